@@ -1,0 +1,1 @@
+"""Ottla: a Kafka-compatible streaming platform in Python."""
