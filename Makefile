@@ -1,0 +1,41 @@
+VENV := .venv
+PYTHON := $(VENV)/bin/python
+DEV := $(VENV)/.ottla-requirements-dev.lock
+SEEDS ?= 200
+
+.PHONY: check test sim interop chaos bench messages lock format
+
+$(DEV): requirements-dev.lock pyproject.toml setup.py src/ottla/records/kernel.py
+	tools/install $(VENV) requirements-dev.lock
+
+check: $(DEV)  ## format, lint, types, layers
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
+
+test: $(DEV)  ## everything a change needs
+	$(PYTHON) -m pytest
+
+sim: $(DEV)  ## whole-node simulation in bulk: make sim SEEDS=200, or SEED=7 to replay one
+	$(PYTHON) -m ottla.sim $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
+
+interop: $(DEV)  ## real clients and tools, the slow ones too (Go, Node)
+	OTTLA_INTEROP_ALL=1 $(PYTHON) -m pytest tests/interop
+
+chaos: $(DEV)  ## real processes, killed while they work
+	$(PYTHON) -m pytest tests/chaos
+
+bench: $(DEV)  ## side by side with Apache Kafka 4.3.1
+	$(PYTHON) -m bench
+
+messages: $(DEV)  ## write wire/messages anew from Kafka's definitions: make messages JARS=DIR
+	$(PYTHON) tools/messages.py $(JARS)
+
+lock:  ## pin the versions anew (needs uv)
+	uv pip compile -q pyproject.toml --no-emit-index-url --no-annotate --no-header -o requirements.lock
+	uv pip compile -q pyproject.toml --extra dev --no-emit-index-url --no-annotate --no-header -o requirements-dev.lock
+
+format: $(DEV)
+	$(VENV)/bin/ruff format .
+	$(VENV)/bin/ruff check --fix .

@@ -1,0 +1,373 @@
+"""One connection: frames in, scatter lists out.
+
+Receiving: all connections of a loop share one receive buffer, since only one of them is read at a time. Whole frames are
+handed on as views of it and must not be kept: what a receiver wants to keep, it copies. Only a frame that has not
+arrived whole gets a buffer of its own, which grows with the bytes that really came, never with the size a peer declares.
+So an idle connection holds no buffer, and a hostile one holds what it has sent.
+
+Sending: a part is bytes or a piece of a file. Files go to the socket by sendfile where both sides are real; elsewhere
+(TLS, simulation) by read and send. A piece that is not in the page cache is first read by a thread, so that a consumer of
+old data never stops the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections import deque
+from collections.abc import Callable
+from struct import Struct
+from typing import Any, Protocol
+
+from ottla.net.sockets import Socket
+
+_SIZE = Struct(">i")
+RECEIVE_BUFFER_BYTES = 512 * 1024
+FRAME_GROWTH_BYTES = 1024 * 1024
+FILE_CHUNK_BYTES = 1024 * 1024
+GATHER_PARTS = 64
+_MORE: int = getattr(socket, "MSG_MORE", 0)
+
+
+class FilePart(Protocol):
+    """A piece of a file on its way to a socket."""
+
+    @property
+    def position(self) -> int: ...
+    def __len__(self) -> int: ...
+    def fileno(self) -> int | None:
+        """The descriptor to send from, or None when the file has none (simulation)."""
+        ...
+
+    def read(self, position: int, size: int) -> bytes: ...
+    def is_cached(self, position: int, size: int) -> bool:
+        """Whether reading it now would not wait for the disk."""
+        ...
+
+    def warm(self, position: int, size: int) -> None:
+        """Read it into the page cache. Called from a thread."""
+        ...
+
+
+class FrameReceiver(Protocol):
+    def frame_received(self, frame: memoryview) -> None: ...
+    def channel_closed(self) -> None: ...
+
+
+class FrameTooLarge(ValueError):
+    """A peer announced a frame that is negative or over the limit."""
+
+
+class Channel:
+    __slots__ = (
+        "_buffer",
+        "_closed",
+        "_file",
+        "_file_end",
+        "_file_position",
+        "_filled",
+        "_frame",
+        "_frame_size",
+        "_head",
+        "_is_paused",
+        "_is_receiving",
+        "_is_warming",
+        "_is_writing",
+        "_loop",
+        "_max_frame_bytes",
+        "_on_drained",
+        "_out",
+        "_sendfile",
+        "_sock",
+        "_view",
+        "active_at",
+        "bytes_in",
+        "out_bytes",
+        "receiver",
+    )
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        sock: Socket,
+        buffer: bytearray,
+        *,
+        max_frame_bytes: int,
+        supports_sendfile: bool,
+    ) -> None:
+        self._loop = loop
+        self._sock = sock
+        self._buffer = buffer
+        self._view = memoryview(buffer)
+        self._max_frame_bytes = max_frame_bytes
+        self._sendfile = supports_sendfile
+        self._head = b""
+        self._frame: bytearray | None = None
+        self._frame_size = 0
+        self._filled = 0
+        self._out: deque[Any] = deque()
+        self._file: FilePart | None = None
+        self._file_position = self._file_end = 0
+        self._is_writing = self._is_warming = self._is_paused = self._is_receiving = self._closed = False
+        self._on_drained: Callable[[], None] | None = None
+        self.receiver: FrameReceiver
+        self.out_bytes = 0
+        self.bytes_in = 0
+        self.active_at = loop.time()
+
+    def start(self, receiver: FrameReceiver) -> None:
+        self.receiver = receiver
+        self._loop.add_reader(self._sock, self._readable)
+
+    @property
+    def is_closed(self) -> bool:
+        return self._closed
+
+    # Receiving
+
+    def pause_reading(self) -> None:
+        """Take no more requests from this peer for now; frames that have arrived already wait as well."""
+        if not self._is_paused and not self._closed:
+            self._is_paused = True
+            self._loop.remove_reader(self._sock)
+
+    def resume_reading(self) -> None:
+        if self._is_paused and not self._closed:
+            self._is_paused = False
+            # Not now: another channel may be in the middle of the shared buffer.
+            self._loop.call_soon(self._resume)
+
+    def _resume(self) -> None:
+        if self._is_paused or self._closed:
+            return
+        self._loop.add_reader(self._sock, self._readable)
+        if len(self._head) >= 4:
+            kept = len(self._head)
+            self._buffer[:kept] = self._head
+            self._head = b""
+            self._receiving(self._parse, kept)
+
+    def _readable(self) -> None:
+        frame = self._frame
+        try:
+            if frame is not None:
+                received = self._sock.recv_into(memoryview(frame)[self._filled :])
+            elif self._head:
+                kept = len(self._head)
+                self._buffer[:kept] = self._head
+                received = self._sock.recv_into(self._view[kept:])
+                if received:
+                    received += kept
+                    self._head = b""
+            else:
+                received = self._sock.recv_into(self._buffer)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            self.close()
+            return
+        if received == 0:
+            self.close()
+            return
+        self.active_at = self._loop.time()
+        if frame is not None:
+            self._filled += received
+            if self._filled == len(frame):
+                self._receiving(self._frame_filled, frame)
+        else:
+            self._receiving(self._parse, received)
+
+    def _receiving(self, step: Callable[[Any], None], argument: Any) -> None:
+        """Answers to all frames of one read leave together."""
+        self._is_receiving = True
+        try:
+            step(argument)
+        except FrameTooLarge:
+            self.close()
+        finally:
+            self._is_receiving = False
+        if self._out and not self._is_writing and not self._closed:
+            self._write()
+
+    def _frame_filled(self, frame: bytearray) -> None:
+        if len(frame) < self._frame_size:
+            # The peer did send what it announced so far: room for as much again.
+            frame.extend(bytes(min(len(frame), self._frame_size - len(frame))))
+            return
+        self._frame = None
+        self.bytes_in += len(frame) + 4
+        self.receiver.frame_received(memoryview(frame))
+
+    def _parse(self, end: int) -> None:
+        view = self._view
+        position = 0
+        while end - position >= 4:
+            if self._closed:
+                return
+            if self._is_paused:
+                break
+            (size,) = _SIZE.unpack_from(view, position)
+            if size < 0 or size > self._max_frame_bytes:
+                raise FrameTooLarge
+            start = position + 4
+            stop = start + size
+            if stop > end:
+                frame = bytearray(min(size, max(FRAME_GROWTH_BYTES, end - start)))
+                self._filled = end - start
+                frame[: self._filled] = view[start:end]
+                self._frame, self._frame_size = frame, size
+                return
+            self.bytes_in += size + 4
+            self.receiver.frame_received(view[start:stop])
+            position = stop
+        if position < end:
+            self._head = bytes(view[position:end])
+
+    # Sending
+
+    def send(self, parts: list[Any]) -> None:
+        """Queue parts (bytes-like or FilePart) and send what the socket takes now."""
+        if self._closed:
+            return
+        self._out.extend(parts)
+        for part in parts:
+            self.out_bytes += len(part)
+        if not self._is_receiving and not self._is_writing:
+            self._write()
+
+    def when_drained(self, callback: Callable[[], None]) -> None:
+        """Call once everything queued has left (or the connection has)."""
+        if not self._out and self._file is None:
+            callback()
+        else:
+            self._on_drained = callback
+
+    def _write(self) -> None:
+        try:
+            while True:
+                if self._file is not None:
+                    if not self._send_file(self._file):
+                        return
+                elif self._out:
+                    part = self._out[0]
+                    if hasattr(part, "fileno"):
+                        self._out.popleft()
+                        self._file = part
+                        self._file_position = part.position
+                        self._file_end = part.position + len(part)
+                    else:
+                        self._send_bytes()
+                else:
+                    break
+        except (BlockingIOError, InterruptedError):
+            if not self._is_writing:
+                self._is_writing = True
+                self._loop.add_writer(self._sock, self._write)
+            return
+        except OSError:
+            self.close()
+            return
+        if self._is_writing:
+            self._is_writing = False
+            self._loop.remove_writer(self._sock)
+        if self._on_drained is not None:
+            callback, self._on_drained = self._on_drained, None
+            callback()
+
+    def _send_bytes(self) -> None:
+        out = self._out
+        gathered: list[Any] = []
+        flags = 0
+        for part in out:
+            if hasattr(part, "fileno"):
+                flags = _MORE
+                break
+            gathered.append(part)
+            if len(gathered) == GATHER_PARTS:
+                break
+        if len(gathered) == 1 and not flags:
+            sent = self._sock.send(gathered[0])
+        else:
+            sent = self._sock.sendmsg(gathered, (), flags)
+        self.out_bytes -= sent
+        for part in gathered:
+            size = len(part)
+            if sent >= size:
+                sent -= size
+                out.popleft()
+            else:
+                out[0] = memoryview(part)[sent:]
+                return
+
+    def _send_file(self, file: FilePart) -> bool:
+        """Send the next chunk; False when the channel has to wait for the disk."""
+        size = min(FILE_CHUNK_BYTES, self._file_end - self._file_position)
+        if size == 0:
+            self._file = None
+            return True
+        if not file.is_cached(self._file_position, size):
+            self._warm(file, size)
+            return False
+        descriptor = file.fileno() if self._sendfile else None
+        if descriptor is not None:
+            sent = os.sendfile(self._sock.fileno(), descriptor, self._file_position, size)
+            if sent == 0:
+                raise OSError("a file grew shorter while it was being sent")
+        else:
+            sent = self._sock.send(file.read(self._file_position, size))
+        self._file_position += sent
+        self.out_bytes -= sent
+        if self._file_position == self._file_end:
+            self._file = None
+        return True
+
+    def _warm(self, file: FilePart, size: int) -> None:
+        if self._is_writing:
+            self._loop.remove_writer(self._sock)
+        self._is_writing = True  # nobody else writes meanwhile
+        self._is_warming = True
+        warming = self._loop.run_in_executor(None, file.warm, self._file_position, size)
+        warming.add_done_callback(self._warmed)
+
+    def _warmed(self, warming: asyncio.Future[None]) -> None:
+        self._is_warming = False
+        if warming.cancelled() or self._closed:
+            return
+        if warming.exception() is not None:
+            self.close()
+            return
+        self._is_writing = False
+        file = self._file
+        if file is not None:
+            # Sent without asking again: under memory pressure the cache might never agree.
+            try:
+                size = min(FILE_CHUNK_BYTES, self._file_end - self._file_position)
+                sent = self._sock.send(file.read(self._file_position, size))
+                self._file_position += sent
+                self.out_bytes -= sent
+                if self._file_position == self._file_end:
+                    self._file = None
+            except (BlockingIOError, InterruptedError):
+                pass
+            except OSError:
+                self.close()
+                return
+        self._write()
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        if not self._is_paused:
+            self._loop.remove_reader(self._sock)
+        if self._is_writing and not self._is_warming:
+            self._loop.remove_writer(self._sock)
+        self._sock.close()
+        self._out.clear()
+        self._file = None
+        self._frame = None
+        self.receiver.channel_closed()
+        if self._on_drained is not None:
+            callback, self._on_drained = self._on_drained, None
+            callback()

@@ -1,0 +1,12 @@
+"""The event loop of a node. uvloop where it is installed, else asyncio's own: both run the same program."""
+
+import asyncio
+
+
+def new_event_loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.SelectorEventLoop()
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return loop

@@ -1,0 +1,84 @@
+"""TCP as non-blocking sockets. The simulator puts its own in their place, so nothing here knows who is on the other side."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+
+class Socket(Protocol):
+    """The part of a non-blocking `socket.socket` that Ottla uses; every call may raise BlockingIOError or OSError."""
+
+    def recv_into(self, buffer: Any, /) -> int: ...
+    def send(self, data: Any, /) -> int: ...
+    def sendmsg(self, buffers: Iterable[Any], ancdata: Iterable[Any] = ..., flags: int = ..., /) -> int: ...
+    def fileno(self) -> int: ...
+    def close(self) -> None: ...
+
+
+class ListenSocket(Protocol):
+    def accept(self) -> tuple[Socket, Any]: ...
+    def getsockname(self) -> Any: ...
+    def fileno(self) -> int: ...
+    def close(self) -> None: ...
+
+
+class Sockets(Protocol):
+    """Where sockets come from: the operating system, or a simulated network."""
+
+    supports_sendfile: bool
+    """Whether `fileno()` is a real descriptor that os.sendfile can write to."""
+
+    def listen(self, host: str, port: int, backlog: int) -> ListenSocket: ...
+    def connect(self, host: str, port: int) -> Socket:
+        """A connection on its way: writable once it stands; the first send or receive raises if it was refused."""
+        ...
+
+
+class _OsListenSocket:
+    __slots__ = ("_listening", "close", "fileno", "getsockname")
+
+    def __init__(self, listening: socket.socket) -> None:
+        self._listening = listening
+        self.fileno = listening.fileno
+        self.getsockname = listening.getsockname
+        self.close = listening.close
+
+    def accept(self) -> tuple[Socket, Any]:
+        accepted, address = self._listening.accept()
+        accepted.setblocking(False)
+        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return accepted, address
+
+
+class OsSockets:
+    supports_sendfile = hasattr(os, "sendfile")
+
+    def listen(self, host: str, port: int, backlog: int) -> ListenSocket:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listening = socket.socket(family, socket.SOCK_STREAM)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listening.bind((host, port))
+        except OSError:
+            listening.close()
+            raise
+        listening.listen(backlog)
+        listening.setblocking(False)
+        return _OsListenSocket(listening)
+
+    def connect(self, host: str, port: int) -> Socket:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        connecting = socket.socket(family, socket.SOCK_STREAM)
+        connecting.setblocking(False)
+        connecting.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            connecting.connect((host, port))
+        except BlockingIOError:
+            pass
+        except OSError:
+            connecting.close()
+            raise
+        return connecting
