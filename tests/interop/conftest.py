@@ -1,0 +1,89 @@
+"""Black-box tests: programs nobody here wrote, against a real server process.
+
+OTTLA_TEST_KAFKA=1 runs the same tests on Apache Kafka 4.3.1, which proves that a failing test means a wrong Ottla and
+not a wrong test. A tool that is absent skips its tests by name. Tests marked `long` (they download and build clients in
+other languages) run when OTTLA_TEST_LONG=1, which `make interop` sets.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.interop.servers import Kafka, Ottla, Server, kafka_anchor
+from tests.interop.toolbox import Toolbox
+
+ON_KAFKA = os.environ.get("OTTLA_TEST_KAFKA") == "1"
+HERE = Path(__file__).parent
+
+StartServer = Callable[..., Server]
+_topic_numbers = itertools.count()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.interop)
+
+
+def new_server(data: Path, overrides: Sequence[str] = ()) -> Server:
+    if ON_KAFKA:
+        if kafka_anchor() is None:
+            pytest.skip("Apache Kafka 4.3.1: no anchor script or no java")
+        return Kafka(data, overrides)
+    return Ottla(data, overrides)
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """The server that most tests share; each test uses topics of its own."""
+    server = new_server(tmp_path_factory.mktemp("broker") / "data", ["group.initial.rebalance.delay.ms=0"])
+    server.start()
+    yield server
+    still_runs = server.is_running()
+    server.stop()
+    assert still_runs, f"{server.name} died during the tests\n{server.output()}"
+
+
+@pytest.fixture
+def start_server(tmp_path: Path) -> Iterator[StartServer]:
+    """Start servers of one's own: start_server("key=value", ...), also on a given data folder."""
+    servers: list[Server] = []
+
+    def start(*overrides: str, data: Path | None = None, on_kafka: bool | None = None) -> Server:
+        folder = data or tmp_path / f"data-{len(servers)}"
+        if on_kafka is None:
+            server = new_server(folder, overrides)
+        elif on_kafka:
+            if kafka_anchor() is None:
+                pytest.skip("Apache Kafka 4.3.1: no anchor script or no java")
+            server = Kafka(folder, overrides)
+        else:
+            server = Ottla(folder, overrides)
+        servers.append(server)
+        server.start()
+        return server
+
+    yield start
+    for server in servers:
+        server.kill()
+
+
+@pytest.fixture(scope="session")
+def tools() -> Iterator[Toolbox]:
+    """Kafka's own command line tools."""
+    if kafka_anchor() is None:
+        pytest.skip("Kafka's command line tools: no anchor script or no java")
+    toolbox = Toolbox()
+    yield toolbox
+    toolbox.close()
+
+
+@pytest.fixture
+def topic() -> str:
+    """A topic name no other test uses."""
+    return f"topic-{next(_topic_numbers)}-{os.getpid()}"
