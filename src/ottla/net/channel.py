@@ -1,13 +1,13 @@
 """One connection: frames in, scatter lists out.
 
-Receiving: all connections of a loop share one receive buffer, since only one of them is read at a time. Whole frames are
-handed on as views of it and must not be kept: what a receiver wants to keep, it copies. Only a frame that has not
-arrived whole gets a buffer of its own, which grows with the bytes that really came, never with the size a peer declares.
-So an idle connection holds no buffer, and a hostile one holds what it has sent.
+Receiving: all connections of a loop share one receive buffer, since only one of them is read at a time. Whole frames
+are handed on as views of it and must not be kept: what a receiver wants to keep, it copies. Only a frame that has not
+arrived whole gets a buffer of its own, which grows with the bytes that really came, never with the size a peer
+declares. So an idle connection holds no buffer, and a hostile one holds what it has sent.
 
 Sending: a part is bytes or a piece of a file. Files go to the socket by sendfile where both sides are real; elsewhere
-(TLS, simulation) by read and send. A piece that is not in the page cache is first read by a thread, so that a consumer of
-old data never stops the loop.
+(TLS, simulation) by read and send. A piece that is not in the page cache is first read by a thread, so that a consumer
+of old data never stops the loop.
 """
 
 from __future__ import annotations
@@ -30,14 +30,9 @@ GATHER_PARTS = 64
 _MORE: int = getattr(socket, "MSG_MORE", 0)
 
 
-class FilePart(Protocol):
-    """A piece of a file on its way to a socket."""
-
-    @property
-    def position(self) -> int: ...
-    def __len__(self) -> int: ...
+class SendableFile(Protocol):
     def fileno(self) -> int | None:
-        """The descriptor to send from, or None when the file has none (simulation)."""
+        """The descriptor to send from, or None when the file has none (simulation). Good until the next call."""
         ...
 
     def read(self, position: int, size: int) -> bytes: ...
@@ -45,14 +40,37 @@ class FilePart(Protocol):
         """Whether reading it now would not wait for the disk."""
         ...
 
-    def warm(self, position: int, size: int) -> None:
-        """Read it into the page cache. Called from a thread."""
-        ...
+    def hold(self) -> None: ...
+    def release(self) -> None: ...
+
+
+class FilePart(Protocol):
+    """A piece of a file on its way to a socket."""
+
+    position: int
+
+    @property
+    def file(self) -> SendableFile: ...
+    def __len__(self) -> int: ...
 
 
 class FrameReceiver(Protocol):
     def frame_received(self, frame: memoryview) -> None: ...
     def channel_closed(self) -> None: ...
+
+
+class _Rest:
+    """What is left of a file part."""
+
+    __slots__ = ("_size", "file", "position")
+
+    def __init__(self, file: SendableFile, position: int, size: int) -> None:
+        self.file = file
+        self.position = position
+        self._size = size
+
+    def __len__(self) -> int:
+        return self._size
 
 
 class FrameTooLarge(ValueError):
@@ -81,6 +99,7 @@ class Channel:
         "_sendfile",
         "_sock",
         "_view",
+        "_warmed_file",
         "active_at",
         "bytes_in",
         "out_bytes",
@@ -107,8 +126,9 @@ class Channel:
         self._frame_size = 0
         self._filled = 0
         self._out: deque[Any] = deque()
-        self._file: FilePart | None = None
+        self._file: SendableFile | None = None
         self._file_position = self._file_end = 0
+        self._warmed_file: SendableFile | None = None
         self._is_writing = self._is_warming = self._is_paused = self._is_receiving = self._closed = False
         self._on_drained: Callable[[], None] | None = None
         self.receiver: FrameReceiver
@@ -251,9 +271,9 @@ class Channel:
                         return
                 elif self._out:
                     part = self._out[0]
-                    if hasattr(part, "fileno"):
+                    if hasattr(part, "file"):
                         self._out.popleft()
-                        self._file = part
+                        self._file = part.file
                         self._file_position = part.position
                         self._file_end = part.position + len(part)
                     else:
@@ -280,7 +300,7 @@ class Channel:
         gathered: list[Any] = []
         flags = 0
         for part in out:
-            if hasattr(part, "fileno"):
+            if hasattr(part, "file"):
                 flags = _MORE
                 break
             gathered.append(part)
@@ -300,7 +320,7 @@ class Channel:
                 out[0] = memoryview(part)[sent:]
                 return
 
-    def _send_file(self, file: FilePart) -> bool:
+    def _send_file(self, file: SendableFile) -> bool:
         """Send the next chunk; False when the channel has to wait for the disk."""
         size = min(FILE_CHUNK_BYTES, self._file_end - self._file_position)
         if size == 0:
@@ -322,37 +342,41 @@ class Channel:
             self._file = None
         return True
 
-    def _warm(self, file: FilePart, size: int) -> None:
+    def _warm(self, file: SendableFile, size: int) -> None:
         if self._is_writing:
             self._loop.remove_writer(self._sock)
         self._is_writing = True  # nobody else writes meanwhile
         self._is_warming = True
-        warming = self._loop.run_in_executor(None, file.warm, self._file_position, size)
+        file.hold()
+        self._warmed_file = file
+        warming = self._loop.run_in_executor(None, file.read, self._file_position, size)
         warming.add_done_callback(self._warmed)
 
-    def _warmed(self, warming: asyncio.Future[None]) -> None:
+    def _warmed(self, warming: asyncio.Future[bytes]) -> None:
+        """A thread read what the page cache lacked: send those very bytes, then go on as before."""
         self._is_warming = False
+        if self._warmed_file is not None:
+            self._warmed_file.release()
+            self._warmed_file = None
         if warming.cancelled() or self._closed:
             return
         if warming.exception() is not None:
             self.close()
             return
+        data = warming.result()
+        if not data:
+            self.close()
+            return
         self._is_writing = False
-        file = self._file
-        if file is not None:
-            # Sent without asking again: under memory pressure the cache might never agree.
-            try:
-                size = min(FILE_CHUNK_BYTES, self._file_end - self._file_position)
-                sent = self._sock.send(file.read(self._file_position, size))
-                self._file_position += sent
-                self.out_bytes -= sent
-                if self._file_position == self._file_end:
-                    self._file = None
-            except (BlockingIOError, InterruptedError):
-                pass
-            except OSError:
-                self.close()
-                return
+        self._file_position += len(data)
+        if self._file_position == self._file_end:
+            self._file = None
+        else:
+            # The rest of the file comes after these bytes: it waits at the head of the line.
+            assert self._file is not None
+            self._out.appendleft(_Rest(self._file, self._file_position, self._file_end - self._file_position))
+            self._file = None
+        self._out.appendleft(data)
         self._write()
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""TCP as non-blocking sockets. The simulator puts its own in their place, so nothing here knows who is on the other side."""
+"""TCP as non-blocking sockets. The simulator puts its own in their place, and nothing here can tell."""
 
 from __future__ import annotations
 

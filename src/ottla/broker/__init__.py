@@ -1,0 +1,1 @@
+"""A node put together: storage, metadata, network and the APIs."""

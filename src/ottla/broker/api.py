@@ -1,0 +1,65 @@
+"""What an API file declares, and what a handler learns of who calls."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
+Handler = Callable[[Any, "Node", "Caller"], Any | Awaitable[Any] | None]
+
+
+@dataclass(slots=True)
+class Caller:
+    """Who sent a request, and through which door."""
+
+    client_id: str | None
+    client_host: str
+    listener: str
+    api_key: int
+    api_version: int
+    connection_id: int
+    principal: str = "User:ANONYMOUS"
+    throttle_ms: int = 0
+    """A handler sets it when a quota is exceeded: the connection is not read for so long after the answer."""
+    is_refused: bool = False
+    """A handler sets it to have the connection closed: the only answer that acks=0 leaves room for."""
+
+
+@dataclass(slots=True, frozen=True)
+class Api:
+    key: int
+    handler: Handler
+
+
+SERVED: dict[int, str] = {
+    0: "produce",
+    1: "fetch",
+    2: "list_offsets",
+    3: "metadata",
+    18: "api_versions",
+    19: "create_topics",
+    20: "delete_topics",
+    21: "delete_records",
+    22: "init_producer_id",
+    23: "offset_for_leader_epoch",
+    32: "describe_configs",
+    33: "alter_configs",
+    35: "describe_log_dirs",
+    37: "create_partitions",
+    44: "incremental_alter_configs",
+    48: "describe_client_quotas",
+    49: "alter_client_quotas",
+    55: "describe_quorum",
+    57: "update_features",
+    60: "describe_cluster",
+    61: "describe_producers",
+    71: "get_telemetry_subscriptions",
+    72: "push_telemetry",
+    74: "list_config_resources",
+    75: "describe_topic_partitions",
+}
+"""The APIs that this node answers, by key, with their module in broker/apis. ApiVersions tells clients exactly these."""

@@ -1,0 +1,68 @@
+"""ApiVersions v0-v4: the APIs this node serves, with their versions, and the cluster's features."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.api import SERVED, Api, Caller
+from ottla.wire.apis import APIS
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
+KEY = 18
+FIRST_VERSION_WITH_SOFTWARE_NAME = 3
+FIRST_VERSION_WITH_ZERO_MIN_FEATURES = 4
+
+
+def api_versions(request: ApiVersionsRequest, node: Node, caller: Caller) -> ApiVersionsResponse:
+    if caller.api_version >= FIRST_VERSION_WITH_SOFTWARE_NAME and not (
+        _is_software_text(request.client_software_name) and _is_software_text(request.client_software_version)
+    ):
+        return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    return ApiVersionsResponse(
+        api_keys=[_served(key) for key in sorted(SERVED)],
+        supported_features=[
+            SupportedFeatureKey(name=name, min_version=low, max_version=high)
+            for name, (low, high) in node.supported_features.items()
+            # Clients before v4 take a minimum of 0 for an error, so Kafka leaves these features out for them.
+            if low > 0 or caller.api_version >= FIRST_VERSION_WITH_ZERO_MIN_FEATURES
+        ],
+        finalized_features_epoch=node.image_offset,
+        finalized_features=[
+            FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
+            for name, level in node.image.features.items()
+            if level > 0
+        ],
+    )
+
+
+def unsupported_version() -> ApiVersionsResponse:
+    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_served(KEY)])
+
+
+def _served(key: int) -> ApiVersion:
+    info = APIS[key]
+    newest = info.max_version - 1 if info.latest_version_unstable else info.max_version
+    return ApiVersion(api_key=key, min_version=info.min_version, max_version=newest)
+
+
+def _is_software_text(text: str) -> bool:
+    """Letters and digits, with '-' and '.' inside: Kafka's rule for client software names and versions."""
+    return (
+        bool(text)
+        and all(letter.isascii() and (letter.isalnum() or letter in "-.") for letter in text)
+        and text[0].isalnum()
+        and text[-1].isalnum()
+    )
+
+
+api = Api(key=KEY, handler=api_versions)

@@ -1,0 +1,57 @@
+"""DeleteRecords v0-v2: moves a partition's log start offset up; -1 means up to the high watermark."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.api import Api, Caller
+from ottla.wire.errors import ErrorCode, KafkaError
+from ottla.wire.messages.delete_records import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+    from ottla.broker.partitions import Partition
+
+HIGH_WATERMARK = -1
+
+
+def delete_records(request: DeleteRecordsRequest, node: Node, caller: Caller) -> DeleteRecordsResponse:
+    topics = []
+    for topic in request.topics:
+        rows = []
+        for asked in topic.partitions:
+            try:
+                low_watermark = _delete(node.partition(topic.name, asked.partition_index), asked.offset, topic.name, node)
+                rows.append(
+                    DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=low_watermark)
+                )
+            except KafkaError as error:
+                rows.append(
+                    DeleteRecordsPartitionResult(
+                        partition_index=asked.partition_index, low_watermark=-1, error_code=error.code
+                    )
+                )
+        topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=rows))
+    return DeleteRecordsResponse(topics=topics)
+
+
+def _delete(partition: Partition, offset: int, topic: str, node: Node) -> int:
+    if node.is_internal_topic(topic):
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
+    log = partition.log
+    if "delete" not in log.config.cleanup_policy:
+        raise KafkaError(ErrorCode.POLICY_VIOLATION)
+    if offset == HIGH_WATERMARK:
+        offset = log.high_watermark
+    if offset < 0 or offset > log.high_watermark:
+        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+    log.delete_records(offset)
+    return log.log_start_offset
+
+
+api = Api(key=21, handler=delete_records)

@@ -1,0 +1,55 @@
+"""DescribeProducers v0: the producers that a partition knows, with their epochs, sequences and open transactions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.api import Api, Caller
+from ottla.wire.errors import KafkaError
+from ottla.wire.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
+
+def describe_producers(request: DescribeProducersRequest, node: Node, caller: Caller) -> DescribeProducersResponse:
+    topics = []
+    for topic in request.topics:
+        rows = []
+        for index in topic.partition_indexes:
+            try:
+                producers = node.partition(topic.name, index).log.producers
+            except KafkaError as error:
+                rows.append(
+                    PartitionResponse(partition_index=index, error_code=error.code, error_message=error.message)
+                )
+                continue
+            rows.append(
+                PartitionResponse(
+                    partition_index=index,
+                    active_producers=[
+                        ProducerState(
+                            producer_id=producer.producer_id,
+                            producer_epoch=producer.producer_epoch,
+                            last_sequence=producer.last_sequence,
+                            last_timestamp=producer.last_timestamp,
+                            coordinator_epoch=producer.coordinator_epoch,
+                            current_txn_start_offset=(
+                                producer.current_txn_first_offset if producer.current_txn_first_offset is not None else -1
+                            ),
+                        )
+                        for producer in producers.active()
+                    ],
+                )
+            )
+        topics.append(TopicResponse(name=topic.name, partitions=rows))
+    return DescribeProducersResponse(topics=topics)
+
+
+api = Api(key=61, handler=describe_producers)

@@ -1,0 +1,279 @@
+"""Fetch v4-v18. Consumers only: fetches by followers and of the metadata log come with the cluster issue.
+
+Data never passes through Python: a partition's answer is a piece of a log file, sent by the kernel. A fetch that finds less
+than `min_bytes` waits with the partitions it asked for, and reads again when they grew enough or its time is up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from ottla.broker.api import Api, Caller
+from ottla.replication.fetch_sessions import FetchContext, FetchPartition
+from ottla.wire.errors import ErrorCode, KafkaError
+from ottla.wire.messages.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+    from ottla.broker.partitions import Partition
+
+READ_COMMITTED = 1
+CONSUMER_REPLICA_ID = -1
+DEBUGGING_REPLICA_ID = -2
+FIRST_VERSION_WITH_TOPIC_IDS = 13
+FIRST_VERSION_WITH_REPLICA_STATE = 15
+FIRST_VERSION_WITH_SESSIONS = 7
+NONE = ErrorCode.NONE
+EMPTY = b""
+
+
+def fetch(request: FetchRequest, node: Node, caller: Caller) -> FetchResponse | asyncio.Future[FetchResponse]:
+    version = caller.api_version
+    if version < FIRST_VERSION_WITH_SESSIONS:
+        request.session_epoch = -1
+    try:
+        context = node.fetch_sessions.open(
+            request, uses_topic_ids=version >= FIRST_VERSION_WITH_TOPIC_IDS, now=node.now()
+        )
+    except KafkaError as error:
+        return FetchResponse(error_code=error.code)
+    reading = _Reading(request, context, node, caller)
+    reading.read()
+    if reading.is_complete or request.max_wait_ms <= 0 or not context.partitions:
+        return reading.response()
+    return reading.wait()
+
+
+class _Reading:
+    """One fetch on its way: what was found so far, and the wait for more."""
+
+    __slots__ = (
+        "_caller",
+        "_context",
+        "_future",
+        "_grown",
+        "_is_read_committed",
+        "_max_bytes",
+        "_min_bytes",
+        "_node",
+        "_partitions",
+        "_replica_id",
+        "_request",
+        "_rows",
+        "_timeout",
+        "has_news",
+        "size",
+    )
+
+    def __init__(self, request: FetchRequest, context: FetchContext, node: Node, caller: Caller) -> None:
+        self._request = request
+        self._context = context
+        self._node = node
+        self._caller = caller
+        self._max_bytes = min(request.max_bytes, node.config.fetch_max_bytes)
+        self._min_bytes = min(request.min_bytes, self._max_bytes)
+        self._is_read_committed = request.isolation_level == READ_COMMITTED
+        self._replica_id = (
+            request.replica_state.replica_id
+            if caller.api_version >= FIRST_VERSION_WITH_REPLICA_STATE
+            else request.replica_id
+        )
+        self._rows: list[tuple[FetchPartition, PartitionData]] = []
+        self._partitions: list[Partition] = []
+        self._future: asyncio.Future[FetchResponse]
+        self._timeout: asyncio.TimerHandle | None = None
+        self._grown = 0
+        self.size = 0
+        self.has_news = False
+
+    @property
+    def is_complete(self) -> bool:
+        return self.has_news or self.size >= self._min_bytes
+
+    def read(self) -> None:
+        self._rows = rows = []
+        self._partitions = []
+        self.size = 0
+        left = self._max_bytes
+        by_id = self._node.partitions.by_id
+        by_name = self._node.partitions.by_name
+        uses_topic_ids = self._caller.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
+        for wanted in self._context.partitions:
+            of_topic = by_id.get(wanted.topic_id) if uses_topic_ids else by_name.get(wanted.topic)
+            partition = of_topic.get(wanted.index) if of_topic is not None else None
+            if partition is None:
+                rows.append((wanted, self._missing(wanted, uses_topic_ids, of_topic is not None)))
+                self.has_news = True
+                continue
+            try:
+                row = self._read_partition(partition, wanted, left)
+            except KafkaError as error:
+                row = PartitionData(
+                    partition_index=wanted.index, error_code=error.code, high_watermark=-1, records=EMPTY
+                )
+                self.has_news = True
+            else:
+                self._partitions.append(partition)
+                size = len(row.records)
+                if size:
+                    self.size += size
+                    left = max(0, left - size)
+            rows.append((wanted, row))
+
+    def _read_partition(self, partition: Partition, wanted: FetchPartition, left: int) -> PartitionData:
+        if wanted.current_leader_epoch >= 0:
+            partition.check_leader_epoch(wanted.current_leader_epoch)
+        if self._replica_id >= 0:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        log = partition.log
+        if log.is_offline:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+        high_watermark = log.high_watermark
+        if self._is_read_committed:
+            end_offset = last_stable_offset = log.last_stable_offset
+        else:
+            end_offset = high_watermark
+            last_stable_offset = log.last_stable_offset
+        row = PartitionData(
+            partition_index=wanted.index,
+            high_watermark=high_watermark,
+            last_stable_offset=last_stable_offset,
+            log_start_offset=log.log_start_offset,
+            aborted_transactions=[] if self._is_read_committed else None,
+            records=EMPTY,
+        )
+        if wanted.last_fetched_epoch >= 0:
+            diverging = log.end_offset_for_epoch(wanted.last_fetched_epoch)
+            if diverging.leader_epoch < wanted.last_fetched_epoch or diverging.end_offset < wanted.fetch_offset:
+                row.diverging_epoch = EpochEndOffset(epoch=diverging.leader_epoch, end_offset=diverging.end_offset)
+                self.has_news = True
+                return row
+        start_offset = wanted.fetch_offset
+        if start_offset < log.log_start_offset or start_offset > log.log_end_offset:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        if start_offset >= end_offset:
+            return row
+        is_first = self.size == 0
+        if left <= 0 and not is_first:
+            return row
+        found = log.read(
+            start_offset, max_bytes=min(wanted.max_bytes, left), end_offset=end_offset, min_one_batch=is_first
+        )
+        if found is not None:
+            row.records = found
+            if self._is_read_committed:
+                row.aborted_transactions = [
+                    AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
+                    for aborted in log.aborted_transactions(start_offset, found)
+                ]
+        return row
+
+    def _missing(self, wanted: FetchPartition, uses_topic_ids: bool, is_topic_known: bool) -> PartitionData:
+        if uses_topic_ids and not is_topic_known:
+            code = ErrorCode.UNKNOWN_TOPIC_ID
+        else:
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return PartitionData(partition_index=wanted.index, error_code=code, high_watermark=-1, records=EMPTY)
+
+    # Waiting for more (Kafka's fetch purgatory)
+
+    def wait(self) -> asyncio.Future[FetchResponse]:
+        loop = self._node.loop
+        self._future = loop.create_future()
+        self._future.add_done_callback(self._done)
+        self._grown = self.size
+        self._timeout = loop.call_later(self._request.max_wait_ms / 1000, self._finish)
+        for partition in self._partitions:
+            partition.add_waiter(self)
+        self._node.metrics.fetches_waiting += 1
+        return self._future
+
+    def grew(self, partition: Partition, size: int) -> None:
+        self._grown += size
+        if self._grown >= self._min_bytes:
+            self._finish()
+
+    def _finish(self) -> None:
+        self._stop_waiting()
+        if not self._future.done():
+            self.read()
+            self._future.set_result(self.response())
+
+    def _stop_waiting(self) -> None:
+        if self._timeout is not None:
+            self._timeout.cancel()
+            self._timeout = None
+            self._node.metrics.fetches_waiting -= 1
+            for partition in self._partitions:
+                partition.remove_waiter(self)
+
+    def _done(self, future: asyncio.Future[FetchResponse]) -> None:
+        if future.cancelled():
+            self._stop_waiting()
+
+    # Answering
+
+    def response(self) -> FetchResponse:
+        context = self._context
+        topics: dict[tuple[str, bytes], list[PartitionData]] = {}
+        is_incremental = context.is_incremental
+        served: list[FetchPartition] = []
+        for wanted, row in self._rows:
+            size = len(row.records)
+            if is_incremental and not size and not self._is_news(wanted, row):
+                continue
+            wanted.high_watermark = row.high_watermark
+            wanted.log_start_offset = row.log_start_offset
+            wanted.sent_error = row.error_code != NONE
+            if size:
+                served.append(wanted)
+            topics.setdefault((wanted.topic, wanted.topic_id), []).append(row)
+        if context.session is not None and served and is_incremental:
+            self._node.fetch_sessions.answered(context.session, served)
+        response = FetchResponse(
+            session_id=context.session_id,
+            responses=[
+                FetchableTopicResponse(topic=name, topic_id=topic_id, partitions=rows)
+                for (name, topic_id), rows in topics.items()
+            ],
+        )
+        if self.size:
+            self._count(served)
+            if self._node.quotas.is_consume_quota_set:
+                throttle_ms = self._node.quotas.record_consumed(self._caller, self.size, self._node.now())
+                response.throttle_time_ms = self._caller.throttle_ms = throttle_ms
+        return response
+
+    @staticmethod
+    def _is_news(wanted: FetchPartition, row: PartitionData) -> bool:
+        return (
+            row.error_code != NONE
+            or wanted.sent_error
+            or row.high_watermark != wanted.high_watermark
+            or row.log_start_offset != wanted.log_start_offset
+            or row.diverging_epoch.end_offset >= 0
+        )
+
+    def _count(self, served: list[FetchPartition]) -> None:
+        names = self._node.partitions.names
+        sizes: dict[str, int] = {}
+        for wanted, row in self._rows:
+            size = len(row.records)
+            if size:
+                name = wanted.topic or names.get(wanted.topic_id, "")
+                sizes[name] = sizes.get(name, 0) + size
+        for name, size in sizes.items():
+            self._node.metrics.topic(name).bytes_out += size
+
+
+api = Api(key=1, handler=fetch)
+
+

@@ -1,0 +1,94 @@
+"""ListOffsets v1-v11: offsets by timestamp and by Kafka's special timestamps. Nothing is tiered here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.api import Api, Caller
+from ottla.wire.errors import ErrorCode, KafkaError
+from ottla.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+    from ottla.broker.partitions import Partition
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
+READ_COMMITTED = 1
+UNKNOWN = -1
+FIRST_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+
+
+def list_offsets(request: ListOffsetsRequest, node: Node, caller: Caller) -> ListOffsetsResponse:
+    named_twice = _named_twice(request)
+    topics = []
+    for topic in request.topics:
+        rows = []
+        for asked in topic.partitions:
+            try:
+                if (topic.name, asked.partition_index) in named_twice:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, "the partition is named twice")
+                partition = node.partition(topic.name, asked.partition_index)
+                partition.check_leader_epoch(asked.current_leader_epoch)
+                rows.append(_find(asked, partition, request.isolation_level == READ_COMMITTED, caller.api_version))
+            except KafkaError as error:
+                rows.append(
+                    ListOffsetsPartitionResponse(
+                        partition_index=asked.partition_index, error_code=error.code, timestamp=UNKNOWN, offset=UNKNOWN
+                    )
+                )
+        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=rows))
+    return ListOffsetsResponse(topics=topics)
+
+
+def _find(
+    asked: ListOffsetsPartition, partition: Partition, is_read_committed: bool, version: int
+) -> ListOffsetsPartitionResponse:
+    log = partition.log
+    timestamp = asked.timestamp
+    if version < FIRST_VERSION.get(timestamp, 0) or timestamp < EARLIEST_PENDING_UPLOAD:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+    end_offset = log.last_stable_offset if is_read_committed else log.high_watermark
+    found_timestamp, offset = UNKNOWN, UNKNOWN
+    epoch: int | None = None
+    if timestamp == LATEST:
+        offset = end_offset
+        epoch = partition.leader_epoch
+    elif timestamp in (EARLIEST, EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD):
+        if timestamp != EARLIEST_PENDING_UPLOAD:
+            offset = log.log_start_offset
+            epoch = log.epochs.epoch_for_offset(offset)
+    elif timestamp != LATEST_TIERED:
+        found = log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
+        if found is not None and (timestamp == MAX_TIMESTAMP or found.offset < end_offset):
+            found_timestamp, offset = found.timestamp, found.offset
+            epoch = log.epochs.epoch_for_offset(offset)
+    return ListOffsetsPartitionResponse(
+        partition_index=asked.partition_index,
+        timestamp=found_timestamp,
+        offset=offset,
+        leader_epoch=epoch if epoch is not None else UNKNOWN,
+    )
+
+
+def _named_twice(request: ListOffsetsRequest) -> set[tuple[str, int]]:
+    seen: set[tuple[str, int]] = set()
+    twice: set[tuple[str, int]] = set()
+    for topic in request.topics:
+        for asked in topic.partitions:
+            key = (topic.name, asked.partition_index)
+            (twice if key in seen else seen).add(key)
+    return twice
+
+
+api = Api(key=2, handler=list_offsets)

@@ -1,0 +1,127 @@
+"""Metadata v0-v13: brokers, topics and leaders; creates topics that clients ask for where the broker allows it.
+
+A topic that is created on the way is answered once it exists, so the client's first try succeeds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+from ottla.broker.api import Api, Caller
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from ottla.wire.primitives import ZERO_UUID
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+    from ottla.cluster import TopicImage
+
+TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
+CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
+NOT_ASKED = -(2**31)
+
+
+def metadata(
+    request: MetadataRequest, node: Node, caller: Caller
+) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
+    version = caller.api_version
+    asked = request.topics
+    wants_all = asked is None or (version == 0 and not asked)
+    if not wants_all and asked and (request.allow_auto_topic_creation or version < 4):
+        missing = [
+            topic.name
+            for topic in asked
+            if topic.name and topic.topic_id == ZERO_UUID and topic.name not in node.image.topics_by_name
+        ]
+        if missing and node.config.auto_create_topics_enable:
+            return _create_and_answer(request, node, caller, list(dict.fromkeys(missing)))
+    return _answer(request, node, caller, {})
+
+
+async def _create_and_answer(
+    request: MetadataRequest, node: Node, caller: Caller, missing: list[str]
+) -> MetadataResponse:
+    refused = await node.auto_create_topics(missing)
+    return _answer(request, node, caller, refused)
+
+
+def _answer(
+    request: MetadataRequest, node: Node, caller: Caller, refused: dict[str, ErrorCode]
+) -> MetadataResponse:
+    image = node.image
+    version = caller.api_version
+    with_operations = request.include_topic_authorized_operations
+    topics: list[MetadataResponseTopic]
+    if request.topics is None or (version == 0 and not request.topics):
+        topics = [_describe(topic, node, with_operations) for topic in image.topics_by_name.values()]
+    else:
+        topics = []
+        for asked in request.topics:
+            if asked.topic_id != ZERO_UUID:
+                by_id = image.topics_by_id.get(asked.topic_id)
+                if by_id is None:
+                    topics.append(
+                        MetadataResponseTopic(
+                            error_code=ErrorCode.UNKNOWN_TOPIC_ID,
+                            name=None if version >= 12 else "",
+                            topic_id=asked.topic_id,
+                        )
+                    )
+                else:
+                    topics.append(_describe(by_id, node, with_operations))
+                continue
+            name = asked.name or ""
+            found = image.topics_by_name.get(name)
+            if found is not None:
+                topics.append(_describe(found, node, with_operations))
+            else:
+                code = refused.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                if not node.is_valid_topic_name(name):
+                    code = ErrorCode.INVALID_TOPIC_EXCEPTION
+                topics.append(
+                    MetadataResponseTopic(error_code=code, name=name, is_internal=node.is_internal_topic(name))
+                )
+    return MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(node_id=node_id, host=host, port=port, rack=rack)
+            for node_id, host, port, rack in node.brokers(caller.listener)
+        ],
+        cluster_id=node.cluster_id,
+        controller_id=node.config.node_id,
+        topics=topics,
+        cluster_authorized_operations=(
+            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+        ),
+    )
+
+
+def _describe(topic: TopicImage, node: Node, with_operations: bool) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        error_code=ErrorCode.NONE,
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=node.is_internal_topic(topic.name),
+        partitions=[
+            MetadataResponsePartition(
+                error_code=ErrorCode.NONE if partition.leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
+                partition_index=index,
+                leader_id=partition.leader,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=list(partition.replicas),
+                isr_nodes=list(partition.isr),
+                offline_replicas=node.offline_replicas(topic.name, index, partition),
+            )
+            for index, partition in topic.partitions.items()
+        ],
+        topic_authorized_operations=TOPIC_OPERATIONS if with_operations else NOT_ASKED,
+    )
+
+
+api = Api(key=3, handler=metadata)

@@ -1,0 +1,156 @@
+"""Produce v3-v13: acks 0, 1 and all; idempotent producers. Transactional records are refused until transactions come."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from ottla.broker.api import Api, Caller
+from ottla.wire.errors import ErrorCode, KafkaError
+from ottla.wire.messages.produce import (
+    BatchIndexAndErrorMessage,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+    from ottla.broker.partitions import Partition
+
+FIRST_VERSION_WITH_TOPIC_IDS = 13
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+ADMIN_CLIENT_ID = "__admin_client"
+ATTRIBUTES_POSITION = 22
+TRANSACTIONAL = 0x10
+
+
+def produce(
+    request: ProduceRequest, node: Node, caller: Caller
+) -> ProduceResponse | asyncio.Future[ProduceResponse] | None:
+    acks = request.acks
+    if acks not in (1, -1, 0):
+        return _refuse_all(request, ErrorCode.INVALID_REQUIRED_ACKS)
+    timestamp, now = node.clock(), node.now()
+    uses_topic_ids = caller.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
+    partitions = node.partitions
+    topics: list[TopicProduceResponse] = []
+    unflushed: list[Partition] = []
+    produced_bytes = 0
+    failed = False
+    for topic in request.topic_data:
+        if uses_topic_ids:
+            of_topic = partitions.by_id.get(topic.topic_id)
+            unknown = ErrorCode.UNKNOWN_TOPIC_ID
+        else:
+            of_topic = partitions.by_name.get(topic.name)
+            unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        rows: list[PartitionProduceResponse] = []
+        messages_in = bytes_in = 0
+        name = topic.name
+        for data in topic.partition_data:
+            index = data.index
+            if of_topic is None:
+                rows.append(PartitionProduceResponse(index=index, error_code=unknown, base_offset=-1))
+                failed = True
+                continue
+            partition = of_topic.get(index)
+            try:
+                if partition is None:
+                    raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                name = partition.topic
+                records = data.records
+                if records is None or len(records) == 0:
+                    raise KafkaError(ErrorCode.INVALID_RECORD, "a produce request holds no record batch for this partition")
+                if len(records) > ATTRIBUTES_POSITION and records[ATTRIBUTES_POSITION] & TRANSACTIONAL:
+                    raise KafkaError(ErrorCode.INVALID_TXN_STATE, "the batch is transactional, and no transaction is open")
+                if name in INTERNAL_TOPICS and caller.client_id != ADMIN_CLIENT_ID:
+                    raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is internal: clients cannot write to it")
+                appended = partition.append(records, timestamp, now)
+            except KafkaError as error:
+                rows.append(_refused(index, error))
+                failed = True
+                continue
+            if partition.log.is_flush_due:
+                unflushed.append(partition)
+            messages_in += appended.last_offset - appended.base_offset + 1
+            bytes_in += len(records)
+            rows.append(
+                PartitionProduceResponse(
+                    index=index,
+                    base_offset=appended.base_offset,
+                    log_append_time_ms=appended.log_append_time,
+                    log_start_offset=appended.log_start_offset,
+                )
+            )
+        if bytes_in:
+            meter = node.metrics.topic(name)
+            meter.messages_in += messages_in
+            meter.bytes_in += bytes_in
+            produced_bytes += bytes_in
+        topics.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=rows))
+    response = ProduceResponse(responses=topics)
+    if node.quotas.is_produce_quota_set and produced_bytes:
+        response.throttle_time_ms = caller.throttle_ms = node.quotas.record_produced(caller, produced_bytes, now)
+    if acks == 0:
+        if failed:
+            # There is no answer to carry the error: as in Kafka, the closed connection tells the producer.
+            caller.is_refused = True
+        for partition in unflushed:
+            node.spawn(partition.flush())
+        return None
+    if unflushed:
+        return node.spawn(_answer_when_flushed(response, unflushed))
+    return response
+
+
+async def _answer_when_flushed(response: ProduceResponse, partitions: list[Partition]) -> ProduceResponse:
+    outcomes = await asyncio.gather(*(partition.flush() for partition in partitions), return_exceptions=True)
+    for partition, outcome in zip(partitions, outcomes, strict=True):
+        if isinstance(outcome, BaseException):
+            if not isinstance(outcome, OSError | KafkaError):
+                raise outcome
+            _fail(response, partition)
+    return response
+
+
+def _fail(response: ProduceResponse, partition: Partition) -> None:
+    for topic in response.responses:
+        if partition.topic_id == topic.topic_id or partition.topic == topic.name:
+            for row in topic.partition_responses:
+                if row.index == partition.index:
+                    row.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+                    row.base_offset = -1
+
+
+def _refused(index: int, error: KafkaError) -> PartitionProduceResponse:
+    return PartitionProduceResponse(
+        index=index,
+        error_code=error.code,
+        base_offset=-1,
+        error_message=error.message,
+        record_errors=[
+            BatchIndexAndErrorMessage(batch_index=batch_index, batch_index_error_message=message)
+            for batch_index, message in getattr(error, "record_errors", ())
+        ],
+    )
+
+
+def _refuse_all(request: ProduceRequest, code: ErrorCode) -> ProduceResponse:
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=[
+                    PartitionProduceResponse(index=data.index, error_code=code, base_offset=-1)
+                    for data in topic.partition_data
+                ],
+            )
+            for topic in request.topic_data
+        ]
+    )
+
+
+api = Api(key=0, handler=produce)

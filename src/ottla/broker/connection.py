@@ -1,0 +1,265 @@
+"""The server's side of one client connection: requests are started in the order they came, answers leave in that order.
+
+Stage one of a request runs here, synchronously. An answer that has to wait (acks=all, min.bytes, a metadata commit) is a
+future; answers behind it are held until its turn. Whatever a peer sends costs at most its own connection: what cannot be
+decoded, and what this node does not serve, closes it, as in Kafka.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from ottla.broker.api import SERVED, Caller, Handler
+from ottla.wire import WireError, decoder, frames
+from ottla.wire.apis import APIS, request_class, response_class
+from ottla.wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+    from ottla.net import Channel
+
+log = logging.getLogger("ottla.connection")
+
+API_VERSIONS_KEY = 18
+MAX_WAITING_PER_CONNECTION = 128
+MAX_UNSENT_BYTES = 16 * 1024 * 1024
+
+
+class ServedApi:
+    """One API as connections use it: its handler, and a decoder for each version, made when first needed."""
+
+    __slots__ = ("decoders", "handler", "max_version", "min_version", "name", "observe", "request_class", "response_class")
+
+    def __init__(self, key: int, node: Node) -> None:
+        info = APIS[key]
+        self.name = info.name
+        self.min_version = info.min_version
+        self.max_version = info.max_version
+        self.request_class = request_class(key)
+        self.response_class = response_class(key)
+        self.handler: Handler = import_module(f"ottla.broker.apis.{SERVED[key]}").api.handler
+        self.decoders: dict[int, Any] = {}
+        self.observe = node.metrics.request_observer(info.name)
+
+    def decoder(self, version: int) -> Any:
+        made = self.decoders.get(version)
+        if made is None:
+            made = self.decoders[version] = decoder(self.request_class, version)
+        return made
+
+
+class _Slot:
+    """An answer's place in line."""
+
+    __slots__ = ("future", "parts", "throttle_ms")
+
+    def __init__(self) -> None:
+        self.parts: list[Any] | None = None
+        self.future: asyncio.Future[Any] | None = None
+        self.throttle_ms = 0
+
+
+class Connection:
+    __slots__ = (
+        "_channel",
+        "_host",
+        "_is_held",
+        "_is_throttled",
+        "_listener",
+        "_node",
+        "_slots",
+        "_timer",
+        "connection_id",
+        "is_closed",
+    )
+
+    def __init__(self, node: Node, channel: Channel, listener: str, host: str, connection_id: int) -> None:
+        self._node = node
+        self._channel = channel
+        self._listener = listener
+        self._host = host
+        self.connection_id = connection_id
+        self._slots: deque[_Slot] = deque()
+        self._is_held = self._is_throttled = False
+        self._timer = node.timer
+        self.is_closed = False
+
+    def frame_received(self, frame: memoryview) -> None:
+        started = self._timer()
+        try:
+            header, position = frames.decode_request_header(frame)
+        except WireError as error:
+            self._refuse(f"a request header that cannot be read ({error})")
+            return
+        served = self._node.served(header.api_key)
+        version = header.api_version
+        if served is None or not served.min_version <= version <= served.max_version:
+            if header.api_key == API_VERSIONS_KEY:
+                self._answer_unsupported_api_versions(header)
+            else:
+                self._refuse(f"API key {header.api_key} version {version}, which this node does not serve")
+            return
+        caller = Caller(header.client_id, self._host, self._listener, header.api_key, version, self.connection_id)
+        try:
+            request, _ = served.decoder(version)(frame, position)
+        except WireError as error:
+            self._refuse(f"a {served.name} v{version} request that cannot be read ({error})")
+            return
+        try:
+            answer = served.handler(request, self._node, caller)
+        except Exception as error:
+            answer = self._failed(served, request, error)
+            if answer is None:
+                return
+        if answer is None:
+            served.observe(self._timer() - started, len(frame))
+            if caller.is_refused:
+                self._channel.close()
+            elif caller.throttle_ms:
+                self._throttle(caller.throttle_ms)
+            return
+        if answer.__class__ is served.response_class:
+            parts = frames.encode_response(header, answer)
+            served.observe(self._timer() - started, len(frame))
+            if self._node.quotas.is_request_quota_set:
+                self._count_request_time(caller, answer, self._timer() - started)
+            if not self._slots:
+                self._channel.send(parts)
+                if caller.throttle_ms:
+                    self._throttle(caller.throttle_ms)
+                if self._channel.out_bytes > MAX_UNSENT_BYTES:
+                    self._hold()
+                return
+            slot = _Slot()
+            slot.parts = parts
+            slot.throttle_ms = caller.throttle_ms
+            self._slots.append(slot)
+        else:
+            slot = _Slot()
+            self._slots.append(slot)
+            future = slot.future = asyncio.ensure_future(answer)
+            size = len(frame)
+            future.add_done_callback(
+                lambda done: self._answered(slot, served, header, request, caller, started, size, done)
+            )
+        if len(self._slots) >= MAX_WAITING_PER_CONNECTION:
+            self._hold()
+
+    def channel_closed(self) -> None:
+        self.is_closed = True
+        for slot in self._slots:
+            if slot.future is not None:
+                slot.future.cancel()
+        self._slots.clear()
+        self._node.connection_closed(self)
+
+    def _answered(
+        self,
+        slot: _Slot,
+        served: ServedApi,
+        header: frames.RequestHeader,
+        request: Any,
+        caller: Caller,
+        started: float,
+        size: int,
+        done: asyncio.Future[Any],
+    ) -> None:
+        if self.is_closed or done.cancelled():
+            if not done.cancelled():
+                done.exception()  # looked at: nobody is left to tell
+            return
+        error = done.exception()
+        answer = done.result() if error is None else self._failed(served, request, error)
+        if answer is None:
+            self._channel.close()
+            return
+        slot.future = None
+        slot.parts = frames.encode_response(header, answer)
+        slot.throttle_ms = caller.throttle_ms
+        served.observe(self._timer() - started, size)
+        self._release()
+
+    def _release(self) -> None:
+        """Send every answer whose turn has come."""
+        slots = self._slots
+        while slots and slots[0].parts is not None:
+            slot = slots.popleft()
+            assert slot.parts is not None
+            self._channel.send(slot.parts)
+            if slot.throttle_ms:
+                self._throttle(slot.throttle_ms)
+        if self._is_held and len(slots) < MAX_WAITING_PER_CONNECTION // 2:
+            self._channel.when_drained(self._unhold)
+
+    def _hold(self) -> None:
+        """Too much is under way for this client: read no more of its requests until it has taken its answers."""
+        if not self._is_held:
+            self._is_held = True
+            self._channel.pause_reading()
+            if not self._slots:
+                self._channel.when_drained(self._unhold)
+
+    def _unhold(self) -> None:
+        if self._is_held and len(self._slots) < MAX_WAITING_PER_CONNECTION // 2:
+            self._is_held = False
+            if not self._is_throttled:
+                self._channel.resume_reading()
+
+    def _throttle(self, throttle_ms: int) -> None:
+        """A quota was exceeded: the client was told, and its connection rests meanwhile whether it listens or not."""
+        if not self._is_throttled:
+            self._is_throttled = True
+            self._channel.pause_reading()
+            asyncio.get_running_loop().call_later(throttle_ms / 1000, self._unthrottle)
+
+    def _unthrottle(self) -> None:
+        self._is_throttled = False
+        if not self._is_held:
+            self._channel.resume_reading()
+
+    def _count_request_time(self, caller: Caller, answer: Any, seconds: float) -> None:
+        throttle_ms = self._node.quotas.record_request_time(caller, seconds, self._node.now())
+        if throttle_ms > caller.throttle_ms:
+            caller.throttle_ms = throttle_ms
+
+    def _refuse(self, what: str) -> None:
+        log.info("closing the connection of %s: it sent %s", self._host, what)
+        self._node.metrics.refused_requests.add()
+        self._channel.close()
+
+    def _failed(self, served: ServedApi, request: Any, error: BaseException) -> Any:
+        """The answer to a request whose handler raised: Kafka's code where the response has a place for it."""
+        if isinstance(error, KafkaError):
+            code, message = error.code, error.message
+        elif isinstance(error, asyncio.CancelledError):
+            return None
+        else:
+            code, message = ErrorCode.UNKNOWN_SERVER_ERROR, None
+            log.error("a bug: %s failed for %s", served.name, self._host, exc_info=error)
+            self._node.metrics.internal_errors.add()
+            self._node.bug(error)
+        response = served.response_class()
+        if hasattr(response, "error_code"):
+            response.error_code = code
+            if message and hasattr(response, "error_message"):
+                response.error_message = message
+            return response
+        self._channel.close()
+        return None
+
+    def _answer_unsupported_api_versions(self, header: frames.RequestHeader) -> None:
+        """KIP-511: answered in version 0, with the versions that would do."""
+        from ottla.broker.apis.api_versions import unsupported_version
+
+        header.api_version = 0
+        parts = frames.encode_response(header, unsupported_version())
+        if self._slots:
+            slot = _Slot()
+            slot.parts = parts
+            self._slots.append(slot)
+        else:
+            self._channel.send(parts)

@@ -1,0 +1,111 @@
+"""The partitions this node hosts: for each the log, its place in the cluster, and who waits for it to grow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Protocol
+
+from ottla.wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from ottla.storage import Appended, Log
+
+
+class Waiter(Protocol):
+    """A fetch that waits for data (Kafka's purgatory)."""
+
+    def grew(self, partition: Partition, size: int) -> None: ...
+
+
+class Partition:
+    """One replica of a partition on this node, and for now always its leader."""
+
+    __slots__ = ("_waiters", "index", "leader_epoch", "log", "topic", "topic_id")
+
+    def __init__(self, topic: str, topic_id: bytes, index: int, log: Log, leader_epoch: int) -> None:
+        self.topic = topic
+        self.topic_id = topic_id
+        self.index = index
+        self.log = log
+        self.leader_epoch = leader_epoch
+        self._waiters: dict[Waiter, None] = {}
+
+    def append(self, batches: memoryview, timestamp: int, now: int) -> Appended:
+        """Append as leader. The only replica is the whole ISR, so what it holds is committed: the high watermark follows
+        at once, unless the topic wants every record on disk before anyone may count on it (`flush.messages`)."""
+        log = self.log
+        appended = log.append(batches, leader_epoch=self.leader_epoch, timestamp=timestamp, now=now)
+        if not log.is_flush_due:
+            log.advance_high_watermark(log.log_end_offset)
+            if self._waiters:
+                self._notify(len(batches))
+        return appended
+
+    async def flush(self) -> None:
+        """Put on disk what was appended so far; calls that come together share one fsync."""
+        log = self.log
+        end_offset = log.log_end_offset
+        await log.flush(end_offset)
+        if end_offset > log.high_watermark:
+            log.advance_high_watermark(end_offset)
+            if self._waiters:
+                self._notify(1)
+
+    def check_leader_epoch(self, current_leader_epoch: int) -> None:
+        """KIP-320: a client that knows another epoch than ours learns who is behind."""
+        if current_leader_epoch < 0 or current_leader_epoch == self.leader_epoch:
+            return
+        if current_leader_epoch < self.leader_epoch:
+            raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
+        raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+
+    def add_waiter(self, waiter: Waiter) -> None:
+        self._waiters[waiter] = None
+
+    def remove_waiter(self, waiter: Waiter) -> None:
+        self._waiters.pop(waiter, None)
+
+    def wake_all(self) -> None:
+        """Something other than data changed (deleted, moved, truncated): let everyone look again."""
+        for waiter in list(self._waiters):
+            waiter.grew(self, 1 << 62)
+
+    def _notify(self, size: int) -> None:
+        for waiter in list(self._waiters):
+            waiter.grew(self, size)
+
+
+class Partitions:
+    """All of them, by topic name and by topic id."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, dict[int, Partition]] = {}
+        self.by_id: dict[bytes, dict[int, Partition]] = {}
+        self.names: dict[bytes, str] = {}
+
+    def add(self, partition: Partition) -> None:
+        self.by_name.setdefault(partition.topic, {})[partition.index] = partition
+        self.by_id.setdefault(partition.topic_id, {})[partition.index] = partition
+        self.names[partition.topic_id] = partition.topic
+
+    def remove(self, topic: str, index: int) -> Partition | None:
+        partition = self.by_name.get(topic, {}).pop(index, None)
+        if partition is None:
+            return None
+        if not self.by_name[topic]:
+            del self.by_name[topic]
+        by_index = self.by_id[partition.topic_id]
+        by_index.pop(index, None)
+        if not by_index:
+            del self.by_id[partition.topic_id]
+            del self.names[partition.topic_id]
+        partition.wake_all()
+        return partition
+
+    def get(self, topic: str, index: int) -> Partition | None:
+        by_index = self.by_name.get(topic)
+        return by_index.get(index) if by_index is not None else None
+
+    def __iter__(self) -> Iterator[Partition]:
+        for by_index in self.by_name.values():
+            yield from by_index.values()

@@ -1,0 +1,175 @@
+"""Incremental fetch sessions (KIP-227): a client names its partitions once, and then only what changes.
+
+A request carries (session id, epoch):
+
+    id 0,  epoch -1   no session: everything is named, everything is answered
+    id 0,  epoch  0   the same, and a session is opened for what comes next
+    id n,  epoch -1   session n ends; answered like a full fetch
+    id n,  epoch  0   session n ends and a new one is opened
+    id n,  epoch  k   incremental: partitions named are added or changed, forgotten ones leave; k must be the next epoch
+
+An incremental answer holds only partitions with data, an error, or a watermark the client has not seen. Partitions that
+returned data go to the end of the line, so that the byte limit of a response starves none of them.
+
+Invariant S1: there are never more sessions than slots. A new one may take the place of the one that was unused for longest,
+if that was longer than `eviction_ms`; otherwise its client simply gets no session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from ottla.wire.errors import ErrorCode, KafkaError
+
+FINAL_EPOCH = -1
+INITIAL_EPOCH = 0
+NO_SESSION = 0
+MAX_EPOCH = 0x7FFFFFFF
+
+PartitionKey = tuple[bytes | str, int]
+
+
+class FetchPartition:
+    """What a client wants of one partition, and what it was last told of it."""
+
+    __slots__ = (
+        "current_leader_epoch",
+        "fetch_offset",
+        "high_watermark",
+        "index",
+        "last_fetched_epoch",
+        "log_start_offset",
+        "max_bytes",
+        "sent_error",
+        "topic",
+        "topic_id",
+    )
+
+    def __init__(self, topic: str, topic_id: bytes, index: int) -> None:
+        self.topic = topic
+        self.topic_id = topic_id
+        self.index = index
+        self.high_watermark = -1
+        self.log_start_offset = -1
+        self.sent_error = False
+
+    def update(self, wanted: Any) -> None:
+        self.fetch_offset: int = wanted.fetch_offset
+        self.max_bytes: int = wanted.partition_max_bytes
+        self.current_leader_epoch: int = wanted.current_leader_epoch
+        self.last_fetched_epoch: int = wanted.last_fetched_epoch
+
+
+@dataclass(slots=True)
+class FetchSession:
+    id: int
+    uses_topic_ids: bool
+    partitions: dict[PartitionKey, FetchPartition]
+    epoch: int
+    used_at: int
+
+
+@dataclass(slots=True)
+class FetchContext:
+    """How one fetch is to be answered."""
+
+    session: FetchSession | None
+    is_incremental: bool
+    partitions: list[FetchPartition]
+
+    @property
+    def session_id(self) -> int:
+        return self.session.id if self.session is not None else NO_SESSION
+
+
+class FetchSessions:
+    def __init__(self, *, max_slots: int, eviction_ms: int, rng: Random) -> None:
+        self._max_slots = max_slots
+        self._eviction_ms = eviction_ms
+        self._rng = rng
+        self._sessions: dict[int, FetchSession] = {}
+        self.evictions = 0
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    @property
+    def partition_count(self) -> int:
+        return sum(len(session.partitions) for session in self._sessions.values())
+
+    def open(self, request: Any, *, uses_topic_ids: bool, now: int) -> FetchContext:
+        session_id, epoch = request.session_id, request.session_epoch
+        if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            if session_id != NO_SESSION:
+                self._sessions.pop(session_id, None)
+            partitions = _wanted(request, uses_topic_ids)
+            session = None
+            if epoch == INITIAL_EPOCH and partitions:
+                session = self._new(partitions, uses_topic_ids, now)
+            return FetchContext(session, False, list(partitions.values()))
+        found = self._sessions.get(session_id)
+        if found is None:
+            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if found.epoch != epoch:
+            raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        if found.uses_topic_ids != uses_topic_ids:
+            raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        if request.topics or request.forgotten_topics_data:
+            self._change(found, request, uses_topic_ids)
+        found.epoch = 1 if epoch == MAX_EPOCH else epoch + 1
+        found.used_at = now
+        # The dict is kept in order of use, so the first is always the one unused for longest.
+        del self._sessions[session_id]
+        self._sessions[session_id] = found
+        return FetchContext(found, True, list(found.partitions.values()))
+
+    def answered(self, session: FetchSession, served: Iterable[FetchPartition]) -> None:
+        """These partitions returned data: they go to the end of the line."""
+        for partition in served:
+            key = (partition.topic_id if session.uses_topic_ids else partition.topic, partition.index)
+            if session.partitions.pop(key, None) is not None:
+                session.partitions[key] = partition
+
+    def _new(self, partitions: dict[PartitionKey, FetchPartition], uses_topic_ids: bool, now: int) -> FetchSession | None:
+        if len(self._sessions) >= self._max_slots:
+            oldest = next(iter(self._sessions.values()), None)
+            if oldest is None or now - oldest.used_at < self._eviction_ms:
+                return None
+            del self._sessions[oldest.id]
+            self.evictions += 1
+        session_id = NO_SESSION
+        while session_id == NO_SESSION or session_id in self._sessions:
+            session_id = self._rng.randrange(1, 0x7FFFFFFF)
+        session = FetchSession(session_id, uses_topic_ids, partitions, 1, now)
+        self._sessions[session_id] = session
+        assert len(self._sessions) <= self._max_slots, "S1"
+        return session
+
+    def _change(self, session: FetchSession, request: Any, uses_topic_ids: bool) -> None:
+        partitions = session.partitions
+        for topic in request.forgotten_topics_data:
+            name: bytes | str = topic.topic_id if uses_topic_ids else topic.topic
+            for index in topic.partitions:
+                partitions.pop((name, index), None)
+        for topic in request.topics:
+            name = topic.topic_id if uses_topic_ids else topic.topic
+            for wanted in topic.partitions:
+                known = partitions.get((name, wanted.partition))
+                if known is None:
+                    known = FetchPartition(topic.topic, topic.topic_id, wanted.partition)
+                    partitions[name, wanted.partition] = known
+                known.update(wanted)
+
+
+def _wanted(request: Any, uses_topic_ids: bool) -> dict[PartitionKey, FetchPartition]:
+    partitions: dict[PartitionKey, FetchPartition] = {}
+    for topic in request.topics:
+        name: bytes | str = topic.topic_id if uses_topic_ids else topic.topic
+        for wanted in topic.partitions:
+            partition = FetchPartition(topic.topic, topic.topic_id, wanted.partition)
+            partition.update(wanted)
+            partitions[name, wanted.partition] = partition
+    return partitions
