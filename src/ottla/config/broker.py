@@ -1,0 +1,323 @@
+"""A node's configuration: server.properties read, checked and typed, with dynamic settings laid over it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from ottla.config.broker_settings import BrokerSettings, DynamicBrokerSettings
+from ottla.config.implemented import IMPLEMENTED, REMOVED
+from ottla.config.keys import READ_ONLY, ConfigError, ConfigKey, Value, invalid, parse_value
+from ottla.config.listeners import (
+    Listener,
+    Voter,
+    parse_connections_per_ip,
+    parse_listeners,
+    parse_security_protocol_map,
+    parse_voters,
+)
+from ottla.config.settings import _set
+from ottla.config.synonyms import HOUR_MS, MINUTE_MS, without_listener_prefix
+
+BROKER_KEYS: Final[dict[str, ConfigKey]] = BrokerSettings.KEYS
+DYNAMIC_BROKER_KEYS: Final[dict[str, ConfigKey]] = DynamicBrokerSettings.KEYS
+
+# Settings of plug-ins and listeners: Kafka hands them on without knowing their names.
+OPEN_PREFIXES: Final = ("listener.name.", "ssl.", "sasl.", "rsm.config.", "rlmm.config.", "config.providers.")
+
+_MEBIBYTE: Final = 1_048_576
+
+
+class BrokerConfig(BrokerSettings):
+    """One node's settings. `listeners` and `advertised_listeners` are parsed; `value(name)` reads any by Kafka's name.
+
+    It remembers where its values came from, because DescribeConfigs tells: `static` (the file and the command line),
+    `dynamic_default` (set for every broker) and `dynamic` (set for this one), later ones winning.
+    """
+
+    __slots__ = ("dynamic", "dynamic_default", "security_protocols", "static", "topic_defaults", "voters", "warnings")
+
+    static: dict[str, str]
+    dynamic_default: dict[str, str]
+    dynamic: dict[str, str]
+    security_protocols: dict[str, str]
+    voters: tuple[Voter, ...]
+    warnings: list[str]
+    topic_defaults: object
+
+    @classmethod
+    def parse(cls, properties: Mapping[str, str]) -> BrokerConfig:
+        """From the text of server.properties. Refuses unknown names and values out of bounds with ConfigError."""
+        warnings: list[str] = []
+        static: dict[str, str] = {}
+        for name, text in properties.items():
+            if name not in BROKER_KEYS:
+                _refuse_unknown(name)
+                why = "removed from Kafka 4" if name in REMOVED else "known to Kafka but not used by Ottla"
+                warnings.append(f"{name} is {why}: ignored")
+                if name in REMOVED:
+                    continue
+            elif name not in IMPLEMENTED:
+                warnings.append(f"{name} is known to Kafka but not used by Ottla: ignored")
+            static[name] = text
+        for name, synonym in (("node.id", "broker.id"), ("broker.id", "node.id")):
+            if name not in static and synonym in static:
+                static[name] = static[synonym]
+        return cls._build(static, {}, {}, warnings)
+
+    def with_dynamic(self, default: Mapping[str, str], own: Mapping[str, str]) -> BrokerConfig:
+        """This node's static settings under the dynamic ones of all brokers and its own.
+
+        A stored value that no longer holds is left out with a warning: a node must start on any metadata log.
+        """
+        warnings = list(self.warnings)
+        layers: list[dict[str, str]] = []
+        for given in (default, own):
+            kept: dict[str, str] = {}
+            for name, text in given.items():
+                try:
+                    check_dynamic_value(name, text)
+                except ConfigError as error:
+                    warnings.append(f"dynamic setting ignored: {error}")
+                else:
+                    kept[name] = text
+            layers.append(kept)
+        try:
+            return self._build(self.static, layers[0], layers[1], warnings)
+        except ConfigError as error:
+            warnings.append(f"dynamic settings ignored: {error}")
+            return self._build(self.static, {}, {}, warnings)
+
+    @classmethod
+    def _build(
+        cls, static: dict[str, str], default: dict[str, str], own: dict[str, str], warnings: list[str]
+    ) -> BrokerConfig:
+        values: dict[str, Value] = {}
+        texts = {**static, **default, **own} if default or own else static
+        for name, text in texts.items():
+            key = BROKER_KEYS.get(name)
+            if key is not None:
+                values[name] = key.parse(text)
+        for name in ("process.roles", "node.id", "controller.listener.names"):
+            if name not in values:
+                raise ConfigError(f"Missing required configuration {name} which has no default value")
+        protocols = _security_protocols(texts, values)
+        for name in ("listeners", "advertised.listeners"):
+            entries = values.get(name)
+            if isinstance(entries, tuple):
+                values[name] = parse_listeners(name, entries, protocols, distinct_ports=name == "listeners")
+        self = cls._of(values)
+        _set(self, "static", static)
+        _set(self, "dynamic_default", default)
+        _set(self, "dynamic", own)
+        _set(self, "warnings", warnings)
+        _set(self, "security_protocols", protocols)
+        _set(self, "voters", parse_voters(self.controller_quorum_voters))
+        _set(self, "topic_defaults", None)
+        self._check()
+        return self
+
+    def keep_topic_defaults(self, config: object) -> None:
+        """Holds the one TopicConfig that all topics without overrides share."""
+        _set(self, "topic_defaults", config)
+
+    # What follows from several settings.
+
+    @property
+    def is_broker(self) -> bool:
+        return "broker" in self.process_roles
+
+    @property
+    def is_controller(self) -> bool:
+        return "controller" in self.process_roles
+
+    @property
+    def log_directories(self) -> tuple[str, ...]:
+        """`log.dirs`, or `log.dir` when that is not set."""
+        return self.log_dirs if self.log_dirs is not None else self.log_dir
+
+    @property
+    def metadata_log_directory(self) -> str:
+        return self.metadata_log_dir if self.metadata_log_dir is not None else self.log_directories[0]
+
+    @property
+    def controller_listeners(self) -> tuple[Listener, ...]:
+        names = {name.upper() for name in self.controller_listener_names}
+        return tuple(listener for listener in self.listeners if listener.name in names)
+
+    @property
+    def broker_listeners(self) -> tuple[Listener, ...]:
+        """The listeners for clients and other brokers."""
+        names = {name.upper() for name in self.controller_listener_names}
+        return tuple(listener for listener in self.listeners if listener.name not in names)
+
+    @property
+    def advertised_broker_listeners(self) -> tuple[Listener, ...]:
+        """What Metadata tells clients to connect to, before port 0 and an empty host are filled in."""
+        names = {name.upper() for name in self.controller_listener_names}
+        advertised = self.advertised_listeners if self.advertised_listeners is not None else self.listeners
+        return tuple(listener for listener in advertised if listener.name not in names)
+
+    @property
+    def inter_broker_listener(self) -> str:
+        """The name of the listener that brokers use among themselves."""
+        if self.inter_broker_listener_name is not None:
+            return self.inter_broker_listener_name.upper()
+        return self.security_inter_broker_protocol
+
+    @property
+    def log_retention_time_ms(self) -> int:
+        """How long a log is kept, -1 for ever: milliseconds before minutes before hours."""
+        if self.log_retention_ms is not None:
+            retention_ms = self.log_retention_ms
+        elif self.log_retention_minutes is not None:
+            retention_ms = self.log_retention_minutes * MINUTE_MS
+        else:
+            retention_ms = self.log_retention_hours * HOUR_MS
+        return max(retention_ms, -1)
+
+    @property
+    def log_roll_time_ms(self) -> int:
+        return self.log_roll_ms if self.log_roll_ms is not None else self.log_roll_hours * HOUR_MS
+
+    @property
+    def connections_per_ip_overrides(self) -> dict[str, int]:
+        return parse_connections_per_ip(self.max_connections_per_ip_overrides)
+
+    def _check(self) -> None:
+        """What must hold between settings. One message names one setting, its value and what was expected."""
+        broker_id = self.broker_id
+        if broker_id >= 0 and broker_id != self.node_id:
+            raise invalid("broker.id", broker_id, f"Must equal node.id ({self.node_id}) or be left out")
+        self._check_listeners()
+        if self.log_retention_time_ms == 0:
+            raise ConfigError("log.retention.ms must be -1 (for ever) or at least 1")
+        if self.log_roll_ms is not None and self.log_roll_ms < 1:
+            raise invalid("log.roll.ms", self.log_roll_ms, "Value must be at least 1")
+        if self.log_roll_jitter_ms is not None and self.log_roll_jitter_ms < 0:
+            raise invalid("log.roll.jitter.ms", self.log_roll_jitter_ms, "Value must be at least 0")
+        per_thread = self.log_cleaner_dedupe_buffer_size // max(self.log_cleaner_threads, 1)
+        if per_thread <= _MEBIBYTE:
+            raise invalid(
+                "log.cleaner.dedupe.buffer.size",
+                self.log_cleaner_dedupe_buffer_size,
+                "Needs more than 1 MiB per thread",
+            )
+        for low, high, wanted in (
+            ("replica.fetch.wait.max.ms", "replica.socket.timeout.ms", "not be more than"),
+            ("replica.fetch.wait.max.ms", "replica.lag.time.max.ms", "not be more than"),
+            ("group.min.session.timeout.ms", "group.max.session.timeout.ms", "not be more than"),
+            *_GROUP_BOUNDS,
+        ):
+            small, large = self.value(low), self.value(high)
+            assert isinstance(small, int) and isinstance(large, int)
+            if small > large:
+                raise invalid(low, small, f"Must {wanted} {high} ({large})")
+        if 2 * self.broker_heartbeat_interval_ms > self.broker_session_timeout_ms:
+            raise invalid(
+                "broker.heartbeat.interval.ms",
+                self.broker_heartbeat_interval_ms,
+                f"Must be at most half of broker.session.timeout.ms ({self.broker_session_timeout_ms})",
+            )
+        if 0 < self.queued_max_request_bytes < self.socket_request_max_bytes:
+            raise invalid(
+                "queued.max.request.bytes",
+                self.queued_max_request_bytes,
+                f"Must be at least socket.request.max.bytes ({self.socket_request_max_bytes}), or -1",
+            )
+        if not self.max_connections_per_ip and not self.connections_per_ip_overrides:
+            raise invalid("max.connections.per.ip", 0, "Zero needs max.connections.per.ip.overrides")
+        if "classic" not in self.group_coordinator_rebalance_protocols:
+            raise ConfigError("group.coordinator.rebalance.protocols must contain classic")
+
+    def _check_listeners(self) -> None:
+        listener_names = {listener.name for listener in self.listeners}
+        if self.is_controller and not self.controller_listeners:
+            raise ConfigError(
+                f"listeners must contain one of controller.listener.names ({', '.join(self.controller_listener_names)})"
+            )
+        if self.is_controller and self.voters and not any(voter.node_id == self.node_id for voter in self.voters):
+            raise ConfigError(f"controller.quorum.voters must contain node.id {self.node_id}, as it is a controller")
+        if not self.is_controller:
+            if any(voter.node_id == self.node_id for voter in self.voters):
+                raise ConfigError(f"controller.quorum.voters contains node.id {self.node_id}, which is no controller")
+            if self.controller_listeners:
+                raise ConfigError("listeners of a node that is no controller must not contain a controller listener")
+        if not self.is_broker:
+            if self.broker_listeners:
+                raise ConfigError("listeners of a node that is no broker must contain controller listeners only")
+            return
+        if not self.broker_listeners:
+            raise ConfigError("listeners must contain one that is not a controller listener")
+        if self.advertised_listeners is not None:
+            for listener in self.advertised_listeners:
+                if listener.host == "0.0.0.0":
+                    raise invalid(
+                        "advertised.listeners", str(listener), "0.0.0.0 is no address a client can connect to"
+                    )
+                if listener.name not in listener_names:
+                    raise invalid("advertised.listeners", str(listener), f"{listener.name} is not one of listeners")
+        elif any(listener.host == "0.0.0.0" for listener in self.broker_listeners):
+            raise ConfigError(
+                "advertised.listeners is needed when listeners has 0.0.0.0, which no client can connect to"
+            )
+        if self.inter_broker_listener_name is not None and "security.inter.broker.protocol" in self.static:
+            raise ConfigError("Only one of inter.broker.listener.name and security.inter.broker.protocol can be set")
+        if self.inter_broker_listener not in {listener.name for listener in self.advertised_broker_listeners}:
+            setting = "inter.broker.listener.name"
+            raise invalid(setting, self.inter_broker_listener, "Must be the name of an advertised broker listener")
+
+
+_GROUP_BOUNDS: Final = tuple(
+    (f"group.{kind}.{low}{rest}", f"group.{kind}.{high}{rest}", "not be more than")
+    for kind in ("consumer", "share", "streams")
+    for rest in ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms")
+    for low, high in (("min.", ""), ("", "max."))
+)
+
+
+def _security_protocols(texts: Mapping[str, str], values: Mapping[str, Value]) -> dict[str, str]:
+    """Listener name -> protocol. As in Kafka, controller listeners are plain text unless anything asks for security."""
+    name = "listener.security.protocol.map"
+    given = values.get(name, BROKER_KEYS[name].default)
+    assert isinstance(given, str)
+    protocols = parse_security_protocol_map(given)
+    if name in texts:
+        return protocols
+    used = [entry for setting in ("listeners", "advertised.listeners") for entry in _entries(values.get(setting))]
+    if not any(entry.upper().startswith(("SSL:", "SASL_")) for entry in used):
+        for controller in _entries(values.get("controller.listener.names")):
+            protocols.setdefault(controller.upper(), "PLAINTEXT")
+    return protocols
+
+
+def _entries(value: object) -> tuple[str, ...]:
+    return value if isinstance(value, tuple) else ()
+
+
+def _refuse_unknown(name: str) -> None:
+    if name.startswith(OPEN_PREFIXES) or name in REMOVED:
+        return
+    from difflib import get_close_matches
+
+    if name in DYNAMIC_BROKER_KEYS:
+        raise ConfigError(f"{name} cannot be set in a file: set it as a dynamic broker setting")
+    near = get_close_matches(name, BROKER_KEYS, n=1, cutoff=0.6)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    raise ConfigError(f"Unknown setting {name}{hint}")
+
+
+def check_dynamic_value(name: str, text: str) -> None:
+    """Refuses a dynamic broker setting that does not exist, cannot change at run time or has a wrong value."""
+    base = without_listener_prefix(name)
+    key = DYNAMIC_BROKER_KEYS.get(name) or BROKER_KEYS.get(base if base is not None else name)
+    if key is None:
+        if base is not None and base.endswith(".sasl.jaas.config"):
+            return
+        if base is None and name not in BROKER_KEYS:
+            # Kafka lets names it does not know pass: a plug-in may want them.
+            return
+        raise ConfigError(f"Unknown dynamic setting {name}")
+    if key.update_mode == READ_ONLY:
+        raise ConfigError(f"Cannot update these configs dynamically: {name}")
+    key.check(parse_value(name, key.type, text))

@@ -1,0 +1,54 @@
+"""Which settings have an effect in Ottla. A known setting that is not here is accepted and the user told once.
+
+This is the one list to edit when a part starts to read a setting.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+_BROKER: Final = """
+    broker.id node.id process.roles broker.rack
+    controller.listener.names controller.quorum.voters controller.quorum.bootstrap.servers
+    listeners advertised.listeners listener.security.protocol.map inter.broker.listener.name
+    security.inter.broker.protocol
+    socket.send.buffer.bytes socket.receive.buffer.bytes socket.request.max.bytes socket.listen.backlog.size
+    max.connections max.connections.per.ip max.connections.per.ip.overrides connections.max.idle.ms
+    queued.max.requests
+    metadata.log.dir metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms
+    metadata.log.segment.bytes metadata.log.segment.ms metadata.max.retention.bytes metadata.max.retention.ms
+    log.dir log.dirs num.partitions default.replication.factor auto.create.topics.enable delete.topic.enable
+    message.max.bytes fetch.max.bytes max.incremental.fetch.session.cache.slots max.request.partition.size.limit
+    compression.type compression.gzip.level compression.lz4.level compression.zstd.level min.insync.replicas
+    unclean.leader.election.enable
+    log.segment.bytes log.roll.ms log.roll.hours log.roll.jitter.ms log.roll.jitter.hours
+    log.retention.ms log.retention.minutes log.retention.hours log.retention.bytes log.retention.check.interval.ms
+    log.cleanup.policy log.index.size.max.bytes log.index.interval.bytes log.segment.delete.delay.ms
+    log.flush.interval.messages log.flush.interval.ms log.flush.scheduler.interval.ms
+    log.flush.offset.checkpoint.interval.ms log.flush.start.offset.checkpoint.interval.ms log.preallocate
+    log.message.timestamp.type log.message.timestamp.before.max.ms log.message.timestamp.after.max.ms
+    log.initial.task.delay.ms replica.high.watermark.checkpoint.interval.ms
+    log.cleaner.enable log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size log.cleaner.min.cleanable.ratio
+    log.cleaner.delete.retention.ms log.cleaner.min.compaction.lag.ms log.cleaner.max.compaction.lag.ms
+    producer.id.expiration.ms producer.id.expiration.check.interval.ms
+    quota.window.num quota.window.size.seconds controller.quota.window.num controller.quota.window.size.seconds
+    telemetry.max.bytes
+    unstable.api.versions.enable unstable.feature.versions.enable
+"""
+
+IMPLEMENTED: Final = frozenset(_BROKER.split())
+
+# Names of Kafka 3 that Kafka 4 no longer knows and passes over. Files written for Kafka 3 still hold them.
+_REMOVED: Final = """
+    zookeeper.connect zookeeper.connection.timeout.ms zookeeper.session.timeout.ms zookeeper.set.acl
+    zookeeper.max.in.flight.requests zookeeper.metadata.migration.enable broker.id.generation.enable
+    reserved.broker.max.id inter.broker.protocol.version log.message.format.version
+    log.message.downconversion.enable log.message.timestamp.difference.max.ms control.plane.listener.name
+    controlled.shutdown.max.retries controlled.shutdown.retry.backoff.ms leader.imbalance.per.broker.percentage
+    group.coordinator.new.enable offsets.commit.required.acks auto.include.jmx.reporter
+    password.encoder.secret password.encoder.old.secret password.encoder.keyfactory.algorithm
+    password.encoder.cipher.algorithm password.encoder.key.length password.encoder.iterations
+    metadata.log.segment.min.bytes eligible.leader.replicas.enable
+"""
+
+REMOVED: Final = frozenset(_REMOVED.split())
