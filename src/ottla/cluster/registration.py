@@ -1,0 +1,54 @@
+"""Brokers and controllers as they registered themselves in the metadata log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ottla.cluster.features import FeatureRange
+
+
+class Endpoint(NamedTuple):
+    """Where a node listens, under the name of a listener."""
+
+    name: str
+    host: str
+    port: int
+    security_protocol: int
+    """0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerImage:
+    """One registered broker. It takes part once it is unfenced, until it is fenced or shuts down."""
+
+    id: int
+    epoch: int
+    """Of this registration: the offset at which it was written, so it only grows."""
+    incarnation_id: bytes
+    """Drawn anew by each start of the process."""
+    endpoints: dict[str, Endpoint] = field(default_factory=dict)
+    features: dict[str, FeatureRange] = field(default_factory=dict)
+    rack: str | None = None
+    is_fenced: bool = True
+    is_in_controlled_shutdown: bool = False
+    is_migrating_zk_broker: bool = False
+    log_dirs: tuple[bytes, ...] = ()
+    cordoned_log_dirs: tuple[bytes, ...] | None = None
+    """Log directories that take no new replicas; None before the broker's first heartbeat has said."""
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it may be in an ISR and lead."""
+        return not self.is_fenced and not self.is_in_controlled_shutdown
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerImage:
+    """One registered controller of the quorum."""
+
+    id: int
+    incarnation_id: bytes
+    endpoints: dict[str, Endpoint] = field(default_factory=dict)
+    features: dict[str, FeatureRange] = field(default_factory=dict)
+    is_zk_migration_ready: bool = False

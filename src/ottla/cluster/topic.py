@@ -1,0 +1,94 @@
+"""Topics and their partitions as the metadata log describes them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+NO_LEADER = -1
+NO_LEADER_CHANGE = -2
+"""In a PartitionChangeRecord: the leader stays, and with it the leader epoch."""
+
+RECOVERED = 0
+RECOVERING = 1
+"""The leader came from an unclean election and has not yet brought the partition to a known state."""
+
+MIGRATING_DIRECTORY = bytes(16)
+"""Nobody has said yet where a replica lives: its broker registered before log directories had ids."""
+UNASSIGNED_DIRECTORY = bytes(15) + b"\x01"
+"""The broker has several log directories and will choose one."""
+LOST_DIRECTORY = bytes(15) + b"\x02"
+"""The replica's log directory is offline, and it is not known which one it was."""
+
+
+class PartitionImage(NamedTuple):
+    """One partition: where its replicas are, which of them are in sync, and who leads. Immutable."""
+
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    removing: tuple[int, ...]
+    adding: tuple[int, ...]
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    directories: tuple[bytes, ...]
+    leader_recovery_state: int = RECOVERED
+    elr: tuple[int, ...] = ()
+    last_known_elr: tuple[int, ...] = ()
+
+    @property
+    def is_reassigning(self) -> bool:
+        return bool(self.removing or self.adding)
+
+    def directory(self, broker_id: int) -> bytes:
+        """The log directory of one of the replicas."""
+        return self.directories[self.replicas.index(broker_id)]
+
+
+class TopicImage:
+    """One topic: its name, its id, and its partitions by index, which are always 0, 1, 2, ..."""
+
+    __slots__ = ("id", "name", "partitions")
+
+    def __init__(self, name: str, id: bytes, partitions: dict[int, PartitionImage] | None = None) -> None:
+        self.name = name
+        self.id = id
+        self.partitions: dict[int, PartitionImage] = {} if partitions is None else partitions
+
+    def copy(self) -> TopicImage:
+        return TopicImage(self.name, self.id, dict(self.partitions))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, TopicImage):
+            return NotImplemented
+        return (self.name, self.id, self.partitions) == (other.name, other.id, other.partitions)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"TopicImage({self.name!r}, {self.id.hex()}, {len(self.partitions)} partitions)"
+
+
+MAX_TOPIC_NAME_LENGTH = 249
+_LEGAL = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_state")
+METADATA_TOPIC = "__cluster_metadata"
+
+
+def why_topic_name_is_invalid(name: str) -> str | None:
+    """What is wrong with a topic's name, None if nothing is."""
+    if not name:
+        return "Topic name is invalid: the empty string is not allowed"
+    if name in (".", ".."):
+        return f"Topic name is invalid: '{name}' is not allowed"
+    if len(name) > MAX_TOPIC_NAME_LENGTH:
+        return f"Topic name is invalid: the length of '{name}' is longer than {MAX_TOPIC_NAME_LENGTH}"
+    if not _LEGAL.issuperset(name):
+        return f"Topic name is invalid: '{name}' has characters other than ASCII letters, digits, '.', '_' and '-'"
+    return None
+
+
+def collision_name(name: str) -> str | None:
+    """The name under which a topic's metrics would clash with another's; None when it has no '.' and no '_'."""
+    if "." not in name and "_" not in name:
+        return None
+    return name.replace(".", "_")
