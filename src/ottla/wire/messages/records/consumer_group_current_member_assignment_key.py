@@ -1,0 +1,10 @@
+"""ConsumerGroupCurrentMemberAssignmentKey: a record. Written by tools/messages.py."""
+
+from __future__ import annotations
+
+from ottla.wire.message import Message, string
+
+
+class ConsumerGroupCurrentMemberAssignmentKey(Message, api_key=8, versions=(0, 0)):
+    group_id: string = ""
+    member_id: string = ""

@@ -1,0 +1,9 @@
+"""ConsumerGroupMetadataKey: a record. Written by tools/messages.py."""
+
+from __future__ import annotations
+
+from ottla.wire.message import Message, string
+
+
+class ConsumerGroupMetadataKey(Message, api_key=3, versions=(0, 0)):
+    group_id: string = ""

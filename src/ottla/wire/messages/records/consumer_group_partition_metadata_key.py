@@ -1,0 +1,9 @@
+"""ConsumerGroupPartitionMetadataKey: a record. Written by tools/messages.py."""
+
+from __future__ import annotations
+
+from ottla.wire.message import Message, string
+
+
+class ConsumerGroupPartitionMetadataKey(Message, api_key=4, versions=(0, 0)):
+    group_id: string = ""

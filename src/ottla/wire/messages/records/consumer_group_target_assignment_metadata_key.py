@@ -1,0 +1,9 @@
+"""ConsumerGroupTargetAssignmentMetadataKey: a record. Written by tools/messages.py."""
+
+from __future__ import annotations
+
+from ottla.wire.message import Message, string
+
+
+class ConsumerGroupTargetAssignmentMetadataKey(Message, api_key=6, versions=(0, 0)):
+    group_id: string = ""

@@ -1,0 +1,9 @@
+"""EndTransactionRecord: a record. Written by tools/messages.py."""
+
+from __future__ import annotations
+
+from ottla.wire.message import Message
+
+
+class EndTransactionRecord(Message, api_key=24, versions=(0, 0), flexible=0):
+    pass

@@ -1,0 +1,9 @@
+"""ShareGroupMetadataKey: a record. Written by tools/messages.py."""
+
+from __future__ import annotations
+
+from ottla.wire.message import Message, string
+
+
+class ShareGroupMetadataKey(Message, api_key=11, versions=(0, 0)):
+    group_id: string = ""

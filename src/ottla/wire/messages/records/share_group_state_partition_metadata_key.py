@@ -1,0 +1,9 @@
+"""ShareGroupStatePartitionMetadataKey: a record. Written by tools/messages.py."""
+
+from __future__ import annotations
+
+from ottla.wire.message import Message, string
+
+
+class ShareGroupStatePartitionMetadataKey(Message, api_key=15, versions=(0, 0)):
+    group_id: string = ""

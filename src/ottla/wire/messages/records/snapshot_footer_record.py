@@ -1,0 +1,9 @@
+"""SnapshotFooterRecord: a schema that is no request. Written by tools/messages.py."""
+
+from __future__ import annotations
+
+from ottla.wire.message import Message, int16
+
+
+class SnapshotFooterRecord(Message, versions=(0, 0), flexible=0):
+    version: int16 = 0

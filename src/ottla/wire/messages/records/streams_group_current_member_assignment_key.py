@@ -1,0 +1,10 @@
+"""StreamsGroupCurrentMemberAssignmentKey: a record. Written by tools/messages.py."""
+
+from __future__ import annotations
+
+from ottla.wire.message import Message, string
+
+
+class StreamsGroupCurrentMemberAssignmentKey(Message, api_key=22, versions=(0, 0)):
+    group_id: string = ""
+    member_id: string = ""

@@ -1,0 +1,9 @@
+"""StreamsGroupMetadataKey: a record. Written by tools/messages.py."""
+
+from __future__ import annotations
+
+from ottla.wire.message import Message, string
+
+
+class StreamsGroupMetadataKey(Message, api_key=17, versions=(0, 0)):
+    group_id: string = ""

@@ -1,0 +1,10 @@
+"""StreamsGroupTargetAssignmentMemberKey: a record. Written by tools/messages.py."""
+
+from __future__ import annotations
+
+from ottla.wire.message import Message, string
+
+
+class StreamsGroupTargetAssignmentMemberKey(Message, api_key=21, versions=(0, 0)):
+    group_id: string = ""
+    member_id: string = ""

@@ -1,0 +1,9 @@
+"""StreamsGroupTopologyKey: a record. Written by tools/messages.py."""
+
+from __future__ import annotations
+
+from ottla.wire.message import Message, string
+
+
+class StreamsGroupTopologyKey(Message, api_key=23, versions=(0, 0)):
+    group_id: string = ""

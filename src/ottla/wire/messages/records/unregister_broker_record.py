@@ -1,0 +1,10 @@
+"""UnregisterBrokerRecord: a record. Written by tools/messages.py."""
+
+from __future__ import annotations
+
+from ottla.wire.message import Message, int32, int64
+
+
+class UnregisterBrokerRecord(Message, api_key=1, versions=(0, 0), flexible=0):
+    broker_id: int32 = 0
+    broker_epoch: int64 = 0

@@ -1,0 +1,15 @@
+"""UnregisterBroker (api key 64): request and response. Written by tools/messages.py."""
+
+from __future__ import annotations
+
+from ottla.wire.message import Message, int16, int32, string
+
+
+class UnregisterBrokerRequest(Message, api_key=64, versions=(0, 0), flexible=0):
+    broker_id: int32 = 0
+
+
+class UnregisterBrokerResponse(Message, api_key=64, versions=(0, 0), flexible=0):
+    throttle_time_ms: int32 = 0
+    error_code: int16 = 0
+    error_message: string | None = ""
