@@ -5,7 +5,23 @@ from setuptools import Extension, setup
 
 setup(
     ext_modules=cythonize(
-        [Extension("ottla.records.kernel", ["src/ottla/records/kernel.py"], optional=True)],
-        compiler_directives={"language_level": "3"},
+        [
+            Extension(
+                "ottla.records.kernel",
+                ["src/ottla/records/kernel.py"],
+                depends=["src/ottla/records/kernel.pxd"],
+                optional=True,
+            )
+        ],
+        compiler_directives={
+            "language_level": "3",
+            # the types are in kernel.pxd; the annotations in kernel.py are Python's
+            "annotation_typing": False,
+            # every index is checked by the code itself, as it must be to name what is wrong
+            "boundscheck": False,
+            "wraparound": False,
+            "initializedcheck": False,
+            "cdivision": True,
+        },
     )
 )
