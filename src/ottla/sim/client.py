@@ -1,0 +1,300 @@
+"""A small Kafka client for simulated hosts: requests and answers over simulated sockets, nothing clever.
+
+It is deliberately not Ottla's own client: it retries nothing by itself, so that workloads see every refusal, every
+broken connection and every silence, and decide what that means for what they promised.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from itertools import count
+from typing import Any, NamedTuple, TypeVar
+
+from ottla import records
+from ottla.sim.loop import Loop
+from ottla.sim.network import Network, Socket
+from ottla.wire import decode, frames
+from ottla.wire.apis import APIS, response_class
+from ottla.wire.errors import ErrorCode, KafkaError
+from ottla.wire.message import Message
+from ottla.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from ottla.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
+from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from ottla.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse
+from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+
+Answer = TypeVar("Answer", bound=Message)
+
+REQUEST_TIMEOUT_S = 10.0
+EARLIEST, LATEST = -2, -1
+PRODUCE_VERSION = 12
+"""The last that names topics; later ones carry topic ids."""
+FETCH_VERSION = 12
+API_KEYS = {f"{api.name}Request": api.key for api in APIS.values()}
+
+
+class NoAnswer(Exception):
+    """The connection broke or the answer did not come in time: whether the request took effect is unknown."""
+
+
+class Fetched(NamedTuple):
+    records: list[records.Record]
+    next_offset: int
+    high_watermark: int
+    log_start_offset: int
+
+
+class Connection:
+    """Requests in flight on one socket; answers come in the order of the requests."""
+
+    def __init__(self, loop: Loop, sock: Socket) -> None:
+        self._loop = loop
+        self._sock = sock
+        self._unsent = bytearray()
+        self._received = bytearray()
+        self._waiting: dict[int, asyncio.Future[bytes]] = {}
+        self.is_closed = False
+        loop.add_reader(sock, self._readable)
+
+    def send(self, correlation_id: int, frame: list[Any], expects_answer: bool) -> asyncio.Future[bytes]:
+        answer: asyncio.Future[bytes] = self._loop.create_future()
+        if expects_answer:
+            self._waiting[correlation_id] = answer
+        else:
+            answer.set_result(b"")
+        for part in frame:
+            self._unsent += part
+        self._writable()
+        return answer
+
+    def close(self) -> None:
+        if not self.is_closed:
+            self.is_closed = True
+            self._loop.remove_reader(self._sock)
+            self._loop.remove_writer(self._sock)
+            self._sock.close()
+            waiting, self._waiting = list(self._waiting.values()), {}
+            for answer in waiting:
+                if not answer.done():
+                    answer.set_exception(NoAnswer("the connection closed"))
+
+    def _writable(self) -> None:
+        if self.is_closed:
+            return
+        try:
+            while self._unsent:
+                del self._unsent[: self._sock.send(self._unsent)]
+        except BlockingIOError:
+            self._loop.add_writer(self._sock, self._writable)
+        except OSError:
+            self.close()
+        else:
+            self._loop.remove_writer(self._sock)
+
+    def _readable(self) -> None:
+        try:
+            data = self._sock.recv(65_536)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self.close()
+            return
+        self._received += data
+        while len(self._received) >= 4:
+            size = int.from_bytes(self._received[:4], "big")
+            if len(self._received) < 4 + size:
+                break
+            frame = bytes(self._received[4 : 4 + size])
+            del self._received[: 4 + size]
+            answer = self._waiting.pop(int.from_bytes(frame[:4], "big"))
+            if not answer.done():
+                answer.set_result(frame)
+
+
+class Client:
+    """One program that talks to one broker."""
+
+    def __init__(self, network: Network, host: str, broker: tuple[str, int]) -> None:
+        self._loop = network.loop
+        self._sockets = network.host(host)
+        self._broker = broker
+        self._connection: Connection | None = None
+        self._correlation_ids = count(1)
+        self.host = host
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+
+    async def request(
+        self,
+        message: Message,
+        answer: type[Answer],
+        *,
+        version: int | None = None,
+        timeout_s: float = REQUEST_TIMEOUT_S,
+        expects_answer: bool = True,
+    ) -> Answer:
+        """Send one request and wait for its answer; NoAnswer when that fails."""
+        key = API_KEYS[type(message).__name__]
+        if version is None:
+            version = APIS[key].max_version - (1 if APIS[key].latest_version_unstable else 0)
+        if self._connection is None or self._connection.is_closed:
+            self._connection = Connection(self._loop, self._sockets.connect(*self._broker))
+        correlation_id = next(self._correlation_ids)
+        frame = frames.encode_request(key, version, correlation_id, self.host, message)
+        future = self._connection.send(correlation_id, frame, expects_answer)
+        try:
+            async with asyncio.timeout(timeout_s):
+                data = await future
+        except TimeoutError:
+            self._connection.close()
+            raise NoAnswer(f"no answer within {timeout_s} s") from None
+        if not expects_answer:
+            return answer()
+        assert response_class(key) is answer
+        _, position = frames.decode_response_header(data, key, version)
+        return decode(answer, version, memoryview(data), position)
+
+    # What workloads do
+
+    async def metadata(self) -> MetadataResponse:
+        return await self.request(MetadataRequest(topics=None), MetadataResponse)
+
+    async def create_topic(self, name: str, partitions: int = 1, configs: dict[str, str] | None = None) -> None:
+        topic = CreatableTopic(
+            name=name,
+            num_partitions=partitions,
+            replication_factor=1,
+            configs=[CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()],
+        )
+        response = await self.request(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), CreateTopicsResponse)
+        _check(response.topics[0].error_code, response.topics[0].error_message)
+
+    async def delete_topic(self, name: str) -> None:
+        request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], topic_names=[], timeout_ms=10_000)
+        response = await self.request(request, DeleteTopicsResponse)
+        _check(response.responses[0].error_code, response.responses[0].error_message)
+
+    async def init_producer_id(self) -> tuple[int, int]:
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+        response = await self.request(request, InitProducerIdResponse)
+        _check(response.error_code)
+        return response.producer_id, response.producer_epoch
+
+    async def produce(self, topic: str, partition: int, batch: bytes | bytearray, *, acks: int = -1) -> int:
+        """The base offset (of the first copy, if this was a duplicate); -1 with acks=0."""
+        data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=partition, records=batch)])
+        request = ProduceRequest(acks=acks, timeout_ms=10_000, topic_data=[data])
+        response = await self.request(request, ProduceResponse, version=PRODUCE_VERSION, expects_answer=acks != 0)
+        if acks == 0:
+            return -1
+        outcome = response.responses[0].partition_responses[0]
+        _check(outcome.error_code, outcome.error_message)
+        return outcome.base_offset
+
+    async def fetch(
+        self, topic: str, partition: int, offset: int, *, max_wait_ms: int = 0, size: int = 100_000
+    ) -> Fetched:
+        data = FetchTopic(
+            topic=topic,
+            partitions=[FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=size)],
+        )
+        request = FetchRequest(max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=size, topics=[data])
+        response = await self.request(request, FetchResponse, version=FETCH_VERSION)
+        _check(response.error_code)
+        outcome = response.responses[0].partitions[0]
+        _check(outcome.error_code)
+        found, next_offset = whole_batches(b"" if outcome.records is None else bytes(outcome.records), offset)
+        return Fetched(found, next_offset, outcome.high_watermark, outcome.log_start_offset)
+
+    async def list_offset(self, topic: str, partition: int, timestamp: int) -> int:
+        data = ListOffsetsTopic(
+            name=topic, partitions=[ListOffsetsPartition(partition_index=partition, timestamp=timestamp)]
+        )
+        response = await self.request(ListOffsetsRequest(replica_id=-1, topics=[data]), ListOffsetsResponse, version=7)
+        outcome = response.topics[0].partitions[0]
+        _check(outcome.error_code)
+        return outcome.offset
+
+    async def delete_records(self, topic: str, partition: int, offset: int) -> int:
+        data = DeleteRecordsTopic(
+            name=topic, partitions=[DeleteRecordsPartition(partition_index=partition, offset=offset)]
+        )
+        response = await self.request(DeleteRecordsRequest(topics=[data], timeout_ms=10_000), DeleteRecordsResponse)
+        outcome = response.topics[0].partitions[0]
+        _check(outcome.error_code)
+        return outcome.low_watermark
+
+    async def read_all(self, topic: str, partition: int = 0) -> list[records.Record]:
+        """Every record from the log start to the high watermark."""
+        offset = await self.list_offset(topic, partition, EARLIEST)
+        end = await self.list_offset(topic, partition, LATEST)
+        found: list[records.Record] = []
+        while offset < end:
+            fetched = await self.fetch(topic, partition, offset)
+            if fetched.next_offset == offset:
+                if fetched.high_watermark <= offset:
+                    break
+                raise AssertionError(f"{topic}-{partition}: no batch at {offset}, though it ends at {end}")
+            found += fetched.records
+            offset = fetched.next_offset
+        return found
+
+
+def whole_batches(data: bytes, offset: int) -> tuple[list[records.Record], int]:
+    """The records from offset on in the whole batches of a fetch answer, and the offset to fetch next."""
+    found: list[records.Record] = []
+    for position, header in records.split(data):
+        batch = data[position : position + header.size]
+        assert records.crc_ok(batch, 0, header.size), f"a consumer was served a broken batch at {header.base_offset}"
+        if not header.is_control:
+            found += [record for record in records.read(batch) if record.offset >= offset]
+        offset = max(offset, header.next_offset)
+    return found, offset
+
+
+def batch_of(
+    values: Sequence[bytes | None],
+    timestamp: int,
+    *,
+    keys: Sequence[bytes | None] | None = None,
+    compression: records.Compression = records.Compression.NONE,
+    producer: tuple[int, int] = (-1, -1),
+    sequence: int = -1,
+) -> bytearray:
+    rows = [
+        records.Record(
+            offset=index, timestamp=timestamp, key=None if keys is None else keys[index], value=value, headers=()
+        )
+        for index, value in enumerate(values)
+    ]
+    return records.build(
+        rows, compression=compression, producer_id=producer[0], producer_epoch=producer[1], base_sequence=sequence
+    )
+
+
+def _check(code: int, message: str | None = None) -> None:
+    if code:
+        raise KafkaError(ErrorCode(code), message)  # type: ignore[call-arg]
