@@ -1,0 +1,256 @@
+"""What a node counts, and how it tells Prometheus.
+
+Counting happens on the hot path, so a meter is an object with plain attributes that handlers add to, and everything
+else (names, labels, sorting, quantiles) waits until somebody asks for the text. Names are those that dashboards for
+Kafka's JMX exporter know; `ottla_` marks what Kafka does not have.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+Labels = tuple[tuple[str, str], ...]
+Sample = tuple[Labels, float]
+
+REQUEST_SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+_QUANTILES: Final = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class Counter:
+    """Something that only grows."""
+
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value: float = 0
+
+    def add(self, amount: float = 1) -> None:
+        self.value += amount
+
+
+class Histogram:
+    """How many values fell into each of fixed ranges."""
+
+    __slots__ = ("bounds", "buckets", "count", "total")
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self.bounds = bounds
+        self.buckets = [0] * (len(bounds) + 1)
+        self.count = 0
+        self.total = 0.0
+
+    def observe(self, value: float) -> None:
+        self.buckets[bisect_left(self.bounds, value)] += 1
+        self.count += 1
+        self.total += value
+
+    def quantile(self, fraction: float) -> float:
+        """The value that a fraction of all values does not exceed, as exactly as the ranges tell."""
+        wanted = fraction * self.count
+        seen = 0
+        low = 0.0
+        for bound, count in zip(self.bounds, self.buckets, strict=False):
+            if count and seen + count >= wanted:
+                return low + (bound - low) * (wanted - seen) / count
+            seen += count
+            low = bound
+        return low if self.count else 0.0
+
+
+class TopicMeter:
+    """The traffic of one topic. Handlers add to the attributes directly."""
+
+    __slots__ = (
+        "bytes_in",
+        "bytes_out",
+        "bytes_rejected",
+        "failed_fetches",
+        "failed_produces",
+        "fetches",
+        "messages_in",
+        "produces",
+    )
+
+    def __init__(self) -> None:
+        self.messages_in = 0
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.bytes_rejected = 0
+        self.produces = 0
+        self.fetches = 0
+        self.failed_produces = 0
+        self.failed_fetches = 0
+
+
+class RequestMeter:
+    """The requests of one API."""
+
+    __slots__ = ("request_bytes", "seconds")
+
+    def __init__(self) -> None:
+        self.seconds = Histogram(REQUEST_SECONDS)
+        self.request_bytes = 0
+
+
+_TOPIC_COUNTERS: Final = (
+    ("messages_in", "messagesin", "Records produced to the topic."),
+    ("bytes_in", "bytesin", "Bytes of record batches produced to the topic."),
+    ("bytes_out", "bytesout", "Bytes of record batches fetched from the topic by consumers."),
+    ("bytes_rejected", "bytesrejected", "Bytes of record batches that were refused."),
+    ("produces", "totalproducerequests", "Produce requests that named the topic."),
+    ("fetches", "totalfetchrequests", "Fetch requests that named the topic."),
+    ("failed_produces", "failedproducerequests", "Produce requests that failed for the topic."),
+    ("failed_fetches", "failedfetchrequests", "Fetch requests that failed for the topic."),
+)
+
+
+class Metrics:
+    """All meters of a node."""
+
+    def __init__(self) -> None:
+        self.fetches_waiting = 0
+        self.refused_requests = Counter()
+        self.internal_errors = Counter()
+        self.connections_opened = Counter()
+        self.throttled_requests = Counter()
+        self.telemetry_pushes = Counter()
+        self.telemetry_bytes = Counter()
+        self._topics: dict[str, TopicMeter] = {}
+        self._requests: dict[str, RequestMeter] = {}
+        self._families: list[tuple[str, str, str, Callable[[], Iterable[Sample]]]] = []
+
+    def topic(self, name: str) -> TopicMeter:
+        meter = self._topics.get(name)
+        if meter is None:
+            meter = self._topics[name] = TopicMeter()
+        return meter
+
+    def forget_topic(self, name: str) -> None:
+        """A deleted topic is no longer reported; without this, topics that come and go would add up."""
+        self._topics.pop(name, None)
+
+    def request_observer(self, api_name: str) -> Callable[[float, int], None]:
+        """What to call with the seconds and the request's bytes when an API's request was answered."""
+        meter = self._requests.get(api_name)
+        if meter is None:
+            meter = self._requests[api_name] = RequestMeter()
+        histogram = meter.seconds
+        buckets, bounds = histogram.buckets, histogram.bounds
+
+        def observe(seconds: float, size: int) -> None:
+            buckets[bisect_left(bounds, seconds)] += 1
+            histogram.count += 1
+            histogram.total += seconds
+            meter.request_bytes += size
+
+        return observe
+
+    def gauge(self, name: str, help_text: str, read: Callable[[], float | Iterable[Sample]]) -> None:
+        """Report what `read` returns when asked: one number, or numbers with labels."""
+        self._families.append((name, "gauge", help_text, lambda: _samples(read())))
+
+    def counter(self, name: str, help_text: str, read: Callable[[], float | Iterable[Sample]]) -> None:
+        """Report something that only grows and is counted elsewhere. Its name ends in _total."""
+        self._families.append((name, "counter", help_text, lambda: _samples(read())))
+
+    def render(self) -> str:
+        """Everything in Prometheus' text format."""
+        lines: list[str] = []
+        for family in self._own_families():
+            _render_family(lines, *family)
+        self._render_requests(lines)
+        for name, kind, help_text, read in self._families:
+            _render_family(lines, name, kind, help_text, read())
+        lines.append("")
+        return "\n".join(lines)
+
+    def _own_families(self) -> Iterator[tuple[str, str, str, Iterable[Sample]]]:
+        topics = sorted(self._topics.items())
+        for field, name, help_text in _TOPIC_COUNTERS:
+            samples: list[Sample] = [((("topic", topic),), getattr(meter, field)) for topic, meter in topics]
+            yield f"kafka_server_brokertopicmetrics_{name}_total", "counter", help_text, samples
+        yield (
+            "kafka_server_delayedoperationpurgatory_purgatorysize",
+            "gauge",
+            "Requests that wait for something to happen.",
+            [((("delayedOperation", "Fetch"),), self.fetches_waiting)],
+        )
+        for name, help_text, counter in (
+            (
+                "refused_requests",
+                "Requests that closed their connection because nobody can answer them.",
+                self.refused_requests,
+            ),
+            ("internal_errors", "Requests that failed because of a mistake in Ottla.", self.internal_errors),
+            ("connections_opened", "Connections accepted.", self.connections_opened),
+            ("throttled_requests", "Requests whose client was told to wait by a quota.", self.throttled_requests),
+            ("telemetry_pushes", "Metrics pushes received from clients.", self.telemetry_pushes),
+            ("telemetry_bytes", "Bytes of metrics received from clients.", self.telemetry_bytes),
+        ):
+            yield f"ottla_{name}_total", "counter", help_text, [((), counter.value)]
+
+    def _render_requests(self, lines: list[str]) -> None:
+        requests = sorted(self._requests.items())
+        if not requests:
+            return
+        counts: list[Sample] = [((("request", name),), meter.seconds.count) for name, meter in requests]
+        _render_family(lines, "kafka_network_requestmetrics_requests_total", "counter", "Requests answered.", counts)
+        sizes: list[Sample] = [((("request", name),), meter.request_bytes) for name, meter in requests]
+        _render_family(lines, "kafka_network_requestmetrics_requestbytes_total", "counter", "Bytes of requests.", sizes)
+        name = "kafka_network_requestmetrics_totaltimems"
+        _render_head(lines, name, "summary", "Milliseconds from a request's arrival to its answer, since the start.")
+        for request, meter in requests:
+            for fraction in _QUANTILES:
+                labels = (("request", request), ("quantile", str(fraction)))
+                lines.append(_line(name, labels, meter.seconds.quantile(fraction) * 1000))
+            lines.append(_line(name + "_sum", (("request", request),), meter.seconds.total * 1000))
+            lines.append(_line(name + "_count", (("request", request),), meter.seconds.count))
+        name = "ottla_request_duration_seconds"
+        _render_head(lines, name, "histogram", "Seconds from a request's arrival to its answer.")
+        for request, meter in requests:
+            below = 0
+            for bound, count in zip((*REQUEST_SECONDS, float("inf")), meter.seconds.buckets, strict=True):
+                below += count
+                lines.append(_line(name + "_bucket", (("request", request), ("le", _number(bound))), below))
+            lines.append(_line(name + "_sum", (("request", request),), meter.seconds.total))
+            lines.append(_line(name + "_count", (("request", request),), meter.seconds.count))
+
+
+def _samples(value: float | Iterable[Sample]) -> Iterable[Sample]:
+    return [((), value)] if isinstance(value, int | float) else value
+
+
+def _render_family(lines: list[str], name: str, kind: str, help_text: str, samples: Iterable[Sample]) -> None:
+    _render_head(lines, name, kind, help_text)
+    for labels, value in samples:
+        lines.append(_line(name, labels, value))
+
+
+def _render_head(lines: list[str], name: str, kind: str, help_text: str) -> None:
+    escaped = help_text.replace("\\", "\\\\").replace("\n", "\\n")
+    lines.append(f"# HELP {name} {escaped}")
+    lines.append(f"# TYPE {name} {kind}")
+
+
+def _line(name: str, labels: Labels, value: float) -> str:
+    if not labels:
+        return f"{name} {_number(value)}"
+    text = ",".join(f'{label}="{_escape(content)}"' for label, content in labels)
+    return f"{name}{{{text}}} {_number(value)}"
+
+
+def _escape(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _number(value: float) -> str:
+    if isinstance(value, int):
+        return str(value)
+    if value == float("inf"):
+        return "+Inf"
+    if value == float("-inf"):
+        return "-Inf"
+    return "NaN" if value != value else repr(value)
