@@ -22,7 +22,7 @@ PAGE_SIZE = os.sysconf("SC_PAGE_SIZE")
 
 
 def kafka_anchor() -> Path | None:
-    """The script that runs Apache Kafka and its tools: KAFKA_ANCHOR_SCRIPT, or shared/anchors/kafka beside the repository."""
+    """The script that runs Apache Kafka and its tools: KAFKA_ANCHOR_SCRIPT, or the one beside the repository."""
     named = os.environ.get("KAFKA_ANCHOR_SCRIPT")
     script = Path(named) if named else REPOSITORY.parent / "shared" / "anchors" / "kafka"
     return script if script.is_file() and shutil.which("java") else None
@@ -69,7 +69,7 @@ class ServerFailed(Exception):
 
 
 class Server:
-    """One broker process on 127.0.0.1 and its data folder. `stop` is SIGTERM, `kill` is SIGKILL, `start` may follow either."""
+    """One broker process on 127.0.0.1 and its data folder: `stop` is SIGTERM, `kill` SIGKILL, `start` works after both."""
 
     name: str
 
@@ -135,7 +135,7 @@ class Server:
         try:
             with self.connect(5) as connection:
                 answer = ask(connection, METADATA_V1_NO_TOPICS)
-                return struct.unpack_from(">i", answer, 4)[0] > 0
+                return int(struct.unpack_from(">i", answer, 4)[0]) > 0
         except OSError:
             return False
 

@@ -216,7 +216,8 @@ def test_client_metrics_subscriptions_are_kept(run: Tools) -> None:
     assert run("configs", "--describe", "--client-metrics", "by-configs").lines == [
         "Dynamic configs for client-metric by-configs are:",
         "  interval.ms=10000 sensitive=false synonyms={DYNAMIC_CLIENT_METRICS_CONFIG:interval.ms=10000}",
-        "  metrics=org.apache.kafka. sensitive=false synonyms={DYNAMIC_CLIENT_METRICS_CONFIG:metrics=org.apache.kafka.}",
+        "  metrics=org.apache.kafka. sensitive=false"
+        " synonyms={DYNAMIC_CLIENT_METRICS_CONFIG:metrics=org.apache.kafka.}",
     ]
     options = ("--metrics", "org.apache.kafka.consumer.", "--interval", "5000", "--match", "client_id=x.*")
     run("client-metrics", "--alter", "--name", "by-tool", *options)
@@ -276,8 +277,8 @@ def test_get_offsets_knows_every_special_time(run: Tools, topic: str, tmp_path: 
     latest = run.offsets(topic, "latest")
     assert sorted(latest.values()) == [0, 3]
     used = max(latest, key=lambda partition: latest[partition])
-    for name, number in (("latest", "-1"), ("earliest", "-2"), ("max-timestamp", "-3"), ("earliest-local", "-4")):
-        assert run.offsets(topic, name) == run.offsets(topic, number)
+    for name, code in (("latest", "-1"), ("earliest", "-2"), ("max-timestamp", "-3"), ("earliest-local", "-4")):
+        assert run.offsets(topic, name) == run.offsets(topic, code)
     assert run.offsets(topic, "earliest") == {0: 0, 1: 0}
     assert run.offsets(topic, "earliest-local") == {0: 0, 1: 0}
     assert run.offsets(topic, "max-timestamp") == {used: 2}

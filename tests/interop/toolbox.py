@@ -1,4 +1,4 @@
-"""Kafka's own command line tools, run by the dozen in one JVM (java/Toolbox.java): a JVM start each would take minutes."""
+"""Kafka's own command line tools, all run in one JVM (java/Toolbox.java): a JVM start each would take minutes."""
 
 from __future__ import annotations
 
