@@ -115,25 +115,38 @@ _UNPACK_ARRAY = {code: _ArrayFormats(code, pack=False) for code in "bhiqHI"}
 _PACK_ARRAY = {code: _ArrayFormats(code, pack=True) for code in "bhiqHI"}
 
 
+_SHORT_FORMATS: dict[str, list[Callable[..., Any]]] = {}
+
+
+def _short_formats(code: str) -> list[Callable[..., Any]]:
+    """`unpack_from` for arrays of up to 126 numbers, by the compact length: one more than their count."""
+    formats = _SHORT_FORMATS.get(code)
+    if formats is None:
+        formats = _SHORT_FORMATS[code] = [Format(f">{max(n - 1, 0)}{code}").unpack_from for n in range(128)]
+    return formats
+
+
 # What compiled code calls, off the usual path.
 
 
 def _long_varint(buffer: bytes | memoryview, position: int, first: int) -> tuple[int, int]:
     """The rest of a varint whose first byte said that there is more."""
-    value = first & 127
-    shift = 7
-    while True:
-        byte = buffer[position]
-        position += 1
-        value |= (byte & 127) << shift
-        if byte < 128:
-            break
-        shift += 7
-        if shift > 28:
-            raise WireError("varint is too long")
-    if value > 0xFFFFFFFF:
-        raise WireError("varint is too large")
-    return value, position
+    byte = buffer[position]
+    if byte < 128:
+        return first & 127 | byte << 7, position + 1
+    value = first & 127 | (byte & 127) << 7
+    byte = buffer[position + 1]
+    if byte < 128:
+        return value | byte << 14, position + 2
+    value |= (byte & 127) << 14
+    byte = buffer[position + 2]
+    if byte < 128:
+        return value | byte << 21, position + 3
+    value |= (byte & 127) << 21
+    byte = buffer[position + 3]
+    if byte > 15:
+        raise WireError("varint is too long")
+    return value | byte << 28, position + 4
 
 
 def _long_string_size(buffer: bytes | memoryview, position: int, first: int) -> tuple[int, int]:
@@ -141,6 +154,17 @@ def _long_string_size(buffer: bytes | memoryview, position: int, first: int) -> 
     if value > MAX_STRING_SIZE + 1:
         raise WireError(f"string of {value - 1} bytes is too long")
     return value, position
+
+
+def _long_numbers(
+    buffer: bytes | memoryview, position: int, first: int, code: str, size: int, field: str
+) -> tuple[list[int], int]:
+    """An array of more than 126 numbers."""
+    count, position = _long_varint(buffer, position, first)
+    count -= 1
+    if count * size > len(buffer) - position:
+        _raise_count(field)
+    return [*_UNPACK_ARRAY[code][count](buffer, position)], position + count * size
 
 
 def _long_string_prefix(value: int) -> bytes:
@@ -308,6 +332,7 @@ class _DecoderSource(_Source):
             new=object.__new__,
             long_varint=_long_varint,
             long_string_size=_long_string_size,
+            long_numbers=_long_numbers,
             varint=decode_unsigned_varint,
             unknown_tags=_unknown_tags,
         )
@@ -410,6 +435,10 @@ class _DecoderSource(_Source):
             self.string_or_bytes(field, target, is_nullable)
 
     def array(self, field: Field, target: str, is_nullable: bool) -> None:
+        is_numbers = field.type in STRUCT_FORMATS and field.type != "uuid"
+        if is_numbers and self.flexible:
+            self.compact_numbers(field, target, is_nullable)
+            return
         n, is_null = self.length(field)
         if is_nullable:
             self.line(f"if {is_null}: {target} = None")
@@ -417,12 +446,12 @@ class _DecoderSource(_Source):
             self.indent += 1
         else:
             self.line(f"if {is_null}: raise_null('{field.name}')")
+        smallest = max(1, _smallest(field, self.version, self.flexible))
         if self.flexible:
             self.line(f"{n} -= 1")
-        smallest = max(1, _smallest(field, self.version, self.flexible))
         room = f"{n} * {smallest} > e - p" if smallest > 1 else f"{n} > e - p"
         self.line(f"if {room}: raise_count('{field.name}')")
-        if field.type in STRUCT_FORMATS and field.type != "uuid":
+        if is_numbers:
             code, size = STRUCT_FORMATS[field.type]
             unpack = self.constant(f"A_{code}", _UNPACK_ARRAY[code])
             self.line(f"if {n}: {target} = [*{unpack}[{n}](b, p)]; p += {n}" + (f" * {size}" if size > 1 else ""))
@@ -446,6 +475,20 @@ class _DecoderSource(_Source):
             self.indent -= 1
         if is_nullable:
             self.indent -= 1
+
+    def compact_numbers(self, field: Field, target: str, is_nullable: bool) -> None:
+        """A short array needs no check of its count: unpacking fails before it allocates."""
+        code, size = STRUCT_FORMATS[field.type]
+        n = self.variable("n_")
+        self.fixed("B", 1, n)
+        self.flush()
+        short = self.constant(f"S_{code}", _short_formats(code))
+        moved = f"{n} * {size} - {size}" if size > 1 else f"{n} - 1"
+        self.line(f"if 1 < {n} < 128: {target} = [*{short}[{n}](b, p)]; p += {moved}")
+        self.line(f"elif {n} == 1: {target} = []")
+        null = "None" if is_nullable else f"raise_null('{field.name}')"
+        self.line(f"elif not {n}: {target} = {null}")
+        self.line(f"else: {target}, p = long_numbers(b, p, {n}, '{code}', {size}, '{field.name}')")
 
     def defaults(self, fields: list[Field], target: str) -> None:
         """Stores the defaults of fields that are not there; equal ones in one chain."""

@@ -26,6 +26,12 @@ class UnsupportedVersion(WireError):
 
 
 def encode_unsigned_varint(value: int) -> bytes:
+    if 0 <= value < 0x200000:  # up to three bytes, without a loop: these are the lengths of strings and batches
+        if value < 0x80:
+            return bytes((value,))
+        if value < 0x4000:
+            return bytes((value & 127 | 128, value >> 7))
+        return bytes((value & 127 | 128, value >> 7 & 127 | 128, value >> 14))
     if not 0 <= value <= _UINT64_MAX:
         raise WireError(f"{value} does not fit an unsigned varint")
     encoded = bytearray()
