@@ -1,1 +1,5 @@
 """A node put together: storage, metadata, network and the APIs."""
+
+from ottla.broker.node import Node, StartError
+
+__all__ = ["Node", "StartError"]

@@ -32,7 +32,16 @@ MAX_UNSENT_BYTES = 16 * 1024 * 1024
 class ServedApi:
     """One API as connections use it: its handler, and a decoder for each version, made when first needed."""
 
-    __slots__ = ("decoders", "handler", "max_version", "min_version", "name", "observe", "request_class", "response_class")
+    __slots__ = (
+        "decoders",
+        "handler",
+        "max_version",
+        "min_version",
+        "name",
+        "observe",
+        "request_class",
+        "response_class",
+    )
 
     def __init__(self, key: int, node: Node) -> None:
         info = APIS[key]
@@ -123,7 +132,7 @@ class Connection:
                 self._throttle(caller.throttle_ms)
             return
         if answer.__class__ is served.response_class:
-            parts = frames.encode_response(header, answer)
+            parts = frames.encode_response(header.api_key, header.api_version, header.correlation_id, answer)
             served.observe(self._timer() - started, len(frame))
             if self._node.quotas.is_request_quota_set:
                 self._count_request_time(caller, answer, self._timer() - started)
@@ -178,7 +187,7 @@ class Connection:
             self._channel.close()
             return
         slot.future = None
-        slot.parts = frames.encode_response(header, answer)
+        slot.parts = frames.encode_response(header.api_key, header.api_version, header.correlation_id, answer)
         slot.throttle_ms = caller.throttle_ms
         served.observe(self._timer() - started, size)
         self._release()
@@ -255,8 +264,7 @@ class Connection:
         """KIP-511: answered in version 0, with the versions that would do."""
         from ottla.broker.apis.api_versions import unsupported_version
 
-        header.api_version = 0
-        parts = frames.encode_response(header, unsupported_version())
+        parts = frames.encode_response(header.api_key, 0, header.correlation_id, unsupported_version())
         if self._slots:
             slot = _Slot()
             slot.parts = parts

@@ -9,28 +9,39 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from random import Random, SystemRandom
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.broker.api import SERVED
 from ottla.broker.connection import Connection, ServedApi
+from ottla.broker.data_folder import DataFolderError
 from ottla.broker.metadata_log import MetadataLog
 from ottla.broker.metrics import Metrics
 from ottla.broker.partitions import Partition, Partitions
 from ottla.broker.quotas import Quotas
-from ottla.cluster import ClusterImage, ImageChanges
+from ottla.cluster import ClusterImage, ImageChanges, PartitionImage, TopicImage
+from ottla.cluster.image import BROKER_RESOURCE, TOPIC_RESOURCE
 from ottla.config import BrokerConfig, TopicConfig
+from ottla.config import Listener as ListenerConfig
 from ottla.controller import Controller
 from ottla.machine import Decision
-from ottla.net import Channel, Listener, OsSockets, Sockets
+from ottla.net import RECEIVE_BUFFER_BYTES, Channel, Listener, OsSockets, Sockets
 from ottla.replication.fetch_sessions import FetchSessions
 from ottla.storage import Disk, Logs, OsDisk
+from ottla.wire.errors import ErrorCode, KafkaError
 
 log = logging.getLogger("ottla.node")
 
 Reply = TypeVar("Reply")
 FETCH_SESSION_EVICTION_MS = 120_000
+REMOVAL_CHECK_INTERVAL_MS = 5_000
+SNAPSHOT_CHECK_INTERVAL_MS = 1_000
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+
+
+class StartError(Exception):
+    """Why a node cannot start, in words for whoever started it."""
 
 
 class Node:
@@ -73,6 +84,10 @@ class Node:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._creating: dict[str, asyncio.Future[Any]] = {}
         self.ports: dict[str, int] = {}
+        self.on_bug: Callable[[BaseException], None] | None = None
+        self._is_stopping = False
+        self._timers: list[asyncio.TimerHandle] = []
+        self._receive_buffer = bytearray(RECEIVE_BUFFER_BYTES)
 
     # What handlers use
 
@@ -102,8 +117,7 @@ class Node:
             durable = self.metadata_log.append(decision.records, is_atomic=decision.is_atomic)
             for record in decision.records:
                 self.controller.replay(record)
-            offset = await durable
-            self._apply(decision.records, offset)
+            await durable
         return decision.reply
 
     def spawn(self, work: Coroutine[Any, Any, Reply]) -> asyncio.Task[Reply]:
@@ -121,3 +135,214 @@ class Node:
 
     def bug(self, error: BaseException) -> None:
         """A request ran into a mistake of ours. A node goes on serving the others; the simulator ends the run."""
+        if self.on_bug is not None:
+            self.on_bug(error)
+
+    def connection_closed(self, connection: Connection) -> None:
+        self._connections.pop(connection, None)
+
+    def is_internal_topic(self, name: str) -> bool:
+        return name in INTERNAL_TOPICS
+
+    def is_valid_topic_name(self, name: str) -> bool:
+        try:
+            check_topic_name(name)
+        except KafkaError:
+            return False
+        return True
+
+    def brokers(self, listener: str) -> list[tuple[int, str, int, str | None]]:
+        """The brokers that are alive, as clients of this listener reach them: id, host, port, rack."""
+        alive = []
+        for broker in self.image.brokers.values():
+            endpoint = broker.endpoints.get(listener)
+            if endpoint is not None and not broker.is_fenced:
+                alive.append((broker.id, endpoint.host, endpoint.port, broker.rack))
+        return alive
+
+    def offline_replicas(self, topic: str, index: int, partition: PartitionImage) -> list[int]:
+        brokers = self.image.brokers
+        offline = [replica for replica in partition.replicas if replica not in brokers or brokers[replica].is_fenced]
+        here = self.partitions.get(topic, index)
+        if here is not None and here.log.is_offline and self.config.node_id not in offline:
+            offline.append(self.config.node_id)
+        return offline
+
+    async def auto_create_topics(self, names: list[str]) -> dict[str, ErrorCode]:
+        """Create topics that a client named before they were; says which could not be, and why."""
+        request = CreateTopicsRequest(
+            topics=[CreatableTopic(name=name, num_partitions=-1, replication_factor=-1) for name in names],
+            timeout_ms=30_000,
+        )
+        response = await self.commit(self.controller.create_topics(request))
+        return {
+            topic.name: ErrorCode(topic.error_code)
+            for topic in response.topics
+            if topic.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
+        }
+
+    # Life
+
+    async def start(self, *, metrics_port: int | None = None) -> None:
+        """Open the data folder (formatting an empty one), recover, and listen."""
+        self.loop = asyncio.get_running_loop()
+        config = self.config
+        try:
+            self.metadata_log = MetadataLog(self.disk, config, clock=self.clock, rng=self.rng)
+            self.image = self.metadata_log.load()
+        except DataFolderError as error:
+            raise StartError(str(error)) from None
+        self.logs = Logs(self.disk, config, clock=self.clock)
+        self.logs.load()
+        self.controller = Controller(self.image.copy(), rng=self.rng, config=config)
+        self.metadata_log.on_commit = self._apply
+        await self.metadata_log.lead()
+        self._reconcile()
+        for listener in config.listeners:
+            self._open(listener)
+        await self._register()
+        self._schedule()
+        if metrics_port is not None:
+            from ottla.broker.metrics_http import serve_metrics
+
+            self._metrics_server = await serve_metrics(self, metrics_port)
+
+    @property
+    def address(self) -> str:
+        """Where clients reach this node."""
+        return ", ".join(f"{self._listener_config[name].host}:{port}" for name, port in self.ports.items())
+
+    async def stop(self) -> None:
+        """Clean shutdown: nothing needs recovery at the next start."""
+        self._is_stopping = True
+        for listener in self._listeners:
+            listener.close()
+        for timer in self._timers:
+            timer.cancel()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.logs.close()
+        await self.metadata_log.close()
+
+    def _open(self, config: ListenerConfig) -> None:
+        def accept(channel: Channel, host: str, port: int) -> Connection:
+            self._connection_count += 1
+            connection = Connection(self, channel, config.name, host, self._connection_count)
+            self._connections[connection] = None
+            return connection
+
+        listener = Listener(
+            self.loop,
+            self._sockets,
+            accept,
+            max_frame_bytes=self.config.socket_request_max_bytes,
+            max_connections=self.config.max_connections,
+            max_connections_per_ip=self.config.max_connections_per_ip,
+            idle_ms=self.config.connections_max_idle_ms,
+            buffer=self._receive_buffer,
+        )
+        self.ports[config.name] = listener.open(config.host, config.port, self.config.socket_listen_backlog_size)
+        self._listeners.append(listener)
+
+    # Metadata takes effect
+
+    def _apply(self, records: Sequence[Any], offset: int) -> None:
+        """Committed records change the image, and the node follows: logs come and go, settings and quotas change."""
+        changes = self.image.apply(records)
+        self.image_offset = offset
+        for topic in changes.topics_deleted.values():
+            for index in topic.partitions:
+                self._remove_partition(topic.name, index)
+        for (topic_id, index), _ in changes.partitions_changed.items():
+            found = self.image.topics_by_id.get(topic_id)
+            if found is not None:
+                self._host_partition(found, index)
+        if changes.configs_changed:
+            self._configs_changed(changes)
+        if changes.client_quotas_changed:
+            self.quotas.set_all(self.image.client_quotas)
+
+    def _reconcile(self) -> None:
+        """After a start: the logs on disk and the image become one. What the image does not know is set aside."""
+        self._use_dynamic_config()
+        self.quotas.set_all(self.image.client_quotas)
+        for topic in self.image.topics_by_name.values():
+            for index in topic.partitions:
+                self._host_partition(topic, index)
+        for stray in self.logs.strays(self.image.topics_by_id):
+            log.warning("partition %s is on disk but not in the metadata: its folder is set aside as stray", stray)
+            self.logs.set_aside(stray)
+
+    def _host_partition(self, topic: TopicImage, index: int) -> None:
+        image = topic.partitions[index]
+        if self.config.node_id not in image.replicas:
+            return
+        partition = self.partitions.get(topic.name, index)
+        if partition is not None and partition.topic_id == topic.id:
+            partition.leader_epoch = image.leader_epoch
+            return
+        found = self.logs.get(topic.name, index)
+        if found is None:
+            found = self.logs.create(topic.name, index, topic.id, self.topic_config(topic.name))
+        else:
+            found.config = self.topic_config(topic.name)
+        found.assign_epoch(image.leader_epoch)
+        found.advance_high_watermark(found.log_end_offset)
+        self.partitions.add(Partition(topic.name, topic.id, index, found, image.leader_epoch))
+
+    def _remove_partition(self, topic: str, index: int) -> None:
+        if self.partitions.remove(topic, index) is not None:
+            self.logs.delete(topic, index, self.now())
+
+    def topic_config(self, topic: str) -> TopicConfig:
+        return TopicConfig.parse(self.image.topic_configs(topic), self.config)
+
+    def _use_dynamic_config(self) -> None:
+        configs = self.image.configs
+        self.config = self.static_config.with_dynamic(
+            configs.get((BROKER_RESOURCE, ""), {}), configs.get((BROKER_RESOURCE, str(self.static_config.node_id)), {})
+        )
+
+    def _configs_changed(self, changes: ImageChanges) -> None:
+        topics = [name for kind, name in changes.configs_changed if kind == TOPIC_RESOURCE]
+        if any(kind == BROKER_RESOURCE for kind, _ in changes.configs_changed):
+            self._use_dynamic_config()
+            for listener in self._listeners:
+                listener.max_connections = self.config.max_connections
+                listener.max_connections_per_ip = self.config.max_connections_per_ip
+            topics = list(self.partitions.by_name)
+        for name in topics:
+            of_topic = self.partitions.by_name.get(name)
+            if of_topic:
+                config = self.topic_config(name)
+                for partition in of_topic.values():
+                    partition.log.config = config
+
+    async def _register(self) -> None:
+        """Tell the controller, which is us, that this broker is here and may lead."""
+        await self.commit(self.controller.register_broker(self._registration()))
+        await self.commit(self.controller.unfence(self.config.node_id))
+
+    # What goes on by itself
+
+    def _schedule(self) -> None:
+        config = self.config
+        self._every(config.log_retention_check_interval_ms, lambda: self.logs.run_retention(self.clock(), self.now()))
+        self._every(config.log_flush_offset_checkpoint_interval_ms, self.logs.checkpoint_recovery_points)
+        self._every(config.log_flush_start_offset_checkpoint_interval_ms, self.logs.checkpoint_start_offsets)
+        self._every(config.replica_high_watermark_checkpoint_interval_ms, self.logs.checkpoint_high_watermarks)
+        self._every(REMOVAL_CHECK_INTERVAL_MS, lambda: self.logs.remove_due(self.now()))
+
+    def _every(self, interval_ms: int, work: Callable[[], None]) -> None:
+        def run() -> None:
+            if not self._is_stopping:
+                self._timers[position] = self.loop.call_later(interval_ms / 1000, run)
+                work()
+
+        position = len(self._timers)
+        self._timers.append(self.loop.call_later(interval_ms / 1000, run))
+
+
+def _wall_clock() -> int:
+    return time.time_ns() // 1_000_000

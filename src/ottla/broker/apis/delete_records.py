@@ -26,7 +26,9 @@ def delete_records(request: DeleteRecordsRequest, node: Node, caller: Caller) ->
         rows = []
         for asked in topic.partitions:
             try:
-                low_watermark = _delete(node.partition(topic.name, asked.partition_index), asked.offset, topic.name, node)
+                low_watermark = _delete(
+                    node.partition(topic.name, asked.partition_index), asked.offset, topic.name, node
+                )
                 rows.append(
                     DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=low_watermark)
                 )
@@ -51,7 +53,8 @@ def _delete(partition: Partition, offset: int, topic: str, node: Node) -> int:
     if offset < 0 or offset > log.high_watermark:
         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
     log.delete_records(offset)
-    return log.log_start_offset
+    low_watermark: int = log.log_start_offset
+    return low_watermark
 
 
 api = Api(key=21, handler=delete_records)

@@ -25,9 +25,7 @@ def describe_log_dirs(request: DescribeLogDirsRequest, node: Node, caller: Calle
     results = []
     for directory in node.logs.dirs:
         if directory.is_offline:
-            results.append(
-                DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=directory.path)
-            )
+            results.append(DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=directory.path))
             continue
         topics: dict[str, list[DescribeLogDirsPartition]] = {}
         for partition in node.partitions:

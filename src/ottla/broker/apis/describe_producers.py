@@ -41,7 +41,9 @@ def describe_producers(request: DescribeProducersRequest, node: Node, caller: Ca
                             last_timestamp=producer.last_timestamp,
                             coordinator_epoch=producer.coordinator_epoch,
                             current_txn_start_offset=(
-                                producer.current_txn_first_offset if producer.current_txn_first_offset is not None else -1
+                                producer.current_txn_first_offset
+                                if producer.current_txn_first_offset is not None
+                                else -1
                             ),
                         )
                         for producer in producers.active()

@@ -29,7 +29,6 @@ READ_COMMITTED = 1
 CONSUMER_REPLICA_ID = -1
 DEBUGGING_REPLICA_ID = -2
 FIRST_VERSION_WITH_TOPIC_IDS = 13
-FIRST_VERSION_WITH_REPLICA_STATE = 15
 FIRST_VERSION_WITH_SESSIONS = 7
 NONE = ErrorCode.NONE
 EMPTY = b""
@@ -81,11 +80,8 @@ class _Reading:
         self._max_bytes = min(request.max_bytes, node.config.fetch_max_bytes)
         self._min_bytes = min(request.min_bytes, self._max_bytes)
         self._is_read_committed = request.isolation_level == READ_COMMITTED
-        self._replica_id = (
-            request.replica_state.replica_id
-            if caller.api_version >= FIRST_VERSION_WITH_REPLICA_STATE
-            else request.replica_id
-        )
+        state = request.replica_state
+        self._replica_id = request.replica_id if state is None else state.replica_id
         self._rows: list[tuple[FetchPartition, PartitionData]] = []
         self._partitions: list[Partition] = []
         self._future: asyncio.Future[FetchResponse]
@@ -122,7 +118,7 @@ class _Reading:
                 self.has_news = True
             else:
                 self._partitions.append(partition)
-                size = len(row.records)
+                size = len(row.records or EMPTY)
                 if size:
                     self.size += size
                     left = max(0, left - size)
@@ -227,7 +223,7 @@ class _Reading:
         is_incremental = context.is_incremental
         served: list[FetchPartition] = []
         for wanted, row in self._rows:
-            size = len(row.records)
+            size = len(row.records or EMPTY)
             if is_incremental and not size and not self._is_news(wanted, row):
                 continue
             wanted.high_watermark = row.high_watermark
@@ -259,14 +255,14 @@ class _Reading:
             or wanted.sent_error
             or row.high_watermark != wanted.high_watermark
             or row.log_start_offset != wanted.log_start_offset
-            or row.diverging_epoch.end_offset >= 0
+            or row.diverging_epoch is not None
         )
 
     def _count(self, served: list[FetchPartition]) -> None:
         names = self._node.partitions.names
         sizes: dict[str, int] = {}
         for wanted, row in self._rows:
-            size = len(row.records)
+            size = len(row.records or EMPTY)
             if size:
                 name = wanted.topic or names.get(wanted.topic_id, "")
                 sizes[name] = sizes.get(name, 0) + size
@@ -275,5 +271,3 @@ class _Reading:
 
 
 api = Api(key=1, handler=fetch)
-
-

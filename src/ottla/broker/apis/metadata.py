@@ -52,9 +52,7 @@ async def _create_and_answer(
     return _answer(request, node, caller, refused)
 
 
-def _answer(
-    request: MetadataRequest, node: Node, caller: Caller, refused: dict[str, ErrorCode]
-) -> MetadataResponse:
+def _answer(request: MetadataRequest, node: Node, caller: Caller, refused: dict[str, ErrorCode]) -> MetadataResponse:
     image = node.image
     version = caller.api_version
     with_operations = request.include_topic_authorized_operations

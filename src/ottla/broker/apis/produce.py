@@ -62,11 +62,17 @@ def produce(
                 name = partition.topic
                 records = data.records
                 if records is None or len(records) == 0:
-                    raise KafkaError(ErrorCode.INVALID_RECORD, "a produce request holds no record batch for this partition")
+                    raise KafkaError(
+                        ErrorCode.INVALID_RECORD, "a produce request holds no record batch for this partition"
+                    )
                 if len(records) > ATTRIBUTES_POSITION and records[ATTRIBUTES_POSITION] & TRANSACTIONAL:
-                    raise KafkaError(ErrorCode.INVALID_TXN_STATE, "the batch is transactional, and no transaction is open")
+                    raise KafkaError(
+                        ErrorCode.INVALID_TXN_STATE, "the batch is transactional, and no transaction is open"
+                    )
                 if name in INTERNAL_TOPICS and caller.client_id != ADMIN_CLIENT_ID:
-                    raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is internal: clients cannot write to it")
+                    raise KafkaError(
+                        ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is internal: clients cannot write to it"
+                    )
                 appended = partition.append(records, timestamp, now)
             except KafkaError as error:
                 rows.append(_refused(index, error))

@@ -1,0 +1,46 @@
+"""`ottla COMMAND ...`: one file per command in ottla/cli, imported only when it is asked for."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+VERSION = "0.1.0"
+COMMANDS = {"start": "run a node: broker and controller in one process"}
+
+HELP = f"""\
+ottla {VERSION}: a Kafka-compatible streaming platform
+
+usage: ottla COMMAND [options]
+
+commands:
+{"".join(f"  {name:<10} {what}" + chr(10) for name, what in COMMANDS.items())}
+  ottla COMMAND --help   what a command takes
+  ottla --version        the version, and whether the record kernel is compiled
+"""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(HELP, end="")
+        return 0
+    if arguments[0] in ("--version", "version"):
+        from ottla.records import RECORDS_COMPILED
+
+        print(f"ottla {VERSION} (record kernel: {'compiled' if RECORDS_COMPILED else 'plain Python'})")
+        return 0
+    name = arguments[0]
+    if name not in COMMANDS:
+        from difflib import get_close_matches
+
+        near = get_close_matches(name, COMMANDS, 1)
+        hint = f"; did you mean '{near[0]}'?" if near else ""
+        print(f"ottla: there is no command '{name}'{hint} ('ottla --help' lists them)", file=sys.stderr)
+        return 2
+    result: int = import_module(f"ottla.cli.{name}").main(arguments[1:])
+    return result
+
+
+if __name__ == "__main__":
+    sys.exit(main())

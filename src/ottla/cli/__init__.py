@@ -1,0 +1,1 @@
+"""Ottla's commands, one file each."""
