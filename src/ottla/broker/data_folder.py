@@ -1,0 +1,126 @@
+"""A data folder as `kafka-storage format` leaves it: who it belongs to, and what a new cluster begins with.
+
+Every log dir has a `meta.properties` with the cluster's id, the node's id and an id of its own. The one that holds the
+metadata log also has `bootstrap.checkpoint`: the records that the first controller writes when it finds the log empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.cluster.features import FORMATTED_FEATURES
+from ottla.cluster.topic import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
+from ottla.config import parse_properties
+from ottla.wire import Message
+from ottla.wire.messages.records.feature_level_record import FeatureLevelRecord
+from ottla.wire.primitives import ZERO_UUID, parse_uuid, uuid_text
+
+if TYPE_CHECKING:
+    from ottla.storage import Disk
+
+META_PROPERTIES = "meta.properties"
+BOOTSTRAP_CHECKPOINT = "bootstrap.checkpoint"
+_RESERVED_IDS = (ZERO_UUID, UNASSIGNED_DIRECTORY, LOST_DIRECTORY)
+
+
+class DataFolderError(Exception):
+    """A data folder that this node must not use."""
+
+
+class MetaProperties(NamedTuple):
+    """What `meta.properties` says of one log dir."""
+
+    cluster_id: str
+    node_id: int
+    directory_id: bytes | None = None
+    """None in a folder of a release that did not number its log dirs."""
+
+
+def new_uuid(rng: Random) -> bytes:
+    """A random (version 4) uuid that is not reserved and does not begin with a dash in its text form."""
+    while True:
+        value = bytearray(rng.randbytes(16))
+        value[6] = value[6] & 0x0F | 0x40
+        value[8] = value[8] & 0x3F | 0x80
+        drawn = bytes(value)
+        if drawn not in _RESERVED_IDS and not uuid_text(drawn).startswith("-"):
+            return drawn
+
+
+def read_meta_properties(disk: Disk, directory: str) -> MetaProperties | None:
+    """What the log dir says of itself, None if it has not been formatted."""
+    path = f"{directory}/{META_PROPERTIES}"
+    if not disk.exists(path):
+        return None
+    properties = parse_properties(read_file(disk, path).decode())
+    version = properties.get("version")
+    if version not in ("0", "1"):
+        raise DataFolderError(f"{path} has version {version}; this release knows 0 and 1")
+    try:
+        cluster_id = properties["cluster.id"]
+        node_id = int(properties["node.id" if version == "1" or "node.id" in properties else "broker.id"])
+        directory_id = properties.get("directory.id")
+        return MetaProperties(cluster_id, node_id, None if directory_id is None else parse_uuid(directory_id))
+    except (KeyError, ValueError) as error:
+        raise DataFolderError(f"{path} is damaged: {error}") from None
+
+
+def write_meta_properties(disk: Disk, directory: str, meta: MetaProperties) -> None:
+    lines = [f"cluster.id={meta.cluster_id}", f"node.id={meta.node_id}", "version=1"]
+    if meta.directory_id is not None:
+        lines.insert(0, f"directory.id={uuid_text(meta.directory_id)}")
+    replace_file(disk, directory, META_PROPERTIES, ("#\n" + "\n".join(lines) + "\n").encode())
+
+
+def format_data_folder(disk: Disk, log_dirs: Sequence[str], node_id: int, rng: Random) -> MetaProperties:
+    """Make sure every log dir belongs to this node of one cluster, formatting those that are new.
+
+    Returns what the first one says. DataFolderError if one belongs to another node or cluster.
+    """
+    known: dict[str, MetaProperties] = {}
+    for directory in log_dirs:
+        meta = read_meta_properties(disk, directory)
+        if meta is not None:
+            known[directory] = meta
+    cluster_id = next((meta.cluster_id for meta in known.values()), None) or uuid_text(new_uuid(rng))
+    for directory, meta in known.items():
+        if meta.node_id != node_id:
+            raise DataFolderError(f"{directory} belongs to node {meta.node_id}, but node.id is {node_id}")
+        if meta.cluster_id != cluster_id:
+            raise DataFolderError(f"{directory} belongs to cluster {meta.cluster_id}, another to {cluster_id}")
+    for directory in log_dirs:
+        found = known.get(directory)
+        if found is None or found.directory_id is None:
+            disk.make_directory(directory)
+            known[directory] = MetaProperties(cluster_id, node_id, new_uuid(rng))
+            write_meta_properties(disk, directory, known[directory])
+    return known[log_dirs[0]]
+
+
+def formatted_records() -> list[Message]:
+    """What a new cluster begins with: the feature levels of this release."""
+    return [FeatureLevelRecord(name=name, feature_level=level) for name, level in FORMATTED_FEATURES.items()]
+
+
+def read_file(disk: Disk, path: str) -> bytes:
+    file = disk.open(path)
+    try:
+        return file.read(0, file.size())
+    finally:
+        file.close()
+
+
+def replace_file(disk: Disk, directory: str, name: str, data: bytes) -> None:
+    """Put a small file in place so that a crash leaves the old one or the new one, whole."""
+    temporary = f"{directory}/{name}.tmp"
+    file = disk.open(temporary, create=True)
+    try:
+        file.truncate(0)
+        file.write(0, data)
+        file.sync_now()
+    finally:
+        file.close()
+    disk.rename(temporary, f"{directory}/{name}")
+    disk.sync_directory(directory)
