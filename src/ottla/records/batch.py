@@ -64,7 +64,7 @@ class BatchHeader(NamedTuple):
     producer_id: int
     producer_epoch: int
     base_sequence: int
-    count: int
+    count: int  # type: ignore[assignment]  # a tuple's count() is of no use here
 
     @property
     def size(self) -> int:
@@ -142,8 +142,8 @@ class RecordError(NamedTuple):
 
 
 class Validated(NamedTuple):
-    """What checking a produced batch found. `error` is Kafka's error code: 0, 2 (CORRUPT_MESSAGE), 32 (INVALID_TIMESTAMP),
-    87 (INVALID_RECORD); with an error only `message` and `record_errors` mean anything."""
+    """What checking a produced batch found. `error` is Kafka's error code: 0, 2 (CORRUPT_MESSAGE),
+    32 (INVALID_TIMESTAMP), 87 (INVALID_RECORD); with an error only `message` and `record_errors` mean anything."""
 
     error: int
     message: str | None
@@ -193,5 +193,5 @@ def split(buffer: Buffer) -> list[tuple[int, BatchHeader]]:
 
 def stamp(batch: Buffer, base_offset: int, leader_epoch: int, position: int = 0) -> None:
     """Give a validated batch its place in the log; the CRC leaves these fields out, so it still holds."""
-    _BASE_OFFSET.pack_into(batch, position, base_offset)  # type: ignore[arg-type]
-    _LEADER_EPOCH.pack_into(batch, position + 12, leader_epoch)  # type: ignore[arg-type]
+    _BASE_OFFSET.pack_into(batch, position, base_offset)
+    _LEADER_EPOCH.pack_into(batch, position + 12, leader_epoch)

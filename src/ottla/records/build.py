@@ -51,7 +51,7 @@ def build(
     if not records:
         raise ValueError("a batch has at least one record")
     base_timestamp = records[0].timestamp
-    attributes = compression
+    attributes = int(compression)
     if log_append_time is not None:
         attributes |= LOG_APPEND_TIME_FLAG
     if is_transactional:
@@ -96,7 +96,7 @@ def read(batch: Buffer, *, max_decompressed: int = DEFAULT_MAX_SIZE) -> list[Rec
 
 def crc_ok(buffer: Buffer, position: int, size: int) -> bool:
     """Whether the batch of `size` bytes at a position has the CRC it says."""
-    (crc,) = _CRC.unpack_from(buffer, position + 17)
+    crc: int = _CRC.unpack_from(buffer, position + 17)[0]
     return crc == kernel.crc32c_range(buffer, position + CRC_START, position + size)
 
 

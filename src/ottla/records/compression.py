@@ -67,8 +67,7 @@ def decompress(codec: int, data: Buffer, max_size: int = DEFAULT_MAX_SIZE) -> by
         return _decompress_snappy(view, max_size)
     try:
         if codec == Compression.LZ4:
-            guess = min(4 * len(view), _LZ4_MAX_RATIO * len(view))
-            return _grow(cramjam.lz4.decompress_into, view, guess, max_size)
+            return _grow(cramjam.lz4.decompress_into, view, _lz4_bound(view), max_size)
         if codec == Compression.ZSTD:
             return _grow(cramjam.zstd.decompress_into, view, _zstd_content_size(view), max_size)
         if codec == Compression.GZIP:
@@ -83,9 +82,7 @@ def decompress(codec: int, data: Buffer, max_size: int = DEFAULT_MAX_SIZE) -> by
     raise CorruptRecords(f"unknown compression type {codec}")
 
 
-def _grow(
-    decompress_into: Callable[[Buffer, Buffer], int], data: memoryview, guess: int, max_size: int
-) -> bytearray:
+def _grow(decompress_into: Callable[[Buffer, Buffer], int], data: memoryview, guess: int, max_size: int) -> bytearray:
     size = min(max(guess, _SMALLEST_GUESS), max_size)
     while True:
         output = bytearray(size)
@@ -101,6 +98,24 @@ def _grow(
         else:
             del output[count:]
             return output
+
+
+def _lz4_bound(data: memoryview) -> int:
+    """The most that the blocks of a frame can hold; Java's frames do not say how much they do."""
+    if len(data) < 11 or data[:4] != _LZ4_HEADER[:4]:
+        return 0
+    flags = data[4]
+    block_max_size = 1 << 8 + 2 * (data[5] >> 4 & 7)
+    block_checksum_size = 4 if flags & 0x10 else 0
+    position = 7 + (8 if flags & 0x08 else 0) + (4 if flags & 0x01 else 0)
+    bound = 0
+    while position + 4 <= len(data):
+        (size,) = _LZ4_SIZE.unpack_from(data, position)
+        if size == 0:
+            break
+        position += 4 + (size & ~_LZ4_STORED) + block_checksum_size
+        bound += min(block_max_size, size & ~_LZ4_STORED if size & _LZ4_STORED else _LZ4_MAX_RATIO * size)
+    return bound
 
 
 def _zstd_content_size(data: memoryview) -> int:

@@ -1,8 +1,10 @@
 # C types for kernel.py, and the few functions that are C: everything here has a plain twin at the top of that file.
 cimport cython
-from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free
+from libc.string cimport memcpy
 
 cdef extern from *:
     """
@@ -142,6 +144,43 @@ cdef extern from *:
         return ~ottla_crc_by_table(~(uint32_t)0, data, size);
     }
 
+    /* SipHash-2-4 with 128 bits of output: the hash of compaction's key map. */
+    #define OTTLA_ROTATE(value, bits) ((value) << (bits) | (value) >> (64 - (bits)))
+    #define OTTLA_ROUND \
+        do { \
+            v0 += v1; v1 = OTTLA_ROTATE(v1, 13) ^ v0; v0 = OTTLA_ROTATE(v0, 32); \
+            v2 += v3; v3 = OTTLA_ROTATE(v3, 16) ^ v2; \
+            v0 += v3; v3 = OTTLA_ROTATE(v3, 21) ^ v0; \
+            v2 += v1; v1 = OTTLA_ROTATE(v1, 17) ^ v2; v2 = OTTLA_ROTATE(v2, 32); \
+        } while (0)
+
+    static uint64_t ottla_little(const unsigned char *data, size_t size) {
+        uint64_t value = 0;
+        while (size--) value = value << 8 | data[size];
+        return value;
+    }
+
+    static void ottla_siphash(
+        const unsigned char *data, size_t size, const unsigned char *seed, unsigned long long *high, unsigned long long *low
+    ) {
+        uint64_t k0 = ottla_little(seed, 8), k1 = ottla_little(seed + 8, 8), word;
+        uint64_t v0 = k0 ^ 0x736f6d6570736575ull, v1 = k1 ^ 0x646f72616e646f6dull ^ 0xee;
+        uint64_t v2 = k0 ^ 0x6c7967656e657261ull, v3 = k1 ^ 0x7465646279746573ull;
+        size_t left = size;
+        while (left >= 8) {
+            word = ottla_little(data, 8);
+            v3 ^= word; OTTLA_ROUND; OTTLA_ROUND; v0 ^= word;
+            data += 8;
+            left -= 8;
+        }
+        word = (uint64_t)size << 56 | ottla_little(data, left);
+        v3 ^= word; OTTLA_ROUND; OTTLA_ROUND; v0 ^= word;
+        v2 ^= 0xee; OTTLA_ROUND; OTTLA_ROUND; OTTLA_ROUND; OTTLA_ROUND;
+        *high = v0 ^ v1 ^ v2 ^ v3;
+        v1 ^= 0xdd; OTTLA_ROUND; OTTLA_ROUND; OTTLA_ROUND; OTTLA_ROUND;
+        *low = v0 ^ v1 ^ v2 ^ v3;
+    }
+
     static inline uint32_t ottla_uint32(const unsigned char *data) {
         return (uint32_t)data[0] << 24 | (uint32_t)data[1] << 16 | (uint32_t)data[2] << 8 | data[3];
     }
@@ -151,6 +190,9 @@ cdef extern from *:
     }
     """
     unsigned int ottla_crc32c(const unsigned char *data, size_t size) nogil
+    void ottla_siphash(
+        const unsigned char *data, size_t size, const unsigned char *seed, unsigned long long *high, unsigned long long *low
+    ) nogil
     unsigned int ottla_uint32(const unsigned char *data) nogil
     long long ottla_int64(const unsigned char *data) nogil
 
@@ -159,9 +201,11 @@ cdef extern from *:
 cdef int COMPRESSION_MASK, CONTROL_FLAG, CRC_START, DELETE_HORIZON_FLAG, HEADER_SIZE, LOG_APPEND_TIME_FLAG, MAGIC
 cdef int CORRUPT_MESSAGE, INVALID_TIMESTAMP, INVALID_RECORD, MAX_RECORD_ERRORS
 cdef long long NO_TIMESTAMP
+cdef unsigned int MASK_32
+cdef unsigned long long MASK_64
 
 
-cdef inline unsigned int native_crc32c(const unsigned char[::1] data, Py_ssize_t start, Py_ssize_t end):
+cdef inline unsigned int native_crc32c(const unsigned char[::1] data, Py_ssize_t start, Py_ssize_t end) noexcept:
     return ottla_crc32c(&data[start], <size_t>(end - start))
 
 cdef inline bytes native_cut(const unsigned char[::1] data, Py_ssize_t start, Py_ssize_t end):
@@ -169,17 +213,68 @@ cdef inline bytes native_cut(const unsigned char[::1] data, Py_ssize_t start, Py
         return b""
     return PyBytes_FromStringAndSize(<const char *>&data[start], end - start)
 
-cdef inline long long native_add(long long left, long long right):
+cdef inline long long native_add(long long left, long long right) noexcept:
     return <long long>(<unsigned long long>left + <unsigned long long>right)
 
-cdef inline int native_int32(const unsigned char[::1] data, Py_ssize_t position):
+cdef inline int native_int32(const unsigned char[::1] data, Py_ssize_t position) noexcept:
     return <int>ottla_uint32(&data[position])
 
-cdef inline unsigned int native_uint32(const unsigned char[::1] data, Py_ssize_t position):
+cdef inline unsigned int native_uint32(const unsigned char[::1] data, Py_ssize_t position) noexcept:
     return ottla_uint32(&data[position])
 
-cdef inline long long native_int64(const unsigned char[::1] data, Py_ssize_t position):
+cdef inline long long native_int64(const unsigned char[::1] data, Py_ssize_t position) noexcept:
     return ottla_int64(&data[position])
+
+
+cdef inline long long native_subtract(long long left, long long right) noexcept:
+    return <long long>(<unsigned long long>left - <unsigned long long>right)
+
+cdef inline long long native_offset(unsigned long long stored) noexcept:
+    return <long long>stored - 1
+
+cdef inline int native_extend(bytearray output, const unsigned char[::1] data, Py_ssize_t start, Py_ssize_t end) except -1:
+    cdef Py_ssize_t size = PyByteArray_GET_SIZE(output)
+    if end > start:
+        PyByteArray_Resize(output, size + end - start)
+        memcpy(PyByteArray_AS_STRING(output) + size, &data[start], <size_t>(end - start))
+    return 0
+
+cdef inline unsigned long long *native_slots(Py_ssize_t count) except NULL:
+    cdef unsigned long long *slots = <unsigned long long *>calloc(<size_t>count, 24)
+    if slots == NULL:
+        raise MemoryError()
+    return slots
+
+cdef inline int native_free(unsigned long long *slots) noexcept:
+    free(slots)
+    return 0
+
+cdef inline int native_digest(OffsetMap offset_map, const unsigned char[::1] data, Py_ssize_t start, Py_ssize_t end) except -1:
+    cdef const unsigned char *key = NULL
+    if end > start:
+        key = &data[start]
+    ottla_siphash(key, <size_t>(end - start), <const unsigned char *>PyBytes_AS_STRING(offset_map.seed), &offset_map.high, &offset_map.low)
+    return 0
+
+
+@cython.final
+cdef class OffsetMap:
+    cdef bytes seed
+    cdef Py_ssize_t slot_count, size
+    cdef long long latest_offset
+    cdef unsigned long long high, low
+    cdef unsigned long long *slots
+
+    @cython.locals(slot=Py_ssize_t, probes=Py_ssize_t, index=Py_ssize_t)
+    cdef Py_ssize_t find(self, const unsigned char[::1] data, Py_ssize_t start, Py_ssize_t end) except -2
+    @cython.locals(slot=Py_ssize_t, index=Py_ssize_t)
+    cdef int place(self, const unsigned char[::1] data, Py_ssize_t start, Py_ssize_t end, long long offset) except -1
+    @cython.locals(slot=Py_ssize_t)
+    cdef int64_t offset_at(self, const unsigned char[::1] data, Py_ssize_t start, Py_ssize_t end) except? -2
+    cpdef put(self, bytes key, long long offset)
+    cpdef latest(self, bytes key)
+    cpdef advance(self, long long offset)
+    cpdef tuple counts(self)
 
 
 @cython.final
@@ -188,6 +283,7 @@ cdef class Cursor:
     cdef Py_ssize_t position, limit, end, start
     cdef int attributes
     cdef long long timestamp_delta
+    cdef Py_ssize_t rest_start
     cdef int offset_delta
     cdef Py_ssize_t key_start, key_size, value_start, value_size, headers_start
     cdef int header_count
@@ -204,6 +300,7 @@ cdef class Cursor:
     @cython.locals(size=Py_ssize_t, count=cython.int, end=Py_ssize_t)
     cdef tuple headers(self)
     cdef int finish(self) except -1
+    cdef int rewind(self, Py_ssize_t position) except -1
 
 
 cpdef bint is_compiled()
@@ -240,3 +337,22 @@ cdef int write_varint(bytearray output, long long value) except -1
 
 @cython.locals(count=cython.longlong, max_timestamp=cython.longlong, timestamp=cython.longlong, body=bytearray)
 cpdef tuple encode(object records, long long base_timestamp, bytearray output)
+
+@cython.locals(
+    data="const unsigned char[::1]", count=cython.int, base_offset=cython.longlong, offset=cython.longlong, cursor=Cursor
+)
+cpdef bint fill(OffsetMap offset_map, object buffer, long long start_offset, Py_ssize_t max_size, Py_ssize_t max_decompressed) except -1
+
+@cython.locals(
+    data="const unsigned char[::1]", choices="unsigned char[::1]", attributes=cython.int, count=cython.int, base_offset=cython.longlong, offset=cython.longlong,
+    base_timestamp=cython.longlong, max_timestamp=cython.longlong, record_timestamp=cython.longlong, is_control=cython.int,
+    has_horizon=cython.int, has_own_timestamps=cython.bint, keeps_tombstones=cython.bint, has_tombstone=cython.bint,
+    is_kept=cython.bint, sets_horizon=cython.bint, kept=cython.int, index=cython.int, output=bytearray, cursor=Cursor,
+)
+cpdef tuple retain(
+    object buffer, OffsetMap offset_map, long long timestamp, long long new_delete_horizon, bint is_discarded,
+    bint marks_empty_transaction, bint keeps_empty, Py_ssize_t max_decompressed,
+)
+
+@cython.locals(delta=bytearray, timestamp=cython.longlong)
+cdef int rebase(bytearray output, Cursor cursor, long long base_timestamp, long long new_base_timestamp) except -1

@@ -28,11 +28,12 @@ from ottla.records.batch import (
     LOG_APPEND_TIME_FLAG,
     MAGIC,
     NO_TIMESTAMP,
+    Compression,
     Record,
     RecordError,
     Validated,
 )
-from ottla.records.compression import decompress
+from ottla.records.compression import compress, decompress
 from ottla.records.errors import CorruptRecords
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ INVALID_RECORD = 87
 MAX_RECORD_ERRORS = 1000
 """A refused batch names this many of its records at most, so that an answer cannot be larger than the question."""
 
+MASK_32 = 0xFFFFFFFF
+MASK_64 = 0xFFFFFFFFFFFFFFFF
 _INT64 = Struct(">q")
 _INT32 = Struct(">i")
 _UINT32 = Struct(">I")
@@ -64,6 +67,12 @@ if not cython.compiled:
     def native_add(left: int, right: int) -> int:
         return (left + right + 0x8000000000000000 & 0xFFFFFFFFFFFFFFFF) - 0x8000000000000000
 
+    def native_subtract(left: int, right: int) -> int:
+        return native_add(left, -right)
+
+    def native_offset(stored: int) -> int:
+        return stored - 1
+
     def native_int32(data: Any, position: int) -> int:
         value: int = _INT32.unpack_from(data, position)[0]
         return value
@@ -80,7 +89,10 @@ if not cython.compiled:
         return array("Q", bytes(24)) * count
 
     def native_free(slots: Any) -> None:
-        del slots[:]
+        """Plain Python frees by itself."""
+
+    def native_extend(output: bytearray, data: Any, start: int, end: int) -> None:
+        output += data[start:end]
 
     def native_digest(offset_map: Any, data: Any, start: int, end: int) -> None:
         digest = blake2b(data[start:end], digest_size=16, key=offset_map.seed).digest()
@@ -118,6 +130,7 @@ class Cursor:
         self.start = position
         self.attributes = 0
         self.timestamp_delta = 0
+        self.rest_start = 0
         self.offset_delta = 0
         self.key_start = 0
         self.key_size = 0
@@ -127,7 +140,7 @@ class Cursor:
         self.headers_start = 0
 
     def varint(self) -> int:
-        value = 0
+        value: int = 0
         shift = 0
         position = self.position
         end = self.end
@@ -136,7 +149,7 @@ class Cursor:
                 raise CorruptRecords("a varint runs past the end of its record")
             byte = self.data[position]
             position += 1
-            value = (value | (byte & 0x7F) << shift) & 0xFFFFFFFF
+            value = (value | (byte & 0x7F) << shift) & MASK_32
             if byte < 0x80:
                 self.position = position
                 return value >> 1 ^ -(value & 1)
@@ -144,7 +157,7 @@ class Cursor:
         raise CorruptRecords("a varint is longer than 5 bytes")
 
     def varlong(self) -> int:
-        value = 0
+        value: int = 0
         shift = 0
         position = self.position
         end = self.end
@@ -154,7 +167,7 @@ class Cursor:
             byte = self.data[position]
             bits = byte & 0x7F
             position += 1
-            value = (value | bits << shift) & 0xFFFFFFFFFFFFFFFF
+            value = (value | bits << shift) & MASK_64
             if byte < 0x80:
                 self.position = position
                 return value >> 1 ^ -(value & 1)
@@ -181,6 +194,7 @@ class Cursor:
         self.attributes = self.data[self.position]
         self.position += 1
         self.timestamp_delta = self.varlong()
+        self.rest_start = self.position
         self.offset_delta = self.varint()
         self.key_size = self.varint()
         self.key_start = self.position
@@ -203,11 +217,14 @@ class Cursor:
         if self.position != self.end:
             raise CorruptRecords(f"a record that says it is {self.end - self.position} bytes longer than its fields")
 
+    def rewind(self, position: int) -> None:
+        self.position = position
+
     def headers(self) -> tuple[tuple[str, bytes | None], ...]:
         """The headers of the record that `advance` has checked."""
         end = self.position
         self.position = self.headers_start
-        headers = []
+        headers: list[tuple[str, bytes | None]] = []
         count = self.header_count
         while count > 0:
             size = self.varint()
@@ -342,19 +359,19 @@ def read(buffer: Any, max_decompressed: int) -> list[Record]:
     base_offset = native_int64(data, 0)
     base_timestamp = native_int64(data, 27)
     timestamp = native_int64(data, 35)
-    records = []
+    records: list[Record] = []
     if count == 0:
         return records
     while count > 0:
         cursor.advance()
         if has_own_timestamps:
             timestamp = native_add(base_timestamp, cursor.timestamp_delta)
-        key = native_cut(cursor.data, cursor.key_start, cursor.key_start + cursor.key_size) if cursor.key_size >= 0 else None
-        value = (
-            native_cut(cursor.data, cursor.value_start, cursor.value_start + cursor.value_size)
-            if cursor.value_size >= 0
-            else None
-        )
+        key = None
+        if cursor.key_size >= 0:
+            key = native_cut(cursor.data, cursor.key_start, cursor.key_start + cursor.key_size)
+        value = None
+        if cursor.value_size >= 0:
+            value = native_cut(cursor.data, cursor.value_start, cursor.value_start + cursor.value_size)
         headers = cursor.headers() if cursor.header_count else ()
         offset = native_add(base_offset, cursor.offset_delta)
         records.append(tuple.__new__(Record, (offset, timestamp, key, value, headers)))
@@ -385,7 +402,7 @@ def find_timestamp(buffer: Any, timestamp: int, start_offset: int, max_decompres
 
 
 def write_varint(output: bytearray, value: int) -> None:
-    zigzag = (value << 1 ^ value >> 63) & 0xFFFFFFFFFFFFFFFF
+    zigzag = (value << 1 ^ value >> 63) & MASK_64
     while zigzag > 0x7F:
         output.append(zigzag & 0x7F | 0x80)
         zigzag >>= 7
@@ -427,3 +444,220 @@ def encode(records: Iterable[Record], base_timestamp: int, output: bytearray) ->
         output += body
         count += 1
     return count, max_timestamp
+
+
+class OffsetMap:
+    """The latest offset of every key in the dirty part of a log, in a fixed amount of memory.
+
+    24 bytes a key: a 128-bit keyed hash and an offset, in an open-addressed table. Two keys with one hash would be one
+    key to the cleaner; with 128 bits and a seed that producers do not know, that does not happen. (Kafka's
+    SkimpyOffsetMap relies on MD5 in the same way.)
+    """
+
+    def __init__(self, slot_count: int, seed: bytes) -> None:
+        if slot_count < 1:
+            raise ValueError(f"{slot_count} slots")
+        if len(seed) != 16:
+            raise ValueError(f"a seed of {len(seed)} bytes")
+        self.seed = seed
+        self.slot_count = slot_count
+        self.size = 0
+        self.latest_offset = -1
+        self.high = 0
+        self.low = 0
+        self.slots = native_slots(slot_count)
+
+    def __dealloc__(self) -> None:
+        native_free(self.slots)
+
+    def find(self, data: Any, start: int, end: int) -> int:
+        """Where the slot of a key is or would be; -1 when the table is full of others."""
+        native_digest(self, data, start, end)
+        slot = self.high % self.slot_count
+        probes = 0
+        while probes < self.slot_count:
+            index = 3 * slot
+            if self.slots[index + 2] == 0:
+                return slot
+            if self.slots[index] == self.high and self.slots[index + 1] == self.low:
+                return slot
+            slot += 1
+            if slot == self.slot_count:
+                slot = 0
+            probes += 1
+        return -1
+
+    def place(self, data: Any, start: int, end: int, offset: int) -> None:
+        slot = self.find(data, start, end)
+        if slot < 0:
+            raise ValueError("the offset map is full")
+        index = 3 * slot
+        if self.slots[index + 2] == 0:
+            self.size += 1
+        self.slots[index] = self.high
+        self.slots[index + 1] = self.low
+        self.slots[index + 2] = offset + 1  # so that 0 is an empty slot
+
+    def offset_at(self, data: Any, start: int, end: int) -> int:
+        slot = self.find(data, start, end)
+        if slot < 0:
+            return -1
+        return native_offset(self.slots[3 * slot + 2])
+
+    def put(self, key: bytes, offset: int) -> None:
+        self.place(key, 0, len(key), offset)
+
+    def latest(self, key: bytes) -> int:
+        """The latest offset of a key, or -1."""
+        return self.offset_at(key, 0, len(key))
+
+    def advance(self, offset: int) -> None:
+        """The log has been read up to and with this offset."""
+        if offset > self.latest_offset:
+            self.latest_offset = offset
+
+    def counts(self) -> tuple[int, int, int]:
+        """Keys held, slots, and the offset up to which the log has been read."""
+        return self.size, self.slot_count, self.latest_offset
+
+
+def fill(offset_map: OffsetMap, buffer: Any, start_offset: int, max_size: int, max_decompressed: int) -> bool:
+    """Note the offsets of a batch's keys from start_offset on; False when the map reached max_size before its end."""
+    data = buffer
+    cursor = cursor_of(buffer, data, max_decompressed)
+    count = native_int32(data, 57)
+    base_offset = native_int64(data, 0)
+    while count > 0:
+        cursor.advance()
+        if cursor.key_size >= 0:
+            offset = native_add(base_offset, cursor.offset_delta)
+            if offset >= start_offset:
+                if offset_map.size >= max_size:
+                    return False
+                offset_map.place(cursor.data, cursor.key_start, cursor.key_start + cursor.key_size, offset)
+        count -= 1
+    cursor.finish()
+    return True
+
+
+def retain(
+    buffer: Any,
+    offset_map: OffsetMap,
+    timestamp: int,
+    new_delete_horizon: int,
+    is_discarded: bool,
+    marks_empty_transaction: bool,
+    keeps_empty: bool,
+    max_decompressed: int,
+) -> tuple[Any, int, int]:
+    """A batch as compaction leaves it, with how many records it had and keeps: the buffer itself when nothing changes,
+    a new one, or None when nothing is left.
+
+    Kept are records past what the map has read, and those that are the latest of their key and not a tombstone whose
+    time is over (KIP-534: `timestamp` reached the batch's delete horizon). A batch that still has tombstones, or the
+    marker of a transaction with no data left, gets `new_delete_horizon` the first time. Offsets, the last offset delta
+    and the producer's fields stay, so sequence numbers survive.
+    """
+    data = buffer
+    cursor = cursor_of(buffer, data, max_decompressed)
+    attributes = data[22]
+    count = native_int32(data, 57)
+    base_offset = native_int64(data, 0)
+    base_timestamp = native_int64(data, 27)
+    is_control = attributes & CONTROL_FLAG
+    has_horizon = attributes & DELETE_HORIZON_FLAG
+    has_own_timestamps = not attributes & LOG_APPEND_TIME_FLAG
+    keeps_tombstones = not has_horizon or timestamp < base_timestamp
+    max_timestamp = NO_TIMESTAMP
+    has_tombstone = False
+    kept = 0
+    index = 0
+    if count < 0:
+        raise CorruptRecords(f"{count} records")
+    choices = bytearray(len(cursor.data) // 7 + 1 if count > len(cursor.data) // 7 else count)
+    while index < count:
+        cursor.advance()
+        if is_discarded:
+            is_kept = False
+        elif is_control:
+            is_kept = True
+        else:
+            offset = native_add(base_offset, cursor.offset_delta)
+            if offset > offset_map.latest_offset:
+                is_kept = True
+            elif cursor.key_size < 0 or (cursor.value_size < 0 and not keeps_tombstones):
+                is_kept = False
+            else:
+                is_kept = offset >= offset_map.offset_at(
+                    cursor.data, cursor.key_start, cursor.key_start + cursor.key_size
+                )
+        if is_kept:
+            choices[index] = 1
+            kept += 1
+            if cursor.value_size < 0:
+                has_tombstone = True
+            record_timestamp = native_add(base_timestamp, cursor.timestamp_delta)
+            if record_timestamp > max_timestamp:
+                max_timestamp = record_timestamp
+        index += 1
+    if count > 0:
+        cursor.finish()
+    if not has_own_timestamps:
+        max_timestamp = native_int64(data, 35)
+    if kept == 0:
+        return (empty_batch(buffer) if keeps_empty else None), count, 0
+    sets_horizon = (has_tombstone or marks_empty_transaction) and not has_horizon
+    if kept == count and not sets_horizon:
+        return buffer, count, kept
+    output = bytearray()
+    cursor.rewind(0 if attributes & COMPRESSION_MASK else HEADER_SIZE)
+    index = 0
+    while index < count:
+        cursor.advance()
+        if choices[index]:
+            if sets_horizon and has_own_timestamps:
+                rebase(output, cursor, base_timestamp, new_delete_horizon)
+            else:
+                native_extend(output, cursor.data, cursor.start, cursor.position)
+        index += 1
+    if sets_horizon:
+        attributes |= DELETE_HORIZON_FLAG
+        base_timestamp = new_delete_horizon
+    return assemble(buffer, attributes, base_timestamp, max_timestamp, kept, output), count, kept
+
+
+def rebase(output: bytearray, cursor: Cursor, base_timestamp: int, new_base_timestamp: int) -> None:
+    """Copy a record with its timestamp delta counted from another base."""
+    delta = bytearray()
+    timestamp = native_add(base_timestamp, cursor.timestamp_delta)
+    write_varint(delta, native_subtract(timestamp, new_base_timestamp))
+    write_varint(output, 1 + len(delta) + cursor.position - cursor.rest_start)
+    output.append(cursor.attributes)
+    output += delta
+    native_extend(output, cursor.data, cursor.rest_start, cursor.position)
+
+
+def assemble(
+    buffer: Any, attributes: int, base_timestamp: int, max_timestamp: int, count: int, records: bytearray
+) -> bytearray:
+    """A batch with the header of another and its own records, compressed as the other was."""
+    fields = list(HEADER.unpack_from(buffer, 0))
+    codec = attributes & COMPRESSION_MASK
+    batch = bytearray(HEADER_SIZE)
+    batch += compress(Compression(codec), records) if codec and count else records
+    fields[1] = len(batch) - 12
+    fields[4] = 0
+    fields[5] = attributes
+    fields[7] = base_timestamp
+    fields[8] = max_timestamp
+    fields[12] = count
+    HEADER.pack_into(batch, 0, *fields)
+    _UINT32.pack_into(batch, 17, crc32c_range(batch, CRC_START, len(batch)))
+    return batch
+
+
+def empty_batch(buffer: Any) -> bytearray:
+    """The header alone: keeps a producer's last sequence, or the log's last offset, when the records are gone."""
+    fields = list(HEADER.unpack_from(buffer, 0))
+    attributes = fields[5] & ~(COMPRESSION_MASK | DELETE_HORIZON_FLAG)
+    return assemble(buffer, attributes, NO_TIMESTAMP, fields[8], 0, bytearray())
