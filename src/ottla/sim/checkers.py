@@ -164,7 +164,7 @@ def _check_segment_indexes(device: Device, path: str) -> None:
     prefix, data = path.removesuffix(".log"), device.content(path)
     base_offset = int(prefix.rpartition("/")[2])
     batches = records.split(data)
-    at_position = {position: header for position, header in batches}
+    at_position = dict(batches)
     files = device.files(prefix.rpartition("/")[0])
     if f"{prefix}.index" in files:
         last = -1

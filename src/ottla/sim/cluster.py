@@ -1,0 +1,318 @@
+"""A world with nodes and clients in it: the shipped `broker.Node` on a simulated host.
+
+Scenarios use `Sim` as plain calls (`sim.produce(...)`, `sim.kill()`), each of which runs the loop until it is done.
+Workloads use the coroutines behind them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Coroutine, Mapping
+from typing import Any, TypeVar
+
+from ottla import records
+from ottla.broker import Node
+from ottla.config import BrokerConfig
+from ottla.sim.checkers import History, check, check_batches, check_indexes
+from ottla.sim.client import Client, NoAnswer, batch_of
+from ottla.sim.disk import Crashed, Device
+from ottla.sim.loop import Loop, Process
+from ottla.sim.network import Network, Weather
+from ottla.wire.errors import KafkaError
+
+T = TypeVar("T")
+
+START_TIMESTAMP = 1_700_000_000_000
+PORT = 9092
+CONTROLLER_PORT = 9093
+DATA = "/data"
+
+
+class Host:
+    """A machine with a disk and at most one running node."""
+
+    def __init__(self, sim: Sim, name: str, node_id: int, properties: Mapping[str, str]) -> None:
+        self.sim = sim
+        self.name = name
+        self.node_id = node_id
+        self.properties = dict(properties)
+        self.device = Device(
+            random.Random(f"disk {sim.seed} {name}"), clock=sim.clock, note=lambda what: sim.loop.trace.note(name, what)
+        )
+        self.device.on_crash = self._crashed
+        self.incarnation = 0
+        self.power_loss_count = 0
+        self.process: Process | None = None
+        self.node: Node | None = None
+        self._running: asyncio.Task[None] | None = None
+        self._stop = asyncio.Event()
+        self._started: asyncio.Future[None] | None = None
+        self._crashes: asyncio.Future[None] | None = None
+
+    @property
+    def is_running(self) -> bool:
+        return self.process is not None and self.process.is_alive
+
+    def config(self) -> BrokerConfig:
+        return BrokerConfig.parse(
+            {
+                "node.id": str(self.node_id),
+                "process.roles": "broker,controller",
+                "listeners": f"PLAINTEXT://{self.name}:{PORT},CONTROLLER://{self.name}:{CONTROLLER_PORT}",
+                "controller.listener.names": "CONTROLLER",
+                "controller.quorum.voters": f"{self.node_id}@{self.name}:{CONTROLLER_PORT}",
+                "log.dirs": DATA,
+                **self.properties,
+            }
+        )
+
+    async def start(self) -> None:
+        """Run a node on whatever the disk holds; returns when it answers. `Crashed` if the disk stops it before."""
+        assert not self.is_running, f"{self.name} runs already"
+        self.sim.network.power_on(self.name)
+        self.incarnation += 1
+        self.process = Process(f"{self.name}.{self.incarnation}")
+        self._stop = asyncio.Event()
+        self._started = self.sim.loop.create_future()
+        self.sim.loop.trace.note(self.name, "start")
+        self._running = self.sim.loop.spawn(self.process, self._run(self._started))
+        await self._started
+
+    async def _run(self, started: asyncio.Future[None]) -> None:
+        loop = self.sim.loop
+        try:
+            node = Node(
+                self.config(),
+                disk=self.device.mount(),
+                clock=self.sim.clock,
+                rng=random.Random(f"node {self.sim.seed} {self.name} {self.incarnation}"),
+                sockets=self.sim.network.host(self.name),
+            )
+            node.timer = loop.time
+            node.on_bug = self._bug
+            self.node = node
+            await node.start()
+        except BaseException as error:
+            if not started.done():
+                started.set_exception(error)
+            return
+        if not started.done():
+            started.set_result(None)
+        await self._stop.wait()
+        await node.stop()
+
+    async def stop(self) -> None:
+        """Clean shutdown."""
+        assert self.is_running and self._running is not None and self.process is not None
+        self.sim.loop.trace.note(self.name, "stop")
+        self._stop.set()
+        await self._running
+        self.sim.network.kill(self.name)
+        self.device.kill()
+        self.sim.loop.end(self.process)
+
+    def kill(self) -> None:
+        """kill -9: the page cache and the kernel survive."""
+        self.sim.loop.trace.note(self.name, "kill")
+        self._end()
+        self.sim.network.kill(self.name)
+        self._after_end()
+
+    def power_loss(self) -> None:
+        self.sim.loop.trace.note(self.name, "power loss")
+        self._end()
+        self.sim.network.power_loss(self.name)
+        self._after_end()
+        self.device.power_loss()
+        self.power_loss_count += 1
+        for history in self.sim.histories.values():
+            history.power_lost()
+
+    def _end(self) -> None:
+        # Dead before its finally blocks run: first the disk, then the sockets, then the tasks.
+        if self.process is not None:
+            self.process.is_alive = False
+        self.device.kill()
+
+    def _after_end(self) -> None:
+        if self.process is not None:
+            self.sim.loop.end(self.process)
+        if self._started is not None and not self._started.done():
+            self._started.set_exception(Crashed())
+        self.node = None
+
+    def _crashed(self) -> None:
+        """The disk reached the operation at which the scenario wants the machine to stop."""
+        if self.process is not None:
+            self.process.is_alive = False
+        if self._started is not None and not self._started.done():
+            self._started.set_exception(Crashed())
+        if self._crashes is not None and not self._crashes.done():
+            self._crashes.set_result(None)
+
+    def crash_at(self, operation: int) -> asyncio.Future[None]:
+        """Stop the node at its next but `operation` write; the result comes when that happened."""
+        self._crashes = self.sim.loop.create_future()
+        self.device.crash_at(operation)
+        return self._crashes
+
+    def _bug(self, error: BaseException) -> None:
+        if self.is_running:
+            self.sim.loop.call_exception_handler({"message": f"a request of {self.name} met a bug", "exception": error})
+
+
+class Sim:
+    """One simulated world: seed, clock, network, hosts, clients, and what the partitions promised."""
+
+    def __init__(
+        self, seed: int = 0, *, properties: Mapping[str, str] | None = None, weather: Weather | None = None
+    ) -> None:
+        self.seed = seed
+        self.loop = Loop(seed)
+        self.rng = random.Random(f"world {seed}")
+        self.network = Network(self.loop, random.Random(f"network {seed}"), weather)
+        self.wall_clock_skew_ms = 0
+        self.properties = dict(properties or {})
+        self.hosts: dict[str, Host] = {}
+        self.histories: dict[tuple[str, int], History] = {}
+        self._clients: dict[str, Client] = {}
+        self._value_count = 0
+        self._producer_ids: dict[int, None] = {}
+
+    def clock(self) -> int:
+        """Wall clock milliseconds, the same for all hosts."""
+        return START_TIMESTAMP + self.loop.now() + self.wall_clock_skew_ms
+
+    def run(self, coroutine: Coroutine[Any, Any, T], *, within_s: float = 600.0) -> T:
+        return self.loop.run(coroutine, within_s=within_s)
+
+    def sleep(self, seconds: float) -> None:
+        self.run(asyncio.sleep(seconds), within_s=seconds + 10)
+
+    def finish(self) -> None:
+        """End of the scenario: what still lives must stop cleanly, and leave sound files."""
+        for host in self.hosts.values():
+            if host.is_running:
+                self.run(host.stop())
+            self.check_files(host)
+        for client in self._clients.values():
+            client.close()
+        self.loop.finish()
+
+    # Hosts
+
+    def host(self, name: str = "node-1") -> Host:
+        if name not in self.hosts:
+            self.hosts[name] = Host(self, name, len(self.hosts) + 1, self.properties)
+        return self.hosts[name]
+
+    def node(self, name: str = "node-1") -> Host:
+        """A host with a running node."""
+        host = self.host(name)
+        if not host.is_running:
+            self.run(host.start())
+        return host
+
+    def kill(self, name: str = "node-1") -> None:
+        self.host(name).kill()
+
+    def power_loss(self, name: str = "node-1") -> None:
+        self.host(name).power_loss()
+
+    def stop(self, name: str = "node-1") -> None:
+        self.run(self.host(name).stop())
+
+    def restart(self, name: str = "node-1") -> None:
+        if self.host(name).is_running:
+            self.stop(name)
+        self.run(self.host(name).start())
+
+    def check_files(self, host: Host) -> None:
+        for directory in host.device.mount().names(DATA) if host.device.find(DATA) else []:
+            if "-" in directory and not directory.endswith(("-delete", "-stray")):
+                check_batches(host.device, f"{DATA}/{directory}")
+                check_indexes(host.device, f"{DATA}/{directory}")
+
+    # Clients
+
+    def client(self, name: str = "client", broker: str = "node-1") -> Client:
+        if name not in self._clients:
+            self._clients[name] = Client(self.network, name, (broker, PORT))
+        return self._clients[name]
+
+    def client_names(self) -> list[str]:
+        return list(self._clients)
+
+    def history(self, topic: str, partition: int = 0) -> History:
+        return self.histories.setdefault((topic, partition), History(f"{topic}-{partition}"))
+
+    def create_topic(self, topic: str, partitions: int = 1, **configs: str) -> None:
+        """Configs with underscores for dots."""
+        named = {name.replace("_", "."): value for name, value in configs.items()}
+        self.run(self.client().create_topic(topic, partitions, named))
+
+    def produce(
+        self,
+        topic: str,
+        count: int = 1,
+        *,
+        partition: int = 0,
+        acks: int = -1,
+        size: int = 100,
+        key: str | None = None,
+        is_synced: bool = False,
+    ) -> int:
+        """Records with values nobody wrote before, in one batch; returns the base offset."""
+        return self.run(self.produce_batch(topic, count, partition, acks, size, key, is_synced))
+
+    async def produce_batch(
+        self, topic: str, count: int, partition: int, acks: int, size: int, key: str | None, is_synced: bool
+    ) -> int:
+        history = self.history(topic, partition)
+        values = [self.new_value(size) for _ in range(count)]
+        keys = [None if key is None else key.encode()] * count
+        contents = list(zip(keys, values, strict=True))
+        batch = batch_of(values, self.clock(), keys=keys)
+        history.doubt(contents)
+        offset = await self.client().produce(topic, partition, batch, acks=acks)
+        if acks:
+            history.acknowledge(offset, contents, is_synced=is_synced)
+        return offset
+
+    def new_value(self, size: int = 100) -> bytes:
+        self._value_count += 1
+        return f"{self._value_count}:".encode().ljust(size, b".")
+
+    def see_producer_id(self, producer_id: int) -> None:
+        check(producer_id not in self._producer_ids, "producer", f"producer id {producer_id} was given out twice")
+        self._producer_ids[producer_id] = None
+
+    def consume(self, topic: str, partition: int = 0) -> list[records.Record]:
+        return self.run(self.client().read_all(topic, partition))
+
+    async def verify(self, client: Client, topic: str, partition: int = 0, *, is_compacted: bool = False) -> None:
+        """Read everything and compare it with the history."""
+        history = self.history(topic, partition)
+        start = await client.list_offset(topic, partition, -2)
+        end = await client.list_offset(topic, partition, -1)
+        found = [(record.offset, (record.key, record.value)) for record in await client.read_all(topic, partition)]
+        if is_compacted:
+            history.check_compacted(found)
+        else:
+            history.check_log(found, start, end)
+        history.see_high_watermark(end)
+
+    def check(self, topic: str, partition: int = 0, *, is_compacted: bool = False) -> None:
+        self.run(self.verify(self.client(), topic, partition, is_compacted=is_compacted))
+
+    async def until_answered(self, client: Client, *, within_s: float = 60.0) -> None:
+        """Wait until the node answers Metadata."""
+        async with asyncio.timeout(within_s):
+            while True:
+                try:
+                    await client.metadata()
+                except (NoAnswer, KafkaError):
+                    await asyncio.sleep(0.1)
+                else:
+                    return

@@ -1,0 +1,272 @@
+"""Self-checking workloads: each knows what it was promised and checks that the promise is kept.
+
+A workload turns in steps until it is told to stop. It meets refusals and silence as a careful program would: it knows
+afterwards which of its records must be there, which may be there, and which must be there exactly once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from ottla.records import Compression
+from ottla.sim.checkers import Content, check, check_once_in_order
+from ottla.sim.client import NoAnswer, batch_of
+from ottla.sim.cluster import Host, Sim
+from ottla.wire.errors import ErrorCode, KafkaError
+
+RETRY_S = 0.1
+UNAVAILABLE = (
+    ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.NOT_CONTROLLER,
+)
+"""What a node may answer while its disk is full or while it starts; anything else is a failure."""
+FORGOTTEN = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.INVALID_PRODUCER_EPOCH)
+"""What an idempotent producer may hear after a power loss took the broker's memory of it."""
+
+
+class Workload(Protocol):
+    name: str
+
+    async def set_up(self) -> None: ...
+    async def step(self) -> None: ...
+    async def settle(self) -> None:
+        """The disturbances are over: finish what was begun and make progress once more."""
+        ...
+
+    async def verify(self) -> None: ...
+
+
+class Counter:
+    """Each value is the next integer. One producer, one partition; idempotent ones retry until they are answered."""
+
+    def __init__(
+        self,
+        sim: Sim,
+        host: Host,
+        rng: random.Random,
+        topic: str,
+        configs: dict[str, str],
+        *,
+        is_idempotent: bool,
+        is_durable: bool,
+        acks: int = -1,
+        key_count: int = 0,
+        starts_move: bool = False,
+    ) -> None:
+        self.name = topic
+        self._sim = sim
+        self._host = host
+        self._rng = rng
+        self._client = sim.client(f"producer-{topic}", host.name)
+        self._configs = configs
+        self._is_idempotent = is_idempotent
+        self._is_durable = is_durable
+        self._acks = acks
+        self._key_count = key_count
+        self._starts_move = starts_move
+        self._producer = (-1, -1)
+        self._sequence = 0
+        self._next_value = 0
+        self._sent: list[Content] = []
+        self._pending: list[Content] = []
+        """A batch without an answer yet; an idempotent producer sends it again until there is one."""
+        self._losses = 0
+        self._is_exact = is_idempotent
+        self.history = sim.history(topic)
+
+    async def set_up(self) -> None:
+        await until_done(lambda: self._client.create_topic(self.name, 1, self._configs), ErrorCode.TOPIC_ALREADY_EXISTS)
+
+    async def step(self) -> None:
+        if not self._pending or not self._is_idempotent:
+            self._pending = [self._content() for _ in range(self._rng.choice((1, 1, 2, 5, 20)))]
+        contents = self._pending
+        self.history.doubt(contents)
+        while True:
+            losses = self._host.power_loss_count
+            try:
+                if self._is_idempotent and self._producer[0] < 0:
+                    self._producer, self._sequence = await self._client.init_producer_id(), 0
+                    self._sim.see_producer_id(self._producer[0])
+                offset = await self._client.produce(self.name, 0, self._batch(contents), acks=self._acks)
+            except NoAnswer:
+                if not self._is_idempotent:
+                    return
+            except KafkaError as error:
+                if error.code in FORGOTTEN and self._host.power_loss_count != self._losses and not self._is_durable:
+                    self._losses = self._host.power_loss_count
+                    self._producer = (-1, -1)
+                    self._is_exact = False
+                elif error.code not in UNAVAILABLE:
+                    raise
+                if not self._is_idempotent:
+                    return
+            else:
+                if self._acks and (losses == self._host.power_loss_count or self._is_durable):
+                    self.history.acknowledge(offset, contents, is_synced=self._is_durable)
+                if losses != self._host.power_loss_count and not self._is_durable:
+                    self._is_exact = False
+                self._sent += contents
+                self._sequence += len(contents)
+                self._pending = []
+                return
+            await asyncio.sleep(RETRY_S)
+
+    async def settle(self) -> None:
+        sent = len(self._sent)
+        while len(self._sent) == sent:
+            await self.step()
+            await asyncio.sleep(RETRY_S)
+
+    async def verify(self) -> None:
+        if self._host.power_loss_count and not self._is_durable:
+            self._is_exact = False
+        await self._sim.verify(
+            self._client,
+            self.name,
+            is_compacted=bool(self._key_count),
+        )
+        if self._is_exact and not self._key_count and not self._starts_move:
+            found = await self._client.read_all(self.name, 0)
+            check_once_in_order(
+                self.name, [(record.offset, (record.key, record.value)) for record in found], self._sent
+            )
+
+    def _content(self) -> Content:
+        self._next_value += 1
+        key = f"k{self._rng.randrange(self._key_count)}".encode() if self._key_count else None
+        if key is not None and self._rng.random() < 0.1:
+            return key, None
+        size = self._rng.choice((10, 10, 100, 1_000, 5_000))
+        return key, f"{self._next_value}:".encode().ljust(size, b".")
+
+    def _batch(self, contents: list[Content]) -> bytearray:
+        return batch_of(
+            [value for _, value in contents],
+            self._sim.clock(),
+            keys=[key for key, _ in contents],
+            compression=self._rng.choice(list(Compression)) if not self._is_idempotent else Compression.NONE,
+            producer=self._producer,
+            sequence=self._sequence if self._is_idempotent else -1,
+        )
+
+
+class Reader:
+    """A consumer that follows a partition: what it saw once stays so, and the high watermark never goes back."""
+
+    def __init__(self, sim: Sim, host: Host, topic: str) -> None:
+        self.name = f"reader-{topic}"
+        self._sim = sim
+        self._host = host
+        self._topic = topic
+        self._client = sim.client(self.name, host.name)
+        self._offset = 0
+
+    async def set_up(self) -> None:
+        pass
+
+    async def step(self) -> None:
+        losses = self._host.power_loss_count
+        try:
+            fetched = await self._client.fetch(self._topic, 0, self._offset, max_wait_ms=200)
+        except NoAnswer:
+            await asyncio.sleep(RETRY_S)
+            return
+        except KafkaError as error:
+            if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+                self._offset = 0
+                with contextlib.suppress(NoAnswer, KafkaError):
+                    self._offset = await self._client.list_offset(self._topic, 0, -2)
+            elif error.code not in UNAVAILABLE:
+                raise
+            await asyncio.sleep(RETRY_S)
+            return
+        if losses != self._host.power_loss_count:
+            return  # an answer from before the lights went out
+        history = self._sim.history(self._topic)
+        history.see((record.offset, (record.key, record.value)) for record in fetched.records)
+        history.see_high_watermark(fetched.high_watermark)
+        self._offset = fetched.next_offset
+
+    async def settle(self) -> None:
+        await self.step()
+
+    async def verify(self) -> None:
+        pass
+
+
+class Admin:
+    """Topics come and go; what was answered survives everything, for metadata is synced before the answer."""
+
+    def __init__(self, sim: Sim, host: Host, rng: random.Random) -> None:
+        self.name = "admin"
+        self._rng = rng
+        self._client = sim.client(self.name, host.name)
+        self._topics: dict[str, bool | None] = {}
+        """Whether a topic must exist; None where no answer came."""
+        self._count = 0
+
+    async def set_up(self) -> None:
+        pass
+
+    async def step(self) -> None:
+        existing = [name for name, exists in self._topics.items() if exists]
+        name = f"admin-{self._count}"
+        if existing and self._rng.random() < 0.4:
+            name = self._rng.choice(existing)
+            work, outcome = self._client.delete_topic(name), False
+        else:
+            self._count += 1
+            work, outcome = self._client.create_topic(name, self._rng.randint(1, 3), {"retention.ms": "1000000"}), True
+        self._topics[name] = None
+        try:
+            await work
+        except NoAnswer:
+            pass
+        except KafkaError as error:
+            if error.code not in UNAVAILABLE:
+                raise
+        else:
+            self._topics[name] = outcome
+        await asyncio.sleep(self._rng.uniform(0.05, 1.0))
+
+    async def settle(self) -> None:
+        await self.step()
+
+    async def verify(self) -> None:
+        response = await self._client.metadata()
+        there = {topic.name: len(topic.partitions) for topic in response.topics}
+        for name, exists in self._topics.items():
+            if exists is not None:
+                check((name in there) == exists, "admin", f"topic {name} should {'' if exists else 'not '}be there")
+        for topic in there:
+            if topic is not None and topic.startswith("admin-"):
+                check(topic in self._topics, "admin", f"topic {topic} was never created")
+        ids = [topic.topic_id for topic in response.topics]
+        check(len(ids) == len(set(ids)), "admin", "two topics have one id")
+
+
+async def until_done(work: Callable[[], Awaitable[object]], accepted: ErrorCode, *, attempts: int = 300) -> None:
+    """Repeat a call until it was answered with success (or with what says that it has already happened)."""
+    for _ in range(attempts):
+        try:
+            await work()
+        except NoAnswer:
+            pass
+        except KafkaError as error:
+            if error.code is accepted:
+                return
+            if error.code not in UNAVAILABLE:
+                raise
+        else:
+            return
+        await asyncio.sleep(RETRY_S)
+    raise TimeoutError(f"not done after {attempts} attempts")
