@@ -2,7 +2,7 @@
 
 OTTLA_TEST_KAFKA=1 runs the same tests on Apache Kafka 4.3.1, which proves that a failing test means a wrong Ottla and
 not a wrong test. A tool that is absent skips its tests by name. Tests marked `long` (they download and build clients in
-other languages) run when OTTLA_TEST_LONG=1, which `make interop` sets.
+other languages) run when OTTLA_INTEROP_ALL=1, which `make interop` sets.
 """
 
 from __future__ import annotations

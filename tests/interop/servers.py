@@ -69,7 +69,7 @@ class ServerFailed(Exception):
 
 
 class Server:
-    """One broker process on 127.0.0.1 and its data folder: `stop` is SIGTERM, `kill` SIGKILL, `start` works after both."""
+    """One broker process on 127.0.0.1 and its data folder. `stop` is SIGTERM, `kill` is SIGKILL."""
 
     name: str
 
