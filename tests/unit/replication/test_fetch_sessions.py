@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from ottla.replication.fetch_sessions import FetchSessions
+from ottla.wire.errors import ErrorCode, KafkaError
+from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+
+ID = b"\x01" * 16
+
+
+def sessions(max_slots: int = 2, eviction_ms: int = 1_000) -> FetchSessions:
+    return FetchSessions(max_slots=max_slots, eviction_ms=eviction_ms, rng=Random(1))
+
+
+def request(
+    *indexes: int, session_id: int = 0, epoch: int = 0, offset: int = 0, forget: tuple[int, ...] = ()
+) -> FetchRequest:
+    return FetchRequest(
+        session_id=session_id,
+        session_epoch=epoch,
+        topics=[
+            FetchTopic(
+                topic_id=ID,
+                partitions=[
+                    FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=100) for index in indexes
+                ],
+            )
+        ]
+        if indexes
+        else [],
+        forgotten_topics_data=[ForgottenTopic(topic_id=ID, partitions=list(forget))] if forget else [],
+    )
+
+
+def test_a_fetch_without_session_names_everything_and_leaves_nothing() -> None:
+    cache = sessions()
+    context = cache.open(request(0, 1, epoch=-1), uses_topic_ids=True, now=0)
+    assert (context.session_id, context.is_incremental, len(context.partitions)) == (0, False, 2)
+    assert len(cache) == 0
+
+
+def test_an_incremental_fetch_adds_changes_and_forgets_partitions() -> None:
+    cache = sessions()
+    session_id = cache.open(request(0, 1), uses_topic_ids=True, now=0).session_id
+    assert session_id > 0
+    context = cache.open(
+        request(1, 2, session_id=session_id, epoch=1, offset=7, forget=(0,)), uses_topic_ids=True, now=1
+    )
+    assert context.is_incremental
+    assert [(partition.index, partition.fetch_offset) for partition in context.partitions] == [(1, 7), (2, 7)]
+
+
+def test_partitions_that_returned_data_go_to_the_end_of_the_line() -> None:
+    cache = sessions()
+    first = cache.open(request(0, 1, 2), uses_topic_ids=True, now=0)
+    assert first.session is not None
+    cache.answered(first.session, [first.partitions[0]])
+    context = cache.open(request(session_id=first.session_id, epoch=1), uses_topic_ids=True, now=1)
+    assert [partition.index for partition in context.partitions] == [1, 2, 0]
+
+
+def test_a_session_that_is_not_there_is_told() -> None:
+    with pytest.raises(KafkaError) as caught:
+        sessions().open(request(session_id=5, epoch=3), uses_topic_ids=True, now=0)
+    assert caught.value.code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_an_epoch_out_of_turn_is_told() -> None:
+    cache = sessions()
+    session_id = cache.open(request(0), uses_topic_ids=True, now=0).session_id
+    with pytest.raises(KafkaError) as caught:
+        cache.open(request(session_id=session_id, epoch=2), uses_topic_ids=True, now=0)
+    assert caught.value.code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+
+
+def test_a_session_cannot_change_from_ids_to_names() -> None:
+    cache = sessions()
+    session_id = cache.open(request(0), uses_topic_ids=True, now=0).session_id
+    with pytest.raises(KafkaError) as caught:
+        cache.open(request(session_id=session_id, epoch=1), uses_topic_ids=False, now=0)
+    assert caught.value.code == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+
+
+def test_the_final_epoch_ends_the_session() -> None:
+    cache = sessions()
+    session_id = cache.open(request(0), uses_topic_ids=True, now=0).session_id
+    cache.open(request(0, session_id=session_id, epoch=-1), uses_topic_ids=True, now=0)
+    assert len(cache) == 0
+
+
+def test_a_full_cache_gives_no_session_until_one_is_old() -> None:
+    cache = sessions(max_slots=2, eviction_ms=1_000)
+    first = cache.open(request(0), uses_topic_ids=True, now=0).session_id
+    second = cache.open(request(0), uses_topic_ids=True, now=500).session_id
+    assert cache.open(request(0), uses_topic_ids=True, now=999).session_id == 0
+    cache.open(request(session_id=first, epoch=1), uses_topic_ids=True, now=1_400)
+    assert cache.open(request(0), uses_topic_ids=True, now=1_500).session_id > 0
+    assert len(cache) == 2
+    with pytest.raises(KafkaError):
+        cache.open(request(session_id=second, epoch=1), uses_topic_ids=True, now=1_500)
+
+
+def test_the_epoch_after_the_largest_is_one() -> None:
+    cache = sessions()
+    context = cache.open(request(0), uses_topic_ids=True, now=0)
+    assert context.session is not None
+    context.session.epoch = 2**31 - 1
+    cache.open(request(session_id=context.session_id, epoch=2**31 - 1), uses_topic_ids=True, now=0)
+    assert context.session.epoch == 1
