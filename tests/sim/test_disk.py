@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla.storage import disk as storage
 from ottla.sim.disk import PAGE_BYTES, Crashed, Device, Disk
 from ottla.sim.loop import Loop
+from ottla.storage import disk as storage
 
 
 def device(seed: int = 1) -> Device:

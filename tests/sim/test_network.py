@@ -9,6 +9,7 @@ import socket
 
 import pytest
 
+from ottla.net import Channel, Listener
 from ottla.sim.loop import Loop
 from ottla.sim.network import Network, Socket, Weather
 
@@ -235,3 +236,70 @@ def conversation(seed: int) -> str:
 def test_one_seed_gives_one_trace_and_another_seed_another() -> None:
     assert conversation(1) == conversation(1)
     assert conversation(1) != conversation(2)
+
+
+class Echo:
+    """Sends every frame back, half of them later."""
+
+    def __init__(self, loop: Loop, channel: Channel) -> None:
+        self._loop = loop
+        self._channel = channel
+
+    def frame_received(self, frame: memoryview) -> None:
+        data = len(frame).to_bytes(4, "big") + bytes(frame)
+        if len(frame) % 2:
+            self._channel.send([data[:3], data[3:]])
+        else:
+            self._channel.pause_reading()
+            self._loop.call_later(0.002, self._answer, data)
+
+    def _answer(self, data: bytes) -> None:
+        if not self._channel.is_closed:
+            self._channel.send([data])
+            self._channel.resume_reading()
+
+    def channel_closed(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_ottlas_net_layer_keeps_frames_whole_and_in_order(seed: int) -> None:
+    """Byte by byte, in tiny buffers, paused and resumed: what the broker's channels must stand."""
+    rng = random.Random(seed)
+    world = World(seed, Weather(partial_probability=rng.choice((0.0, 0.3, 0.9)), buffer_bytes=rng.choice((50, 5_000))))
+    frames = [rng.randbytes(rng.choice((0, 1, 2, 3, 4, 5, 99, 1_000, 9_000))) for _ in range(40)]
+    stream = b"".join(len(frame).to_bytes(4, "big") + frame for frame in frames)
+
+    async def main() -> None:
+        listener = Listener(
+            world.loop,
+            world.network.host("a"),
+            lambda channel, host, port: Echo(world.loop, channel),
+            max_frame_bytes=100_000,
+            max_connections=10,
+            max_connections_per_ip=10,
+            idle_ms=600_000,
+            buffer=bytearray(8_192),
+        )
+        listener.open("a", 9092)
+        client = world.network.host("b").connect("a", 9092)
+        await writable(client)
+        received = b""
+
+        async def receive() -> None:
+            nonlocal received
+            while len(received) < len(stream):
+                await readable(client)
+                received += client.recv(10_000)
+
+        receiving = world.loop.create_task(receive())
+        await write_all(client, stream)
+        await receiving
+        assert received == stream
+        client.close()
+        await asyncio.sleep(1)
+        assert not listener.channels
+        listener.close()
+
+    world.loop.run(main())
+    world.loop.finish()
