@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from math import floor
 from typing import Final, Protocol
 
-from ottla.cluster import QuotaEntity
 from ottla.config import BrokerConfig
 
 PRODUCE: Final = "producer_byte_rate"
@@ -27,6 +26,9 @@ KINDS: Final = (PRODUCE, CONSUME, REQUEST, MUTATION)
 MAX_SENSORS: Final = 10_000
 SENSOR_EXPIRY_MS: Final = 3_600_000
 MAX_THROTTLE_MS: Final = 2**31 - 1
+
+QuotaEntity = tuple[tuple[str, str | None], ...]
+"""Pairs of entity type ("user", "client-id", "ip") and name (None = the default)."""
 
 _Quotas = dict[tuple[str | None, str | None], float]
 _ANY: Final = ""

@@ -17,7 +17,7 @@ from ottla.config.listeners import (
     parse_voters,
 )
 from ottla.config.settings import _set
-from ottla.config.synonyms import HOUR_MS, MINUTE_MS, without_listener_prefix
+from ottla.config.synonyms import HOUR_MS, MINUTE_MS, broker_synonyms, without_listener_prefix
 
 BROKER_KEYS: Final[dict[str, ConfigKey]] = BrokerSettings.KEYS
 DYNAMIC_BROKER_KEYS: Final[dict[str, ConfigKey]] = DynamicBrokerSettings.KEYS
@@ -93,7 +93,15 @@ class BrokerConfig(BrokerSettings):
         cls, static: dict[str, str], default: dict[str, str], own: dict[str, str], warnings: list[str]
     ) -> BrokerConfig:
         values: dict[str, Value] = {}
-        texts = {**static, **default, **own} if default or own else static
+        texts = static
+        if default or own:
+            # A dynamic value replaces every name that stands for it: log.retention.ms also log.retention.minutes.
+            texts = dict(static)
+            for layer in (default, own):
+                for name in layer:
+                    for synonym in broker_synonyms(name) if without_listener_prefix(name) is None else ():
+                        texts.pop(synonym, None)
+                texts.update(layer)
         for name, text in texts.items():
             key = BROKER_KEYS.get(name)
             if key is not None:

@@ -259,6 +259,11 @@ class ConfigKey:
         return self.default is REQUIRED
 
     @property
+    def default_value(self) -> Value:
+        """The default, None for a setting that must be given."""
+        return None if isinstance(self.default, _Required) else self.default
+
+    @property
     def synonyms(self) -> tuple[str, ...]:
         """Names under which a broker may give this setting, the one that wins first."""
         from ottla.config.synonyms import synonyms_of
@@ -337,7 +342,7 @@ def format_value(value: object) -> str:
     if value is False:
         return "false"
     if isinstance(value, tuple):
-        return ",".join(value)
+        return ",".join(map(str, value))
     if isinstance(value, float):
         return _format_double(value)
     return str(value)

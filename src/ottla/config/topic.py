@@ -113,7 +113,7 @@ def topic_values(overrides: Mapping[str, str], broker: BrokerConfig | None) -> d
     values: dict[str, Value] = {}
     if broker is not None:
         for name, synonyms in TOPIC_SYNONYMS.items():
-            values[name] = _broker_value(synonyms, broker, TOPIC_KEYS[name].default)  # type: ignore[arg-type]
+            values[name] = _broker_value(synonyms, broker, TOPIC_KEYS[name].default_value)
     for name, text in overrides.items():
         key = TOPIC_KEYS.get(name)
         if key is None:

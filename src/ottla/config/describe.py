@@ -1,0 +1,201 @@
+"""What DescribeConfigs tells: every setting with its value, where the value came from and what it hides.
+
+Sources are searched in Kafka's order: a topic's or group's own setting, this broker's dynamic one, the dynamic one of
+all brokers, the file, Kafka's default. The list of synonyms holds every source that has a value, the winning one first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Mapping
+from enum import IntEnum
+from typing import NamedTuple
+
+from ottla.config.broker import BROKER_KEYS, DYNAMIC_BROKER_KEYS, BrokerConfig
+from ottla.config.groups import CLIENT_METRICS_KEYS, GROUP_KEYS, group_synonym, group_values
+from ottla.config.keys import READ_ONLY, ConfigKey, ConfigType, Value, format_value
+from ottla.config.synonyms import TOPIC_SYNONYMS, broker_synonyms, without_listener_prefix
+from ottla.config.topic import TOPIC_KEYS, topic_values
+
+
+class ConfigSource(IntEnum):
+    """Where a value came from, numbered as the wire does."""
+
+    UNKNOWN = 0
+    DYNAMIC_TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_CONFIG = 2
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+    DYNAMIC_BROKER_LOGGER_CONFIG = 6
+    DYNAMIC_CLIENT_METRICS_CONFIG = 7
+    DYNAMIC_GROUP_CONFIG = 8
+
+
+class ConfigSynonym(NamedTuple):
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+class ConfigEntry(NamedTuple):
+    """One setting as it is told to a client. A secret's value is None."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+    is_read_only: bool
+    is_sensitive: bool
+    type: ConfigType
+    synonyms: list[ConfigSynonym]
+
+    @property
+    def doc(self) -> str:
+        from ottla.config.docs import DOCS
+
+        base = without_listener_prefix(self.name)
+        return DOCS.get(self.name if base is None else base, "")
+
+
+class _Everything:
+    def __contains__(self, name: object) -> bool:
+        return True
+
+
+EVERYTHING: Container[str] = _Everything()
+
+
+def describe_topic(
+    overrides: Mapping[str, str], broker: BrokerConfig, names: Container[str] = EVERYTHING
+) -> list[ConfigEntry]:
+    values = topic_values(overrides, broker)
+    entries: list[ConfigEntry] = []
+    for key in _shown(TOPIC_KEYS, overrides, names):
+        name = key.name
+        value = _text(values.get(name, key.default_value))
+        synonyms: list[ConfigSynonym] = []
+        if name in overrides:
+            synonyms.append(ConfigSynonym(name, value, ConfigSource.DYNAMIC_TOPIC_CONFIG))
+        if name in TOPIC_SYNONYMS:
+            synonyms += _broker_chain(TOPIC_SYNONYMS[name][0], broker, is_sensitive=key.is_sensitive)
+        entries.append(ConfigEntry(name, value, _source(synonyms), False, False, key.type, synonyms))
+    return entries
+
+
+def describe_broker(broker: BrokerConfig, names: Container[str] = EVERYTHING) -> list[ConfigEntry]:
+    """Every setting of a node that is not internal, and whatever else it was given."""
+    given = {**broker.static, **broker.dynamic_default, **broker.dynamic}
+    all_names = [name for name, key in BROKER_KEYS.items() if not key.is_internal or name in given]
+    all_names += [name for name in given if name not in BROKER_KEYS]
+    return [_broker_entry(name, broker, given) for name in all_names if name in names]
+
+
+def describe_broker_defaults(broker: BrokerConfig, names: Container[str] = EVERYTHING) -> list[ConfigEntry]:
+    """The dynamic settings of all brokers: the resource with an empty name."""
+    entries: list[ConfigEntry] = []
+    for name, text in broker.dynamic_default.items():
+        if name in names:
+            entry = _broker_entry(name, broker, broker.dynamic_default)
+            source = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
+            synonyms = [synonym for synonym in entry.synonyms if synonym.source is source]
+            value = None if entry.is_sensitive else text
+            entries.append(entry._replace(value=value, source=_source(synonyms), synonyms=synonyms))
+    return entries
+
+
+def describe_group(
+    overrides: Mapping[str, str], broker: BrokerConfig, names: Container[str] = EVERYTHING
+) -> list[ConfigEntry]:
+    values = group_values(overrides, broker)
+    entries: list[ConfigEntry] = []
+    for key in _shown(GROUP_KEYS, overrides, names):
+        name = key.name
+        value = _text(values.get(name, key.default_value))
+        synonyms: list[ConfigSynonym] = []
+        if name in overrides:
+            synonyms.append(ConfigSynonym(name, value, ConfigSource.DYNAMIC_GROUP_CONFIG))
+        broker_name = group_synonym(name)
+        if broker_name is not None:
+            synonyms += _broker_chain(broker_name, broker, is_sensitive=False)
+        else:
+            synonyms.append(ConfigSynonym(name, _text(key.default_value), ConfigSource.DEFAULT_CONFIG))
+        entries.append(ConfigEntry(name, value, _source(synonyms), False, False, key.type, synonyms))
+    return entries
+
+
+def describe_client_metrics(overrides: Mapping[str, str], names: Container[str] = EVERYTHING) -> list[ConfigEntry]:
+    entries: list[ConfigEntry] = []
+    for key in _shown(CLIENT_METRICS_KEYS, overrides, names):
+        name = key.name
+        if name in overrides:
+            value = _text(key.parse(overrides[name]))
+            synonyms = [ConfigSynonym(name, value, ConfigSource.DYNAMIC_CLIENT_METRICS_CONFIG)]
+        else:
+            value = _text(key.default_value)
+            synonyms = []
+        entries.append(ConfigEntry(name, value, _source(synonyms), False, False, key.type, synonyms))
+    return entries
+
+
+def broker_key(name: str) -> ConfigKey | None:
+    """The declaration of a broker's setting, also of one that only exists dynamically or belongs to a listener."""
+    key = BROKER_KEYS.get(name) or DYNAMIC_BROKER_KEYS.get(name)
+    if key is None:
+        for synonym in broker_synonyms(name)[1:]:
+            key = BROKER_KEYS.get(synonym)
+            if key is not None:
+                break
+    return key
+
+
+def _broker_entry(name: str, broker: BrokerConfig, given: Mapping[str, str]) -> ConfigEntry:
+    key = broker_key(name)
+    # A name that nobody knows could be anything, a password too.
+    is_sensitive = key is None or key.is_sensitive
+    if is_sensitive:
+        value = None
+    elif name in BROKER_KEYS:
+        value = _text(broker.value(name))
+    else:
+        value = given.get(name)
+    synonyms = _broker_chain(name, broker, is_sensitive=is_sensitive)
+    is_read_only = key is None or key.name != name or key.update_mode == READ_ONLY
+    type = ConfigType.UNKNOWN if key is None else key.type
+    return ConfigEntry(name, value, _source(synonyms), is_read_only, is_sensitive, type, synonyms)
+
+
+def _broker_chain(name: str, broker: BrokerConfig, *, is_sensitive: bool) -> list[ConfigSynonym]:
+    """Every value that the names standing for a setting have. It begins with the setting's own name: a value that only
+    an older name has is not listed, as in Kafka."""
+    chain: list[ConfigSynonym] = []
+    names = broker_synonyms(name)
+    for layer, source in (
+        (broker.dynamic, ConfigSource.DYNAMIC_BROKER_CONFIG),
+        (broker.dynamic_default, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
+        (broker.static, ConfigSource.STATIC_BROKER_CONFIG),
+    ):
+        chain += [
+            ConfigSynonym(other, None if is_sensitive else layer[other], source) for other in names if other in layer
+        ]
+    for other in names:
+        key = BROKER_KEYS.get(other)
+        if key is not None and key.default is not None and not key.is_required:
+            value = None if is_sensitive else _text(key.default_value)
+            chain.append(ConfigSynonym(other, value, ConfigSource.DEFAULT_CONFIG))
+    for index, synonym in enumerate(chain):
+        if synonym.name == name:
+            return chain[index:]
+    return []
+
+
+def _shown(keys: Mapping[str, ConfigKey], overrides: Mapping[str, str], names: Container[str]) -> Iterator[ConfigKey]:
+    for name, key in keys.items():
+        if name in names and (not key.is_internal or name in overrides):
+            yield key
+
+
+def _source(synonyms: list[ConfigSynonym]) -> ConfigSource:
+    return synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG
+
+
+def _text(value: Value) -> str | None:
+    return None if value is None else format_value(value)

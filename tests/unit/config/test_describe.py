@@ -1,0 +1,99 @@
+"""Descriptions compared with what Apache Kafka 4.3.1 answered for the same properties and the same dynamic settings."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.config import BrokerConfig, parse_properties
+from ottla.config.describe import (
+    ConfigEntry,
+    ConfigSource,
+    describe_broker,
+    describe_broker_defaults,
+    describe_client_metrics,
+    describe_group,
+    describe_topic,
+)
+
+VECTORS = Path(__file__).parents[2] / "vectors" / "configs"
+TUNED_TOPIC = {
+    "cleanup.policy": "compact,delete",
+    "retention.ms": "1000",
+    "max.message.bytes": "2000",
+    "min.cleanable.dirty.ratio": "0.10",
+    "internal.segment.bytes": "9000",
+}
+# Kafka 4.3 writes this one itself when a folder is formatted with eligible leader replicas.
+DEFAULT_DYNAMIC = {"min.insync.replicas": "1"}
+
+
+def rows(entries: list[ConfigEntry]) -> dict[str, list[Any]]:
+    return {
+        entry.name: [
+            entry.value,
+            entry.source.name,
+            entry.is_read_only,
+            entry.is_sensitive,
+            entry.type.name,
+            [[synonym.name, synonym.value, synonym.source.name] for synonym in entry.synonyms],
+        ]
+        for entry in entries
+    }
+
+
+def vector(name: str) -> tuple[BrokerConfig, dict[str, dict[str, list[Any]]]]:
+    recorded = json.loads((VECTORS / f"kafka-4.3.1-{name}.json").read_text())
+    return BrokerConfig.parse(parse_properties(recorded["properties"])), recorded["described"]
+
+
+def test_a_node_with_few_settings_is_described_as_kafka_does() -> None:
+    config, described = vector("defaults")
+    broker = config.with_dynamic(DEFAULT_DYNAMIC, {})
+    assert rows(describe_topic({}, broker)) == described["TOPIC/plain"]
+    assert rows(describe_topic(TUNED_TOPIC, broker)) == described["TOPIC/tuned"]
+    assert rows(describe_broker(broker)) == described["BROKER/1"]
+    assert rows(describe_broker_defaults(broker)) == described["BROKER/"]
+    assert rows(describe_group({}, broker)) == described["GROUP/g1"]
+    assert rows(describe_client_metrics({})) == described["CLIENT_METRICS/m1"]
+
+
+def test_static_and_dynamic_settings_are_described_as_kafka_does() -> None:
+    config, described = vector("tuned")
+    broker = config.with_dynamic(
+        DEFAULT_DYNAMIC
+        | {"log.retention.ms": "7200000", "max.connections": "5000", "leader.replication.throttled.rate": "1000"},
+        {"log.cleaner.threads": "2", "max.connections": "6000", "log.segment.bytes": "2097152"},
+    )
+    assert rows(describe_topic({}, broker)) == described["TOPIC/plain"]
+    tuned = TUNED_TOPIC | {"leader.replication.throttled.replicas": "0:1"}
+    assert rows(describe_topic(tuned, broker)) == described["TOPIC/tuned"]
+    assert rows(describe_broker(broker)) == described["BROKER/1"]
+    assert rows(describe_broker_defaults(broker)) == described["BROKER/"]
+    assert rows(describe_group({"consumer.session.timeout.ms": "50000"}, broker)) == described["GROUP/g1"]
+    metrics = {"interval.ms": "5000", "metrics": "org.apache.kafka.producer."}
+    assert rows(describe_client_metrics(metrics)) == described["CLIENT_METRICS/m1"]
+
+
+def test_only_the_named_settings_are_described() -> None:
+    broker, _ = vector("defaults")
+    assert [entry.name for entry in describe_topic({}, broker, {"retention.ms", "nonsense"})] == ["retention.ms"]
+    assert [entry.name for entry in describe_broker(broker, {"node.id"})] == ["node.id"]
+
+
+def test_a_setting_of_a_plug_in_is_hidden_because_it_could_be_a_secret() -> None:
+    config, _ = vector("defaults")
+    broker = BrokerConfig.parse(config.static | {"rsm.config.token": "abc"})
+    (entry,) = describe_broker(broker, {"rsm.config.token"})
+    assert entry.value is None and entry.is_sensitive and entry.source is ConfigSource.STATIC_BROKER_CONFIG
+    assert [synonym.value for synonym in entry.synonyms] == [None]
+
+
+@pytest.mark.parametrize("name", ["defaults", "tuned"])
+def test_every_described_setting_has_a_text_of_our_own(name: str) -> None:
+    broker, _ = vector(name)
+    entries = describe_broker(broker) + describe_topic({}, broker) + describe_group({}, broker)
+    assert [entry.name for entry in entries + describe_client_metrics({}) if not entry.doc] == []
