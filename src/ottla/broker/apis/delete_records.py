@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from ottla.broker.node import Node
     from ottla.broker.partitions import Partition
 
-HIGH_WATERMARK = -1
-
 
 def delete_records(request: DeleteRecordsRequest, node: Node, caller: Caller) -> DeleteRecordsResponse:
     topics = []
@@ -48,13 +46,7 @@ def _delete(partition: Partition, offset: int, topic: str, node: Node) -> int:
     log = partition.log
     if "delete" not in log.config.cleanup_policy:
         raise KafkaError(ErrorCode.POLICY_VIOLATION)
-    if offset == HIGH_WATERMARK:
-        offset = log.high_watermark
-    if offset < 0 or offset > log.high_watermark:
-        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
-    log.delete_records(offset)
-    low_watermark: int = log.log_start_offset
-    return low_watermark
+    return log.delete_records(offset)
 
 
 api = Api(key=21, handler=delete_records)

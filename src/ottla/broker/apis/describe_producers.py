@@ -17,6 +17,8 @@ from ottla.wire.messages.describe_producers import (
 if TYPE_CHECKING:
     from ottla.broker.node import Node
 
+NO_TRANSACTION = -1
+
 
 def describe_producers(request: DescribeProducersRequest, node: Node, caller: Caller) -> DescribeProducersResponse:
     topics = []
@@ -24,7 +26,7 @@ def describe_producers(request: DescribeProducersRequest, node: Node, caller: Ca
         rows = []
         for index in topic.partition_indexes:
             try:
-                producers = node.partition(topic.name, index).log.producers
+                producers = node.partition(topic.name, index).log.producers.producers
             except KafkaError as error:
                 rows.append(
                     PartitionResponse(partition_index=index, error_code=error.code, error_message=error.message)
@@ -35,18 +37,18 @@ def describe_producers(request: DescribeProducersRequest, node: Node, caller: Ca
                     partition_index=index,
                     active_producers=[
                         ProducerState(
-                            producer_id=producer.producer_id,
-                            producer_epoch=producer.producer_epoch,
+                            producer_id=producer_id,
+                            producer_epoch=producer.epoch,
                             last_sequence=producer.last_sequence,
                             last_timestamp=producer.last_timestamp,
                             coordinator_epoch=producer.coordinator_epoch,
                             current_txn_start_offset=(
-                                producer.current_txn_first_offset
-                                if producer.current_txn_first_offset is not None
-                                else -1
+                                NO_TRANSACTION
+                                if producer.current_first_offset is None
+                                else producer.current_first_offset
                             ),
                         )
-                        for producer in producers.active()
+                        for producer_id, producer in producers.items()
                     ],
                 )
             )

@@ -1,13 +1,13 @@
 """Fetch v4-v18. Consumers only: fetches by followers and of the metadata log come with the cluster issue.
 
-Data never passes through Python: a partition's answer is a piece of a log file, sent by the kernel. A fetch that finds less
-than `min_bytes` waits with the partitions it asked for, and reads again when they grew enough or its time is up.
+Data never passes through Python: a partition's answer is a piece of a log file, sent by the kernel. A fetch that finds
+less than `min_bytes` waits with the partitions it asked for, and reads again when they grew enough or its time is up.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ottla.broker.api import Api, Caller
 from ottla.replication.fetch_sessions import FetchContext, FetchPartition
@@ -130,8 +130,6 @@ class _Reading:
         if self._replica_id >= 0:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         log = partition.log
-        if log.is_offline:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
         high_watermark = log.high_watermark
         if self._is_read_committed:
             end_offset = last_stable_offset = log.last_stable_offset
@@ -147,9 +145,9 @@ class _Reading:
             records=EMPTY,
         )
         if wanted.last_fetched_epoch >= 0:
-            diverging = log.end_offset_for_epoch(wanted.last_fetched_epoch)
-            if diverging.leader_epoch < wanted.last_fetched_epoch or diverging.end_offset < wanted.fetch_offset:
-                row.diverging_epoch = EpochEndOffset(epoch=diverging.leader_epoch, end_offset=diverging.end_offset)
+            epoch, epoch_end_offset = log.end_offset_for_epoch(wanted.last_fetched_epoch)
+            if epoch < wanted.last_fetched_epoch or epoch_end_offset < wanted.fetch_offset:
+                row.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=epoch_end_offset)
                 self.has_news = True
                 return row
         start_offset = wanted.fetch_offset
@@ -168,7 +166,7 @@ class _Reading:
             if self._is_read_committed:
                 row.aborted_transactions = [
                     AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
-                    for aborted in log.aborted_transactions(start_offset, found)
+                    for aborted in log.aborted_transactions(start_offset, log.upper_bound_offset(found))
                 ]
         return row
 

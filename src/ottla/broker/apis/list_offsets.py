@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker.api import Api, Caller
+from ottla.storage import TimestampOffset
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -59,25 +60,24 @@ def _find(
     if version < FIRST_VERSION.get(timestamp, 0) or timestamp < EARLIEST_PENDING_UPLOAD:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
     end_offset = log.last_stable_offset if is_read_committed else log.high_watermark
-    found_timestamp, offset = UNKNOWN, UNKNOWN
-    epoch: int | None = None
+    found: TimestampOffset | None = None
     if timestamp == LATEST:
-        offset = end_offset
-        epoch = partition.leader_epoch
-    elif timestamp in (EARLIEST, EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD):
-        if timestamp != EARLIEST_PENDING_UPLOAD:
-            offset = log.log_start_offset
-            epoch = log.epochs.epoch_for_offset(offset)
-    elif timestamp != LATEST_TIERED:
-        found = log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
-        if found is not None and (timestamp == MAX_TIMESTAMP or found.offset < end_offset):
-            found_timestamp, offset = found.timestamp, found.offset
-            epoch = log.epochs.epoch_for_offset(offset)
+        found = TimestampOffset(UNKNOWN, end_offset, partition.leader_epoch)
+    elif timestamp in (EARLIEST, EARLIEST_LOCAL):
+        found = log.earliest
+    elif timestamp == MAX_TIMESTAMP:
+        found = log.max_timestamp()
+    elif timestamp >= 0:
+        found = log.offset_for_timestamp(timestamp)
+        if found is not None and found.offset >= end_offset:
+            found = None
+    if found is None:
+        found = TimestampOffset(UNKNOWN, UNKNOWN, UNKNOWN)
     return ListOffsetsPartitionResponse(
         partition_index=asked.partition_index,
-        timestamp=found_timestamp,
-        offset=offset,
-        leader_epoch=epoch if epoch is not None else UNKNOWN,
+        timestamp=found.timestamp,
+        offset=found.offset,
+        leader_epoch=found.leader_epoch,
     )
 
 

@@ -27,10 +27,8 @@ def offset_for_leader_epoch(
             try:
                 partition = node.partition(topic.topic, asked.partition)
                 partition.check_leader_epoch(asked.current_leader_epoch)
-                end = partition.log.end_offset_for_epoch(asked.leader_epoch)
-                rows.append(
-                    EpochEndOffset(partition=asked.partition, leader_epoch=end.leader_epoch, end_offset=end.end_offset)
-                )
+                epoch, end_offset = partition.log.end_offset_for_epoch(asked.leader_epoch)
+                rows.append(EpochEndOffset(partition=asked.partition, leader_epoch=epoch, end_offset=end_offset))
             except KafkaError as error:
                 rows.append(EpochEndOffset(partition=asked.partition, error_code=error.code))
         topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=rows))
