@@ -11,7 +11,7 @@ A request carries (session id, epoch):
 An incremental answer holds only partitions with data, an error, or a watermark the client has not seen. Partitions that
 returned data go to the end of the line, so that the byte limit of a response starves none of them.
 
-Invariant S1: there are never more sessions than slots. A new one may take the place of the one that was unused for longest,
+Invariant S1: there are never more sessions than slots. A new one may take the place of the one unused for longest,
 if that was longer than `eviction_ms`; otherwise its client simply gets no session.
 """
 
@@ -133,7 +133,9 @@ class FetchSessions:
             if session.partitions.pop(key, None) is not None:
                 session.partitions[key] = partition
 
-    def _new(self, partitions: dict[PartitionKey, FetchPartition], uses_topic_ids: bool, now: int) -> FetchSession | None:
+    def _new(
+        self, partitions: dict[PartitionKey, FetchPartition], uses_topic_ids: bool, now: int
+    ) -> FetchSession | None:
         if len(self._sessions) >= self._max_slots:
             oldest = next(iter(self._sessions.values()), None)
             if oldest is None or now - oldest.used_at < self._eviction_ms:
