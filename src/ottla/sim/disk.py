@@ -550,9 +550,6 @@ class File:
         inode = self._open()
         self._sync(inode, list(inode.dirty))
 
-    def is_cached(self, position: int, size: int) -> bool:
-        return True
-
     def fileno(self) -> int | None:
         return None
 
