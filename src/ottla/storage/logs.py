@@ -1,0 +1,497 @@
+"""All logs of a node over its log dirs (JBOD).
+
+A log dir that fails goes offline with its logs and the node lives on. Deleting a log renames its folder at once and
+removes it after file.delete.delay.ms. Times are asked from the two clocks given; nothing here starts by itself: the
+node calls the periodic work.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import re
+from collections.abc import Awaitable, Callable, Iterator
+from random import Random
+
+from ottla.config import BrokerConfig, TopicConfig
+from ottla.storage import checkpoints
+from ottla.storage.checkpoints import CorruptCheckpoint, MetaProperties
+from ottla.storage.disk import Disk
+from ottla.storage.log import Log
+from ottla.storage.recovery import load_log
+from ottla.storage.retention import retain
+from ottla.wire.errors import ErrorCode, KafkaError
+
+logger = logging.getLogger(__name__)
+
+METADATA_TOPIC = "__cluster_metadata"
+DELETE = "-delete"
+STRAY = "-stray"
+FUTURE = "-future"
+MAX_NAME_SIZE = 255
+
+_FOLDER = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)(?:\.(?P<id>[^.]+)(?P<suffix>-delete|-stray|-future))?\Z")
+
+
+class LogDir:
+    """One of the node's log dirs."""
+
+    __slots__ = ("directory_id", "had_clean_shutdown", "is_cordoned", "is_online", "logs", "path", "release")
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.directory_id: bytes | None = None
+        self.is_online = True
+        self.is_cordoned = False
+        self.had_clean_shutdown = False
+        self.logs: dict[tuple[str, int], Log] = {}
+        self.release: Callable[[], None] | None = None
+
+    def __repr__(self) -> str:
+        return f"LogDir({self.path!r}, {'online' if self.is_online else 'offline'}, {len(self.logs)} logs)"
+
+
+class Logs:
+    """The logs a node keeps. `load` first, then `create`, `get`, `delete`; `close` makes the next start quick."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        log_dirs: list[str] | tuple[str, ...],
+        config: BrokerConfig,
+        clock: Callable[[], int],
+        *,
+        now: Callable[[], int] | None = None,
+        rng: Random | None = None,
+        on_dir_failure: Callable[[LogDir], None] | None = None,
+    ) -> None:
+        """`clock` is the wall clock, `now` the monotonic one (the same if not given), both in milliseconds."""
+        assert log_dirs
+        self.config = config
+        self.log_dirs = [LogDir(path.rstrip("/") or "/") for path in log_dirs]
+        self.previous_broker_epoch = -1
+        """Of the clean shutdown that every log dir remembers alike; -1 otherwise."""
+        self.on_dir_failure = on_dir_failure
+        self._disk = disk
+        self._clock = clock
+        self._now = now if now is not None else clock
+        self._rng = rng if rng is not None else Random()
+        self._logs: dict[tuple[str, int], Log] = {}
+        self._dirs: dict[str, LogDir] = {log_dir.path: log_dir for log_dir in self.log_dirs}
+        self._removals: list[tuple[int, list[str]]] = []
+        self._doomed: list[tuple[int, str]] = []
+        self._flushes: set[asyncio.Task[None]] = set()
+        self._flushed_at: dict[tuple[str, int], int] = {}
+
+    # --- the log dirs
+
+    def open_dirs(self, *, cluster_id: str | None = None, node_id: int | None = None) -> None:
+        """Make, lock and identify the log dirs. One whose meta.properties is absent is formatted when `cluster_id` and
+        `node_id` are given. A dir that cannot be used goes offline; when none is left, OSError."""
+        for log_dir in self.log_dirs:
+            if log_dir.release is not None:
+                continue
+            try:
+                self._disk.make_directory(log_dir.path)
+                log_dir.release = self._disk.lock(f"{log_dir.path}/{checkpoints.LOCK}")
+                self._identify(log_dir, cluster_id, node_id)
+            except BlockingIOError:
+                raise
+            except OSError as trouble:
+                self._dir_failed(log_dir, trouble)
+        if not any(log_dir.is_online for log_dir in self.log_dirs):
+            raise OSError(errno.EIO, "none of the log dirs can be used")
+
+    def _identify(self, log_dir: LogDir, cluster_id: str | None, node_id: int | None) -> None:
+        properties = checkpoints.read_meta_properties(self._disk, log_dir.path)
+        if properties is None:
+            if cluster_id is None or node_id is None:
+                return
+            properties = MetaProperties(cluster_id, node_id, None)
+        for name, found, own in (
+            ("cluster.id", properties.cluster_id, cluster_id),
+            ("node.id", properties.node_id, node_id),
+        ):
+            if own is not None and found != own:
+                raise ValueError(f"{log_dir.path} belongs to {name} {found}, this node has {own}")
+        if properties.directory_id is None:
+            properties = properties._replace(directory_id=self._new_id())
+            checkpoints.write_meta_properties(self._disk, log_dir.path, properties)
+        log_dir.directory_id = properties.directory_id
+
+    def _new_id(self) -> bytes:
+        """A random UUID; Kafka keeps the first hundred for itself and refuses a leading dash in the text."""
+        while True:
+            raw = bytearray(self._rng.randbytes(16))
+            raw[6] = raw[6] & 0x0F | 0x40
+            raw[8] = raw[8] & 0x3F | 0x80
+            if raw[0] >> 2 != 62:
+                return bytes(raw)
+
+    def _dir_failed(self, log_dir: LogDir, trouble: OSError) -> None:
+        if not log_dir.is_online:
+            return
+        logger.error("log dir %s goes offline: %s", log_dir.path, trouble)
+        log_dir.is_online = False
+        for log in log_dir.logs.values():
+            log.is_offline = True
+        if self.on_dir_failure is not None:
+            self.on_dir_failure(log_dir)
+
+    def _log_failed(self, log: Log, trouble: OSError) -> None:
+        log_dir = self.dir_of(log)
+        if log_dir is not None:
+            self._dir_failed(log_dir, trouble)
+
+    def dir_of(self, log: Log) -> LogDir | None:
+        return self._dirs.get(log.directory.rpartition("/")[0])
+
+    @property
+    def online_dirs(self) -> list[LogDir]:
+        return [log_dir for log_dir in self.log_dirs if log_dir.is_online]
+
+    # --- start
+
+    def load(
+        self,
+        config_of: Callable[[str], TopicConfig],
+        *,
+        is_stray: Callable[[str, int, bytes | None], bool] | None = None,
+    ) -> None:
+        """Open every log. Those for which `is_stray(topic, partition, topic_id)` holds (deleted while the node was
+        away) are set aside under a -stray name. Without a clean shutdown marker logs are recovered."""
+        epochs: list[int] = []
+        for log_dir in self.log_dirs:
+            if not log_dir.is_online:
+                continue
+            try:
+                log_dir.had_clean_shutdown, broker_epoch = checkpoints.take_clean_shutdown(self._disk, log_dir.path)
+                epochs.append(broker_epoch)
+                self._load_dir(log_dir, config_of, is_stray)
+            except OSError as trouble:
+                self._dir_failed(log_dir, trouble)
+        self.previous_broker_epoch = epochs[0] if epochs and len(set(epochs)) == 1 else -1
+
+    def _load_dir(
+        self,
+        log_dir: LogDir,
+        config_of: Callable[[str], TopicConfig],
+        is_stray: Callable[[str, int, bytes | None], bool] | None,
+    ) -> None:
+        disk = self._disk
+        recovery_points = self._read_offsets(log_dir, checkpoints.RECOVERY_POINTS)
+        start_offsets = self._read_offsets(log_dir, checkpoints.LOG_START_OFFSETS)
+        high_watermarks = self._read_offsets(log_dir, checkpoints.HIGH_WATERMARKS)
+        timestamp = self._clock()
+        expiration_ms = self.config.producer_id_expiration_ms
+        configs: dict[str, TopicConfig] = {}
+        for name in disk.names(log_dir.path):
+            match = _FOLDER.match(name)
+            if match is None:
+                continue
+            topic, partition, suffix = match["topic"], int(match["partition"]), match["suffix"]
+            if topic == METADATA_TOPIC or suffix == STRAY:
+                continue
+            directory = f"{log_dir.path}/{name}"
+            if suffix == DELETE:
+                self._doomed.append((self._now() + self.config.log_segment_delete_delay_ms, directory))
+                continue
+            if suffix == FUTURE:
+                # A move between log dirs that was interrupted; the current replica is whole, so the copy can go.
+                self._remove_folder(directory)
+                continue
+            config = configs.get(topic)
+            if config is None:
+                config = configs[topic] = config_of(topic)
+            log = load_log(
+                disk,
+                directory,
+                topic,
+                partition,
+                config,
+                is_clean=log_dir.had_clean_shutdown,
+                recovery_point=recovery_points.get((topic, partition), 0),
+                log_start_offset=start_offsets.get((topic, partition), 0),
+                timestamp=timestamp,
+                producer_expiration_ms=expiration_ms,
+                rng=self._rng,
+                remove_later=self._remove_later,
+                on_failure=self._log_failed,
+            )
+            if is_stray is not None and is_stray(topic, partition, log.topic_id):
+                log.close()
+                disk.rename(directory, f"{log_dir.path}/{self._folder_name(topic, partition, STRAY)}")
+                logger.warning("%s is no replica of this node any more and was set aside", name)
+                continue
+            other = self._logs.get((topic, partition))
+            if other is not None:
+                raise OSError(errno.EEXIST, f"{name} is in two log dirs: {other.directory} and {directory}")
+            log.advance_high_watermark(high_watermarks.get((topic, partition), 0))
+            self._logs[topic, partition] = log
+            log_dir.logs[topic, partition] = log
+
+    def _read_offsets(self, log_dir: LogDir, name: str) -> dict[tuple[str, int], int]:
+        try:
+            return checkpoints.read_offsets(self._disk, log_dir.path, name)
+        except CorruptCheckpoint as trouble:
+            logger.warning("%s/%s cannot be used: %s", log_dir.path, name, trouble)
+            return {}
+
+    # --- the logs
+
+    def get(self, topic: str, partition: int) -> Log | None:
+        return self._logs.get((topic, partition))
+
+    def __len__(self) -> int:
+        return len(self._logs)
+
+    def __iter__(self) -> Iterator[Log]:
+        return iter(self._logs.values())
+
+    def create(
+        self,
+        topic: str,
+        partition: int,
+        topic_id: bytes | None,
+        config: TopicConfig,
+        *,
+        log_dir: LogDir | None = None,
+    ) -> Log:
+        """The log of a partition, made if it is not there: in the log dir given, else the one with the fewest."""
+        log = self._logs.get((topic, partition))
+        if log is not None:
+            if topic_id is not None:
+                log.assign_topic_id(topic_id)
+            return log
+        candidates = [log_dir] if log_dir is not None else [one for one in self.online_dirs if not one.is_cordoned]
+        candidates = candidates or self.online_dirs
+        if not candidates or not candidates[0].is_online:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "There is no log dir to put a partition into")
+        chosen = min(candidates, key=lambda one: len(one.logs))
+        try:
+            log = Log.create(
+                self._disk,
+                f"{chosen.path}/{topic}-{partition}",
+                topic,
+                partition,
+                config,
+                topic_id=topic_id,
+                timestamp=self._clock(),
+                rng=self._rng,
+                remove_later=self._remove_later,
+                on_failure=self._log_failed,
+            )
+        except OSError as trouble:
+            if trouble.errno not in (errno.ENOSPC, errno.EDQUOT):
+                self._dir_failed(chosen, trouble)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(trouble)) from trouble
+        self._logs[topic, partition] = log
+        chosen.logs[topic, partition] = log
+        return log
+
+    def delete(self, topic: str, partition: int) -> bool:
+        """Forget a log; its folder is renamed now and removed after file.delete.delay.ms."""
+        log = self._logs.pop((topic, partition), None)
+        if log is None:
+            return False
+        log_dir = self.dir_of(log)
+        assert log_dir is not None
+        del log_dir.logs[topic, partition]
+        self._flushed_at.pop((topic, partition), None)
+        log.is_offline = True
+        target = f"{log_dir.path}/{self._folder_name(topic, partition, DELETE)}"
+        try:
+            self._disk.rename(log.directory, target)
+        except OSError as trouble:
+            self._dir_failed(log_dir, trouble)
+            return True
+        log.moved(target)
+        for segment in log.segments:
+            segment.close()
+        self._doomed.append((self._now() + log.config.file_delete_delay_ms, target))
+        return True
+
+    def _folder_name(self, topic: str, partition: int, suffix: str) -> str:
+        tail = f"-{partition}.{self._rng.randbytes(16).hex()}{suffix}"
+        return topic[: MAX_NAME_SIZE - len(tail)] + tail
+
+    # --- periodic work
+
+    def run_retention(self, timestamp: int) -> int:
+        """log.retention.check.interval.ms: remove old segments; how many went. Compacted topics are the cleaner's."""
+        removed = 0
+        for log in list(self._logs.values()):
+            if log.is_offline or "compact" in log.config.cleanup_policy:
+                continue
+            try:
+                removed += retain(log, timestamp)
+            except KafkaError as trouble:
+                logger.warning("%s: retention failed: %s", log.name, trouble)
+        return removed
+
+    def expire_producers(self, timestamp: int) -> None:
+        """producer.id.expiration.check.interval.ms."""
+        expiration_ms = self.config.producer_id_expiration_ms
+        for log in self._logs.values():
+            if log.producers.producers or log.producers.verifications:
+                log.producers.expire(timestamp, expiration_ms)
+
+    def checkpoint(self) -> None:
+        """log.flush.offset.checkpoint.interval.ms: write down recovery points, log starts and high watermarks. A full
+        disk only means that the old ones stay."""
+        for log_dir in self.online_dirs:
+            try:
+                self._write_checkpoints(log_dir)
+            except OSError as trouble:
+                if trouble.errno in (errno.ENOSPC, errno.EDQUOT):
+                    logger.warning("%s: no room for checkpoints", log_dir.path)
+                else:
+                    self._dir_failed(log_dir, trouble)
+
+    def _write_checkpoints(self, log_dir: LogDir) -> None:
+        logs = log_dir.logs
+        write = checkpoints.write_offsets
+        write(
+            self._disk,
+            log_dir.path,
+            checkpoints.RECOVERY_POINTS,
+            {partition: log.recovery_point for partition, log in logs.items()},
+        )
+        write(
+            self._disk,
+            log_dir.path,
+            checkpoints.LOG_START_OFFSETS,
+            {
+                partition: log.log_start_offset
+                for partition, log in logs.items()
+                if log.log_start_offset > log.segments[0].base_offset
+            },
+        )
+        write(
+            self._disk,
+            log_dir.path,
+            checkpoints.HIGH_WATERMARKS,
+            {partition: log.high_watermark for partition, log in logs.items()},
+        )
+
+    def flush_due(self, now: int) -> None:
+        """Start to sync closed segments, and logs whose flush.ms has passed since the last sync. To be called about
+        once a second inside the loop; failures take the log dir offline."""
+        for key, log in self._logs.items():
+            if log.recovery_point >= log.log_end_offset or log.is_offline:
+                self._flushed_at[key] = now
+                continue
+            if now - self._flushed_at.setdefault(key, now) >= log.config.flush_ms:
+                self._flushed_at[key] = now
+                self._start(log.flush())
+            elif log.has_unflushed_segments:
+                self._start(log.flush_closed_segments())
+
+    def _start(self, flush: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(_quietly(flush))
+        self._flushes.add(task)
+        task.add_done_callback(self._flushes.discard)
+
+    def _remove_later(self, paths: list[str], delay_ms: int) -> None:
+        if paths:
+            self._removals.append((self._now() + delay_ms, paths))
+
+    def remove_due(self, now: int) -> int:
+        """Remove files and folders whose delay has passed; how many."""
+        due = [paths for at, paths in self._removals if at <= now]
+        self._removals = [(at, paths) for at, paths in self._removals if at > now]
+        doomed = [path for at, path in self._doomed if at <= now]
+        self._doomed = [(at, path) for at, path in self._doomed if at > now]
+        count = 0
+        for paths in due:
+            for path in paths:
+                count += self._remove(path)
+        for directory in doomed:
+            count += self._remove_folder(directory)
+        return count
+
+    def _remove(self, path: str) -> int:
+        try:
+            self._disk.remove(path)
+        except FileNotFoundError:
+            return 0
+        except OSError as trouble:
+            logger.warning("%s cannot be removed: %s", path, trouble)
+            return 0
+        return 1
+
+    def _remove_folder(self, directory: str) -> int:
+        try:
+            for name in self._disk.names(directory):
+                self._disk.remove(f"{directory}/{name}")
+            self._disk.remove_directory(directory)
+        except FileNotFoundError:
+            return 0
+        except OSError as trouble:
+            logger.warning("%s cannot be removed: %s", directory, trouble)
+            return 0
+        return 1
+
+    # --- compaction's memory
+
+    def cleaner_offsets(self, log_dir: LogDir) -> dict[tuple[str, int], int]:
+        """Up to where each log of a dir has been cleaned."""
+        return self._read_offsets(log_dir, checkpoints.CLEANER_OFFSETS)
+
+    def write_cleaner_offsets(self, log_dir: LogDir, offsets: dict[tuple[str, int], int]) -> None:
+        checkpoints.write_offsets(self._disk, log_dir.path, checkpoints.CLEANER_OFFSETS, offsets)
+
+    # --- stop
+
+    async def close(self, broker_epoch: int = -1) -> None:
+        """A clean stop: everything synced, indexes and producers written, checkpoints, and the marker that lets the
+        next start skip recovery. A log dir with trouble gets no marker."""
+        if self._flushes:
+            await asyncio.gather(*self._flushes, return_exceptions=True)
+        room = asyncio.Semaphore(16)
+
+        async def flush(log: Log) -> None:
+            async with room:
+                await log.flush()
+
+        unflushed = [
+            log for log in self._logs.values() if log.recovery_point < log.log_end_offset and not log.is_offline
+        ]
+        for outcome in await asyncio.gather(*map(flush, unflushed), return_exceptions=True):
+            if isinstance(outcome, BaseException) and not isinstance(outcome, KafkaError):
+                raise outcome
+        self._close(broker_epoch)
+
+    def close_now(self, broker_epoch: int = -1) -> None:
+        """`close` without a loop."""
+        for log in self._logs.values():
+            if log.recovery_point < log.log_end_offset and not log.is_offline:
+                try:
+                    log.flush_now()
+                except KafkaError as trouble:
+                    logger.warning("%s: not flushed: %s", log.name, trouble)
+        self._close(broker_epoch)
+
+    def _close(self, broker_epoch: int) -> None:
+        for log_dir in self.log_dirs:
+            try:
+                if log_dir.is_online:
+                    for log in log_dir.logs.values():
+                        log.close()
+                    if all(log.recovery_point >= log.log_end_offset for log in log_dir.logs.values()):
+                        self._write_checkpoints(log_dir)
+                        checkpoints.write_clean_shutdown(self._disk, log_dir.path, broker_epoch)
+            except (OSError, KafkaError) as trouble:
+                logger.error("log dir %s was not closed cleanly: %s", log_dir.path, trouble)
+            finally:
+                if log_dir.release is not None:
+                    log_dir.release()
+                    log_dir.release = None
+
+
+async def _quietly(flush: Awaitable[None]) -> None:
+    try:
+        await flush
+    except KafkaError as trouble:
+        logger.warning("a flush failed: %s", trouble)

@@ -1,0 +1,434 @@
+"""Opening a partition's folder, whatever the last stop was.
+
+After a clean stop every file is as it was left: the log's end is read off the last index entry and the batches behind
+it. After a crash (kill -9, power loss) each segment from the one with the recovery point on is read from its
+beginning and every batch's CRC is checked; the log ends before the first thing that is not a whole valid batch
+following its predecessor (a torn write, a page of zeros, bit rot) and later segments go. Indexes, leader epochs and
+producers of these segments are made anew. What lies in segments before the recovery point was synced and is not read
+again, as in Kafka; nothing synced is ever cut off unless it has rotted.
+
+A clean stop is not trusted blindly either: if the last segment does not end with a whole batch it is recovered, too.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from random import Random
+
+from ottla.config import TopicConfig
+from ottla.records import BatchHeader, ControlType, CorruptRecords, read_end_txn_marker
+from ottla.replication import CorruptSnapshot, LeaderEpochs, ProducerState
+from ottla.storage.checkpoints import CorruptCheckpoint, read_epochs, read_topic_id
+from ottla.storage.disk import Disk
+from ottla.storage.index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, AbortedTransaction
+from ottla.storage.log import SNAPSHOT, Log
+from ottla.storage.segment import CLEANED, DELETED, SEGMENT_SUFFIXES, SWAP, Segment
+
+logger = logging.getLogger(__name__)
+
+
+def load_log(
+    disk: Disk,
+    directory: str,
+    topic: str,
+    partition: int,
+    config: TopicConfig,
+    *,
+    is_clean: bool,
+    recovery_point: int,
+    log_start_offset: int,
+    timestamp: int,
+    producer_expiration_ms: int = 86_400_000,
+    rng: Random | None = None,
+    remove_later: Callable[[list[str], int], None] | None = None,
+    on_failure: Callable[[Log, OSError], None] | None = None,
+) -> Log:
+    """The log in a folder, ready for use. `is_clean` says that the log dir was closed properly; the two offsets are
+    those of its checkpoint files (0 when they are lost: then everything is checked)."""
+    names = disk.names(directory)
+    if any(name.endswith((CLEANED, SWAP, DELETED)) for name in names):
+        names = _finish_swaps(disk, directory, names)
+    present = set(names)
+    snapshots = sorted(
+        offset for name in names if name.endswith(SNAPSHOT) and (offset := _offset_of(name, SNAPSHOT)) is not None
+    )
+    segments, damaged = _load_segments(disk, directory, names, present, timestamp)
+    try:
+        epochs = LeaderEpochs(read_epochs(disk, directory)) if "leader-epoch-checkpoint" in present else LeaderEpochs()
+    except CorruptCheckpoint as trouble:
+        logger.warning("%s: %s; leader epochs start anew", directory, trouble)
+        epochs = LeaderEpochs()
+    producers = ProducerState()
+    interval_bytes = config.index_interval_bytes
+
+    is_cut = False
+    for index, segment in enumerate(segments):
+        next_base = segments[index + 1].base_offset if index + 1 < len(segments) else None
+        if not is_clean and (next_base is None or next_base > recovery_point):
+            is_cut = _recover(
+                disk,
+                segments,
+                index,
+                interval_bytes,
+                epochs,
+                snapshots,
+                log_start_offset,
+                timestamp,
+                producer_expiration_ms,
+            )
+        elif segment in damaged:
+            logger.warning("%s: its index files are not usable and are made anew", segment.path)
+            segment.rebuild_indexes(interval_bytes)
+        elif next_base is None:
+            _, end = segment.next_offset()
+            if end != segment.size:
+                logger.warning("%s does not end with a whole batch in spite of a clean stop", segment.path)
+                is_cut = _recover(
+                    disk,
+                    segments,
+                    index,
+                    interval_bytes,
+                    epochs,
+                    snapshots,
+                    log_start_offset,
+                    timestamp,
+                    producer_expiration_ms,
+                )
+        if is_cut:
+            for rest in segments[index + 1 :]:
+                _remove_segment(disk, rest)
+            del segments[index + 1 :]
+            break
+
+    log_end_offset = segments[-1].next_offset()[0] if segments else log_start_offset
+    if segments and log_end_offset < log_start_offset:
+        logger.warning(
+            "%s ends at %d, before its start at %d: it starts anew", directory, log_end_offset, log_start_offset
+        )
+        for segment in segments:
+            _remove_segment(disk, segment)
+        segments = []
+        epochs.clear()
+        for offset in snapshots:
+            disk.remove(f"{directory}/{offset:020d}{SNAPSHOT}")
+        snapshots = []
+        log_end_offset = log_start_offset
+    if not segments:
+        segments = [Segment.create(disk, directory, log_start_offset, created_timestamp=timestamp)]
+    log_start_offset = max(log_start_offset, segments[0].base_offset)
+    epochs.truncate_from_end(log_end_offset)
+    epochs.truncate_from_start(log_start_offset)
+    recovery_point = log_end_offset if is_clean and not is_cut else min(recovery_point, log_end_offset)
+
+    if log_end_offset > log_start_offset or snapshots:
+        _remove_stray_snapshots(disk, directory, segments, snapshots)
+        rebuild_producers(
+            disk,
+            directory,
+            segments,
+            producers,
+            snapshots,
+            log_start_offset=log_start_offset,
+            end_offset=log_end_offset,
+            timestamp=timestamp,
+            expiration_ms=producer_expiration_ms,
+            is_clean=is_clean,
+        )
+    else:
+        producers.end_offset = log_end_offset
+    return Log(
+        disk,
+        directory,
+        topic,
+        partition,
+        config,
+        segments=segments,
+        log_start_offset=log_start_offset,
+        log_end_offset=log_end_offset,
+        recovery_point=max(recovery_point, log_start_offset),
+        epochs=epochs,
+        producers=producers,
+        snapshots=snapshots,
+        topic_id=read_topic_id(disk, directory) if "partition.metadata" in present else None,
+        rng=rng,
+        remove_later=remove_later,
+        on_failure=on_failure,
+    )
+
+
+def _offset_of(name: str, suffix: str) -> int | None:
+    digits = name[: -len(suffix)]
+    return int(digits) if len(digits) == 20 and digits.isdigit() else None
+
+
+def _base_of(name: str) -> int | None:
+    digits = name[:20]
+    return int(digits) if len(digits) == 20 and digits.isdigit() else None
+
+
+def _finish_swaps(disk: Disk, directory: str, names: list[str]) -> list[str]:
+    """End what a crash interrupted. Files to be deleted go. A .cleaned means that a replacement was still being
+    built, so it goes with every .swap at or above it; another .swap is a replacement that was decided: the segments
+    it stands for go and it takes their place."""
+    cleaned = [base for name in names if name.endswith(CLEANED) and (base := _base_of(name)) is not None]
+    least_cleaned = min(cleaned, default=None)
+    swaps: list[str] = []
+    for name in names:
+        if name.endswith((DELETED, CLEANED)):
+            disk.remove(f"{directory}/{name}")
+        elif name.endswith(SWAP):
+            base = _base_of(name)
+            if base is None or (least_cleaned is not None and base >= least_cleaned):
+                disk.remove(f"{directory}/{name}")
+            else:
+                swaps.append(name)
+    logs = [name for name in swaps if name.endswith(f".log{SWAP}")]
+    if logs:
+        first, end = None, 0
+        for name in logs:
+            base = _base_of(name)
+            assert base is not None
+            segment = Segment(disk, directory, base, size=disk.size(f"{directory}/{name}"), suffix=SWAP)
+            first = base if first is None else min(first, base)
+            end = max(end, segment.next_offset()[0])
+            segment.close()
+        assert first is not None
+        for name in disk.names(directory):
+            base = _base_of(name)
+            if base is not None and not name.endswith(SWAP) and first <= base < end and _is_segment_file(name):
+                logger.info("%s/%s was replaced by a cleaned segment", directory, name)
+                disk.remove(f"{directory}/{name}")
+    for name in swaps:
+        disk.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP)}")
+    return disk.names(directory)
+
+
+def _is_segment_file(name: str) -> bool:
+    return name.endswith(SEGMENT_SUFFIXES)
+
+
+def _load_segments(
+    disk: Disk, directory: str, names: list[str], present: set[str], timestamp: int
+) -> tuple[list[Segment], list[Segment]]:
+    """The segments by their .log files, and those whose indexes are missing or cannot be right. Index files without a
+    log are removed."""
+    segments: list[Segment] = []
+    damaged: list[Segment] = []
+    for name in names:
+        base = _base_of(name)
+        if base is None:
+            continue
+        stem = name[:20]
+        if name.endswith(".log") and len(name) == 24:
+            size = disk.size(f"{directory}/{name}")
+            has_indexes = f"{stem}.index" in present and f"{stem}.timeindex" in present
+            offset_bytes = disk.size(f"{directory}/{stem}.index") if has_indexes else 0
+            time_bytes = disk.size(f"{directory}/{stem}.timeindex") if has_indexes else 0
+            segment = Segment(
+                disk,
+                directory,
+                base,
+                size=size,
+                offset_entries=offset_bytes // OFFSET_ENTRY_SIZE,
+                time_entries=time_bytes // TIME_ENTRY_SIZE,
+                has_transactions=f"{stem}.txnindex" in present,
+                created_timestamp=timestamp,
+            )
+            segments.append(segment)
+            if size and (
+                not has_indexes
+                or offset_bytes % OFFSET_ENTRY_SIZE
+                or time_bytes % TIME_ENTRY_SIZE
+                or not time_bytes
+                or not _is_plausible(segment)
+            ):
+                damaged.append(segment)
+        elif _is_segment_file(name) and f"{stem}.log" not in present:
+            logger.warning("%s/%s belongs to no segment and is removed", directory, name)
+            disk.remove(f"{directory}/{name}")
+    return segments, damaged
+
+
+def _is_plausible(segment: Segment) -> bool:
+    """Whether the last index entries can be: an index that was preallocated and not cut ends in zeros."""
+    last = segment.offset_index.last_entry()
+    if last is not None and (last[1] >= segment.size or last[0] <= segment.base_offset - 1 or last[1] == 0):
+        return False
+    timestamp, offset = segment.time_index.last
+    return timestamp > 0 or (timestamp >= -1 and offset > segment.base_offset) or len(segment.time_index) == 1
+
+
+def _recover(
+    disk: Disk,
+    segments: list[Segment],
+    index: int,
+    interval_bytes: int,
+    epochs: LeaderEpochs,
+    snapshots: list[int],
+    log_start_offset: int,
+    timestamp: int,
+    expiration_ms: int,
+) -> bool:
+    """Check a segment's batches, cut it after the last good one, and rebuild what goes with it. True if bytes were
+    cut."""
+    segment = segments[index]
+    segment.offset_index.reset()
+    segment.time_index.reset()
+    segment.transaction_index.reset()
+    segment.max_timestamp = segment.first_timestamp = -1
+    segment.offset_of_max_timestamp = segment.base_offset
+    segment.bytes_since_entry = segment.largest_batch_size = 0
+    producers = ProducerState()
+    rebuild_producers(
+        disk,
+        segment.directory,
+        segments[:index],
+        producers,
+        snapshots,
+        log_start_offset=log_start_offset,
+        end_offset=segment.base_offset,
+        timestamp=timestamp,
+        expiration_ms=expiration_ms,
+        is_clean=False,
+    )
+    end = 0
+    for position, header, batch in segment.batches(check=True):
+        if header.last_offset - segment.base_offset > 2**31 - 1:
+            break
+        segment.note(position, len(batch), header.base_offset, header.last_offset, header.max_timestamp, interval_bytes)
+        if header.leader_epoch >= 0 and header.leader_epoch > epochs.latest:
+            epochs.assign(header.leader_epoch, header.base_offset)
+        replay(producers, header, batch, segment)
+        end = position + len(batch)
+    cut = segment.size - end
+    if cut:
+        logger.warning("%s: %d bytes after position %d are no valid batches and are cut", segment.path, cut, end)
+        segment.file.truncate(end)
+        segment.size = end
+    segment.seal()
+    return cut > 0
+
+
+def rebuild_producers(
+    disk: Disk,
+    directory: str,
+    segments: list[Segment],
+    producers: ProducerState,
+    snapshots: list[int],
+    *,
+    log_start_offset: int,
+    end_offset: int,
+    timestamp: int,
+    expiration_ms: int,
+    is_clean: bool,
+) -> None:
+    """Fill `producers` as of `end_offset`. Snapshots that are corrupt, beyond it or not above the log's start go. A
+    cleanly stopped log without any snapshot is from a Kafka that had none: nobody is known, nothing is read."""
+    if is_clean and not snapshots:
+        producers.clear(end_offset)
+        return
+    for offset in list(snapshots):
+        if offset > end_offset or offset <= log_start_offset:
+            snapshots.remove(offset)
+            _remove_if_there(disk, f"{directory}/{offset:020d}{SNAPSHOT}")
+    producers.clear(log_start_offset)
+    producers.snapshot_offset = log_start_offset
+    while snapshots:
+        path = f"{directory}/{snapshots[-1]:020d}{SNAPSHOT}"
+        try:
+            file = disk.open(path)
+            try:
+                data = file.read(0, file.size())
+            finally:
+                file.close()
+            producers.load_snapshot(data, snapshots[-1], timestamp, expiration_ms)
+            break
+        except FileNotFoundError:
+            snapshots.pop()
+        except CorruptSnapshot as trouble:
+            logger.warning("%s: %s; an earlier snapshot and the log do instead", path, trouble)
+            _remove_if_there(disk, path)
+            snapshots.pop()
+    start = producers.end_offset
+    if start < end_offset:
+        for index, segment in enumerate(segments):
+            next_base = segments[index + 1].base_offset if index + 1 < len(segments) else end_offset
+            if next_base <= start or segment.base_offset >= end_offset:
+                continue
+            position = segment.locate(max(start, segment.base_offset, log_start_offset))
+            if position < 0:
+                continue
+            for _, header, batch in segment.batches(position):
+                if header.base_offset >= end_offset:
+                    break
+                if header.last_offset >= start:
+                    replay(producers, header, batch, None)
+    producers.end_offset = end_offset
+
+
+def replay(producers: ProducerState, header: BatchHeader, batch: memoryview, segment: Segment | None) -> None:
+    """One batch that is in the log; aborted transactions go to the segment's index if one is given."""
+    if header.producer_id < 0:
+        producers.end_offset = header.last_offset + 1
+    elif not header.is_control:
+        producers.replay(
+            header.producer_id,
+            header.producer_epoch,
+            header.last_sequence,
+            header.base_offset,
+            header.last_offset,
+            header.max_timestamp,
+            header.is_transactional,
+        )
+    elif header.count > 0:  # an emptied control batch only keeps the place of a cleaned marker
+        try:
+            marker = read_end_txn_marker(batch)
+        except CorruptRecords:
+            producers.end_offset = header.last_offset + 1
+            return
+        is_abort = marker.control_type == ControlType.ABORT
+        completed = producers.replay_marker(
+            header.producer_id,
+            header.producer_epoch,
+            marker.coordinator_epoch,
+            header.base_offset,
+            header.max_timestamp,
+            is_abort,
+        )
+        if completed is not None:
+            if is_abort and segment is not None:
+                segment.transaction_index.append(
+                    AbortedTransaction(
+                        completed.producer_id,
+                        completed.first_offset,
+                        completed.last_offset,
+                        producers.last_stable_offset_after(completed),
+                    )
+                )
+            producers.complete(completed)
+
+
+def _remove_stray_snapshots(disk: Disk, directory: str, segments: list[Segment], snapshots: list[int]) -> None:
+    """Keep the snapshots at segment starts and the latest other one if it is beyond the last segment's start (that of a
+    clean stop)."""
+    bases = {segment.base_offset for segment in segments}
+    strays = [offset for offset in snapshots if offset not in bases]
+    if strays and strays[-1] >= segments[-1].base_offset:
+        strays.pop()
+    for offset in strays:
+        snapshots.remove(offset)
+        _remove_if_there(disk, f"{directory}/{offset:020d}{SNAPSHOT}")
+
+
+def _remove_segment(disk: Disk, segment: Segment) -> None:
+    segment.close()
+    for path in segment.paths():
+        _remove_if_there(disk, path)
+
+
+def _remove_if_there(disk: Disk, path: str) -> None:
+    try:
+        disk.remove(path)
+    except FileNotFoundError:
+        return
