@@ -135,7 +135,7 @@ def default_of(message: Definition, entry: dict[str, Any]) -> str:
         # A tagged struct that has no null on the wire is None while it is absent.
         return "None" if is_absent_struct(message, entry) else f"{message.names[type_]}()"
     if type_ == "records":
-        return "None"
+        return "None" if "nullableVersions" in entry else 'b""'
     if type_ == "bytes":
         return 'b""'
     if type_ == "string":
@@ -168,7 +168,8 @@ def declare_field(message: Definition, entry: dict[str, Any], used: set[str]) ->
     if nullable is not None:
         covered = nullable[0] <= max(versions[0], message.versions[0])
         covered = covered and nullable[1] >= min(versions[1], message.versions[1])
-        if not covered:
+        # A tagged struct that has a null says so: without, None means that it is absent.
+        if not covered or ("tag" in entry and entry["type"] in message.names):
             extra.append(f"nullable={nullable[0]}" if nullable[1] == FOREVER else f"nullable={nullable}")
     if "tag" in entry:
         assert tagged is not None

@@ -569,7 +569,7 @@ class _EncoderSource(_Source):
         self.line("pieces = []; a = pieces.append")
         self.struct(self.schema.cls, "m")
         self.flush()
-        self.line("out.append(join(pieces))")
+        self.line("if pieces or not out: out.append(join(pieces))")
         tail = " except (Error, AttributeError, TypeError, UnicodeEncodeError, OverflowError) as error:\n"
         tail += "  raise WireError(f'{name} cannot be encoded: {error}') from error\n"
         return self.function("def function(m, out):", tail)
@@ -676,8 +676,8 @@ class _EncoderSource(_Source):
             self.fixed("h" if field.type == "string" else "i", n)
             self.flush()
         if field.type == "Records":
-            self.line("out.append(join(pieces)); pieces.clear()")
-            self.line(f"if {n} > {1 if self.flexible else 0}: out.append({x})")
+            present = f"{n} > {1 if self.flexible else 0}"
+            self.line(f"if {present}: out.append(join(pieces)); pieces.clear(); out.append({x})")
         else:
             self.line(f"{self.append}({x})")
 

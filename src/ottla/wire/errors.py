@@ -14,7 +14,7 @@ class ErrorCode(IntEnum):
     """Whether Kafka's clients try again by themselves."""
     text: str
 
-    def __new__(cls, code: int, is_retriable: bool, text: str) -> ErrorCode:
+    def __new__(cls, code: int, is_retriable: bool = FINAL, text: str = "") -> ErrorCode:
         self = int.__new__(cls, code)
         self._value_ = code
         self.is_retriable = is_retriable

@@ -50,7 +50,7 @@ class FetchSnapshotResponsePartitionSnapshot(Struct):
     current_leader: LeaderIdAndEpoch | None = since(0, default=None, tag=0)
     size: int64 = 0
     position: int64 = 0
-    unaligned_records: Records | None = None
+    unaligned_records: Records = b""
 
 
 class FetchSnapshotResponseTopicSnapshot(Struct):

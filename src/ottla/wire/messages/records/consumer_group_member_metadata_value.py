@@ -26,4 +26,4 @@ class ConsumerGroupMemberMetadataValue(Message, api_key=5, versions=(0, 0), flex
     subscribed_topic_regex: string | None = ""
     rebalance_timeout_ms: int32 = -1
     server_assignor: string | None = ""
-    classic_member_metadata: ClassicMemberMetadata | None = since(0, default=ClassicMemberMetadata(), tag=0)
+    classic_member_metadata: ClassicMemberMetadata | None = since(0, default=ClassicMemberMetadata(), nullable=0, tag=0)
