@@ -62,4 +62,4 @@ SERVED: dict[int, str] = {
     74: "list_config_resources",
     75: "describe_topic_partitions",
 }
-"""The APIs that this node answers, by key, with their module in broker/apis. ApiVersions tells clients exactly these."""
+"""The APIs that this node answers, by key, with their module in broker/apis. ApiVersions tells clients of these."""

@@ -1,8 +1,8 @@
 """The server's side of one client connection: requests are started in the order they came, answers leave in that order.
 
-Stage one of a request runs here, synchronously. An answer that has to wait (acks=all, min.bytes, a metadata commit) is a
-future; answers behind it are held until its turn. Whatever a peer sends costs at most its own connection: what cannot be
-decoded, and what this node does not serve, closes it, as in Kafka.
+Stage one of a request runs here, synchronously. An answer that has to wait (acks=all, min.bytes, a metadata commit) is
+a future; answers behind it are held until its turn. Whatever a peer sends costs at most its own connection: what cannot
+be decoded, and what this node does not serve, closes it, as in Kafka.
 """
 
 from __future__ import annotations

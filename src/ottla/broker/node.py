@@ -1,7 +1,7 @@
 """A node: broker and controller of a cluster of one, put together from the layers below.
 
-Everything that chance touches comes in through the constructor (disk, clock, sockets, random numbers, the running loop), so
-the simulator runs this very class. Nothing here decides anything: the controller decides metadata, the log decides offsets.
+Everything that chance touches comes in from outside (disk, clock, sockets, random numbers, the running loop), so the
+simulator runs this very class. Nothing here decides anything: the controller decides metadata, the log decides offsets.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from random import Random, SystemRandom
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from ottla.broker.api import SERVED
 from ottla.broker.connection import Connection, ServedApi
@@ -21,6 +21,7 @@ from ottla.broker.metrics import Metrics
 from ottla.broker.partitions import Partition, Partitions
 from ottla.broker.quotas import Quotas
 from ottla.cluster import ClusterImage, ImageChanges, PartitionImage, TopicImage
+from ottla.cluster.features import SUPPORTED_FEATURES
 from ottla.cluster.image import BROKER_RESOURCE, TOPIC_RESOURCE
 from ottla.config import BrokerConfig, TopicConfig
 from ottla.config import Listener as ListenerConfig
@@ -28,8 +29,14 @@ from ottla.controller import Controller
 from ottla.machine import Decision
 from ottla.net import RECEIVE_BUFFER_BYTES, Channel, Listener, OsSockets, Sockets
 from ottla.replication.fetch_sessions import FetchSessions
-from ottla.storage import Disk, Logs, OsDisk
+from ottla.storage import Disk, LogDir, Logs, OsDisk
 from ottla.wire.errors import ErrorCode, KafkaError
+from ottla.wire.messages.broker_registration import BrokerRegistrationRequest
+from ottla.wire.messages.broker_registration import Feature as BrokerFeature
+from ottla.wire.messages.broker_registration import Listener as BrokerListener
+from ottla.wire.messages.controller_registration import ControllerRegistrationRequest
+from ottla.wire.messages.controller_registration import Feature as ControllerFeature
+from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 
 log = logging.getLogger("ottla.node")
 
@@ -37,7 +44,12 @@ Reply = TypeVar("Reply")
 FETCH_SESSION_EVICTION_MS = 120_000
 REMOVAL_CHECK_INTERVAL_MS = 5_000
 SNAPSHOT_CHECK_INTERVAL_MS = 1_000
+FLUSH_CHECK_INTERVAL_MS = 1_000
+MAX_TOPIC_NAME_LENGTH = 249
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+
+
+SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 class StartError(Exception):
@@ -46,6 +58,8 @@ class StartError(Exception):
 
 class Node:
     """One Ottla process."""
+
+    supported_features = SUPPORTED_FEATURES
 
     def __init__(
         self,
@@ -145,11 +159,11 @@ class Node:
         return name in INTERNAL_TOPICS
 
     def is_valid_topic_name(self, name: str) -> bool:
-        try:
-            check_topic_name(name)
-        except KafkaError:
-            return False
-        return True
+        return (
+            0 < len(name) <= MAX_TOPIC_NAME_LENGTH
+            and name not in (".", "..")
+            and all(letter.isascii() and (letter.isalnum() or letter in "._-") for letter in name)
+        )
 
     def brokers(self, listener: str) -> list[tuple[int, str, int, str | None]]:
         """The brokers that are alive, as clients of this listener reach them: id, host, port, rack."""
@@ -187,13 +201,29 @@ class Node:
         """Open the data folder (formatting an empty one), recover, and listen."""
         self.loop = asyncio.get_running_loop()
         config = self.config
+        self.logs = Logs(
+            self.disk,
+            config.log_directories,
+            config,
+            self.clock,
+            now=self.now,
+            rng=self.rng,
+            on_dir_failure=self._dir_failed,
+        )
         try:
+            self.logs.open_dirs()
             self.metadata_log = MetadataLog(self.disk, config, clock=self.clock, rng=self.rng)
             self.image = self.metadata_log.load()
+            self.logs.identify(cluster_id=self.cluster_id, node_id=config.node_id)
         except DataFolderError as error:
             raise StartError(str(error)) from None
-        self.logs = Logs(self.disk, config, clock=self.clock)
-        self.logs.load()
+        except BlockingIOError:
+            folders = ", ".join(config.log_directories)
+            raise StartError(
+                f"the data folder {folders} is in use by another node; stop it, or choose another"
+            ) from None
+        self._use_dynamic_config()
+        self.logs.load(self.topic_config, is_stray=self._is_stray)
         self.controller = Controller(self.image.copy(), rng=self.rng, config=config)
         self.metadata_log.on_commit = self._apply
         await self.metadata_log.lead()
@@ -210,7 +240,7 @@ class Node:
     @property
     def address(self) -> str:
         """Where clients reach this node."""
-        return ", ".join(f"{self._listener_config[name].host}:{port}" for name, port in self.ports.items())
+        return ", ".join(f"{listener.host}:{self.ports[listener.name]}" for listener in self.config.listeners)
 
     async def stop(self) -> None:
         """Clean shutdown: nothing needs recovery at the next start."""
@@ -222,8 +252,9 @@ class Node:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self.logs.close()
+        broker = self.image.brokers.get(self.config.node_id)
         await self.metadata_log.close()
+        await self.logs.close(broker.epoch if broker is not None else -1)
 
     def _open(self, config: ListenerConfig) -> None:
         def accept(channel: Channel, host: str, port: int) -> Connection:
@@ -261,18 +292,27 @@ class Node:
         if changes.configs_changed:
             self._configs_changed(changes)
         if changes.client_quotas_changed:
-            self.quotas.set_all(self.image.client_quotas)
+            self.quotas.replace(self.image.client_quotas)
 
     def _reconcile(self) -> None:
-        """After a start: the logs on disk and the image become one. What the image does not know is set aside."""
-        self._use_dynamic_config()
-        self.quotas.set_all(self.image.client_quotas)
+        """After a start: the logs on disk and the image become one."""
+        self.quotas.replace(self.image.client_quotas)
         for topic in self.image.topics_by_name.values():
             for index in topic.partitions:
                 self._host_partition(topic, index)
-        for stray in self.logs.strays(self.image.topics_by_id):
-            log.warning("partition %s is on disk but not in the metadata: its folder is set aside as stray", stray)
-            self.logs.set_aside(stray)
+
+    def _is_stray(self, topic: str, index: int, topic_id: bytes | None) -> bool:
+        """Whether a log on disk is no replica of this node (any more): its topic was deleted, or made anew."""
+        found = self.image.topics_by_name.get(topic)
+        if found is None or (topic_id is not None and topic_id != found.id):
+            return True
+        partition = found.partitions.get(index)
+        return partition is None or self.config.node_id not in partition.replicas
+
+    def _dir_failed(self, log_dir: LogDir) -> None:
+        for partition in self.partitions:
+            if partition.log.is_offline:
+                partition.wake_all()
 
     def _host_partition(self, topic: TopicImage, index: int) -> None:
         image = topic.partitions[index]
@@ -282,18 +322,17 @@ class Node:
         if partition is not None and partition.topic_id == topic.id:
             partition.leader_epoch = image.leader_epoch
             return
-        found = self.logs.get(topic.name, index)
-        if found is None:
+        try:
             found = self.logs.create(topic.name, index, topic.id, self.topic_config(topic.name))
-        else:
-            found.config = self.topic_config(topic.name)
-        found.assign_epoch(image.leader_epoch)
+        except KafkaError as error:
+            log.error("partition %s-%d cannot be opened: %s", topic.name, index, error.message)
+            return
         found.advance_high_watermark(found.log_end_offset)
         self.partitions.add(Partition(topic.name, topic.id, index, found, image.leader_epoch))
 
     def _remove_partition(self, topic: str, index: int) -> None:
         if self.partitions.remove(topic, index) is not None:
-            self.logs.delete(topic, index, self.now())
+            self.logs.delete(topic, index)
 
     def topic_config(self, topic: str) -> TopicConfig:
         return TopicConfig.parse(self.image.topic_configs(topic), self.config)
@@ -320,21 +359,69 @@ class Node:
                     partition.log.config = config
 
     async def _register(self) -> None:
-        """Tell the controller, which is us, that this broker is here and may lead."""
-        await self.commit(self.controller.register_broker(self._registration()))
-        await self.commit(self.controller.unfence(self.config.node_id))
+        """Tell the controller, which is us, who this node is and that it may lead."""
+        config = self.config
+        if self.metadata_log.is_empty:
+            await self.commit(Decision(self.metadata_log.bootstrap_records(), None))
+        features = [(name, supported[0], supported[1]) for name, supported in self.supported_features.items()]
+        incarnation_id = self.rng.randbytes(16)
+        await self.commit(
+            self.controller.register_controller(
+                ControllerRegistrationRequest(
+                    controller_id=config.node_id,
+                    incarnation_id=incarnation_id,
+                    listeners=[],
+                    features=[
+                        ControllerFeature(name=name, min_supported_version=low, max_supported_version=high)
+                        for name, low, high in features
+                    ],
+                )
+            )
+        )
+        advertised = [
+            BrokerListener(
+                name=listener.name,
+                host=listener.host,
+                port=listener.port or self.ports[listener.name],
+                security_protocol=SECURITY_PROTOCOLS.index(listener.security_protocol),
+            )
+            for listener in config.advertised_listeners or config.listeners
+        ]
+        await self.commit(
+            self.controller.register_broker(
+                BrokerRegistrationRequest(
+                    broker_id=config.node_id,
+                    cluster_id=self.cluster_id,
+                    incarnation_id=incarnation_id,
+                    listeners=advertised,
+                    features=[
+                        BrokerFeature(name=name, min_supported_version=low, max_supported_version=high)
+                        for name, low, high in features
+                    ],
+                    rack=config.broker_rack,
+                    log_dirs=[directory.directory_id for directory in self.logs.online_dirs if directory.directory_id],
+                    previous_broker_epoch=self.logs.previous_broker_epoch,
+                )
+            )
+        )
+        await self.commit(self.controller.unfence(config.node_id))
 
     # What goes on by itself
 
     def _schedule(self) -> None:
         config = self.config
-        self._every(config.log_retention_check_interval_ms, lambda: self.logs.run_retention(self.clock(), self.now()))
-        self._every(config.log_flush_offset_checkpoint_interval_ms, self.logs.checkpoint_recovery_points)
-        self._every(config.log_flush_start_offset_checkpoint_interval_ms, self.logs.checkpoint_start_offsets)
-        self._every(config.replica_high_watermark_checkpoint_interval_ms, self.logs.checkpoint_high_watermarks)
+        self._every(config.log_retention_check_interval_ms, lambda: self.logs.run_retention(self.clock()))
+        self._every(config.log_flush_offset_checkpoint_interval_ms, self.logs.checkpoint)
+        self._every(FLUSH_CHECK_INTERVAL_MS, lambda: self.logs.flush_due(self.now()))
         self._every(REMOVAL_CHECK_INTERVAL_MS, lambda: self.logs.remove_due(self.now()))
+        self._every(config.producer_id_expiration_check_interval_ms, lambda: self.logs.expire_producers(self.clock()))
+        self._every(SNAPSHOT_CHECK_INTERVAL_MS, self._snapshot_if_due)
 
-    def _every(self, interval_ms: int, work: Callable[[], None]) -> None:
+    def _snapshot_if_due(self) -> None:
+        if self.metadata_log.is_snapshot_due():
+            self.spawn(self.metadata_log.snapshot(self.image))
+
+    def _every(self, interval_ms: int, work: Callable[[], object]) -> None:
         def run() -> None:
             if not self._is_stopping:
                 self._timers[position] = self.loop.call_later(interval_ms / 1000, run)

@@ -31,8 +31,8 @@ class Partition:
         self._waiters: dict[Waiter, None] = {}
 
     def append(self, batches: memoryview, timestamp: int, now: int) -> Appended:
-        """Append as leader. The only replica is the whole ISR, so what it holds is committed: the high watermark follows
-        at once, unless the topic wants every record on disk before anyone may count on it (`flush.messages`)."""
+        """Append as leader. The only replica is the whole ISR, so what it holds is committed: the high watermark
+        follows at once, unless the topic wants records on disk before anyone may count on them (`flush.messages`)."""
         log = self.log
         appended = log.append(batches, leader_epoch=self.leader_epoch, timestamp=timestamp, now=now)
         if not log.is_flush_due:

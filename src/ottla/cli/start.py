@@ -7,7 +7,6 @@ import asyncio
 import errno
 import gc
 import logging
-import os
 import signal
 import sys
 import time
@@ -129,7 +128,7 @@ async def _run(config: BrokerConfig, metrics_port: int | None, started: float) -
     gc.set_threshold(20_000, 50, 100)
     print(
         f"ottla: node {config.node_id} ready on {node.address} in {time.perf_counter() - started:.2f} s "
-        f"(cluster {node.cluster_id}, data {', '.join(os.path.abspath(path) for path in config.log_dirs)})",
+        f"(cluster {node.cluster_id}, data {', '.join(config.log_directories)})",
         flush=True,
     )
     await stopping.wait()

@@ -103,6 +103,14 @@ class Logs:
         if not any(log_dir.is_online for log_dir in self.log_dirs):
             raise OSError(errno.EIO, "none of the log dirs can be used")
 
+    def identify(self, *, cluster_id: str, node_id: int) -> None:
+        """Learn the ids of log dirs that were formatted after they were opened."""
+        for log_dir in self.online_dirs:
+            try:
+                self._identify(log_dir, cluster_id, node_id)
+            except OSError as trouble:
+                self._dir_failed(log_dir, trouble)
+
     def _identify(self, log_dir: LogDir, cluster_id: str | None, node_id: int | None) -> None:
         properties = checkpoints.read_meta_properties(self._disk, log_dir.path)
         if properties is None:

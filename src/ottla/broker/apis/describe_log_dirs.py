@@ -23,27 +23,22 @@ def describe_log_dirs(request: DescribeLogDirsRequest, node: Node, caller: Calle
     if request.topics is not None:
         asked = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
     results = []
-    for directory in node.logs.dirs:
-        if directory.is_offline:
+    for directory in node.logs.log_dirs:
+        if not directory.is_online:
             results.append(DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=directory.path))
             continue
         topics: dict[str, list[DescribeLogDirsPartition]] = {}
-        for partition in node.partitions:
-            log = partition.log
-            if log.directory is not directory or (
-                asked is not None and (partition.topic, partition.index) not in asked
-            ):
-                continue
-            topics.setdefault(partition.topic, []).append(
-                DescribeLogDirsPartition(partition_index=partition.index, partition_size=log.size, offset_lag=0)
-            )
-        total, usable = node.logs.space(directory)
+        for (topic, index), log in directory.logs.items():
+            if asked is None or (topic, index) in asked:
+                topics.setdefault(topic, []).append(
+                    DescribeLogDirsPartition(partition_index=index, partition_size=log.size, offset_lag=0)
+                )
         results.append(
             DescribeLogDirsResult(
                 log_dir=directory.path,
                 topics=[DescribeLogDirsTopic(name=name, partitions=rows) for name, rows in topics.items()],
-                total_bytes=total,
-                usable_bytes=usable,
+                total_bytes=node.disk.total_bytes(directory.path),
+                usable_bytes=node.disk.free_bytes(directory.path),
             )
         )
     return DescribeLogDirsResponse(results=results)

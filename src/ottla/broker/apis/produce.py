@@ -1,4 +1,4 @@
-"""Produce v3-v13: acks 0, 1 and all; idempotent producers. Transactional records are refused until transactions come."""
+"""Produce v3-v13: acks 0, 1 and all; idempotent producers. Transactional records are refused: nothing opens one yet."""
 
 from __future__ import annotations
 
