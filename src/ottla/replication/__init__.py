@@ -2,16 +2,17 @@
 
 from ottla.replication.epochs import LeaderEpochs
 from ottla.replication.producers import (
+    MAX_SEQUENCE,
     CompletedTransaction,
     CorruptSnapshot,
     Origin,
     ProducerBatch,
     ProducerEntry,
     ProducerState,
-    last_sequence,
 )
 
 __all__ = [
+    "MAX_SEQUENCE",
     "CompletedTransaction",
     "CorruptSnapshot",
     "LeaderEpochs",
@@ -19,5 +20,4 @@ __all__ = [
     "ProducerBatch",
     "ProducerEntry",
     "ProducerState",
-    "last_sequence",
 ]

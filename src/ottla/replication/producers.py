@@ -104,6 +104,15 @@ class ProducerEntry:
         self.batches: list[ProducerBatch] = list(batches)
         self.next_sequence = next_sequence(self.batches[-1].last_sequence) if self.batches else 0
 
+    def extend(self, last_sequence: int, last_offset: int, offset_delta: int, timestamp: int) -> None:
+        """The producer's next batch in the same epoch is in the log."""
+        batches = self.batches
+        if len(batches) == BATCHES_REMEMBERED:
+            del batches[0]
+        batches.append(tuple.__new__(ProducerBatch, (last_sequence, last_offset, offset_delta, timestamp)))
+        self.next_sequence = last_sequence + 1 if last_sequence != MAX_SEQUENCE else 0
+        self.last_timestamp = timestamp
+
     @property
     def last_sequence(self) -> int:
         return self.batches[-1].last_sequence if self.batches else -1
@@ -278,15 +287,10 @@ class ProducerState:
         entry = self.producers.get(producer_id)
         if entry is None:
             entry = self.producers[producer_id] = ProducerEntry(epoch)
-        batches = entry.batches
         if entry.epoch != epoch:
-            batches.clear()
+            entry.batches.clear()
             entry.epoch = epoch
-        elif len(batches) == BATCHES_REMEMBERED:
-            del batches[0]
-        batches.append(ProducerBatch(last_sequence, last_offset, last_offset - base_offset, timestamp))
-        entry.next_sequence = last_sequence + 1 if last_sequence != MAX_SEQUENCE else 0
-        entry.last_timestamp = timestamp
+        entry.extend(last_sequence, last_offset, last_offset - base_offset, timestamp)
         if is_transactional:
             if entry.current_first_offset == NO_OFFSET:
                 entry.current_first_offset = base_offset
@@ -454,12 +458,6 @@ def decode_snapshot(data: bytes) -> dict[int, ProducerEntry]:
 def next_sequence(sequence: int) -> int:
     """Sequences wrap from 2^31 - 1 to 0."""
     return sequence + 1 if sequence != MAX_SEQUENCE else 0
-
-
-def last_sequence(base_sequence: int, offset_delta: int) -> int:
-    """The sequence of a batch's last record."""
-    last = base_sequence + offset_delta
-    return last if last <= MAX_SEQUENCE else last - MAX_SEQUENCE - 1
 
 
 def previous_sequence(sequence: int, delta: int) -> int:

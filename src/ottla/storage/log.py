@@ -36,7 +36,7 @@ from ottla.records import (
     set_max_timestamp,
     split,
 )
-from ottla.replication import LeaderEpochs, Origin, ProducerState, last_sequence
+from ottla.replication import MAX_SEQUENCE, LeaderEpochs, Origin, ProducerState
 from ottla.storage.checkpoints import write_epochs, write_topic_id
 from ottla.storage.disk import Disk, FileSlice
 from ottla.storage.index import MAX_RELATIVE_OFFSET, AbortedTransaction
@@ -129,6 +129,8 @@ class Log:
         "_roll_after_wall",
         "_segment_bytes",
         "_snapshots",
+        "_tail_offset",
+        "_tail_position",
         "directory",
         "epochs",
         "high_watermark",
@@ -185,6 +187,7 @@ class Log:
         self._flushed_at = -1
         self._fresh_files = False
         self._active: Segment | None = None
+        self._tail_offset = self._tail_position = -1
         self._roll_after = self._roll_after_wall = NEVER
         self.config = config
 
@@ -331,18 +334,31 @@ class Log:
             set_max_timestamp(batches, max_timestamp, self._has_log_append_time)
 
         offset = self.log_end_offset
+        last_offset = offset + delta
         producers = self.producers
+        entry = None
         last = -1
         if producer_id >= 0:
-            last = last_sequence(sequence, delta)
-            duplicate = producers.check(producer_id, epoch, sequence, last, offset)
-            if duplicate is not None:
-                return Appended(
-                    duplicate.base_offset, duplicate.last_offset, duplicate.timestamp, self.log_start_offset, True
-                )
+            last = sequence + delta
+            if last > MAX_SEQUENCE:
+                last -= MAX_SEQUENCE + 1
+            entry = producers.producers.get(producer_id)
+            if (
+                entry is None
+                or entry.next_sequence != sequence
+                or entry.epoch != epoch
+                or not entry.batches
+                or producers.verifications
+            ):
+                # Anything but the next batch of a known producer.
+                entry = None
+                duplicate = producers.check(producer_id, epoch, sequence, last, offset)
+                if duplicate is not None:
+                    return Appended(
+                        duplicate.base_offset, duplicate.last_offset, duplicate.timestamp, self.log_start_offset, True
+                    )
             if producers.ongoing:
                 producers.check_transaction(producer_id, False)
-        last_offset = offset + delta
         segment = self._active
         if (
             segment is None
@@ -359,20 +375,23 @@ class Log:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
         position = segment.size
         try:
-            segment.append(batches, offset, last_offset, max_timestamp, self._index_interval_bytes)
+            segment.file.write(position, batches)
         except OSError as trouble:
             self._write_failed(segment, trouble)
+        segment.size = position + size
+        segment.note(position, size, offset, last_offset, max_timestamp, self._index_interval_bytes)
         if not position:
             self._arm_roll(segment)
-        self.log_end_offset = last_offset + 1
-        if producer_id >= 0:
+        self.log_end_offset = producers.end_offset = last_offset + 1
+        if entry is not None:
+            entry.extend(last, last_offset, delta, max_timestamp)
+        elif producer_id >= 0:
             producers.replay(producer_id, epoch, last, offset, last_offset, max_timestamp, False)
-        else:
-            producers.end_offset = last_offset + 1
         if leader_epoch != self.epochs.latest and leader_epoch >= 0:
             self.epochs.assign(leader_epoch, offset)
-        return Appended(
-            offset, last_offset, max_timestamp if self._has_log_append_time else -1, self.log_start_offset, False
+        return tuple.__new__(
+            Appended,
+            (offset, last_offset, max_timestamp if self._has_log_append_time else -1, self.log_start_offset, False),
         )
 
     def append_control(
@@ -707,6 +726,7 @@ class Log:
         segment.limit_index(self._config.segment_index_bytes)
         self.segments.append(segment)
         self._active = segment
+        self._tail_offset = -1
         self._fresh_files = True
         self._arm_roll(segment)
         return segment
@@ -755,18 +775,24 @@ class Log:
                 f"Offset {start_offset} of {self.topic}-{self.partition} is outside"
                 f" {self.log_start_offset}..{log_end_offset}",
             )
-        if start_offset >= end_offset:
-            return None
-        if self.is_offline:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
         segments = self.segments
         index = len(segments) - 1
         segment = segments[index]
+        if start_offset >= end_offset:
+            if start_offset == log_end_offset:
+                # Where this reader goes on once there is more: it then finds its place without a look at index or file.
+                self._tail_offset, self._tail_position = start_offset, segment.size
+            return None
+        if self.is_offline:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
         try:
-            if start_offset < segment.base_offset:
-                index = bisect_right(segments, start_offset, key=_base_offset) - 1
-                segment = segments[index]
-            position = segment.locate(start_offset)
+            if start_offset == self._tail_offset and start_offset >= segment.base_offset:
+                position = self._tail_position
+            else:
+                if start_offset < segment.base_offset:
+                    index = bisect_right(segments, start_offset, key=_base_offset) - 1
+                    segment = segments[index]
+                position = segment.locate(start_offset)
             while position < 0:
                 index += 1
                 if index == len(segments):
@@ -993,6 +1019,7 @@ class Log:
             if offset < self.segments[0].base_offset:
                 self.truncate_fully(offset, timestamp=timestamp)
                 return True
+            self._tail_offset = -1
             gone = [segment for segment in self.segments if segment.base_offset > offset]
             del self.segments[len(self.segments) - len(gone) :]
             self._active = None
@@ -1012,8 +1039,8 @@ class Log:
     def truncate_fully(self, offset: int, *, timestamp: int) -> None:
         """Drop everything and go on at `offset`: a follower that fell behind its leader's log start."""
         try:
-            gone = self.segments
-            self._discard(gone)
+            self._tail_offset = -1
+            self._discard(self.segments)
             self.segments = [
                 Segment.create(
                     self._disk, self.directory, offset, created_timestamp=timestamp, jitter_ms=self._jitter_ms()
