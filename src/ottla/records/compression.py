@@ -194,18 +194,23 @@ def _decompress_snappy_blocks(blocks: list[memoryview], max_size: int) -> bytear
 def _compress_lz4(data: memoryview, level: int | None) -> bytes:
     """An LZ4 frame as Java's client writes it. cramjam's own frames link their blocks, which Java refuses to read."""
     output = bytearray(_LZ4_HEADER)
-    is_fast = level is None or level == LEVELS[Compression.LZ4][2]
+    is_fast = level is None or level == LEVELS[Compression.LZ4][2]  # Kafka's default level is LZ4's fast mode
     for position in range(0, len(data), _LZ4_BLOCK_SIZE):
         plain = data[position : position + _LZ4_BLOCK_SIZE]
-        if is_fast:
-            block = cramjam.lz4.compress_block(plain, store_size=False)
-        else:
-            block = cramjam.lz4.compress_block(plain, store_size=False, mode="high_compression", compression=level)
+        block = bytes(cramjam.lz4.compress_block(plain, store_size=False)) if is_fast else _lz4_high(plain, level)
         if len(block) < len(plain):
             output += _LZ4_SIZE.pack(len(block))
-            output += bytes(block)
+            output += block
         else:
             output += _LZ4_SIZE.pack(len(plain) | _LZ4_STORED)
             output += plain
     output += b"\0\0\0\0"
     return bytes(output)
+
+
+def _lz4_high(plain: memoryview, level: int | None) -> bytes:
+    """One block at a high compression level, out of a frame of its own: cramjam has levels for frames only."""
+    frame = memoryview(cramjam.lz4.compress(plain, level=max(level or 0, 3)))
+    position = 15 if frame[4] & 0x08 else 7
+    (size,) = _LZ4_SIZE.unpack_from(frame, position)
+    return bytes(plain) if size & _LZ4_STORED else bytes(frame[position + 4 : position + 4 + size])

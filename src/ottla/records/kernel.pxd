@@ -144,6 +144,11 @@ cdef extern from *:
         return ~ottla_crc_by_table(~(uint32_t)0, data, size);
     }
 
+    static uint32_t ottla_crc32c_by_table(const unsigned char *data, size_t size) {
+        if (!ottla_crc_kind) ottla_prepare_crc();
+        return ~ottla_crc_by_table(~(uint32_t)0, data, size);
+    }
+
     /* SipHash-2-4 with 128 bits of output: the hash of compaction's key map. */
     #define OTTLA_ROTATE(value, bits) ((value) << (bits) | (value) >> (64 - (bits)))
     #define OTTLA_ROUND \
@@ -190,6 +195,7 @@ cdef extern from *:
     }
     """
     unsigned int ottla_crc32c(const unsigned char *data, size_t size) nogil
+    unsigned int ottla_crc32c_by_table(const unsigned char *data, size_t size) nogil
     void ottla_siphash(
         const unsigned char *data, size_t size, const unsigned char *seed, unsigned long long *high, unsigned long long *low
     ) nogil
@@ -207,6 +213,9 @@ cdef unsigned long long MASK_64
 
 cdef inline unsigned int native_crc32c(const unsigned char[::1] data, Py_ssize_t start, Py_ssize_t end) noexcept:
     return ottla_crc32c(&data[start], <size_t>(end - start))
+
+cdef inline unsigned int native_crc32c_by_table(const unsigned char[::1] data, Py_ssize_t start, Py_ssize_t end) noexcept:
+    return ottla_crc32c_by_table(&data[start], <size_t>(end - start))
 
 cdef inline bytes native_cut(const unsigned char[::1] data, Py_ssize_t start, Py_ssize_t end):
     if start == end:
@@ -304,6 +313,7 @@ cdef class Cursor:
 
 
 cpdef bint is_compiled()
+cpdef unsigned int crc32c_by_table(const unsigned char[::1] data) except? 1
 cpdef unsigned int crc32c_range(const unsigned char[::1] data, Py_ssize_t start, Py_ssize_t end) except? 1
 
 @cython.locals(size=Py_ssize_t, codec=cython.int)
