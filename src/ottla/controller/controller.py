@@ -1,8 +1,8 @@
 """The controller of a Kafka cluster: one place that decides all metadata.
 
 A shard in the sense of `ottla.machine`: a command looks at the image and returns a Decision; `replay` lets a record
-take effect. Commands take the whole request, because two decisions do not see each other's records until they are replayed.
-A request that cannot be decided at all raises KafkaError; what concerns a part of it is in the reply.
+take effect. Commands take the whole request, because two decisions do not see each other's records until they are
+replayed. A request that cannot be decided at all raises KafkaError; what concerns a part of it is in the reply.
 """
 
 from __future__ import annotations

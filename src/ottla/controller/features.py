@@ -8,7 +8,6 @@ from ottla.cluster.features import (
     FEATURE_DEPENDENCIES,
     KRAFT_VERSION,
     METADATA_VERSION,
-    METADATA_VERSION_NAMES,
     SUPPORTED_FEATURES,
     FeatureRange,
 )
@@ -117,9 +116,4 @@ def _why_unsupported(view: View, name: str, level: int) -> str | None:
 
 
 def _invalid(name: str, level: int, reason: str) -> KafkaError:
-    shown = (
-        f"{level} ({METADATA_VERSION_NAMES[level]})"
-        if name == METADATA_VERSION and level in METADATA_VERSION_NAMES
-        else level
-    )
-    return KafkaError(ErrorCode.INVALID_UPDATE_VERSION, f"Invalid update version {shown} for feature {name}. {reason}")
+    return KafkaError(ErrorCode.INVALID_UPDATE_VERSION, f"Invalid update version {level} for feature {name}. {reason}")

@@ -1,7 +1,7 @@
 """Where the replicas of new partitions go: over all racks, evenly, and leaders only where a broker is alive.
 
 Kafka's striped placement. Racks are visited in turn, and within a rack its brokers in turn, so that replicas of one
-partition are in different racks as long as there are enough of them, and neighbouring partitions have different leaders.
+partition are in different racks as long as there are enough of them, and partitions in a row have different leaders.
 Both turns begin at a random place. After as many partitions as there are live brokers everything is shuffled, or the
 same combinations would come again. A fenced broker may hold a replica only when the live ones of its rack are used up,
 and never leads.

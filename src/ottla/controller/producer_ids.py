@@ -14,10 +14,10 @@ _MAX_PRODUCER_ID = 2**63 - 1
 
 
 class ProducerIdBlock(NamedTuple):
-    """Producer ids that one broker may give out: `count` of them from `first_id` on."""
+    """Producer ids that one broker may give out: from `first_id` on, before `end_id`."""
 
     first_id: int
-    count: int
+    end_id: int
 
 
 def allocate_producer_ids(view: View, broker_id: int, broker_epoch: int) -> Decision[ProducerIdBlock]:
@@ -31,4 +31,4 @@ def allocate_producer_ids(view: View, broker_id: int, broker_epoch: int) -> Deci
     record = ProducerIdsRecord(
         broker_id=broker_id, broker_epoch=broker_epoch, next_producer_id=first_id + PRODUCER_ID_BLOCK_SIZE
     )
-    return Decision([record], ProducerIdBlock(first_id, PRODUCER_ID_BLOCK_SIZE))
+    return Decision([record], ProducerIdBlock(first_id, first_id + PRODUCER_ID_BLOCK_SIZE))
