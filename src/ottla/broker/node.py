@@ -253,6 +253,9 @@ class Node:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         broker = self.image.brokers.get(self.config.node_id)
+        if broker is not None:
+            await self.commit(self.controller.shut_down(broker.id))
+            await self.commit(self.controller.fence(broker.id))
         await self.metadata_log.close()
         await self.logs.close(broker.epoch if broker is not None else -1)
 
@@ -361,8 +364,7 @@ class Node:
     async def _register(self) -> None:
         """Tell the controller, which is us, who this node is and that it may lead."""
         config = self.config
-        if self.metadata_log.is_empty:
-            await self.commit(Decision(self.metadata_log.bootstrap_records(), None))
+        await self.commit(self.controller.activate(self.metadata_log.bootstrap_records()))
         features = [(name, supported[0], supported[1]) for name, supported in self.supported_features.items()]
         incarnation_id = self.rng.randbytes(16)
         await self.commit(
@@ -401,7 +403,8 @@ class Node:
                     rack=config.broker_rack,
                     log_dirs=[directory.directory_id for directory in self.logs.online_dirs if directory.directory_id],
                     previous_broker_epoch=self.logs.previous_broker_epoch,
-                )
+                ),
+                broker_epoch=self.metadata_log.end_offset,
             )
         )
         await self.commit(self.controller.unfence(config.node_id))
