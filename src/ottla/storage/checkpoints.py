@@ -156,14 +156,15 @@ def read_topic_id(disk: Disk, directory: str) -> bytes | None:
         return None
 
 
-def write_topic_id(disk: Disk, directory: str, topic_id: bytes) -> None:
+def write_topic_id(disk: Disk, directory: str, topic_id: bytes, *, is_new: bool = False) -> None:
     """Not synced: the cluster's metadata knows the id too, and a thousand new partitions must not wait for as many
     syncs."""
     file = disk.open(f"{directory}/{PARTITION_METADATA}", create=True)
     data = f"version: 0\ntopic_id: {uuid_text(topic_id)}".encode()
     try:
         file.write(0, data)
-        file.truncate(len(data))
+        if not is_new:
+            file.truncate(len(data))
     finally:
         file.close()
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from bisect import bisect_right, insort
+from bisect import bisect_right
 from collections.abc import Callable
 from random import Random
 from struct import Struct, error
@@ -41,10 +41,10 @@ from ottla.storage.checkpoints import write_epochs, write_topic_id
 from ottla.storage.disk import Disk, FileSlice
 from ottla.storage.index import MAX_RELATIVE_OFFSET, AbortedTransaction
 from ottla.storage.segment import DELETED, SWAP, CorruptSegment, Segment
+from ottla.storage.snapshots import rebuild_producers, remove_if_there, snapshot_path, write_snapshot
 from ottla.wire.errors import ErrorCode, KafkaError
 
 NEVER = 2**63 - 1
-SNAPSHOT = ".snapshot"
 DEFAULT_MAX_DECOMPRESSED = 128 * 1024 * 1024
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
@@ -134,6 +134,7 @@ class Log:
         "directory",
         "epochs",
         "high_watermark",
+        "is_being_cleaned",
         "is_offline",
         "log_end_offset",
         "log_start_offset",
@@ -179,6 +180,7 @@ class Log:
         self.epochs = epochs
         self.producers = producers
         self.is_offline = False
+        self.is_being_cleaned = False
         self._snapshots = snapshots
         self._rng = rng
         self._remove_later = remove_later or _remove_at_once(disk)
@@ -211,7 +213,7 @@ class Log:
         disk.make_directory(directory)
         segment = Segment.create(disk, directory, start_offset, created_timestamp=timestamp)
         if topic_id is not None:
-            write_topic_id(disk, directory, topic_id)
+            write_topic_id(disk, directory, topic_id, is_new=True)
         log = cls(
             disk,
             directory,
@@ -708,8 +710,11 @@ class Log:
         segment = Segment(self._disk, self.directory, start, created_timestamp=timestamp, jitter_ms=self._jitter_ms())
         try:
             for path in segment.paths():
-                self._remove_if_there(path)
+                remove_if_there(self._disk, path)
             active.seal()
+            if self.recovery_point >= self.log_end_offset:
+                # Its batches are synced, so neither a flush nor recovery looks at it again: sync its indexes, too.
+                active.sync_now()
             segment = Segment.create(
                 self._disk, self.directory, start, created_timestamp=timestamp, jitter_ms=segment.jitter_ms
             )
@@ -719,7 +724,7 @@ class Log:
             # Nothing has been decided yet: the active segment goes on, its index entries in the file or in memory.
             if trouble.errno in _NO_ROOM:
                 segment.close()
-                self._remove_if_there(segment.path)
+                remove_if_there(self._disk, segment.path)
             self._failed(trouble)
         active.offset_index.close()
         active.time_index.close()
@@ -731,32 +736,16 @@ class Log:
         self._arm_roll(segment)
         return segment
 
-    def _remove_if_there(self, path: str) -> None:
-        try:
-            self._disk.remove(path)
-        except FileNotFoundError:
-            return
-
     def take_snapshot(self) -> None:
-        """Write the producers down as of now, unless that has been done. Not synced: it carries a CRC, and an earlier
-        one with the batches since gives the same."""
-        producers = self.producers
-        offset = producers.end_offset
-        if offset <= producers.snapshot_offset:
-            return
-        data = producers.encode_snapshot()
-        file = self._disk.open(self._snapshot_path(offset), create=True)
+        """Write the producers down as of now, unless that has been done."""
+        write_snapshot(self._disk, self.directory, self.producers, self._snapshots)
+
+    def _sync_snapshot(self, offset: int) -> None:
+        file = self._disk.open(snapshot_path(self.directory, offset))
         try:
-            file.write(0, data)
-            file.truncate(len(data))
+            file.sync_now()
         finally:
             file.close()
-        producers.snapshot_offset = offset
-        if offset not in self._snapshots:
-            insort(self._snapshots, offset)
-
-    def _snapshot_path(self, offset: int) -> str:
-        return f"{self.directory}/{offset:020d}{SNAPSHOT}"
 
     # --- reading
 
@@ -1002,7 +991,7 @@ class Log:
         if offset not in self._snapshots:
             return []
         self._snapshots.remove(offset)
-        path = self._snapshot_path(offset)
+        path = snapshot_path(self.directory, offset)
         try:
             self._disk.rename(path, path + DELETED)
         except FileNotFoundError:
@@ -1049,7 +1038,7 @@ class Log:
             self._active = None
             self._fresh_files = True
             for snapshot in self._snapshots:
-                self._remove_if_there(self._snapshot_path(snapshot))
+                remove_if_there(self._disk, snapshot_path(self.directory, snapshot))
             self._snapshots.clear()
             self.log_start_offset = self.log_end_offset = offset
             self.recovery_point = min(self.recovery_point, offset)
@@ -1064,9 +1053,6 @@ class Log:
         self, end_offset: int, *, timestamp: int, expiration_ms: int = 86_400_000, is_clean: bool = False
     ) -> None:
         """Know the producers as of `end_offset`: from the latest good snapshot not beyond it and the batches since."""
-        # Imported here: recovery needs Log, and Log needs it only for this rare case.
-        from ottla.storage.recovery import rebuild_producers
-
         rebuild_producers(
             self._disk,
             self.directory,
@@ -1088,7 +1074,7 @@ class Log:
         left there is removed."""
         segment = Segment(self._disk, self.directory, base_offset, suffix=".cleaned", created_timestamp=timestamp)
         for path in segment.paths():
-            self._remove_if_there(path)
+            remove_if_there(self._disk, path)
         segment = Segment.create(
             self._disk, self.directory, base_offset, created_timestamp=timestamp, suffix=".cleaned"
         )
@@ -1206,14 +1192,21 @@ class Log:
         write_epochs(self._disk, self.directory, self.epochs.entries, sync=sync)
         self.epochs.is_dirty = False
 
-    def close(self) -> None:
-        """Write what only memory knows (indexes, epochs, producers) and give the descriptors back. Syncs nothing."""
+    def close(self, *, sync: bool = False) -> None:
+        """Write what only memory knows (indexes, epochs, producers) and give the descriptors back. With `sync` it is on
+        the medium: a clean stop is only clean if a power loss after it changes nothing."""
         try:
             if self.epochs.is_dirty or not self.epochs.epochs:
-                self.write_epochs(sync=False)
+                self.write_epochs(sync=sync)
+            is_active = self._active is not None
             self.take_snapshot()
-            if self._active is not None or self.segments[-1].is_index_missing():
+            if is_active or self.segments[-1].is_index_missing():
                 self.segments[-1].seal()
+            if sync and is_active:
+                self.segments[-1].sync_now()
+                if self._snapshots:
+                    self._sync_snapshot(self._snapshots[-1])
+                self._disk.sync_directory(self.directory)
         except OSError as trouble:
             self._failed(trouble)
         finally:

@@ -327,10 +327,11 @@ class Logs:
     # --- periodic work
 
     def run_retention(self, timestamp: int) -> int:
-        """log.retention.check.interval.ms: remove old segments; how many went. Compacted topics are the cleaner's."""
+        """log.retention.check.interval.ms: remove old segments; how many went. A log that is just being cleaned has
+        its turn next time."""
         removed = 0
         for log in list(self._logs.values()):
-            if log.is_offline or "compact" in log.config.cleanup_policy:
+            if log.is_offline or log.is_being_cleaned:
                 continue
             try:
                 removed += retain(log, timestamp)
@@ -486,7 +487,7 @@ class Logs:
             try:
                 if log_dir.is_online:
                     for log in log_dir.logs.values():
-                        log.close()
+                        log.close(sync=True)
                     if all(log.recovery_point >= log.log_end_offset for log in log_dir.logs.values()):
                         self._write_checkpoints(log_dir)
                         checkpoints.write_clean_shutdown(self._disk, log_dir.path, broker_epoch)

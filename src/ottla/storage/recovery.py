@@ -17,13 +17,20 @@ from collections.abc import Callable
 from random import Random
 
 from ottla.config import TopicConfig
-from ottla.records import BatchHeader, ControlType, CorruptRecords, read_end_txn_marker
-from ottla.replication import CorruptSnapshot, LeaderEpochs, ProducerState
+from ottla.replication import LeaderEpochs, ProducerState
 from ottla.storage.checkpoints import CorruptCheckpoint, read_epochs, read_topic_id
 from ottla.storage.disk import Disk
-from ottla.storage.index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, AbortedTransaction
-from ottla.storage.log import SNAPSHOT, Log
+from ottla.storage.index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE
+from ottla.storage.log import Log
 from ottla.storage.segment import CLEANED, DELETED, SEGMENT_SUFFIXES, SWAP, Segment
+from ottla.storage.snapshots import (
+    SNAPSHOT,
+    rebuild_producers,
+    remove_if_there,
+    replay,
+    snapshot_path,
+    write_snapshot,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -62,6 +69,7 @@ def load_log(
     producers = ProducerState()
     interval_bytes = config.index_interval_bytes
 
+    is_compacted = "compact" in config.cleanup_policy  # then offsets may rightly be missing
     is_cut = False
     for index, segment in enumerate(segments):
         next_base = segments[index + 1].base_offset if index + 1 < len(segments) else None
@@ -77,7 +85,7 @@ def load_log(
                 timestamp,
                 producer_expiration_ms,
             )
-        elif segment in damaged:
+        elif segment in damaged and segment.size:
             logger.warning("%s: its index files are not usable and are made anew", segment.path)
             segment.rebuild_indexes(interval_bytes)
         elif next_base is None:
@@ -95,6 +103,9 @@ def load_log(
                     timestamp,
                     producer_expiration_ms,
                 )
+        if not (is_clean or is_cut or is_compacted) and next_base is not None and next_base > recovery_point:
+            # Lost pages may end at a batch: nothing to cut, yet what follows is not the continuation.
+            is_cut = segment.next_offset()[0] < next_base
         if is_cut:
             for rest in segments[index + 1 :]:
                 _remove_segment(disk, rest)
@@ -111,7 +122,7 @@ def load_log(
         segments = []
         epochs.clear()
         for offset in snapshots:
-            disk.remove(f"{directory}/{offset:020d}{SNAPSHOT}")
+            disk.remove(snapshot_path(directory, offset))
         snapshots = []
         log_end_offset = log_start_offset
     if not segments:
@@ -236,27 +247,12 @@ def _load_segments(
                 created_timestamp=timestamp,
             )
             segments.append(segment)
-            if size and (
-                not has_indexes
-                or offset_bytes % OFFSET_ENTRY_SIZE
-                or time_bytes % TIME_ENTRY_SIZE
-                or not time_bytes
-                or not _is_plausible(segment)
-            ):
+            if not has_indexes or offset_bytes % OFFSET_ENTRY_SIZE or time_bytes % TIME_ENTRY_SIZE:
                 damaged.append(segment)
         elif _is_segment_file(name) and f"{stem}.log" not in present:
             logger.warning("%s/%s belongs to no segment and is removed", directory, name)
             disk.remove(f"{directory}/{name}")
     return segments, damaged
-
-
-def _is_plausible(segment: Segment) -> bool:
-    """Whether the last index entries can be: an index that was preallocated and not cut ends in zeros."""
-    last = segment.offset_index.last_entry()
-    if last is not None and (last[1] >= segment.size or last[0] <= segment.base_offset - 1 or last[1] == 0):
-        return False
-    timestamp, offset = segment.time_index.last
-    return timestamp > 0 or (timestamp >= -1 and offset > segment.base_offset) or len(segment.time_index) == 1
 
 
 def _recover(
@@ -306,107 +302,10 @@ def _recover(
         logger.warning("%s: %d bytes after position %d are no valid batches and are cut", segment.path, cut, end)
         segment.file.truncate(end)
         segment.size = end
+    segment.is_checked = True
     segment.seal()
+    write_snapshot(disk, segment.directory, producers, snapshots)
     return cut > 0
-
-
-def rebuild_producers(
-    disk: Disk,
-    directory: str,
-    segments: list[Segment],
-    producers: ProducerState,
-    snapshots: list[int],
-    *,
-    log_start_offset: int,
-    end_offset: int,
-    timestamp: int,
-    expiration_ms: int,
-    is_clean: bool,
-) -> None:
-    """Fill `producers` as of `end_offset`. Snapshots that are corrupt, beyond it or not above the log's start go. A
-    cleanly stopped log without any snapshot is from a Kafka that had none: nobody is known, nothing is read."""
-    if is_clean and not snapshots:
-        producers.clear(end_offset)
-        return
-    for offset in list(snapshots):
-        if offset > end_offset or offset <= log_start_offset:
-            snapshots.remove(offset)
-            _remove_if_there(disk, f"{directory}/{offset:020d}{SNAPSHOT}")
-    producers.clear(log_start_offset)
-    producers.snapshot_offset = log_start_offset
-    while snapshots:
-        path = f"{directory}/{snapshots[-1]:020d}{SNAPSHOT}"
-        try:
-            file = disk.open(path)
-            try:
-                data = file.read(0, file.size())
-            finally:
-                file.close()
-            producers.load_snapshot(data, snapshots[-1], timestamp, expiration_ms)
-            break
-        except FileNotFoundError:
-            snapshots.pop()
-        except CorruptSnapshot as trouble:
-            logger.warning("%s: %s; an earlier snapshot and the log do instead", path, trouble)
-            _remove_if_there(disk, path)
-            snapshots.pop()
-    start = producers.end_offset
-    if start < end_offset:
-        for index, segment in enumerate(segments):
-            next_base = segments[index + 1].base_offset if index + 1 < len(segments) else end_offset
-            if next_base <= start or segment.base_offset >= end_offset:
-                continue
-            position = segment.locate(max(start, segment.base_offset, log_start_offset))
-            if position < 0:
-                continue
-            for _, header, batch in segment.batches(position):
-                if header.base_offset >= end_offset:
-                    break
-                if header.last_offset >= start:
-                    replay(producers, header, batch, None)
-    producers.end_offset = end_offset
-
-
-def replay(producers: ProducerState, header: BatchHeader, batch: memoryview, segment: Segment | None) -> None:
-    """One batch that is in the log; aborted transactions go to the segment's index if one is given."""
-    if header.producer_id < 0:
-        producers.end_offset = header.last_offset + 1
-    elif not header.is_control:
-        producers.replay(
-            header.producer_id,
-            header.producer_epoch,
-            header.last_sequence,
-            header.base_offset,
-            header.last_offset,
-            header.max_timestamp,
-            header.is_transactional,
-        )
-    elif header.count > 0:  # an emptied control batch only keeps the place of a cleaned marker
-        try:
-            marker = read_end_txn_marker(batch)
-        except CorruptRecords:
-            producers.end_offset = header.last_offset + 1
-            return
-        is_abort = marker.control_type == ControlType.ABORT
-        completed = producers.replay_marker(
-            header.producer_id,
-            header.producer_epoch,
-            marker.coordinator_epoch,
-            header.base_offset,
-            header.max_timestamp,
-            is_abort,
-        )
-        if completed is not None:
-            if is_abort and segment is not None:
-                segment.transaction_index.append(
-                    AbortedTransaction(
-                        completed.producer_id,
-                        completed.first_offset,
-                        completed.last_offset,
-                        producers.last_stable_offset_after(completed),
-                    )
-                )
-            producers.complete(completed)
 
 
 def _remove_stray_snapshots(disk: Disk, directory: str, segments: list[Segment], snapshots: list[int]) -> None:
@@ -418,17 +317,10 @@ def _remove_stray_snapshots(disk: Disk, directory: str, segments: list[Segment],
         strays.pop()
     for offset in strays:
         snapshots.remove(offset)
-        _remove_if_there(disk, f"{directory}/{offset:020d}{SNAPSHOT}")
+        remove_if_there(disk, snapshot_path(directory, offset))
 
 
 def _remove_segment(disk: Disk, segment: Segment) -> None:
     segment.close()
     for path in segment.paths():
-        _remove_if_there(disk, path)
-
-
-def _remove_if_there(disk: Disk, path: str) -> None:
-    try:
-        disk.remove(path)
-    except FileNotFoundError:
-        return
+        remove_if_there(disk, path)

@@ -8,10 +8,11 @@ The last segment of a log is the active one, the only one that grows. Files are 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from struct import Struct
 
-from ottla.records import HEADER_SIZE, BatchHeader, crc_ok, read_header
+from ottla.records import HEADER_SIZE, BatchHeader, CorruptRecords, crc_ok, read_header
 from ottla.storage.disk import Buffer, Disk, File, FileSlice
 from ottla.storage.index import (
     MAX_RELATIVE_OFFSET,
@@ -22,6 +23,8 @@ from ottla.storage.index import (
     TimeIndex,
     TransactionIndex,
 )
+
+logger = logging.getLogger(__name__)
 
 NO_TIMESTAMP = -1
 UNKNOWN = -2
@@ -54,6 +57,7 @@ class Segment:
         "created_timestamp",
         "directory",
         "first_timestamp",
+        "is_checked",
         "is_full",
         "jitter_ms",
         "largest_batch_size",
@@ -99,6 +103,7 @@ class Segment:
         self.jitter_ms = jitter_ms
         self.bytes_since_entry = 0
         self.is_full = False
+        self.is_checked = not size
         self.offset_limit = self.time_limit = MAX_RELATIVE_OFFSET
         if size:
             self.first_timestamp = self.max_timestamp = UNKNOWN
@@ -186,8 +191,9 @@ class Segment:
             self.load_timestamps()
 
     def load_timestamps(self) -> None:
-        timestamp, offset = self.time_index.last
-        self.max_timestamp, self.offset_of_max_timestamp = timestamp, offset
+        self.check_indexes()
+        if self.max_timestamp == UNKNOWN:
+            self.max_timestamp, self.offset_of_max_timestamp = self.time_index.last
         if self.first_timestamp == UNKNOWN:
             data = self.file.read(0, HEADER_SIZE)
             self.first_timestamp = read_header(data).max_timestamp if len(data) == HEADER_SIZE else NO_TIMESTAMP
@@ -225,6 +231,8 @@ class Segment:
 
     def locate(self, offset: int) -> int:
         """The position of the first batch that ends at or after `offset`; -1 if there is none."""
+        if not self.is_checked:
+            self.check_indexes()
         position, is_exact = self.offset_index.lookup(offset)
         if is_exact:
             return position
@@ -233,8 +241,31 @@ class Segment:
         except CorruptSegment:
             if not position:
                 raise
+        logger.warning("%s: its index is wrong and is made anew", self.path)
         self.rebuild_indexes()
         return self._walk(offset, self.offset_index.lookup(offset).position)
+
+    def check_indexes(self) -> None:
+        """Before indexes found on disk are first used: can they be right? One that was preallocated and not cut (Kafka
+        does that) ends in zeros; one that lost its last page points nowhere. Then they are made anew."""
+        if self.is_checked:
+            return
+        self.is_checked = True
+        try:
+            last = self.offset_index.last_entry()
+            is_plausible = last is None or (last[0] >= self.base_offset and 0 < last[1] < self.size)
+            timestamp, offset = self.time_index.last
+            if len(self.time_index):
+                is_plausible = (
+                    is_plausible and timestamp >= 0 and (offset > self.base_offset or len(self.time_index) == 1)
+                )
+            else:
+                is_plausible = is_plausible and read_header(self.file.read(0, HEADER_SIZE)).max_timestamp < 0
+        except (CorruptIndex, FileNotFoundError, CorruptRecords):
+            is_plausible = False
+        if not is_plausible:
+            logger.warning("%s: its index is wrong and is made anew", self.path)
+            self.rebuild_indexes()
 
     def _walk(self, offset: int, position: int) -> int:
         file = self._file or self.file
@@ -302,6 +333,7 @@ class Segment:
 
     def rebuild_indexes(self, interval_bytes: int = 4096) -> None:
         """Make the offset and time index anew from the batches, as far as they can be followed."""
+        self.is_checked = True
         self.offset_index.reset()
         self.time_index.reset()
         self.first_timestamp = self.max_timestamp = NO_TIMESTAMP
