@@ -297,4 +297,4 @@ def batch_of(
 
 def _check(code: int, message: str | None = None) -> None:
     if code:
-        raise KafkaError(ErrorCode(code), message)  # type: ignore[call-arg]
+        raise KafkaError(ErrorCode(code), message)

@@ -1,0 +1,148 @@
+"""kill -9 and power loss at every write of the metadata log: formatting, starting, appending, rolling, snapshots.
+
+The metadata log is synced before anything is answered, so nothing that was acknowledged may ever be lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from ottla.broker.metadata_log import MetadataLog
+from ottla.cluster import ClusterImage
+from ottla.config import BrokerConfig
+from ottla.sim.machine import Machine, at_every_write
+from ottla.wire.messages.records.topic_record import TopicRecord
+
+PROPERTIES = {
+    "node.id": "1",
+    "process.roles": "broker,controller",
+    "listeners": "PLAINTEXT://node-1:9092,CONTROLLER://node-1:9093",
+    "controller.listener.names": "CONTROLLER",
+    "controller.quorum.voters": "1@node-1:9093",
+    "log.dirs": "/data,/more",
+    "internal.metadata.log.segment.bytes": "600",
+}
+
+
+class Metadata:
+    """The metadata log, the image that follows it, and what was acknowledged."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.acknowledged: list[str] = []
+        self.written: list[str] = []
+        self.cluster_id = ""
+        self.epoch = 0
+        self.end_offset = 0
+        self.log: MetadataLog
+        self.image: ClusterImage
+
+    async def start(self) -> None:
+        machine = self.machine
+        self.log = MetadataLog(machine.disk, BrokerConfig.parse(PROPERTIES), clock=machine.clock, rng=machine.rng)
+        self.image = self.log.load()
+        await self.log.lead()
+        if self.log.end_offset == 1:
+            records = self.log.bootstrap_records()
+            await self.log.append(records)
+            self.image.apply(records)
+
+    async def create(self, *names: str) -> None:
+        """Several at once, as concurrent requests do."""
+        batches = [[TopicRecord(name=name, topic_id=name.encode().ljust(16, b"."))] for name in names]
+        futures = []
+        for name, batch in zip(names, batches, strict=True):
+            self.written.append(name)
+            futures.append(self.log.append(batch))
+        for name, batch, future in zip(names, batches, futures, strict=True):
+            self.end_offset = await future
+            self.image.apply(batch)
+            self.acknowledged.append(name)
+
+    async def check(self, label: str) -> None:
+        """Start on what is left, and go on working."""
+        epoch, cluster_id = self.epoch, self.cluster_id
+        await self.start()
+        topics = list(self.image.topics_by_name)
+        assert topics[: len(self.acknowledged)] == self.acknowledged, label
+        assert topics == self.written[: len(topics)], label
+        assert self.log.epoch > epoch, f"{label}: an epoch was used twice"
+        assert not cluster_id or self.log.cluster_id == cluster_id, label
+        self.epoch, self.cluster_id = self.log.epoch, self.log.cluster_id
+        self.written = list(topics)
+        await self.create(f"more-{epoch}")
+        self.acknowledged = [*topics, f"more-{epoch}"]
+        await self.log.snapshot(self.image)
+        await self.log.close()
+
+
+def started(machine: Machine, topics: int = 0) -> Metadata:
+    metadata = Metadata(machine)
+    machine.run(metadata.start())
+    metadata.epoch, metadata.cluster_id = metadata.log.epoch, metadata.log.cluster_id
+    for index in range(topics):
+        machine.run(metadata.create(f"topic-{index}"))
+    return metadata
+
+
+def verify(machine: Machine, metadata: Metadata, label: str) -> None:
+    """Start after the crash; start once more after another kill, and after a clean stop."""
+    for _ in range(2):
+        metadata.machine = machine
+        machine.run(metadata.check(label))
+        machine.kill()
+
+
+def test_formatting_a_folder_survives_a_crash_at_every_write() -> None:
+    for label, machine, metadata in at_every_write(Metadata, lambda machine, it: machine.run(it.start())):
+        verify(machine, metadata, label)
+
+
+def test_starting_survives_a_crash_at_every_write() -> None:
+    def prepare(machine: Machine) -> Metadata:
+        metadata = started(machine, topics=4)
+        machine.kill()
+        return metadata
+
+    for label, machine, metadata in at_every_write(prepare, lambda machine, it: machine.run(it.start())):
+        verify(machine, metadata, label)
+
+
+def test_appending_and_rolling_survive_a_crash_at_every_write() -> None:
+    async def work(metadata: Metadata) -> None:
+        for index in range(4):
+            await metadata.create(f"a{index}", f"b{index}", f"c{index}")
+
+    for label, machine, metadata in at_every_write(started, lambda machine, it: machine.run(work(it))):
+        verify(machine, metadata, label)
+
+
+def test_a_snapshot_survives_a_crash_at_every_write() -> None:
+    async def work(metadata: Metadata) -> None:
+        snapshot = asyncio.ensure_future(metadata.log.snapshot(metadata.image))
+        await metadata.create("during-the-snapshot")
+        await snapshot
+        await metadata.create("after-the-snapshot")
+        await metadata.log.snapshot(metadata.image)
+
+    def prepare(machine: Machine) -> Metadata:
+        return started(machine, topics=12)
+
+    for label, machine, metadata in at_every_write(prepare, lambda machine, it: machine.run(work(it))):
+        verify(machine, metadata, label)
+
+
+def test_a_snapshot_that_rotted_is_passed_over_while_the_log_still_has_everything() -> None:
+    machine = Machine()
+    metadata = started(machine, topics=3)
+    machine.run(metadata.log.snapshot(metadata.image))
+    machine.run(metadata.log.close())
+    (snapshot,) = [path for path in machine.device.files("/data/__cluster_metadata-0") if path.endswith(".checkpoint")]
+    segments = [path for path in machine.device.files("/data/__cluster_metadata-0") if path.endswith(".log")]
+    if not segments[0].endswith(f"{0:020d}.log"):
+        pytest.skip("the log before the snapshot is gone already: there is nothing to fall back to")
+    machine.device.rot(snapshot)
+    machine.kill()
+    verify(machine, metadata, "rot")
