@@ -19,6 +19,8 @@ class Caller:
     client_id: str | None
     client_host: str
     listener: str
+    role: str
+    """Whether the door is that of a broker or of a controller."""
     api_key: int
     api_version: int
     connection_id: int

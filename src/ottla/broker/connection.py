@@ -41,11 +41,13 @@ class ServedApi:
         "observe",
         "request_class",
         "response_class",
+        "roles",
     )
 
     def __init__(self, key: int, node: Node) -> None:
         info = APIS[key]
         self.name = info.name
+        self.roles = info.listeners
         self.min_version = info.min_version
         self.max_version = info.max_version
         self.request_class = request_class(key)
@@ -80,16 +82,18 @@ class Connection:
         "_is_throttled",
         "_listener",
         "_node",
+        "_role",
         "_slots",
         "_timer",
         "connection_id",
         "is_closed",
     )
 
-    def __init__(self, node: Node, channel: Channel, listener: str, host: str, connection_id: int) -> None:
+    def __init__(self, node: Node, channel: Channel, listener: str, role: str, host: str, connection_id: int) -> None:
         self._node = node
         self._channel = channel
         self._listener = listener
+        self._role = role
         self._host = host
         self.connection_id = connection_id
         self._slots: deque[_Slot] = deque()
@@ -106,13 +110,15 @@ class Connection:
             return
         served = self._node.served(header.api_key)
         version = header.api_version
-        if served is None or not served.min_version <= version <= served.max_version:
+        if served is None or self._role not in served.roles or not served.min_version <= version <= served.max_version:
             if header.api_key == API_VERSIONS_KEY:
                 self._answer_unsupported_api_versions(header)
             else:
                 self._refuse(f"API key {header.api_key} version {version}, which this node does not serve")
             return
-        caller = Caller(header.client_id, self._host, self._listener, header.api_key, version, self.connection_id)
+        caller = Caller(
+            header.client_id, self._host, self._listener, self._role, header.api_key, version, self.connection_id
+        )
         try:
             request, _ = served.decoder(version)(frame, position)
         except WireError as error:

@@ -36,6 +36,7 @@ from ottla.wire.messages.broker_registration import Feature as BrokerFeature
 from ottla.wire.messages.broker_registration import Listener as BrokerListener
 from ottla.wire.messages.controller_registration import ControllerRegistrationRequest
 from ottla.wire.messages.controller_registration import Feature as ControllerFeature
+from ottla.wire.messages.controller_registration import Listener as ControllerListener
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 
 log = logging.getLogger("ottla.node")
@@ -228,8 +229,11 @@ class Node:
         self.metadata_log.on_commit = self._apply
         await self.metadata_log.lead()
         self._reconcile()
-        for listener in config.listeners:
-            self._open(listener)
+        for listener in config.broker_listeners:
+            self._open(listener, "broker")
+        for listener in config.controller_listeners:
+            if listener.port:
+                self._open(listener, "controller")
         await self._register()
         self._schedule()
         if metrics_port is not None:
@@ -240,7 +244,7 @@ class Node:
     @property
     def address(self) -> str:
         """Where clients reach this node."""
-        return ", ".join(f"{listener.host}:{self.ports[listener.name]}" for listener in self.config.listeners)
+        return ", ".join(f"{listener.host}:{self.ports[listener.name]}" for listener in self.config.broker_listeners)
 
     async def stop(self) -> None:
         """Clean shutdown: nothing needs recovery at the next start."""
@@ -259,10 +263,10 @@ class Node:
         await self.metadata_log.close()
         await self.logs.close(broker.epoch if broker is not None else -1)
 
-    def _open(self, config: ListenerConfig) -> None:
+    def _open(self, config: ListenerConfig, role: str) -> None:
         def accept(channel: Channel, host: str, port: int) -> Connection:
             self._connection_count += 1
-            connection = Connection(self, channel, config.name, host, self._connection_count)
+            connection = Connection(self, channel, config.name, role, host, self._connection_count)
             self._connections[connection] = None
             return connection
 
@@ -372,7 +376,16 @@ class Node:
                 ControllerRegistrationRequest(
                     controller_id=config.node_id,
                     incarnation_id=incarnation_id,
-                    listeners=[],
+                    listeners=[
+                        ControllerListener(
+                            name=listener.name,
+                            host=listener.host,
+                            port=listener.port,
+                            security_protocol=SECURITY_PROTOCOLS.index(listener.security_protocol),
+                        )
+                        for listener in config.controller_listeners
+                        if listener.port
+                    ],
                     features=[
                         ControllerFeature(name=name, min_supported_version=low, max_supported_version=high)
                         for name, low, high in features
@@ -387,7 +400,7 @@ class Node:
                 port=listener.port or self.ports[listener.name],
                 security_protocol=SECURITY_PROTOCOLS.index(listener.security_protocol),
             )
-            for listener in config.advertised_listeners or config.listeners
+            for listener in config.advertised_broker_listeners
         ]
         await self.commit(
             self.controller.register_broker(

@@ -73,10 +73,14 @@ def properties(options: argparse.Namespace) -> dict[str, str]:
         port = options.port if options.port is not None else DEFAULT_PORT
         if not 0 <= port <= 65535:
             raise ConfigError(f"--port {port}: a port is a number from 0 to 65535")
-        given["listeners"] = f"PLAINTEXT://127.0.0.1:{port}"
-        given.pop("advertised.listeners", None)
+        # The controller of a node that stands alone is reached from inside: port 0 opens no second door.
+        given["listeners"] = f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:0"
+        given["controller.listener.names"] = "CONTROLLER"
+        for setting in ("advertised.listeners", "listener.security.protocol.map", "inter.broker.listener.name"):
+            given.pop(setting, None)
     if "node.id" not in given and "broker.id" not in given:
         given["node.id"] = "1"
+    given.setdefault("process.roles", "broker,controller")
     return given
 
 
@@ -115,7 +119,7 @@ async def _run(config: BrokerConfig, metrics_port: int | None, started: float) -
         return 1
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            taken = ", ".join(f"{listener.host}:{listener.port}" for listener in config.listeners)
+            taken = ", ".join(f"{listener.host}:{listener.port}" for listener in config.listeners if listener.port)
             print(
                 f"ottla start: {taken} is taken by another program; stop it, or choose another port with --port",
                 file=sys.stderr,

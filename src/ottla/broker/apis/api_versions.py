@@ -29,7 +29,7 @@ def api_versions(request: ApiVersionsRequest, node: Node, caller: Caller) -> Api
     ):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
     return ApiVersionsResponse(
-        api_keys=[_served(key) for key in sorted(SERVED)],
+        api_keys=[_served(key) for key in sorted(SERVED) if caller.role in APIS[key].listeners],
         supported_features=[
             SupportedFeatureKey(name=name, min_version=low, max_version=high)
             for name, (low, high) in node.supported_features.items()
