@@ -15,9 +15,9 @@ from tests.unit.wire.values import all_messages, make, versions_of
 
 MESSAGES = all_messages()
 INTERESTING = [
-    bytes.fromhex(text) for text in ["00", "01", "02", "7f", "80", "ff", "ffff", "ffffffff", "7fffffff", "c328"]
+    *(b"\x00", b"\x01", b"\x02", b"\x7f", b"\x80", b"\xff", b"\xff\xff", b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff"),
+    *(b"\xff\xff\xff\xff\x0f", b"\xff\xff\xff\xff\x07", b"\x80\x80\x80\x80\x80", b"\xc3\x28"),
 ]
-INTERESTING += [bytes.fromhex(text) for text in ["ffffffff0f", "ffffffff07", "8080808080"]]
 
 
 def mutate(data: bytes, rng: Random) -> bytes:
