@@ -131,6 +131,8 @@ class Log:
         "_snapshots",
         "_tail_offset",
         "_tail_position",
+        "_truncations",
+        "_unsynced_snapshot",
         "directory",
         "epochs",
         "high_watermark",
@@ -190,6 +192,8 @@ class Log:
         self._fresh_files = False
         self._active: Segment | None = None
         self._tail_offset = self._tail_position = -1
+        self._unsynced_snapshot = -1
+        self._truncations = 0
         self._roll_after = self._roll_after_wall = NEVER
         self.config = config
 
@@ -726,8 +730,6 @@ class Log:
                 segment.close()
                 remove_if_there(self._disk, segment.path)
             self._failed(trouble)
-        active.offset_index.close()
-        active.time_index.close()
         segment.limit_index(self._config.segment_index_bytes)
         self.segments.append(segment)
         self._active = segment
@@ -738,14 +740,8 @@ class Log:
 
     def take_snapshot(self) -> None:
         """Write the producers down as of now, unless that has been done."""
-        write_snapshot(self._disk, self.directory, self.producers, self._snapshots)
-
-    def _sync_snapshot(self, offset: int) -> None:
-        file = self._disk.open(snapshot_path(self.directory, offset))
-        try:
-            file.sync_now()
-        finally:
-            file.close()
+        if write_snapshot(self._disk, self.directory, self.producers, self._snapshots):
+            self._unsynced_snapshot = self.producers.snapshot_offset
 
     # --- reading
 
@@ -1009,6 +1005,7 @@ class Log:
                 self.truncate_fully(offset, timestamp=timestamp)
                 return True
             self._tail_offset = -1
+            self._truncations += 1
             gone = [segment for segment in self.segments if segment.base_offset > offset]
             del self.segments[len(self.segments) - len(gone) :]
             self._active = None
@@ -1029,6 +1026,7 @@ class Log:
         """Drop everything and go on at `offset`: a follower that fell behind its leader's log start."""
         try:
             self._tail_offset = -1
+            self._truncations += 1
             self._discard(self.segments)
             self.segments = [
                 Segment.create(
@@ -1141,34 +1139,62 @@ class Log:
                 self._flushing.add_done_callback(self._flush_ended)
             await asyncio.shield(self._flushing)
 
-    def _flush_ended(self, _flushing: asyncio.Future[None]) -> None:
+    def _flush_ended(self, flushing: asyncio.Future[None]) -> None:
         self._flushing = None
+        if not flushing.cancelled():
+            flushing.exception()  # whoever still waits sees it; it must not be reported as lost when nobody does
 
     async def _flush(self, end_offset: int, *, include_active: bool) -> None:
         if self.is_offline:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+        truncations = self._truncations
         segments = self.segments
         start = max(0, bisect_right(segments, self.recovery_point, key=_base_offset) - 1)
         active = segments[-1]
-        unflushed = [segment for segment in segments[start:] if include_active or segment is not active]
         try:
             if self.epochs.is_dirty:
                 self.write_epochs(sync=True)
-            for segment in unflushed:
-                if segment is active:
-                    await segment.file.sync()
-                else:
-                    await segment.sync()
-                    if segment.suffix == "":
-                        segment.offset_index.close()
-                        segment.time_index.close()
+            for segment in segments[start:-1]:
+                await self._sync_closed(segment)
+            if include_active:
+                await active.file.sync()
+                if active is not self.segments[-1]:
+                    # It was closed meanwhile. With the recovery point behind it nobody would sync its indexes any more.
+                    await self._sync_closed(active)
+            if self._unsynced_snapshot >= 0:
+                snapshot, self._unsynced_snapshot = self._unsynced_snapshot, -1
+                await self._sync_snapshot(snapshot)
             if self._fresh_files:
                 self._fresh_files = False
                 loop = asyncio.get_running_loop()
                 await loop.run_in_executor(None, self._disk.sync_directory, self.directory)
+        except FileNotFoundError as trouble:
+            if not self.is_offline:
+                self._failed(trouble)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR) from None  # deleted under our hands
         except OSError as trouble:
             self._failed(trouble)
-        self.recovery_point = max(self.recovery_point, min(end_offset, self.log_end_offset))
+        if truncations == self._truncations:
+            self.recovery_point = max(self.recovery_point, min(end_offset, self.log_end_offset))
+
+    async def _sync_closed(self, segment: Segment) -> None:
+        try:
+            await segment.sync()
+        except FileNotFoundError:
+            if segment in self.segments:
+                raise
+        segment.offset_index.close()
+        segment.time_index.close()
+
+    async def _sync_snapshot(self, offset: int) -> None:
+        try:
+            file = self._disk.open(snapshot_path(self.directory, offset))
+        except FileNotFoundError:
+            return  # its segment has been removed
+        try:
+            await file.sync()
+        finally:
+            file.close()
 
     def flush_now(self) -> None:
         """`flush`, blocking: for a stop without a loop."""
@@ -1205,7 +1231,11 @@ class Log:
             if sync and is_active:
                 self.segments[-1].sync_now()
                 if self._snapshots:
-                    self._sync_snapshot(self._snapshots[-1])
+                    file = self._disk.open(snapshot_path(self.directory, self._snapshots[-1]))
+                    try:
+                        file.sync_now()
+                    finally:
+                        file.close()
                 self._disk.sync_directory(self.directory)
         except OSError as trouble:
             self._failed(trouble)

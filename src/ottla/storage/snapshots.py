@@ -24,12 +24,12 @@ def snapshot_path(directory: str, offset: int) -> str:
     return f"{directory}/{offset:020d}{SNAPSHOT}"
 
 
-def write_snapshot(disk: Disk, directory: str, producers: ProducerState, snapshots: list[int]) -> None:
-    """Write the producers down as of now, unless that has been done. Not synced: it carries a CRC, and an earlier one
+def write_snapshot(disk: Disk, directory: str, producers: ProducerState, snapshots: list[int]) -> bool:
+    """Write the producers down as of now; False if that has been done. Not synced: it carries a CRC, and an earlier one
     with the batches since gives the same."""
     offset = producers.end_offset
     if offset <= producers.snapshot_offset:
-        return
+        return False
     data = producers.encode_snapshot()
     file = disk.open(snapshot_path(directory, offset), create=True)
     try:
@@ -40,6 +40,7 @@ def write_snapshot(disk: Disk, directory: str, producers: ProducerState, snapsho
     producers.snapshot_offset = offset
     if offset not in snapshots:
         insort(snapshots, offset)
+    return True
 
 
 def rebuild_producers(
