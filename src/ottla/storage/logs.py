@@ -188,7 +188,13 @@ class Logs:
         is_stray: Callable[[str, int, bytes | None], bool] | None,
     ) -> None:
         disk = self._disk
-        recovery_points = self._read_offsets(log_dir, checkpoints.RECOVERY_POINTS)
+        try:
+            recovery_points = checkpoints.read_offsets(disk, log_dir.path, checkpoints.RECOVERY_POINTS)
+            may_have_gaps = False
+        except CorruptCheckpoint as trouble:
+            logger.warning("%s: the recovery points cannot be read, all logs are checked: %s", log_dir.path, trouble)
+            recovery_points = {}
+            may_have_gaps = True
         start_offsets = self._read_offsets(log_dir, checkpoints.LOG_START_OFFSETS)
         high_watermarks = self._read_offsets(log_dir, checkpoints.HIGH_WATERMARKS)
         timestamp = self._clock()
@@ -222,6 +228,7 @@ class Logs:
                 recovery_point=recovery_points.get((topic, partition), 0),
                 log_start_offset=start_offsets.get((topic, partition), 0),
                 timestamp=timestamp,
+                may_have_gaps=may_have_gaps,
                 producer_expiration_ms=expiration_ms,
                 rng=self._rng,
                 remove_later=self._remove_later,

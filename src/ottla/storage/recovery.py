@@ -46,13 +46,15 @@ def load_log(
     recovery_point: int,
     log_start_offset: int,
     timestamp: int,
+    may_have_gaps: bool = False,
     producer_expiration_ms: int = 86_400_000,
     rng: Random | None = None,
     remove_later: Callable[[list[str], int], None] | None = None,
     on_failure: Callable[[Log, OSError], None] | None = None,
 ) -> Log:
     """The log in a folder, ready for use. `is_clean` says that the log dir was closed properly; the two offsets are
-    those of its checkpoint files (0 when they are lost: then everything is checked)."""
+    those of its checkpoint files (0 when they are lost: then everything is checked). `may_have_gaps`: a hole between
+    the offsets beyond the recovery point need not come from lost bytes, since that point itself is lost."""
     names = disk.names(directory)
     if any(name.endswith((CLEANED, SWAP, DELETED)) for name in names):
         names = _finish_swaps(disk, directory, names)
@@ -69,7 +71,7 @@ def load_log(
     producers = ProducerState()
     interval_bytes = config.index_interval_bytes
 
-    is_compacted = "compact" in config.cleanup_policy  # then offsets may rightly be missing
+    may_have_gaps = may_have_gaps or "compact" in config.cleanup_policy
     is_cut = False
     for index, segment in enumerate(segments):
         next_base = segments[index + 1].base_offset if index + 1 < len(segments) else None
@@ -84,6 +86,7 @@ def load_log(
                 log_start_offset,
                 timestamp,
                 producer_expiration_ms,
+                may_have_gaps,
             )
         elif segment in damaged and segment.size:
             logger.warning("%s: its index files are not usable and are made anew", segment.path)
@@ -102,8 +105,9 @@ def load_log(
                     log_start_offset,
                     timestamp,
                     producer_expiration_ms,
+                    True,
                 )
-        if not (is_clean or is_cut or is_compacted) and next_base is not None and next_base > recovery_point:
+        if not (is_clean or is_cut or may_have_gaps) and next_base is not None and next_base > recovery_point:
             # Lost pages may end at a batch: nothing to cut, yet what follows is not the continuation.
             is_cut = segment.next_offset()[0] < next_base
         if is_cut:
@@ -265,6 +269,7 @@ def _recover(
     log_start_offset: int,
     timestamp: int,
     expiration_ms: int,
+    may_have_gaps: bool,
 ) -> bool:
     """Check a segment's batches, cut it after the last good one, and rebuild what goes with it. True if bytes were
     cut."""
@@ -289,14 +294,18 @@ def _recover(
         is_clean=False,
     )
     end = 0
+    next_offset = segment.base_offset
     for position, header, batch in segment.batches(check=True):
         if header.last_offset - segment.base_offset > 2**31 - 1:
             break
+        if header.base_offset != next_offset and not may_have_gaps:
+            break  # the base offset is outside the CRC: rot there shows only so
         segment.note(position, len(batch), header.base_offset, header.last_offset, header.max_timestamp, interval_bytes)
         if header.leader_epoch >= 0 and header.leader_epoch > epochs.latest:
             epochs.assign(header.leader_epoch, header.base_offset)
         replay(producers, header, batch, segment)
         end = position + len(batch)
+        next_offset = header.next_offset
     cut = segment.size - end
     if cut:
         logger.warning("%s: %d bytes after position %d are no valid batches and are cut", segment.path, cut, end)
