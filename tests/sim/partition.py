@@ -22,6 +22,7 @@ PROPERTIES = {
     "controller.quorum.voters": "1@node-1:9093",
     "log.dirs": "/data",
 }
+BROKER_CONFIG = BrokerConfig.parse(PROPERTIES)
 
 
 class Partition:
@@ -47,7 +48,7 @@ class Partition:
         self.logs = Logs(
             machine.disk,
             ["/data"],
-            BrokerConfig.parse(PROPERTIES),
+            BROKER_CONFIG,
             machine.clock,
             now=machine.loop.now,
             rng=machine.rng,
@@ -184,4 +185,3 @@ def verify(label: str, machine: Machine, partition: Partition) -> None:
         for line in list(machine.loop.trace.lines)[-60:]:
             error.add_note(line)
         raise
-

@@ -76,7 +76,8 @@ class History:
         """A reader saw these records at these offsets: nobody may ever see anything else there."""
         for offset, content in found:
             before = self._fixed.setdefault(offset, content)
-            check(before == content, "changed", f"{self.name}: offset {offset} was read as {before}, then as {content}")
+            if before != content:
+                raise Violation(f"changed: {self.name}: offset {offset} was read as {before}, then as {content}")
 
     def power_lost(self) -> None:
         """What was not synced may be gone, and its offsets may come again with other records."""
@@ -97,15 +98,20 @@ class History:
         )
         offset = start_offset
         for at, content in found:
-            check(at == offset, "gap", f"{self.name}: offset {at} follows {offset - 1}")
+            if at != offset:
+                raise Violation(f"gap: {self.name}: offset {at} follows {offset - 1}")
             offset += 1
-            expected = self.acknowledged.get(at)
-            if expected is None:
-                check(content in self.in_doubt, "invented", f"{self.name}: offset {at} holds {content}, never sent")
-            else:
-                check(content == expected, "wrong", f"{self.name}: offset {at} holds {content}, not {expected}")
+            self._check_content(at, content)
         check(offset == end_offset, "short", f"{self.name}: readable up to {offset} of {end_offset}")
         self.see(found)
+
+    def _check_content(self, offset: int, content: Content) -> None:
+        expected = self.acknowledged.get(offset)
+        if expected is None:
+            if content not in self.in_doubt:
+                raise Violation(f"invented: {self.name}: offset {offset} holds {content}, which was never sent")
+        elif content != expected:
+            raise Violation(f"wrong: {self.name}: offset {offset} holds {content}, not {expected}")
 
     def check_compacted(self, found: list[tuple[int, Content]]) -> None:
         """A compacted log: offsets rise, what is there is right, and the latest record of every key is there (or its
@@ -114,11 +120,7 @@ class History:
         for at, content in found:
             check(at > last, "order", f"{self.name}: offset {at} after {last}")
             last = at
-            expected = self.acknowledged.get(at)
-            if expected is None:
-                check(content in self.in_doubt, "invented", f"{self.name}: offset {at} holds {content}, never sent")
-            else:
-                check(content == expected, "wrong", f"{self.name}: offset {at} holds {content}, not {expected}")
+            self._check_content(at, content)
         there = dict(found)
         latest: dict[bytes | None, int] = {}
         for offset, (key, _) in sorted(self.acknowledged.items()):
@@ -171,11 +173,8 @@ def _check_segment_indexes(device: Device, path: str) -> None:
         for relative, position in _entries(device.content(f"{prefix}.index"), _OFFSET_ENTRY):
             header = at_position.get(position)
             offset = base_offset + relative
-            check(
-                header is not None and header.base_offset <= offset <= header.last_offset,
-                "index",
-                f"{prefix}.index: offset {offset} at {position}, where {header} stands",
-            )
+            if header is None or not header.base_offset <= offset <= header.last_offset:
+                raise Violation(f"index: {prefix}.index: offset {offset} at {position}, where {header} stands")
             check(offset > last, "index", f"{prefix}.index: offset {offset} after {last}")
             last = offset
     if f"{prefix}.timeindex" in files:
@@ -212,7 +211,9 @@ def check_batches(device: Device, directory: str) -> None:
         check(base_offset >= next_offset, "segments", f"{path} begins before {next_offset}")
         end = 0
         for position, header in records.split(data):
-            check(header.base_offset >= next_offset, "segments", f"{path}: {header} before {next_offset}")
-            check(records.crc_ok(data, position, header.size), "crc", f"{path}: {header} at {position}")
+            if header.base_offset < next_offset:
+                raise Violation(f"segments: {path}: {header} before {next_offset}")
+            if not records.crc_ok(data, position, header.size):
+                raise Violation(f"crc: {path}: {header} at {position}")
             next_offset, end = header.next_offset, position + header.size
         check(end == len(data), "segments", f"{path}: {len(data) - end} bytes behind the last batch")

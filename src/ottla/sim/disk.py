@@ -25,6 +25,7 @@ import posixpath
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeAlias
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -600,5 +601,6 @@ class File:
         return size
 
 
-def _parts(path: str) -> list[str]:
-    return [part for part in posixpath.normpath(path).split("/") if part]
+@lru_cache(10_000)
+def _parts(path: str) -> tuple[str, ...]:
+    return tuple(part for part in posixpath.normpath(path).split("/") if part)
