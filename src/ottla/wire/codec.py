@@ -372,16 +372,16 @@ class _DecoderSource(_Source):
         comma = "," if len(run) == 1 else ""
         self.line(f"{targets}{comma} = {unpack}(b, p); p += {size}")
 
-    def length(self, field: Field) -> tuple[str, str]:
+    def length(self, type_: str) -> tuple[str, str]:
         """Reads a length; gives its variable and the test for null. A flexible length stays one too big."""
         n = self.variable("n_")
         if self.flexible:
             self.fixed("B", 1, n)
             self.flush()
-            longer = "long_string_size" if field.type == "string" and not field.is_array else "long_varint"
+            longer = "long_string_size" if type_ == "string" else "long_varint"
             self.line(f"if {n} > 127: {n}, p = {longer}(b, p, {n})")
             return n, f"not {n}"
-        if field.type == "string" and not field.is_array:
+        if type_ == "string":
             self.fixed("h", 2, n)
         else:
             self.fixed("i", 4, n)
@@ -389,9 +389,7 @@ class _DecoderSource(_Source):
         return n, f"{n} < 0"
 
     def string_or_bytes(self, field: Field, target: str, is_nullable: bool) -> None:
-        element = Field.__new__(Field)
-        element.type, element.is_array = field.type, False
-        n, is_null = self.length(element)
+        n, is_null = self.length(field.type)
         if is_nullable:
             self.line(f"if {is_null}: {target} = None")
             self.line("else:")
@@ -439,7 +437,7 @@ class _DecoderSource(_Source):
         if is_numbers and self.flexible:
             self.compact_numbers(field, target, is_nullable)
             return
-        n, is_null = self.length(field)
+        n, is_null = self.length("array")
         if is_nullable:
             self.line(f"if {is_null}: {target} = None")
             self.line("else:")
@@ -642,9 +640,9 @@ class _EncoderSource(_Source):
         pack = self.constant(f"P_{_run_name(codes)}", Format(_run_format(codes)).pack)
         self.line(f"{self.append}({pack}({', '.join(values)}))")
 
-    def prefix(self, n: str, is_string: bool) -> None:
-        """Writes the compact length in n, with the pending run when it takes one byte."""
-        longer = "long_string_prefix" if is_string else "unsigned_varint"
+    def prefix(self, n: str, type_: str) -> None:
+        """Writes the compact length in n, with the pending run when it takes one byte, or three as large records do."""
+        longer = "long_string_prefix" if type_ == "string" else "unsigned_varint"
         run = self.take()
         if not run:
             self.line(f"{self.append}(one_byte[{n}] if {n} < 128 else {longer}({n}))")
@@ -653,6 +651,11 @@ class _EncoderSource(_Source):
         self.indent += 1
         self.put([*run, ("B", n)])
         self.indent -= 1
+        if type_ == "Records":
+            self.line(f"elif 0x3FFF < {n} < 0x200000:")
+            self.indent += 1
+            self.put([*run, ("B", f"{n} & 127 | 128"), ("B", f"{n} >> 7 & 127 | 128"), ("B", f"{n} >> 14")])
+            self.indent -= 1
         self.line("else:")
         self.indent += 1
         self.put(run)
@@ -671,7 +674,7 @@ class _EncoderSource(_Source):
         else:
             self.line(f"{x} = {value}{text}; {n} = len({x}){more}")
         if self.flexible:
-            self.prefix(n, field.type == "string")
+            self.prefix(n, field.type)
         else:
             self.fixed("h" if field.type == "string" else "i", n)
             self.flush()
@@ -707,18 +710,19 @@ class _EncoderSource(_Source):
 
     def array(self, field: Field, value: str, is_nullable: bool) -> None:
         x, n = self.variable("l_"), self.variable("n_")
+        is_numbers = field.type in STRUCT_FORMATS and field.type != "uuid"
+        more, null = (" + 1", 0) if self.flexible and not is_numbers else ("", -1)
         self.line(f"{x} = {value}")
         if is_nullable:
-            self.line(f"if {x} is None: {x} = (); {n} = -1")
-            self.line(f"else: {n} = len({x})")
+            self.line(f"if {x} is None: {x} = (); {n} = {null}")
+            self.line(f"else: {n} = len({x}){more}")
         else:
-            self.line(f"{n} = len({x})")
-        if field.type in STRUCT_FORMATS and field.type != "uuid":
+            self.line(f"{n} = len({x}){more}")
+        if is_numbers:
             self.fixed("*" + STRUCT_FORMATS[field.type][0], f"{n} {x}")
             return
         if self.flexible:
-            self.line(f"{n} += 1")
-            self.prefix(n, False)
+            self.prefix(n, "array")
         else:
             self.fixed("i", n)
             self.flush()

@@ -43,9 +43,9 @@ def mutate(data: bytes, rng: Random) -> bytes:
 def test_mutated_bytes_give_a_message_or_a_wire_error(cls: type[Message]) -> None:
     rng = Random(cls.__name__)
     for version in versions_of(cls):
-        for _ in range(10):
+        for _ in range(4):
             valid = encode_bytes(make(cls, version, rng, is_flexible=schema(cls).is_flexible(version)), version)
-            for _ in range(5):
+            for _ in range(4):
                 data = mutate(valid, rng)
                 try:
                     message, end = decode_from(cls, version, data)
@@ -61,7 +61,7 @@ def test_mutated_bytes_give_a_message_or_a_wire_error(cls: type[Message]) -> Non
 def test_random_bytes_give_a_message_or_a_wire_error(cls: type[Message]) -> None:
     rng = Random(cls.__name__)
     for version in versions_of(cls):
-        for _ in range(20):
+        for _ in range(8):
             pieces = (rng.choice(INTERESTING) if rng.random() < 0.5 else rng.randbytes(3) for _ in range(30))
             try:
                 decode(cls, version, b"".join(pieces))
@@ -74,7 +74,7 @@ def test_hostile_counts_allocate_next_to_nothing(cls: type[Message]) -> None:
     bodies = [bytes([value]) * 200 for value in (0, 1, 2, 3, 0x7F, 0xFF)]
     bodies += [bytes(count) + b"\x7f\xff\xff\xff" * 40 for count in range(0, 12, 2)]
     bodies += [b"\1" * count + b"\xff\xff\xff\xff\x07" * 40 for count in range(0, 12, 3)]
-    for version in versions_of(cls):
+    for version in {schema(cls).first_version, schema(cls).last_version}:
         function = decoder(cls, version)
         for body in bodies:
             attempt(function, body)  # what is made once (short formats, error texts) does not count

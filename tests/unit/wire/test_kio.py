@@ -99,7 +99,7 @@ def test_kio_and_we_read_and_write_the_same_bytes(cls: type[Message]) -> None:
         if theirs is None:
             continue
         read, write = kio_serial.entity_reader(theirs), kio_serial.entity_writer(theirs)
-        for _ in range(5):
+        for _ in range(3):
             message = make(cls, version, rng, is_flexible=schema(cls).is_flexible(version), is_tame=True)
             encoded = encode_bytes(message, version)
             entity, size = read(encoded, 0)
