@@ -102,6 +102,16 @@ class Connection:
         self.is_closed = False
 
     def frame_received(self, frame: memoryview) -> None:
+        try:
+            self._start(frame)
+        except Exception as error:
+            log.error("a bug: a request of %s could not be answered", self._host, exc_info=error)
+            self._node.metrics.internal_errors.add()
+            self._node.bug(error)
+            self._channel.close()
+
+    def _start(self, frame: memoryview) -> None:
+        """Stage one of a request."""
         started = self._timer()
         try:
             header, position = frames.decode_request_header(frame)
