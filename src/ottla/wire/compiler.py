@@ -686,7 +686,6 @@ class _EncoderSource(_Source):
         element = self.variable("o_")
         self.line(f"for {element} in {x}:")
         self.indent += 1
-        before = len(self.lines)
         if field.struct is not None:
             self.struct(field.struct, element)
         elif field.type == "uuid":
@@ -694,8 +693,6 @@ class _EncoderSource(_Source):
         else:
             self.string_or_bytes(field, element, False)
         self.flush()
-        if len(self.lines) == before:
-            self.line("pass")
         self.indent -= 1
 
     def differs(self, field: Field, owner: str) -> str:
@@ -709,8 +706,6 @@ class _EncoderSource(_Source):
             return f"({value} is None or {value})" if field.nullable else value
         if default is False or (default == 0 and field.type != "float64"):
             return value
-        if field.type == "Records":
-            return f"({value} is not None and len({value}))"
         return f"{value} != {default!r}"
 
     def struct(self, struct: type[Struct], owner: str) -> None:

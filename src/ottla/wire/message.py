@@ -63,9 +63,6 @@ class NoTags(dict[int, bytes]):
 
     __setitem__ = update = setdefault = __ior__ = _refuse
 
-    def __copy__(self) -> NoTags:
-        return self
-
     def __deepcopy__(self, memo: object) -> NoTags:
         return self
 
