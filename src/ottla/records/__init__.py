@@ -25,6 +25,7 @@ from ottla.records.build import (
     set_max_timestamp,
     validate,
 )
+from ottla.records.compaction import OFFSET_MAP_SLOT_SIZE, Compacted, compact, map_keys
 from ottla.records.compression import DEFAULT_MAX_SIZE, compress, decompress
 from ottla.records.control import (
     ControlType,
@@ -37,7 +38,7 @@ from ottla.records.control import (
     read_end_txn_marker,
 )
 from ottla.records.errors import CorruptRecords, UnsupportedMagic
-from ottla.records.kernel import crc32c, is_compiled
+from ottla.records.kernel import OffsetMap, crc32c, is_compiled
 
 RECORDS_COMPILED: bool = is_compiled()
 
@@ -47,18 +48,22 @@ __all__ = [
     "NO_PRODUCER_ID",
     "NO_SEQUENCE",
     "NO_TIMESTAMP",
+    "OFFSET_MAP_SLOT_SIZE",
     "RECORDS_COMPILED",
     "BatchHeader",
+    "Compacted",
     "Compression",
     "ControlType",
     "CorruptRecords",
     "EndTxnMarker",
+    "OffsetMap",
     "Record",
     "RecordError",
     "UnsupportedMagic",
     "Validated",
     "build",
     "check",
+    "compact",
     "compress",
     "control_batch",
     "control_key",
@@ -69,6 +74,7 @@ __all__ = [
     "end_txn_marker",
     "find_max_timestamp",
     "find_timestamp",
+    "map_keys",
     "parse_control_key",
     "read",
     "read_end_txn_marker",
