@@ -18,6 +18,7 @@ from ottla.wire.primitives import WireError, decode_unsigned_varint
 _REQUEST = Format(">hhih")
 _CORRELATION = Format(">i")
 _SIZED_CORRELATION = Format(">ii")
+_SIZED_CORRELATION_AND_TAGS = Format(">iix")
 _SIZED_REQUEST = Format(">ihhih")
 
 
@@ -63,7 +64,7 @@ def decode_request_header(frame: bytes | bytearray | memoryview) -> tuple[Reques
         raise WireError("request header is cut short") from error
     except UnicodeDecodeError as error:
         raise WireError("client id is not UTF-8") from error
-    return RequestHeader(api_key, version, correlation_id, client_id), position
+    return tuple.__new__(RequestHeader, (api_key, version, correlation_id, client_id)), position
 
 
 def decode_response_header(frame: bytes | bytearray | memoryview, api_key: int, version: int) -> tuple[int, int]:
@@ -100,11 +101,13 @@ def encode_response(api_key: int, version: int, correlation_id: int, response: M
     """A whole frame as a scatter list, its size first."""
     pieces: list[Any] = []
     encoder(type(response), version)(response, pieces)
-    size = 4 + sum(map(len, pieces))
-    if response_header_version(api_key, version):
-        pieces[0] = _SIZED_CORRELATION.pack(size + 1, correlation_id) + b"\0" + pieces[0]
+    body = pieces[0]
+    size = 4 + (len(body) if len(pieces) == 1 else sum(map(len, pieces)))
+    flexible = APIS[api_key].first_flexible_version
+    if flexible is not None and version >= flexible and api_key != API_VERSIONS:
+        pieces[0] = _SIZED_CORRELATION_AND_TAGS.pack(size + 1, correlation_id) + body
     else:
-        pieces[0] = _SIZED_CORRELATION.pack(size, correlation_id) + pieces[0]
+        pieces[0] = _SIZED_CORRELATION.pack(size, correlation_id) + body
     return pieces
 
 
