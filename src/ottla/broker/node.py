@@ -19,6 +19,7 @@ from ottla.broker.data_folder import DataFolderError
 from ottla.broker.metadata_log import MetadataLog
 from ottla.broker.metrics import Metrics
 from ottla.broker.partitions import Partition, Partitions
+from ottla.broker.producer_ids import ProducerIds
 from ottla.broker.quotas import Quotas
 from ottla.cluster import ClusterImage, ImageChanges, PartitionImage, TopicImage
 from ottla.cluster.features import SUPPORTED_FEATURES
@@ -81,6 +82,7 @@ class Node:
         self.timer: Callable[[], float] = time.perf_counter
         self.metrics = Metrics()
         self.quotas = Quotas()
+        self.producer_ids = ProducerIds()
         self.partitions = Partitions()
         self.image = ClusterImage()
         self.image_offset = -1

@@ -1,0 +1,41 @@
+"""The producer ids that this node gives out.
+
+They come from blocks that the controller hands to brokers, so that not every producer costs a metadata record. What is
+left of a block when the node stops is never used: no id is ever given out twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
+
+class ProducerIds:
+    """The block of producer ids that this node gives out of."""
+
+    def __init__(self) -> None:
+        self._next = self._end = 0
+        self._allocating: asyncio.Task[None] | None = None
+
+    def take(self) -> int | None:
+        if self._next == self._end:
+            return None
+        self._next += 1
+        return self._next - 1
+
+    async def allocate(self, node: Node) -> None:
+        """Get the next block; callers that come meanwhile wait for the same one."""
+        if self._allocating is None:
+            self._allocating = node.spawn(self._allocate(node))
+        await asyncio.shield(self._allocating)
+
+    async def _allocate(self, node: Node) -> None:
+        try:
+            broker = node.image.brokers[node.config.node_id]
+            block = await node.commit(node.controller.allocate_producer_ids(broker.id, broker.epoch))
+            self._next, self._end = block.first_id, block.end_id
+        finally:
+            self._allocating = None
