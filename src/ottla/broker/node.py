@@ -31,6 +31,7 @@ from ottla.machine import Decision
 from ottla.net import RECEIVE_BUFFER_BYTES, Channel, Listener, OsSockets, Sockets
 from ottla.replication.fetch_sessions import FetchSessions
 from ottla.storage import Disk, LogDir, Logs, OsDisk
+from ottla.storage.compaction import Cleaner
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.broker_registration import BrokerRegistrationRequest
 from ottla.wire.messages.broker_registration import Feature as BrokerFeature
@@ -87,6 +88,7 @@ class Node:
         self.image = ClusterImage()
         self.image_offset = -1
         self.logs: Logs
+        self.cleaner: Cleaner
         self.metadata_log: MetadataLog
         self.controller: Controller
         self.fetch_sessions = FetchSessions(
@@ -98,12 +100,13 @@ class Node:
         self._listeners: list[Listener] = []
         self._connections: dict[Connection, None] = {}
         self._connection_count = 0
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: dict[asyncio.Task[Any], None] = {}
         self._creating: dict[str, asyncio.Future[Any]] = {}
         self.ports: dict[str, int] = {}
         self.on_bug: Callable[[BaseException], None] | None = None
         self._is_stopping = False
         self._timers: list[asyncio.TimerHandle] = []
+        self._cleaning: asyncio.Task[int] | None = None
         self._receive_buffer = bytearray(RECEIVE_BUFFER_BYTES)
 
     # What handlers use
@@ -140,9 +143,19 @@ class Node:
     def spawn(self, work: Coroutine[Any, Any, Reply]) -> asyncio.Task[Reply]:
         """Work that goes on beside requests; kept alive here, and its failure is a bug that is told."""
         task = self.loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(self._ended)
         return task
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.pop(task, None)
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is not None and not isinstance(error, KafkaError):
+            log.error("a bug: background work failed", exc_info=error)
+            self.metrics.internal_errors.add()
+            self.bug(error)
 
     def served(self, api_key: int) -> ServedApi | None:
         served = self._served.get(api_key)
@@ -227,6 +240,7 @@ class Node:
             ) from None
         self._use_dynamic_config()
         self.logs.load(self.topic_config, is_stray=self._is_stray)
+        self.cleaner = Cleaner(self.logs, self.disk, rng=self.rng)
         self.controller = Controller(self.image.copy(), rng=self.rng, config=config)
         self.metadata_log.on_commit = self._apply
         await self.metadata_log.lead()
@@ -434,6 +448,13 @@ class Node:
         self._every(REMOVAL_CHECK_INTERVAL_MS, lambda: self.logs.remove_due(self.now()))
         self._every(config.producer_id_expiration_check_interval_ms, lambda: self.logs.expire_producers(self.clock()))
         self._every(SNAPSHOT_CHECK_INTERVAL_MS, self._snapshot_if_due)
+        if config.log_cleaner_enable:
+            self._every(config.log_cleaner_backoff_ms, self._clean)
+
+    def _clean(self) -> None:
+        """Compact what is due, unless the last round still goes on."""
+        if self._cleaning is None or self._cleaning.done():
+            self._cleaning = self.spawn(self.cleaner.run(self.clock()))
 
     def _snapshot_if_due(self) -> None:
         if self.metadata_log.is_snapshot_due():
