@@ -48,6 +48,7 @@ from ottla.storage.disk import Disk, File
 from ottla.storage.index import MAX_RELATIVE_OFFSET, AbortedTransaction, TransactionIndex
 from ottla.storage.log import Log
 from ottla.storage.logs import LogDir, Logs
+from ottla.storage.retention import retain
 from ottla.storage.segment import CLEANED, UNKNOWN, Segment
 from ottla.wire.errors import KafkaError
 
@@ -199,8 +200,8 @@ class Cleaner:
     # --- cleaning
 
     async def run(self, timestamp: int) -> int:
-        """Clean what is due, dirtiest first; how many cleanings that took. Gives way to other work every millisecond
-        or so, and keeps to log.cleaner.io.max.bytes.per.second."""
+        """Clean what is due, dirtiest first, then apply retention to compacted logs; how many cleanings that took.
+        Gives way to other work every millisecond or so, and keeps to log.cleaner.io.max.bytes.per.second."""
         count = 0
         failed: list[Log] = []
         while True:
@@ -212,6 +213,7 @@ class Cleaner:
                 failed.append(due[0].log)
             else:
                 count += 1
+        self.retain(timestamp)
         return count
 
     async def _drive(self, log: Log, timestamp: int) -> Cleaning | None:
@@ -236,6 +238,19 @@ class Cleaner:
             steps.close()
         return cleaning if cleaning.end_offset >= 0 else None
 
+    def retain(self, timestamp: int) -> int:
+        """Retention of compacted logs: below the log's start, and by size and age with cleanup.policy=compact,delete;
+        how many segments went. The log that is just being cleaned has its turn next time."""
+        removed = 0
+        for log in list(self._logs):
+            if log.is_offline or log is self._running or "compact" not in log.config.cleanup_policy:
+                continue
+            try:
+                removed += retain(log, timestamp)
+            except KafkaError as trouble:
+                logger.warning("%s: retention failed: %s", log.name, trouble)
+        return removed
+
     def clean(
         self, log: Log, timestamp: int, *, cleaning: Cleaning | None = None
     ) -> Generator[Step, None, Cleaning | None]:
@@ -243,7 +258,6 @@ class Cleaner:
         is full, or it turned out corrupt (then it is marked and not tried again)."""
         assert self._running is None, "one log at a time: the memory for keys is there once"
         self._running = log
-        log.is_being_cleaned = True
         try:
             return (yield from self._clean(log, timestamp, cleaning))
         except CleaningAborted as reason:
@@ -259,7 +273,6 @@ class Cleaner:
                 logger.warning("%s: no room to clean it: %s", log.name, trouble)
         finally:
             self._running = None
-            log.is_being_cleaned = False
         return None
 
     def _clean(self, log: Log, timestamp: int, cleaning: Cleaning | None) -> Generator[Step, None, Cleaning]:
