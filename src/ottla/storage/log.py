@@ -136,7 +136,6 @@ class Log:
         "directory",
         "epochs",
         "high_watermark",
-        "is_being_cleaned",
         "is_offline",
         "log_end_offset",
         "log_start_offset",
@@ -182,7 +181,6 @@ class Log:
         self.epochs = epochs
         self.producers = producers
         self.is_offline = False
-        self.is_being_cleaned = False
         self._snapshots = snapshots
         self._rng = rng
         self._remove_later = remove_later or _remove_at_once(disk)
@@ -849,7 +847,9 @@ class Log:
         try:
             for segment in self.segments:
                 if segment.largest_timestamp >= timestamp:
-                    return self._find_timestamp(segment, timestamp)
+                    found = self._find_timestamp(segment, timestamp)
+                    if found is not None:
+                        return found
         except OSError as trouble:
             self._failed(trouble)
         return None

@@ -334,11 +334,11 @@ class Logs:
     # --- periodic work
 
     def run_retention(self, timestamp: int) -> int:
-        """log.retention.check.interval.ms: remove old segments; how many went. A log that is just being cleaned has
-        its turn next time."""
+        """log.retention.check.interval.ms: remove old segments; how many went. Compacted topics are the
+        cleaner's."""
         removed = 0
         for log in list(self._logs.values()):
-            if log.is_offline or log.is_being_cleaned:
+            if log.is_offline or "compact" in log.config.cleanup_policy:
                 continue
             try:
                 removed += retain(log, timestamp)

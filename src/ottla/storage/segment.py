@@ -255,12 +255,10 @@ class Segment:
             last = self.offset_index.last_entry()
             is_plausible = last is None or (last[0] >= self.base_offset and 0 < last[1] < self.size)
             timestamp, offset = self.time_index.last
-            if len(self.time_index):
-                is_plausible = (
-                    is_plausible and timestamp >= 0 and (offset > self.base_offset or len(self.time_index) == 1)
-                )
-            else:
-                is_plausible = is_plausible and read_header(self.file.read(0, HEADER_SIZE)).max_timestamp < 0
+            if timestamp < read_header(self.file.read(0, HEADER_SIZE)).max_timestamp:
+                is_plausible = False
+            if len(self.time_index) > 1 and offset <= self.base_offset:
+                is_plausible = False
         except (CorruptIndex, FileNotFoundError, CorruptRecords):
             is_plausible = False
         if not is_plausible:
