@@ -80,7 +80,11 @@ def parse_vector(text: str) -> tuple[bytes, str, str]:
 
 async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, target: int, recorder: Recorder) -> None:
     pending: dict[int, RequestHeader] = {}
-    server_reader, server_writer = await asyncio.open_connection("127.0.0.1", target)
+    try:
+        server_reader, server_writer = await asyncio.open_connection("127.0.0.1", target)
+    except ConnectionError:
+        writer.close()
+        return
 
     async def pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter, is_request: bool) -> None:
         try:
