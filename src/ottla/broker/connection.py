@@ -80,19 +80,19 @@ class Connection:
         "_host",
         "_is_held",
         "_is_throttled",
-        "_listener",
         "_node",
         "_role",
         "_slots",
         "_timer",
         "connection_id",
         "is_closed",
+        "listener",
     )
 
     def __init__(self, node: Node, channel: Channel, listener: str, role: str, host: str, connection_id: int) -> None:
         self._node = node
         self._channel = channel
-        self._listener = listener
+        self.listener = listener
         self._role = role
         self._host = host
         self.connection_id = connection_id
@@ -127,7 +127,7 @@ class Connection:
                 self._refuse(f"API key {header.api_key} version {version}, which this node does not serve")
             return
         caller = Caller(
-            header.client_id, self._host, self._listener, self._role, header.api_key, version, self.connection_id
+            header.client_id, self._host, self.listener, self._role, header.api_key, version, self.connection_id
         )
         try:
             request, _ = served.decoder(version)(frame, position)

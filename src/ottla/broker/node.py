@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from random import Random, SystemRandom
 from typing import Any, TypeVar
@@ -21,9 +22,10 @@ from ottla.broker.metrics import Metrics
 from ottla.broker.partitions import Partition, Partitions
 from ottla.broker.producer_ids import ProducerIds
 from ottla.broker.quotas import Quotas
+from ottla.broker.telemetry import Telemetry
 from ottla.cluster import ClusterImage, ImageChanges, PartitionImage, TopicImage
 from ottla.cluster.features import SUPPORTED_FEATURES
-from ottla.cluster.image import BROKER_RESOURCE, TOPIC_RESOURCE
+from ottla.cluster.image import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, TOPIC_RESOURCE
 from ottla.config import BrokerConfig, TopicConfig
 from ottla.config import Listener as ListenerConfig
 from ottla.controller import Controller
@@ -48,6 +50,7 @@ FETCH_SESSION_EVICTION_MS = 120_000
 REMOVAL_CHECK_INTERVAL_MS = 5_000
 SNAPSHOT_CHECK_INTERVAL_MS = 1_000
 FLUSH_CHECK_INTERVAL_MS = 1_000
+CLIENT_EXPIRY_INTERVAL_MS = 60_000
 MAX_TOPIC_NAME_LENGTH = 249
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
@@ -83,6 +86,8 @@ class Node:
         self.timer: Callable[[], float] = time.perf_counter
         self.metrics = Metrics()
         self.quotas = Quotas()
+        self.quotas.configure(config)
+        self.telemetry = Telemetry()
         self.producer_ids = ProducerIds()
         self.partitions = Partitions()
         self.image = ClusterImage()
@@ -170,6 +175,10 @@ class Node:
 
     def connection_closed(self, connection: Connection) -> None:
         self._connections.pop(connection, None)
+
+    def connection_counts(self) -> dict[str, int]:
+        """Open connections by listener."""
+        return Counter(connection.listener for connection in self._connections)
 
     def is_internal_topic(self, name: str) -> bool:
         return name in INTERNAL_TOPICS
@@ -308,6 +317,7 @@ class Node:
         for topic in changes.topics_deleted.values():
             for index in topic.partitions:
                 self._remove_partition(topic.name, index)
+            self.metrics.forget_topic(topic.name)
         for (topic_id, index), _ in changes.partitions_changed.items():
             found = self.image.topics_by_id.get(topic_id)
             if found is not None:
@@ -320,6 +330,7 @@ class Node:
     def _reconcile(self) -> None:
         """After a start: the logs on disk and the image become one."""
         self.quotas.replace(self.image.client_quotas)
+        self._use_telemetry_subscriptions()
         for topic in self.image.topics_by_name.values():
             for index in topic.partitions:
                 self._host_partition(topic, index)
@@ -366,7 +377,13 @@ class Node:
             configs.get((BROKER_RESOURCE, ""), {}), configs.get((BROKER_RESOURCE, str(self.static_config.node_id)), {})
         )
 
+    def _use_telemetry_subscriptions(self) -> None:
+        configs = self.image.configs
+        self.telemetry.replace((name, configs[kind, name]) for kind, name in configs if kind == CLIENT_METRICS_RESOURCE)
+
     def _configs_changed(self, changes: ImageChanges) -> None:
+        if any(kind == CLIENT_METRICS_RESOURCE for kind, _ in changes.configs_changed):
+            self._use_telemetry_subscriptions()
         topics = [name for kind, name in changes.configs_changed if kind == TOPIC_RESOURCE]
         if any(kind == BROKER_RESOURCE for kind, _ in changes.configs_changed):
             self._use_dynamic_config()
@@ -448,6 +465,7 @@ class Node:
         self._every(REMOVAL_CHECK_INTERVAL_MS, lambda: self.logs.remove_due(self.now()))
         self._every(config.producer_id_expiration_check_interval_ms, lambda: self.logs.expire_producers(self.clock()))
         self._every(SNAPSHOT_CHECK_INTERVAL_MS, self._snapshot_if_due)
+        self._every(CLIENT_EXPIRY_INTERVAL_MS, self._forget_silent_clients)
         if config.log_cleaner_enable:
             self._every(config.log_cleaner_backoff_ms, self._clean)
 
@@ -459,6 +477,10 @@ class Node:
     def _snapshot_if_due(self) -> None:
         if self.metadata_log.is_snapshot_due():
             self.spawn(self.metadata_log.snapshot(self.image))
+
+    def _forget_silent_clients(self) -> None:
+        self.quotas.expire(self.now())
+        self.telemetry.expire(self.now())
 
     def _every(self, interval_ms: int, work: Callable[[], object]) -> None:
         def run() -> None:

@@ -88,6 +88,10 @@ class BrokerConfig(BrokerSettings):
             warnings.append(f"dynamic settings ignored: {error}")
             return self._build(self.static, {}, {}, warnings)
 
+    def rebuilt(self, default: Mapping[str, str], own: Mapping[str, str]) -> BrokerConfig:
+        """The same with exactly these dynamic settings; ConfigError if they do not go together."""
+        return self._build(self.static, dict(default), dict(own), self.warnings)
+
     @classmethod
     def _build(
         cls, static: dict[str, str], default: dict[str, str], own: dict[str, str], warnings: list[str]

@@ -1,0 +1,63 @@
+"""AlterConfigs v0-v2, the older way: a resource gets exactly the settings of the request, all others go back."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from ottla.broker.api import Api, Caller
+from ottla.broker.config_changes import check_configs
+from ottla.wire.errors import ErrorCode, KafkaError
+from ottla.wire.messages.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
+
+async def alter_configs(request: AlterConfigsRequest, node: Node, caller: Caller) -> AlterConfigsResponse:
+    named = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
+    answers: list[AlterConfigsResourceResponse | None] = []
+    forwarded: list[AlterConfigsResource] = []
+    for resource in request.resources:
+        try:
+            if named[resource.resource_type, resource.resource_name] == 1:
+                _check(resource, node)
+        except KafkaError as error:
+            answers.append(
+                AlterConfigsResourceResponse(
+                    error_code=error.code,
+                    error_message=error.message,
+                    resource_type=resource.resource_type,
+                    resource_name=resource.resource_name,
+                )
+            )
+            continue
+        answers.append(None)
+        forwarded.append(resource)
+    decided = []
+    if forwarded:
+        decision = node.controller.alter_configs(
+            AlterConfigsRequest(resources=forwarded, validate_only=request.validate_only)
+        )
+        decided = (await node.commit(decision)).responses
+    rest = iter(decided)
+    return AlterConfigsResponse(responses=[answer or next(rest) for answer in answers])
+
+
+def _check(resource: AlterConfigsResource, node: Node) -> None:
+    names = [config.name for config in resource.configs]
+    if len(set(names)) != len(names):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    absent = [config.name for config in resource.configs if config.value is None]
+    if absent:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Null value not supported for : " + ", ".join(absent))
+    after = {config.name: config.value for config in resource.configs if config.value is not None}
+    check_configs(node, resource.resource_type, resource.resource_name, after)
+
+
+api = Api(key=33, handler=alter_configs)

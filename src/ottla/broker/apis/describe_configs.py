@@ -1,0 +1,122 @@
+"""DescribeConfigs v1-v4: settings of topics, brokers, loggers, client metrics and groups, and where they came from."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from typing import TYPE_CHECKING
+
+from ottla.broker.api import Api, Caller
+from ottla.broker.loggers import loggers
+from ottla.cluster.image import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
+from ottla.cluster.topic import why_topic_name_is_invalid
+from ottla.config import ConfigType
+from ottla.config.describe import (
+    EVERYTHING,
+    ConfigEntry,
+    ConfigSource,
+    describe_broker,
+    describe_broker_defaults,
+    describe_client_metrics,
+    describe_group,
+    describe_topic,
+)
+from ottla.wire.errors import ErrorCode, KafkaError
+from ottla.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
+BROKER_LOGGER_RESOURCE = 8
+
+
+def describe_configs(request: DescribeConfigsRequest, node: Node, caller: Caller) -> DescribeConfigsResponse:
+    results = []
+    for resource in request.resources:
+        result = DescribeConfigsResult(resource_type=resource.resource_type, resource_name=resource.resource_name)
+        try:
+            result.configs = [
+                _told(entry, with_synonyms=request.include_synonyms, with_doc=request.include_documentation)
+                for entry in _entries(resource, node)
+            ]
+        except KafkaError as error:
+            result.error_code = error.code
+            result.error_message = error.message
+        results.append(result)
+    return DescribeConfigsResponse(results=results)
+
+
+def _entries(resource: DescribeConfigsResource, node: Node) -> list[ConfigEntry]:
+    kind, name = resource.resource_type, resource.resource_name
+    names: Container[str] = frozenset(resource.configuration_keys) if resource.configuration_keys else EVERYTHING
+    own = node.image.configs.get((kind, name), {})
+    if kind == TOPIC_RESOURCE:
+        problem = why_topic_name_is_invalid(name)
+        if problem is not None:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+        if name not in node.image.topics_by_name:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return describe_topic(own, node.config, names)
+    if kind == BROKER_RESOURCE:
+        if not name:
+            return describe_broker_defaults(node.config, names)
+        check_is_this_node(name, node)
+        return describe_broker(node.config, names)
+    if kind == BROKER_LOGGER_RESOURCE:
+        if not name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
+        check_is_this_node(name, node)
+        source = ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG
+        return [
+            ConfigEntry(logger, level, source, False, False, ConfigType.UNKNOWN, [])
+            for logger, level in loggers().items()
+            if logger in names
+        ]
+    if kind == CLIENT_METRICS_RESOURCE:
+        if not name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
+        return describe_client_metrics(own, names)
+    if kind == GROUP_RESOURCE:
+        if not name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+        return describe_group(own, node.config, names)
+    raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {kind}")
+
+
+def check_is_this_node(name: str, node: Node) -> None:
+    """Only a broker itself knows its settings, so a request for another's is a mistake of the client."""
+    node_id = node.config.node_id
+    digits = name[1:] if name[:1] in ("-", "+") else name
+    if not (digits.isascii() and digits.isdecimal()):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
+    if int(name) != node_id:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {node_id}, but received {name}")
+
+
+def _told(entry: ConfigEntry, *, with_synonyms: bool, with_doc: bool) -> DescribeConfigsResourceResult:
+    return DescribeConfigsResourceResult(
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.is_read_only,
+        config_source=entry.source,
+        is_sensitive=entry.is_sensitive,
+        synonyms=(
+            [
+                DescribeConfigsSynonym(name=synonym.name, value=synonym.value, source=synonym.source)
+                for synonym in entry.synonyms
+            ]
+            if with_synonyms
+            else []
+        ),
+        config_type=entry.type,
+        documentation=entry.doc if with_doc else None,
+    )
+
+
+api = Api(key=32, handler=describe_configs)

@@ -1,0 +1,39 @@
+"""GetTelemetrySubscriptions v0 (KIP-714): which of its metrics a client should push, and how often."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.api import Api, Caller
+from ottla.broker.telemetry import COMPRESSION_TYPES, client_labels
+from ottla.wire.errors import KafkaError
+from ottla.wire.messages.get_telemetry_subscriptions import (
+    GetTelemetrySubscriptionsRequest,
+    GetTelemetrySubscriptionsResponse,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
+
+def get_telemetry_subscriptions(
+    request: GetTelemetrySubscriptionsRequest, node: Node, caller: Caller
+) -> GetTelemetrySubscriptionsResponse:
+    try:
+        client_instance_id, client = node.telemetry.subscribe(
+            request.client_instance_id, client_labels(caller), node.now(), node.rng
+        )
+    except KafkaError as error:
+        return GetTelemetrySubscriptionsResponse(error_code=error.code)
+    return GetTelemetrySubscriptionsResponse(
+        client_instance_id=client_instance_id,
+        subscription_id=client.subscription_id,
+        accepted_compression_types=list(COMPRESSION_TYPES),
+        push_interval_ms=client.interval_ms,
+        telemetry_max_bytes=node.config.telemetry_max_bytes,
+        delta_temporality=True,
+        requested_metrics=client.metrics,
+    )
+
+
+api = Api(key=71, handler=get_telemetry_subscriptions)

@@ -1,0 +1,79 @@
+"""IncrementalAlterConfigs v0-v1: change single settings, in the metadata log. Log levels change here and now."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from ottla.broker import loggers
+from ottla.broker.api import Api, Caller
+from ottla.broker.apis.describe_configs import BROKER_LOGGER_RESOURCE, check_is_this_node
+from ottla.broker.config_changes import check_configs, configs_after
+from ottla.wire.errors import ErrorCode, KafkaError
+from ottla.wire.messages.incremental_alter_configs import (
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
+
+async def incremental_alter_configs(
+    request: IncrementalAlterConfigsRequest, node: Node, caller: Caller
+) -> IncrementalAlterConfigsResponse:
+    named = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
+    answers: list[AlterConfigsResourceResponse | None] = []
+    forwarded: list[AlterConfigsResource] = []
+    for resource in request.resources:
+        try:
+            is_done = named[resource.resource_type, resource.resource_name] == 1 and _check(
+                resource, node, validate_only=request.validate_only
+            )
+        except KafkaError as error:
+            answers.append(_answer(resource, error.code, error.message))
+            continue
+        if is_done:
+            answers.append(_answer(resource, ErrorCode.NONE, None))
+        else:
+            answers.append(None)
+            forwarded.append(resource)
+    decided = []
+    if forwarded:
+        decision = node.controller.incremental_alter_configs(
+            IncrementalAlterConfigsRequest(resources=forwarded, validate_only=request.validate_only)
+        )
+        decided = (await node.commit(decision)).responses
+    rest = iter(decided)
+    return IncrementalAlterConfigsResponse(responses=[answer or next(rest) for answer in answers])
+
+
+def _check(resource: AlterConfigsResource, node: Node, *, validate_only: bool) -> bool:
+    """Whether the resource needs no controller. KafkaError when this broker refuses it."""
+    kind, name = resource.resource_type, resource.resource_name
+    if len({config.name for config in resource.configs}) != len(resource.configs):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    if kind == BROKER_LOGGER_RESOURCE:
+        check_is_this_node(name, node)
+        for config in resource.configs:
+            loggers.check_change(config.name, config.config_operation, config.value)
+        if not validate_only:
+            for config in resource.configs:
+                loggers.change(config.name, config.config_operation, config.value)
+        return True
+    check_configs(node, kind, name, configs_after(node, kind, name, resource.configs))
+    return False
+
+
+def _answer(resource: AlterConfigsResource, code: ErrorCode, message: str | None) -> AlterConfigsResourceResponse:
+    return AlterConfigsResourceResponse(
+        error_code=code,
+        error_message=message,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )
+
+
+api = Api(key=44, handler=incremental_alter_configs)

@@ -1,0 +1,56 @@
+"""The node's loggers as Kafka's BROKER_LOGGER resource shows and sets them. They are not stored: a restart forgets."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from ottla.wire.errors import ErrorCode, KafkaError
+
+ROOT: Final = "root"
+LEVELS: Final = {
+    "TRACE": 5,
+    "DEBUG": logging.DEBUG,
+    "INFO": logging.INFO,
+    "WARN": logging.WARNING,
+    "ERROR": logging.ERROR,
+    "FATAL": logging.CRITICAL,
+}
+SET: Final = 0
+DELETE: Final = 1
+
+
+def loggers() -> dict[str, str]:
+    """Every logger of the node with the level it works at."""
+    names = sorted(name for name in logging.root.manager.loggerDict if name == "ottla" or name.startswith("ottla."))
+    return {name: level_name(_logger(name).getEffectiveLevel()) for name in [ROOT, *names]}
+
+
+def level_name(level: int) -> str:
+    for name, number in LEVELS.items():
+        if level <= number:
+            return name
+    return "FATAL"
+
+
+def check_change(name: str, operation: int, level: str | None) -> None:
+    """KafkaError when a logger or level does not exist, or the operation makes no sense for one."""
+    if operation not in (SET, DELETE):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"The level of logger {name} can only be set or deleted")
+    if name not in loggers():
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Logger {name} does not exist!")
+    if operation == SET and (level or "").upper() not in LEVELS:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"Logger {name} cannot have the level {level}. Valid log levels are {', '.join(sorted(LEVELS))}",
+        )
+    if operation == DELETE and name == ROOT:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Removing the log level of the {ROOT} logger is not allowed")
+
+
+def change(name: str, operation: int, level: str | None) -> None:
+    _logger(name).setLevel(LEVELS[(level or "").upper()] if operation == SET else logging.NOTSET)
+
+
+def _logger(name: str) -> logging.Logger:
+    return logging.getLogger(None if name == ROOT else name)
