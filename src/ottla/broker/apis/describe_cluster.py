@@ -1,0 +1,70 @@
+"""DescribeCluster v0-v2: the cluster and its brokers, or its controllers when asked through a controller's door."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from ottla.broker.api import Api, Caller
+from ottla.broker.apis.metadata import CLUSTER_OPERATIONS, NOT_ASKED
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
+BROKERS, CONTROLLERS = 1, 2
+
+
+def describe_cluster(request: DescribeClusterRequest, node: Node, caller: Caller) -> DescribeClusterResponse:
+    expected = CONTROLLERS if caller.role == "controller" else BROKERS
+    if request.endpoint_type not in (BROKERS, CONTROLLERS):
+        return _refused(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {request.endpoint_type}")
+    if request.endpoint_type != expected:
+        reached = "brokers" if expected == BROKERS else "controllers"
+        return _refused(
+            ErrorCode.MISMATCHED_ENDPOINT_TYPE, f"The request asks for the other kind of endpoint: here are {reached}"
+        )
+    found = _controllers(node, caller) if expected == CONTROLLERS else _brokers(request, node, caller)
+    return DescribeClusterResponse(
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        endpoint_type=expected,
+        cluster_id=node.cluster_id,
+        controller_id=node.config.node_id,
+        brokers=list(found),
+        cluster_authorized_operations=(
+            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+        ),
+    )
+
+
+def _brokers(request: DescribeClusterRequest, node: Node, caller: Caller) -> Iterable[DescribeClusterBroker]:
+    for broker in node.image.brokers.values():
+        endpoint = broker.endpoints.get(caller.listener)
+        if endpoint is not None and (not broker.is_fenced or request.include_fenced_brokers):
+            yield DescribeClusterBroker(
+                broker_id=broker.id,
+                host=endpoint.host,
+                port=endpoint.port,
+                rack=broker.rack,
+                is_fenced=broker.is_fenced,
+            )
+
+
+def _controllers(node: Node, caller: Caller) -> Iterable[DescribeClusterBroker]:
+    for controller in node.image.controllers.values():
+        endpoint = controller.endpoints.get(caller.listener)
+        if endpoint is not None:
+            yield DescribeClusterBroker(broker_id=controller.id, host=endpoint.host, port=endpoint.port)
+
+
+def _refused(code: ErrorCode, message: str) -> DescribeClusterResponse:
+    return DescribeClusterResponse(error_code=code, error_message=message)
+
+
+api = Api(key=60, handler=describe_cluster)
