@@ -227,6 +227,7 @@ class Sim:
         if self.host(name).is_running:
             self.stop(name)
         self.run(self.host(name).start())
+        self.run(self.all_answered())
 
     def check_files(self, host: Host) -> None:
         for directory in host.device.mount().names(DATA) if host.device.find(DATA) else []:
@@ -305,6 +306,11 @@ class Sim:
 
     def check(self, topic: str, partition: int = 0, *, is_compacted: bool = False) -> None:
         self.run(self.verify(self.client(), topic, partition, is_compacted=is_compacted))
+
+    async def all_answered(self) -> None:
+        """After a start: every client has a connection that works."""
+        for client in list(self._clients.values()):
+            await self.until_answered(client)
 
     async def until_answered(self, client: Client, *, within_s: float = 60.0) -> None:
         """Wait until the node answers Metadata."""

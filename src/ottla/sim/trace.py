@@ -29,6 +29,10 @@ class Trace:
         self.lines.append(line)
         self.count += 1
 
+    def aside(self, text: str) -> None:
+        """A line for the reader that is no event: what the program logged."""
+        self.lines.append(f"{self._now() * 1000:14.3f} {'log':<10} {text}")
+
     @property
     def fingerprint(self) -> str:
         return self._digest.hexdigest()[:32]

@@ -19,6 +19,7 @@ from ottla.sim.cluster import Host, Sim
 from ottla.wire.errors import ErrorCode, KafkaError
 
 RETRY_S = 0.1
+MAX_BATCH_BYTES = 5_000
 UNAVAILABLE = (
     ErrorCode.KAFKA_STORAGE_ERROR,
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -87,7 +88,8 @@ class Counter:
 
     async def step(self) -> None:
         if not self._pending or not self._is_idempotent:
-            self._pending = [self._content() for _ in range(self._rng.choice((1, 1, 2, 5, 20)))]
+            count = self._rng.choice((1, 1, 2, 5, 20))
+            self._pending = [self._content(MAX_BATCH_BYTES // count) for _ in range(count)]
         contents = self._pending
         self.history.doubt(contents)
         while True:
@@ -140,12 +142,12 @@ class Counter:
                 self.name, [(record.offset, (record.key, record.value)) for record in found], self._sent
             )
 
-    def _content(self) -> Content:
+    def _content(self, max_size: int) -> Content:
         self._next_value += 1
         key = f"k{self._rng.randrange(self._key_count)}".encode() if self._key_count else None
         if key is not None and self._rng.random() < 0.1:
             return key, None
-        size = self._rng.choice((10, 10, 100, 1_000, 5_000))
+        size = min(max_size, self._rng.choice((10, 10, 100, 1_000, 5_000)))
         return key, f"{self._next_value}:".encode().ljust(size, b".")
 
     def _batch(self, contents: list[Content]) -> bytearray:
@@ -250,6 +252,10 @@ class Admin:
         for topic in there:
             if topic is not None and topic.startswith("admin-"):
                 check(topic in self._topics, "admin", f"topic {topic} was never created")
+        for name, exists in self._topics.items():
+            if exists:
+                for partition in range(there[name]):
+                    await self._client.list_offset(name, partition, -1)
         ids = [topic.topic_id for topic in response.topics]
         check(len(ids) == len(set(ids)), "admin", "two topics have one id")
 

@@ -8,11 +8,13 @@ again after each of two clean restarts.
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from dataclasses import dataclass
 
 from ottla.sim.cluster import Host, Sim
 from ottla.sim.network import Weather
+from ottla.sim.trace import Trace
 from ottla.sim.workloads import Admin, Counter, Reader, Workload
 
 LIVENESS_S = 120.0
@@ -35,6 +37,17 @@ class Verdict:
     def summary(self) -> str:
         fate = "passed" if self.failure is None else f"failed: {self.failure}"
         return f"seed {self.seed}: {fate} ({self.event_count} events, {self.virtual_s:.0f} s, trace {self.fingerprint})"
+
+
+class Recorder(logging.Handler):
+    """Puts what the node logs between the events of the trace."""
+
+    def __init__(self, trace: Trace) -> None:
+        super().__init__(logging.INFO)
+        self._trace = trace
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._trace.aside(record.getMessage())
 
 
 class Disturbances:
@@ -132,7 +145,7 @@ def draw(sim: Sim, host: Host) -> list[Workload]:
     """The workloads of this world, some with limits so small that segments roll by the second."""
     rng = sim.rng
     small = {
-        "internal.segment.bytes": str(rng.choice((2_000, 10_000, 60_000))),
+        "internal.segment.bytes": str(rng.choice((8_000, 20_000, 60_000))),
         "index.interval.bytes": str(rng.choice((100, 1_000, 4_096))),
     }
     tiny = dict(small) if rng.random() < 0.8 else {}
@@ -232,8 +245,8 @@ async def live(sim: Sim, host: Host, *, duration_s: float) -> None:
         if not task.cancelled():
             task.result()
     async with asyncio.timeout(LIVENESS_S):
+        await sim.all_answered()
         for workload in workloads:
-            await sim.until_answered(sim.client("checker"))
             await workload.settle()
     for _ in range(2):
         for workload in workloads:
@@ -241,6 +254,7 @@ async def live(sim: Sim, host: Host, *, duration_s: float) -> None:
         await host.stop()
         sim.check_files(host)
         await host.start()
+        await sim.all_answered()
     for workload in workloads:
         await workload.verify()
 
@@ -250,11 +264,20 @@ def run_seed(seed: int, *, duration_s: float = 30.0) -> Verdict:
     host = sim.host()
     failure: str | None = None
     caught: BaseException | None = None
+    logger, recorder = logging.getLogger("ottla"), Recorder(sim.loop.trace)
+    level, is_propagating = logger.level, logger.propagate
+    logger.addHandler(recorder)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
     try:
         sim.run(live(sim, host, duration_s=duration_s), within_s=duration_s + 1_000)
         sim.finish()
     except Exception as error:
         failure, caught = f"{type(error).__name__}: {error}", error
+    finally:
+        logger.removeHandler(recorder)
+        logger.setLevel(level)
+        logger.propagate = is_propagating
     trace = sim.loop.trace
     return Verdict(
         seed, failure, trace.fingerprint, trace.count, sim.loop.time() - 1_000, list(trace.lines), error=caught
