@@ -1,7 +1,7 @@
 """Clients in Go (franz-go, sarama, segmentio/kafka-go) and Node (kafkajs), each a small program that checks itself.
 
-They are downloaded and built on first use, which takes minutes: OTTLA_INTEROP_ALL=1 (`make interop`) runs them. What was
-built stays in OTTLA_INTEROP_CACHE (by default a folder of the user's cache).
+They are downloaded and built on first use, which takes minutes: OTTLA_INTEROP_ALL=1 (`make interop`) runs them. What
+was built stays in OTTLA_INTEROP_CACHE (by default a folder of the user's cache).
 """
 
 from __future__ import annotations
