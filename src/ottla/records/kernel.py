@@ -151,6 +151,12 @@ class Cursor:
         shift = 0
         position = self.position
         end = self.end
+        if position < end:
+            value = self.data[position]
+            if value < 0x80:
+                self.position = position + 1
+                return value >> 1 ^ -(value & 1)
+            value = 0
         while shift < 35:
             if position >= end:
                 raise CorruptRecords("a varint runs past the end of its record")
@@ -168,6 +174,12 @@ class Cursor:
         shift = 0
         position = self.position
         end = self.end
+        if position < end:
+            value = self.data[position]
+            if value < 0x80:
+                self.position = position + 1
+                return value >> 1 ^ -(value & 1)
+            value = 0
         while shift < 70:
             if position >= end:
                 raise CorruptRecords("a varlong runs past the end of its record")
