@@ -20,6 +20,7 @@ Invariants:
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -573,6 +574,12 @@ class MetadataLog:
                     position += len(batch)
                     await asyncio.sleep(0)
                 await file.sync()
+            except OSError as error:
+                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                    raise
+                log.warning("there is no room for a metadata snapshot; it is tried again later: %s", error)
+                file.truncate(0)
+                return None
             finally:
                 file.close()
             self._disk.rename(f"{path}.part", path)
