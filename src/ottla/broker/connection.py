@@ -27,6 +27,10 @@ log = logging.getLogger("ottla.connection")
 API_VERSIONS_KEY = 18
 MAX_WAITING_PER_CONNECTION = 128
 MAX_UNSENT_BYTES = 16 * 1024 * 1024
+MAX_PLAIN_REQUEST_BYTES = 8 * 1024 * 1024
+"""Of a request without records. Its fields become objects, many times their size: `socket.request.max.bytes` of small
+fields would take gigabytes, and no client has use for so many."""
+PRODUCE_KEY = 0
 
 
 class ServedApi:
@@ -129,6 +133,9 @@ class Connection:
         caller = Caller(
             header.client_id, self._host, self.listener, self._role, header.api_key, version, self.connection_id
         )
+        if len(frame) > MAX_PLAIN_REQUEST_BYTES and header.api_key != PRODUCE_KEY:
+            self._refuse(f"a {served.name} request of {len(frame)} bytes; at most {MAX_PLAIN_REQUEST_BYTES} are taken")
+            return
         try:
             request, _ = served.decoder(version)(frame, position)
         except WireError as error:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.api import Caller
-from ottla.broker.connection import MAX_WAITING_PER_CONNECTION, Connection, ServedApi
+from ottla.broker.connection import MAX_PLAIN_REQUEST_BYTES, MAX_WAITING_PER_CONNECTION, Connection, ServedApi
 from ottla.broker.metrics import Metrics
 from ottla.broker.quotas import Quotas
 from ottla.wire import decode
@@ -267,3 +267,11 @@ def test_a_refused_request_without_answer_closes_the_connection(world: World) ->
     world.answer = refuse
     world.ask(1)
     assert world.channel.is_closed
+
+
+def test_a_request_without_records_may_not_be_as_large_as_one_with(world: World) -> None:
+    request = InitProducerIdRequest(transactional_id="x" * 30_000)
+    frame = b"".join(encode_request(INIT_PRODUCER_ID, 4, 1, "tester", request))[4:]
+    world.connection.frame_received(memoryview(frame + bytes(MAX_PLAIN_REQUEST_BYTES)))
+    assert world.channel.is_closed
+    assert world.channel.sent == []
