@@ -6,19 +6,20 @@ import os
 import shutil
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
 from ottla.records import end_txn_marker
 from ottla.storage import Log, OsDisk
-from ottla.storage.disk import Disk
+from ottla.storage.disk import OsFile
 from tests.unit.storage.logs_on_disk import NOW, append, batch, new_log, offsets, open_log
 
 PRODUCER = (7, 0)
-SMALL: dict[str, object] = {"segment_bytes": 500, "index_interval_bytes": 100}
+SMALL: dict[str, Any] = {"segment_bytes": 500, "index_interval_bytes": 100}
 
 
-def filled(folder: Path, count: int = 20, **config: object) -> Log:
+def filled(folder: Path, count: int = 20, **config: Any) -> Log:
     """A log whose folder is as a kill -9 leaves it."""
     log = new_log(folder, **{**SMALL, **config})
     for n in range(count):
@@ -26,8 +27,8 @@ def filled(folder: Path, count: int = 20, **config: object) -> Log:
     return log
 
 
-def reopened(folder: Path, **options: object) -> Log:
-    log = open_log(folder, **{**SMALL, **options})  # type: ignore[arg-type]
+def reopened(folder: Path, **options: Any) -> Log:
+    log = open_log(folder, **{**SMALL, **options})
     for segment in log.segments:
         check_indexes(segment.directory, segment.base_offset)
     return log
@@ -78,16 +79,15 @@ def test_a_closed_log_is_opened_without_reading_its_batches(tmp_path: Path) -> N
     log = filled(tmp_path)
     log.close()
 
-    class Counting(OsDisk):
-        opened: list[str] = []
+    opened: list[str] = []
 
-        def open(self, path: str, *, create: bool = False):  # type: ignore[no-untyped-def]
-            self.opened.append(path.rpartition("/")[2])
+    class Counting(OsDisk):
+        def open(self, path: str, *, create: bool = False) -> OsFile:
+            opened.append(path.rpartition("/")[2])
             return super().open(path, create=create)
 
-    disk: Disk = Counting()
-    log = open_log(tmp_path, is_clean=True, disk=disk, **SMALL)  # type: ignore[arg-type]
-    logs = [name for name in Counting.opened if name.endswith(".log")]
+    log = open_log(tmp_path, is_clean=True, disk=Counting(), **SMALL)
+    logs = [name for name in opened if name.endswith(".log")]
     assert logs == [f"{log.segments[-1].base_offset:020d}.log"]
     assert log.recovery_point == log.log_end_offset == 20
     assert offsets(log) == list(range(20))
@@ -177,7 +177,7 @@ def test_indexes_are_made_anew(tmp_path: Path, is_clean: bool, suffix: str, dama
             path.write_bytes(Random(len(data)).randbytes(len(data)))
         else:
             path.write_bytes(data[:-3])
-    log = open_log(tmp_path, is_clean=is_clean, recovery_point=20, **SMALL)  # type: ignore[arg-type]
+    log = open_log(tmp_path, is_clean=is_clean, recovery_point=20, **SMALL)
     assert offsets(log) == list(range(20))
     for n in range(20):
         part = log.read(n, max_bytes=1)
