@@ -1,4 +1,4 @@
-"""A channel against a socket made of lists: what a peer sends in any pieces arrives as whole frames, and the reverse."""
+"""A channel against a socket made of lists: bytes in any pieces arrive as whole frames, and the reverse."""
 
 from __future__ import annotations
 
