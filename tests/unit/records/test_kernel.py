@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 from random import Random
 from types import ModuleType
 from typing import Any
@@ -98,6 +100,24 @@ def test_a_good_batch_is_accepted_with_its_largest_timestamp(kernel: ModuleType,
     batch = build([Record(timestamp=NOW + t, key=b"k") for t in times], compression=codec)
     assert check(kernel, batch, requires_key=True) == Validated(0, None, [], NOW + 9, 1, True)
     assert check(kernel, memoryview(batch), log_append_time=True, timestamp=NOW + 77).max_timestamp == NOW + 77
+
+
+def test_verdicts_are_those_of_kafkas_log_validator(kernel: ModuleType) -> None:
+    """Mutated batches with what LogValidator of Kafka 4.3.1 said to them (10 s allowed either way)."""
+    cases = json.loads(Path(__file__).with_name("validated.json").read_text())
+    assert len(cases) > 100
+    for case in cases:
+        result = check(
+            kernel,
+            bytes.fromhex(case["batch"]),
+            verify_crc=False,
+            requires_key=case["requires_key"],
+            log_append_time=case["log_append_time"],
+        )
+        assert result.error == case["error"], case
+        assert [error.batch_index for error in result.record_errors] == case["batch_indexes"], case
+        if not result.error:
+            assert result.max_timestamp == case["max_timestamp"], case
 
 
 def test_a_wrong_crc_is_a_corrupt_message(kernel: ModuleType) -> None:
