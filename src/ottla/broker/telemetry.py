@@ -81,7 +81,6 @@ class TelemetryClient:
         for moment in (self.asked_at, self.pushed_at):
             if moment is not None and now - moment < self.interval_ms:
                 return False
-        self.asked_at = now
         return True
 
     def may_push(self, now: int) -> bool:
@@ -138,6 +137,7 @@ class Telemetry:
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
         ):
             raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
+        client.asked_at = now
         client.last_error = ErrorCode.NONE
         return client_instance_id, client
 

@@ -237,7 +237,8 @@ class BrokerConfig(BrokerSettings):
                 self.queued_max_request_bytes,
                 f"Must be at least socket.request.max.bytes ({self.socket_request_max_bytes}), or -1",
             )
-        if not self.max_connections_per_ip and not self.connections_per_ip_overrides:
+        overrides = self.connections_per_ip_overrides
+        if not self.max_connections_per_ip and not overrides:
             raise invalid("max.connections.per.ip", 0, "Zero needs max.connections.per.ip.overrides")
         if "classic" not in self.group_coordinator_rebalance_protocols:
             raise ConfigError("group.coordinator.rebalance.protocols must contain classic")
