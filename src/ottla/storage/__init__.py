@@ -1,6 +1,7 @@
 """The log on a disk: Kafka's files, segments, recovery and retention."""
 
 from ottla.storage.checkpoints import MetaProperties, read_meta_properties, write_meta_properties
+from ottla.storage.compaction import Cleaner
 from ottla.storage.disk import Disk, File, FileSlice, OsDisk
 from ottla.storage.index import AbortedTransaction
 from ottla.storage.log import Appended, Log, RecordsRefused, TimestampOffset
@@ -11,6 +12,7 @@ from ottla.storage.segment import Segment
 __all__ = [
     "AbortedTransaction",
     "Appended",
+    "Cleaner",
     "Disk",
     "File",
     "FileSlice",

@@ -45,11 +45,11 @@ from ottla.records import (
     split,
 )
 from ottla.storage.disk import Disk, File
-from ottla.storage.index import MAX_RELATIVE_OFFSET, AbortedTransaction, TransactionIndex
+from ottla.storage.index import MAX_RELATIVE_OFFSET, AbortedTransaction, CorruptIndex, TransactionIndex
 from ottla.storage.log import Log
 from ottla.storage.logs import LogDir, Logs
 from ottla.storage.retention import retain
-from ottla.storage.segment import CLEANED, UNKNOWN, Segment
+from ottla.storage.segment import CLEANED, UNKNOWN, CorruptSegment, Segment
 from ottla.wire.errors import KafkaError
 
 logger = logging.getLogger(__name__)
@@ -58,6 +58,9 @@ PIECE_BYTES = 128 * 1024 if RECORDS_COMPILED else 16 * 1024
 """Work of one step: about a millisecond."""
 PAUSE_S = 0.001
 MAX_SEGMENT_READ = 512 * 1024
+
+_CORRUPT = (CorruptRecords, CorruptSegment, CorruptIndex)
+_NO_LAG_LIMIT = 2**63 - 1
 
 Partition = tuple[str, int]
 Step: TypeAlias = Awaitable[object] | None
@@ -142,7 +145,7 @@ class Cleaner:
                 continue
             try:
                 cleanable = self.examine(log, timestamp)
-            except (CorruptRecords, ValueError) as trouble:
+            except _CORRUPT as trouble:
                 self._set_uncleanable(log, str(trouble))
                 continue
             except OSError as trouble:
@@ -179,7 +182,7 @@ class Cleaner:
             first_uncleanable_offset,
             clean_bytes,
             cleanable_bytes,
-            _compaction_delay_ms(dirty, timestamp - log.config.max_compaction_lag_ms),
+            _compaction_delay_ms(dirty, timestamp, log.config.max_compaction_lag_ms),
         )
 
     def cleaned_offset(self, log: Log) -> int:
@@ -262,7 +265,7 @@ class Cleaner:
             return (yield from self._clean(log, timestamp, cleaning))
         except CleaningAborted as reason:
             logger.info("%s: cleaning was given up: %s", log.name, reason)
-        except CorruptRecords as trouble:
+        except _CORRUPT as trouble:
             self._set_uncleanable(log, str(trouble))
         except KafkaError as trouble:
             logger.warning("%s: cleaning failed: %s", log.name, trouble)
@@ -332,8 +335,8 @@ class Cleaner:
         index = _index_of(log.segments, start_offset)
         dirty = [segment for segment in log.segments[index:] if segment.base_offset < end_offset]
         for number, segment in enumerate(dirty):
-            position = segment.offset_index.lookup(start_offset).position if segment.base_offset < start_offset else 0
-            while position < segment.size:
+            position = segment.locate(start_offset) if segment.base_offset < start_offset else 0
+            while 0 <= position < segment.size:
                 _require_current(log, dirty[number:])
                 chunk = yield from _read(segment, position)
                 work = 0
@@ -661,14 +664,17 @@ def _work(header: BatchHeader) -> int:
     return max(4 * header.size if header.is_compressed else header.size, 100 * header.count)
 
 
-def _compaction_delay_ms(dirty: list[Segment], clean_until: int) -> int:
+def _compaction_delay_ms(dirty: list[Segment], timestamp: int, max_lag_ms: int) -> int:
+    """How long ago the oldest dirty batch was to be cleaned at the latest."""
+    if max_lag_ms >= _NO_LAG_LIMIT:
+        return 0  # as by default; then no segment is opened to see how old it is
     earliest = None
     for segment in dirty:
         if segment.first_timestamp == UNKNOWN:
             segment.load_timestamps()
         if segment.first_timestamp > 0 and (earliest is None or segment.first_timestamp < earliest):
             earliest = segment.first_timestamp
-    return max(0, clean_until - earliest) if earliest is not None else 0
+    return max(0, timestamp - max_lag_ms - earliest) if earliest is not None else 0
 
 
 def _holds_last_sequence(log: Log, header: BatchHeader) -> bool:
