@@ -962,10 +962,15 @@ class Log:
         if not count:
             return 0
         removed = self.segments[:count]
+        start = self.segments[count].base_offset
+        is_synced = self.recovery_point >= start
         try:
-            self.advance_log_start(self.segments[count].base_offset)
+            self.advance_log_start(start)
             del self.segments[:count]
             self._discard(removed)
+            if not is_synced:
+                # The recovery point is beyond them now: should their names come back, nobody would check their bytes.
+                self._disk.sync_directory(self.directory)
         except OSError as trouble:
             self._failed(trouble)
         return count

@@ -368,12 +368,7 @@ class Logs:
     def _write_checkpoints(self, log_dir: LogDir) -> None:
         logs = log_dir.logs
         write = checkpoints.write_offsets
-        write(
-            self._disk,
-            log_dir.path,
-            checkpoints.RECOVERY_POINTS,
-            {partition: log.recovery_point for partition, log in logs.items()},
-        )
+        # The log starts first: a recovery point may lie at one, with bytes before it that were never synced.
         write(
             self._disk,
             log_dir.path,
@@ -383,6 +378,12 @@ class Logs:
                 for partition, log in logs.items()
                 if log.log_start_offset > log.segments[0].base_offset
             },
+        )
+        write(
+            self._disk,
+            log_dir.path,
+            checkpoints.RECOVERY_POINTS,
+            {partition: log.recovery_point for partition, log in logs.items()},
         )
         write(
             self._disk,
