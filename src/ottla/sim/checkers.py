@@ -155,11 +155,18 @@ def _difference(values: list[Content], sent: list[Content]) -> str:
     return f"{len(values)} records, expected {len(sent)}"
 
 
-def check_indexes(device: Device, directory: str) -> None:
+def check_indexes(device: Device, directory: str, start_offset: int = 0) -> None:
     """Every entry of every index points at the batch it names, and says the truth about timestamps."""
-    for path in device.files(directory):
-        if path.endswith(".log"):
-            _check_segment_indexes(device, path)
+    for path in _segments(device, directory, start_offset):
+        _check_segment_indexes(device, path)
+
+
+def _segments(device: Device, directory: str, start_offset: int) -> list[str]:
+    """Paths of the segments that reach beyond the log's start; others only wait to be removed."""
+    paths = [path for path in device.files(directory) if path.endswith(".log")]
+    bases = [int(path.removesuffix(".log").rpartition("/")[2]) for path in paths]
+    ends = [*bases[1:], 2**63]
+    return [path for path, end in zip(paths, ends, strict=False) if end > start_offset]
 
 
 def _check_segment_indexes(device: Device, path: str) -> None:
@@ -200,12 +207,10 @@ def _entries(data: bytes, entry: Struct) -> Iterable[tuple[int, int]]:
         yield first, second
 
 
-def check_batches(device: Device, directory: str) -> None:
+def check_batches(device: Device, directory: str, start_offset: int = 0) -> None:
     """Segment files hold whole, sound batches with rising offsets, and nothing else."""
     next_offset = 0
-    for path in device.files(directory):
-        if not path.endswith(".log"):
-            continue
+    for path in _segments(device, directory, start_offset):
         data = device.content(path)
         base_offset = int(path.removesuffix(".log").rpartition("/")[2])
         check(base_offset >= next_offset, "segments", f"{path} begins before {next_offset}")

@@ -15,11 +15,11 @@ from ottla import records
 from ottla.broker import Node
 from ottla.config import BrokerConfig
 from ottla.sim.checkers import History, check, check_batches, check_indexes
-from ottla.sim.client import Client, NoAnswer, batch_of
+from ottla.sim.client import EARLIEST, LATEST, Client, NoAnswer, batch_of
 from ottla.sim.disk import Crashed, Device
 from ottla.sim.loop import Loop, Process
 from ottla.sim.network import Network, Weather
-from ottla.wire.errors import KafkaError
+from ottla.wire.errors import ErrorCode, KafkaError
 
 T = TypeVar("T")
 
@@ -27,6 +27,7 @@ START_TIMESTAMP = 1_700_000_000_000
 PORT = 9092
 CONTROLLER_PORT = 9093
 DATA = "/data"
+LOG_STARTS = "log-start-offset-checkpoint"
 
 
 class Host:
@@ -230,10 +231,19 @@ class Sim:
         self.run(self.all_answered())
 
     def check_files(self, host: Host) -> None:
-        for directory in host.device.mount().names(DATA) if host.device.find(DATA) else []:
+        """After a stop: the segments and indexes on the disk agree with each other."""
+        device = host.device
+        if device.find(DATA) is None:
+            return
+        starts: dict[str, int] = {}
+        if f"{DATA}/{LOG_STARTS}" in device.files(DATA):
+            for line in device.content(f"{DATA}/{LOG_STARTS}").decode().splitlines()[2:]:
+                topic, partition, offset = line.split()
+                starts[f"{topic}-{partition}"] = int(offset)
+        for directory in device.mount().names(DATA):
             if "-" in directory and not directory.endswith(("-delete", "-stray")):
-                check_batches(host.device, f"{DATA}/{directory}")
-                check_indexes(host.device, f"{DATA}/{directory}")
+                check_batches(device, f"{DATA}/{directory}", starts.get(directory, 0))
+                check_indexes(device, f"{DATA}/{directory}", starts.get(directory, 0))
 
     # Clients
 
@@ -295,9 +305,18 @@ class Sim:
     async def verify(self, client: Client, topic: str, partition: int = 0, *, is_compacted: bool = False) -> None:
         """Read everything and compare it with the history."""
         history = self.history(topic, partition)
-        start = await client.list_offset(topic, partition, -2)
-        end = await client.list_offset(topic, partition, -1)
-        found = [(record.offset, (record.key, record.value)) for record in await client.read_all(topic, partition)]
+        for _ in range(20):
+            start = await client.list_offset(topic, partition, EARLIEST)
+            end = await client.list_offset(topic, partition, LATEST)
+            try:
+                rows = await client.read_all(topic, partition)
+            except KafkaError as error:
+                if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
+                    raise
+            else:
+                if await client.list_offset(topic, partition, EARLIEST) == start:
+                    break  # else retention moved the start while we read
+        found = [(record.offset, (record.key, record.value)) for record in rows]
         if is_compacted:
             history.check_compacted(found)
         else:

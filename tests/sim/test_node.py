@@ -1,0 +1,198 @@
+"""The shipped node in a simulated world: crashes at every write of what it does, and what clients may rely on."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
+
+import pytest
+
+from ottla.sim.client import NoAnswer
+from ottla.sim.cluster import Host, Sim
+from ottla.sim.disk import Crashed
+from ottla.sim.world import run_seed
+from ottla.wire.errors import ErrorCode, KafkaError
+
+Work = Callable[[Sim, Host], Coroutine[Any, Any, None]]
+PROPERTIES = {"metadata.log.max.record.bytes.between.snapshots": "300"}
+
+
+@pytest.fixture
+def sim() -> Iterator[Sim]:
+    sim = Sim(1, properties=PROPERTIES)
+    yield sim
+    sim.finish()
+
+
+def crash_everywhere(prepare: Callable[[Sim], None], work: Work, check: Callable[[Sim], None]) -> None:
+    """Stop the machine at each write of `work`, by kill and by power loss; the node must start and be right."""
+    sim = Sim(1, properties=PROPERTIES)
+    prepare(sim)
+    host = sim.host()
+    before = host.device.operation_count
+    sim.run(work(sim, host))
+    count = host.device.operation_count - before
+    sim.finish()
+    for operation in range(count):
+        for is_power_loss in (False, True):
+            sim = Sim(1, properties=PROPERTIES)
+            prepare(sim)
+            host = sim.host()
+            try:
+                sim.run(until_crash(sim, host, work, operation))
+                host.device.rng.seed(f"luck {operation}")
+                if is_power_loss:
+                    host.power_loss()
+                else:
+                    host.kill()
+                sim.restart()
+                check(sim)
+                sim.finish()
+            except Exception as error:
+                error.add_note(f"{'power loss' if is_power_loss else 'kill'} at write {operation} of {count}")
+                for line in list(sim.loop.trace.lines)[-40:]:
+                    error.add_note(line)
+                raise
+
+
+async def until_crash(sim: Sim, host: Host, work: Work, operation: int) -> None:
+    crash = host.crash_at(operation)
+    working = sim.loop.create_task(work(sim, host))
+    await asyncio.wait([working, crash], return_when=asyncio.FIRST_COMPLETED)
+    assert crash.done(), f"no crash at write {operation}"
+    working.cancel()
+    try:
+        await working
+    except (asyncio.CancelledError, Crashed, NoAnswer, KafkaError):
+        return
+
+
+def test_the_first_start_survives_a_crash_at_every_write() -> None:
+    async def work(sim: Sim, host: Host) -> None:
+        await host.start()
+
+    def check(sim: Sim) -> None:
+        sim.create_topic("topic")
+        sim.produce("topic", 3)
+        sim.check("topic")
+
+    crash_everywhere(lambda sim: None, work, check)
+
+
+def with_topic(sim: Sim) -> None:
+    sim.node()
+    sim.create_topic("topic", flush_messages="1")
+    sim.produce("topic", 3, is_synced=True)
+
+
+def check_topic(sim: Sim) -> None:
+    sim.check("topic")
+    sim.produce("topic", 2, is_synced=True)
+    sim.check("topic")
+
+
+def test_producing_with_a_flush_before_every_acknowledgement_survives_a_crash_at_every_write() -> None:
+    async def work(sim: Sim, host: Host) -> None:
+        for _ in range(3):
+            await sim.produce_batch("topic", 2, 0, -1, 100, None, True)
+
+    crash_everywhere(with_topic, work, check_topic)
+
+
+def test_creating_and_deleting_topics_survives_a_crash_at_every_write() -> None:
+    created: list[str] = []
+
+    async def work(sim: Sim, host: Host) -> None:
+        created.clear()
+        client = sim.client()
+        for index in range(3):
+            await client.create_topic(f"new-{index}", 2)
+            created.append(f"new-{index}")
+            await asyncio.sleep(3)
+        await client.delete_topic("new-0")
+        created.remove("new-0")
+        await asyncio.sleep(70)
+
+    def check(sim: Sim) -> None:
+        check_topic(sim)
+        topics = {topic.name for topic in sim.run(sim.client().metadata()).topics}
+        assert set(created) <= topics | {"new-0"}
+        for name in sorted(topics - {"topic"}, key=str):
+            sim.produce(str(name), 1, partition=1)
+            sim.check(str(name), 1)
+
+    crash_everywhere(with_topic, work, check)
+
+
+def test_a_clean_stop_survives_a_crash_at_every_write() -> None:
+    async def work(sim: Sim, host: Host) -> None:
+        await sim.produce_batch("topic", 2, 0, -1, 100, None, True)
+        await host.stop()
+
+    crash_everywhere(with_topic, work, check_topic)
+
+
+def test_acknowledged_records_survive_a_kill(sim: Sim) -> None:
+    sim.node()
+    sim.create_topic("topic", partitions=2)
+    for _ in range(5):
+        sim.produce("topic", 4)
+        sim.produce("topic", 1, partition=1)
+        sim.kill()
+        sim.restart()
+        sim.check("topic")
+        sim.check("topic", 1)
+
+
+def test_a_power_loss_takes_only_what_was_not_flushed(sim: Sim) -> None:
+    sim.node()
+    sim.create_topic("kept", flush_messages="1")
+    sim.create_topic("risky")
+    for _ in range(5):
+        sim.produce("kept", 4, is_synced=True)
+        sim.produce("risky", 4)
+        sim.power_loss()
+        sim.restart()
+        sim.check("kept")
+        sim.check("risky")
+
+
+def test_a_full_disk_refuses_writes_serves_reads_and_recovers_by_itself(sim: Sim) -> None:
+    host = sim.node()
+    sim.create_topic("topic")
+    sim.produce("topic", 10)
+    host.device.capacity_bytes = host.device.used_bytes
+    with pytest.raises(KafkaError) as refused:
+        for _ in range(50):
+            sim.produce("topic", 10, size=1_000)
+    assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    sim.check("topic")
+    assert len(sim.run(sim.client().metadata()).topics) == 1
+    sim.sleep(30)
+    host.device.capacity_bytes = None
+    sim.sleep(5)
+    sim.produce("topic", 10)
+    sim.check("topic")
+    sim.create_topic("another")
+    sim.produce("another", 1)
+    sim.check("another")
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_world_full_of_disturbances(seed: int) -> None:
+    verdict = run_seed(seed, duration_s=8.0)
+    assert verdict.has_passed, "\n".join([*verdict.lines[-80:], verdict.summary()])
+
+
+def test_one_seed_writes_one_trace_whatever_strings_hash_to() -> None:
+    fingerprints = set()
+    for hash_seed in ("1", "2"):
+        command = [sys.executable, "-m", "ottla.sim", "--seed", "5", "--seconds", "4", "--fingerprint"]
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        fingerprints.add(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
+    assert len(fingerprints) == 1
+    assert fingerprints.pop().startswith("passed")
