@@ -55,6 +55,7 @@ SERVED: dict[int, str] = {
     44: "incremental_alter_configs",
     48: "describe_client_quotas",
     49: "alter_client_quotas",
+    50: "describe_user_scram_credentials",
     55: "describe_quorum",
     57: "update_features",
     60: "describe_cluster",

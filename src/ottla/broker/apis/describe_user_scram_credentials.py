@@ -1,0 +1,44 @@
+"""DescribeUserScramCredentials v0: which users have SCRAM credentials. kafka-configs asks it beside a user's quotas."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.api import Api, Caller
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.describe_user_scram_credentials import (
+    CredentialInfo,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
+
+def describe_user_scram_credentials(
+    request: DescribeUserScramCredentialsRequest, node: Node, caller: Caller
+) -> DescribeUserScramCredentialsResponse:
+    infos: dict[str, list[CredentialInfo]] = {}
+    for (user, mechanism), record in sorted(node.image.scram.items()):
+        infos.setdefault(user, []).append(CredentialInfo(mechanism=mechanism, iterations=record.iterations))
+    named = [user.name for user in request.users] if request.users else list(infos)
+    results = []
+    for name in dict.fromkeys(named):
+        result = DescribeUserScramCredentialsResult(user=name, error_message=None)
+        if named.count(name) > 1:
+            result.error_code = ErrorCode.DUPLICATE_RESOURCE
+            result.error_message = (
+                f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}"
+            )
+        elif name not in infos:
+            result.error_code = ErrorCode.RESOURCE_NOT_FOUND
+            result.error_message = f"Attempt to describe a user credential that does not exist: {name}"
+        else:
+            result.credential_infos = infos[name]
+        results.append(result)
+    return DescribeUserScramCredentialsResponse(error_message=None, results=results)
+
+
+api = Api(key=50, handler=describe_user_scram_credentials)

@@ -1,0 +1,376 @@
+"""The APIs of settings, quotas and telemetry on the real controller and image; only the metadata log is left out."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from random import Random
+from typing import Any
+
+import pytest
+
+from ottla.broker.api import Caller
+from ottla.broker.apis.alter_client_quotas import alter_client_quotas
+from ottla.broker.apis.alter_configs import alter_configs
+from ottla.broker.apis.describe_client_quotas import describe_client_quotas
+from ottla.broker.apis.describe_configs import describe_configs
+from ottla.broker.apis.get_telemetry_subscriptions import get_telemetry_subscriptions
+from ottla.broker.apis.incremental_alter_configs import incremental_alter_configs
+from ottla.broker.apis.list_config_resources import list_config_resources
+from ottla.broker.apis.push_telemetry import push_telemetry
+from ottla.broker.metrics import Metrics
+from ottla.broker.quotas import Quotas
+from ottla.broker.telemetry import Telemetry
+from ottla.cluster import ClusterImage
+from ottla.config import BrokerConfig
+from ottla.controller import Controller
+from ottla.machine import Decision
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasRequestEntityData,
+    AlterClientQuotasRequestEntryData,
+    OpData,
+)
+from ottla.wire.messages.alter_configs import AlterableConfig as NewConfig
+from ottla.wire.messages.alter_configs import AlterConfigsRequest
+from ottla.wire.messages.alter_configs import AlterConfigsResource as NewResource
+from ottla.wire.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
+from ottla.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from ottla.wire.messages.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
+from ottla.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from ottla.wire.messages.list_config_resources import ListConfigResourcesRequest
+from ottla.wire.messages.push_telemetry import PushTelemetryRequest
+from ottla.wire.messages.records.feature_level_record import FeatureLevelRecord
+from ottla.wire.messages.records.register_broker_record import RegisterBrokerRecord
+from ottla.wire.messages.records.topic_record import TopicRecord
+from tests.unit.config.test_broker import NODE
+
+TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
+SET, DELETE, APPEND, SUBTRACT = range(4)
+CALLER = Caller("app", "10.0.0.9", "PLAINTEXT", "broker", 0, 1, 1)
+
+
+class World:
+    def __init__(self) -> None:
+        self.static_config = self.config = BrokerConfig.parse(NODE)
+        self.image = ClusterImage("cluster")
+        self.image.replay(TopicRecord(name="orders", topic_id=b"t" * 16))
+        self.image.replay(RegisterBrokerRecord(broker_id=1, incarnation_id=b"i" * 16, broker_epoch=5, fenced=False))
+        self.controller = Controller(self.image.copy(), rng=Random(1), config=self.config)
+        self.metrics = Metrics()
+        self.quotas = Quotas()
+        self.telemetry = Telemetry()
+        self.rng = Random(2)
+        self.time = 0
+
+    def now(self) -> int:
+        return self.time
+
+    async def commit(self, decision: Decision[Any]) -> Any:
+        for record in decision.records:
+            self.controller.replay(record)
+            self.image.replay(record)
+        configs = self.image.configs
+        self.config = self.static_config.with_dynamic(configs.get((BROKER, ""), {}), configs.get((BROKER, "1"), {}))
+        self.telemetry.replace((name, configs[kind, name]) for kind, name in configs if kind == CLIENT_METRICS)
+        return decision.reply
+
+    def alter(self, kind: int, name: str, *changes: tuple[int, str, str | None], validate_only: bool = False) -> Any:
+        resource = AlterConfigsResource(
+            resource_type=kind,
+            resource_name=name,
+            configs=[AlterableConfig(config_operation=what, name=key, value=value) for what, key, value in changes],
+        )
+        return self.alter_all(resource, validate_only=validate_only)[0]
+
+    def alter_all(self, *resources: AlterConfigsResource, validate_only: bool = False) -> list[Any]:
+        request = IncrementalAlterConfigsRequest(resources=list(resources), validate_only=validate_only)
+        response = asyncio.run(incremental_alter_configs(request, self, CALLER))  # type: ignore[arg-type]
+        return list(response.responses)
+
+    def replace(self, kind: int, name: str, configs: dict[str, str | None]) -> Any:
+        resource = NewResource(
+            resource_type=kind,
+            resource_name=name,
+            configs=[NewConfig(name=key, value=value) for key, value in configs.items()],
+        )
+        return asyncio.run(alter_configs(AlterConfigsRequest(resources=[resource]), self, CALLER)).responses[0]  # type: ignore[arg-type]
+
+    def describe(self, kind: int, name: str, *keys: str, **options: bool) -> Any:
+        resource = DescribeConfigsResource(
+            resource_type=kind, resource_name=name, configuration_keys=list(keys) or None
+        )
+        request = DescribeConfigsRequest(
+            resources=[resource],
+            include_synonyms=options.get("include_synonyms", False),
+            include_documentation=options.get("include_documentation", False),
+        )
+        return describe_configs(request, self, CALLER).results[0]  # type: ignore[arg-type]
+
+    def described(self, kind: int, name: str, key: str) -> Any:
+        return self.describe(kind, name, key, include_synonyms=True).configs[0]
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_a_changed_topic_is_described_with_its_new_value(world: World) -> None:
+    assert world.described(TOPIC, "orders", "retention.ms").config_source == 5
+    assert world.alter(TOPIC, "orders", (SET, "retention.ms", "5")).error_code == ErrorCode.NONE
+    entry = world.described(TOPIC, "orders", "retention.ms")
+    assert (entry.value, entry.config_source, entry.config_type) == ("5", 1, 5)
+    assert [(synonym.name, synonym.source) for synonym in entry.synonyms] == [("retention.ms", 1)]
+    assert world.alter(TOPIC, "orders", (DELETE, "retention.ms", None)).error_code == ErrorCode.NONE
+    assert world.described(TOPIC, "orders", "retention.ms").value == "604800000"
+
+
+def test_validating_changes_nothing(world: World) -> None:
+    assert world.alter(TOPIC, "orders", (SET, "retention.ms", "5"), validate_only=True).error_code == ErrorCode.NONE
+    assert world.described(TOPIC, "orders", "retention.ms").value == "604800000"
+
+
+def test_lists_are_appended_to_and_subtracted_from(world: World) -> None:
+    world.alter(TOPIC, "orders", (APPEND, "cleanup.policy", "compact"))
+    assert world.described(TOPIC, "orders", "cleanup.policy").value == "delete,compact"
+    world.alter(TOPIC, "orders", (SUBTRACT, "cleanup.policy", "delete"))
+    assert world.described(TOPIC, "orders", "cleanup.policy").value == "compact"
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "change", "code"),
+    [
+        (TOPIC, "orders", (SET, "retention.ms", "x"), ErrorCode.INVALID_CONFIG),
+        (TOPIC, "orders", (SET, "nonsense", "x"), ErrorCode.INVALID_CONFIG),
+        (TOPIC, "orders", (SET, "retention.ms", None), ErrorCode.INVALID_REQUEST),
+        (TOPIC, "orders", (APPEND, "retention.ms", "5"), ErrorCode.INVALID_CONFIG),
+        (TOPIC, "orders", (9, "retention.ms", "5"), ErrorCode.INVALID_REQUEST),
+        (TOPIC, "nope", (SET, "retention.ms", "5"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (TOPIC, "", (SET, "retention.ms", "5"), ErrorCode.INVALID_REQUEST),
+        (TOPIC, "b@d", (SET, "retention.ms", "5"), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (BROKER, "1", (SET, "log.retention.ms", "x"), ErrorCode.INVALID_REQUEST),
+        (BROKER, "1", (SET, "node.id", "5"), ErrorCode.INVALID_REQUEST),
+        (BROKER, "1", (APPEND, "log.retention.ms", "5"), ErrorCode.INVALID_CONFIG),
+        (BROKER, "1", (SET, "plugin.setting", "5"), ErrorCode.NONE),
+        (BROKER, "2", (SET, "log.retention.ms", "5"), ErrorCode.INVALID_REQUEST),
+        (BROKER, "one", (SET, "log.retention.ms", "5"), ErrorCode.INVALID_REQUEST),
+        (BROKER, "", (SET, "listeners", "PLAINTEXT://:1"), ErrorCode.INVALID_REQUEST),
+        (GROUP, "", (SET, "consumer.session.timeout.ms", "50000"), ErrorCode.INVALID_REQUEST),
+        (GROUP, "g", (SET, "consumer.session.timeout.ms", "5"), ErrorCode.INVALID_CONFIG),
+        (GROUP, "g", (SET, "consumer.session.timeout.ms", "50000"), ErrorCode.NONE),
+        (CLIENT_METRICS, "", (SET, "interval.ms", "500"), ErrorCode.INVALID_REQUEST),
+        (CLIENT_METRICS, "m", (SET, "interval.ms", "5"), ErrorCode.INVALID_REQUEST),
+        (CLIENT_METRICS, "m", (SET, "match", "nonsense"), ErrorCode.INVALID_CONFIG),
+        (LOGGER, "1", (SET, "nobody", "INFO"), ErrorCode.INVALID_CONFIG),
+        (LOGGER, "2", (SET, "root", "INFO"), ErrorCode.INVALID_REQUEST),
+        (LOGGER, "1", (SET, "root", "LOUD"), ErrorCode.INVALID_CONFIG),
+        (LOGGER, "1", (APPEND, "root", "INFO"), ErrorCode.INVALID_REQUEST),
+        (77, "x", (SET, "a", "b"), ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_a_change_is_refused_with_kafkas_code(
+    world: World, kind: int, name: str, change: tuple[int, str, str | None], code: ErrorCode
+) -> None:
+    before = dict(world.image.configs)
+    assert world.alter(kind, name, change).error_code == code
+    if code is not ErrorCode.NONE:
+        assert world.image.configs == before
+
+
+def test_a_key_or_a_resource_named_twice_is_refused(world: World) -> None:
+    twice = world.alter(TOPIC, "orders", (SET, "retention.ms", "5"), (SET, "retention.ms", "6"))
+    assert twice.error_code == ErrorCode.INVALID_REQUEST
+    resources = [AlterConfigsResource(resource_type=TOPIC, resource_name="orders") for _ in range(2)]
+    assert [answer.error_code for answer in world.alter_all(*resources)] == [ErrorCode.INVALID_REQUEST] * 2
+
+
+def test_one_refused_resource_does_not_hinder_the_others(world: World) -> None:
+    answers = world.alter_all(
+        AlterConfigsResource(
+            resource_type=BROKER, resource_name="1", configs=[AlterableConfig(name="node.id", value="5")]
+        ),
+        AlterConfigsResource(
+            resource_type=TOPIC, resource_name="orders", configs=[AlterableConfig(name="retention.ms", value="5")]
+        ),
+        AlterConfigsResource(resource_type=TOPIC, resource_name="nope"),
+    )
+    assert [(answer.resource_name, answer.error_code) for answer in answers] == [
+        ("1", ErrorCode.INVALID_REQUEST),
+        ("orders", ErrorCode.NONE),
+        ("nope", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ]
+    assert world.described(TOPIC, "orders", "retention.ms").value == "5"
+
+
+def test_dynamic_settings_of_brokers_are_in_force_and_described(world: World) -> None:
+    assert world.alter(BROKER, "", (SET, "max.connections", "50")).error_code == ErrorCode.NONE
+    assert world.alter(BROKER, "1", (SET, "max.connections", "60")).error_code == ErrorCode.NONE
+    assert world.config.max_connections == 60
+    entry = world.described(BROKER, "1", "max.connections")
+    assert [synonym.source for synonym in entry.synonyms] == [2, 3, 5]
+    assert [entry.name for entry in world.describe(BROKER, "").configs] == ["max.connections"]
+
+
+def test_with_eligible_leader_replicas_the_minimum_in_sync_is_the_clusters(world: World) -> None:
+    world.image.replay(FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=1))
+    assert world.alter(BROKER, "", (SET, "min.insync.replicas", "1")).error_code == ErrorCode.NONE
+    assert world.alter(BROKER, "1", (SET, "min.insync.replicas", "2")).error_code == ErrorCode.INVALID_CONFIG
+    assert world.alter(BROKER, "", (DELETE, "min.insync.replicas", None)).error_code == ErrorCode.INVALID_CONFIG
+
+
+def test_the_older_api_replaces_everything(world: World) -> None:
+    world.alter(TOPIC, "orders", (SET, "retention.ms", "5"), (SET, "segment.ms", "7"))
+    assert world.replace(TOPIC, "orders", {"retention.ms": "6"}).error_code == ErrorCode.NONE
+    assert world.image.topic_configs("orders") == {"retention.ms": "6"}
+    assert world.replace(TOPIC, "orders", {"retention.ms": None}).error_code == ErrorCode.INVALID_REQUEST
+    assert world.replace(BROKER, "1", {"node.id": "6"}).error_code == ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "code"),
+    [
+        (TOPIC, "nope", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (TOPIC, "b@d", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (BROKER, "2", ErrorCode.INVALID_REQUEST),
+        (BROKER, "one", ErrorCode.INVALID_REQUEST),
+        (LOGGER, "", ErrorCode.INVALID_REQUEST),
+        (CLIENT_METRICS, "", ErrorCode.INVALID_REQUEST),
+        (GROUP, "", ErrorCode.INVALID_REQUEST),
+        (77, "x", ErrorCode.INVALID_REQUEST),
+        (CLIENT_METRICS, "anything", ErrorCode.NONE),
+        (GROUP, "anything", ErrorCode.NONE),
+    ],
+)
+def test_what_cannot_be_described_has_kafkas_code(world: World, kind: int, name: str, code: ErrorCode) -> None:
+    result = world.describe(kind, name)
+    assert result.error_code == code
+    assert bool(result.configs) is (code is ErrorCode.NONE)
+
+
+def test_documentation_comes_when_asked_for(world: World) -> None:
+    assert world.describe(TOPIC, "orders", "retention.ms").configs[0].documentation is None
+    entry = world.describe(TOPIC, "orders", "retention.ms", include_documentation=True).configs[0]
+    assert entry.documentation
+    assert entry.synonyms == []
+
+
+def test_log_levels_change_at_once(world: World) -> None:
+    logger = logging.getLogger("ottla.test_config_apis")
+    try:
+        assert world.alter(LOGGER, "1", (SET, logger.name, "debug")).error_code == ErrorCode.NONE
+        assert logger.level == logging.DEBUG
+        assert world.described(LOGGER, "1", logger.name).value == "DEBUG"
+        assert world.alter(LOGGER, "1", (DELETE, logger.name, None)).error_code == ErrorCode.NONE
+        assert logger.level == logging.NOTSET
+    finally:
+        logger.setLevel(logging.NOTSET)
+
+
+def test_resources_are_listed_by_type(world: World) -> None:
+    world.alter(CLIENT_METRICS, "m", (SET, "interval.ms", "500"))
+    world.alter(GROUP, "g", (SET, "consumer.session.timeout.ms", "50000"))
+
+    def listed(version: int, *kinds: int) -> Any:
+        caller = Caller("app", "10.0.0.9", "PLAINTEXT", "broker", 74, version, 1)
+        return list_config_resources(ListConfigResourcesRequest(resource_types=list(kinds)), world, caller)  # type: ignore[arg-type]
+
+    def rows(response: Any) -> list[tuple[int, str]]:
+        return [(resource.resource_type, resource.resource_name) for resource in response.config_resources]
+
+    assert rows(listed(0)) == [(CLIENT_METRICS, "m")]
+    assert rows(listed(1, TOPIC)) == [(TOPIC, "orders")]
+    assert rows(listed(1)) == [(TOPIC, "orders"), (BROKER, "1"), (LOGGER, "1"), (CLIENT_METRICS, "m"), (GROUP, "g")]
+    assert listed(1, 77).error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
+def set_quota(world: World, quotas: dict[str, float], **entity: str | None) -> ErrorCode:
+    request = AlterClientQuotasRequest(
+        entries=[
+            AlterClientQuotasRequestEntryData(
+                entity=[
+                    AlterClientQuotasRequestEntityData(entity_type=kind.replace("_", "-"), entity_name=name)
+                    for kind, name in entity.items()
+                ],
+                ops=[OpData(key=key, value=value) for key, value in quotas.items()],
+            )
+        ]
+    )
+    response = asyncio.run(alter_client_quotas(request, world, CALLER))  # type: ignore[arg-type]
+    return ErrorCode(response.entries[0].error_code)
+
+
+def find_quotas(world: World, *components: tuple[str, int, str | None], strict: bool = False) -> Any:
+    request = DescribeClientQuotasRequest(
+        components=[
+            ComponentData(entity_type=kind, match_type=match_type, match=match)
+            for kind, match_type, match in components
+        ],
+        strict=strict,
+    )
+    return describe_client_quotas(request, world, CALLER)  # type: ignore[arg-type]
+
+
+def test_quotas_are_found_by_entity(world: World) -> None:
+    assert set_quota(world, {"producer_byte_rate": 1000.0}, user="bob") is ErrorCode.NONE
+    assert set_quota(world, {"producer_byte_rate": 10.0}, user="bob", client_id=None) is ErrorCode.NONE
+    assert set_quota(world, {"consumer_byte_rate": 5.0}, client_id="app") is ErrorCode.NONE
+    assert set_quota(world, {"nonsense": 5.0}, client_id="app") is ErrorCode.INVALID_REQUEST
+    assert len(find_quotas(world).entries) == 3
+    assert len(find_quotas(world, ("user", 0, "bob")).entries) == 2
+    (only,) = find_quotas(world, ("user", 0, "bob"), strict=True).entries
+    assert [(value.key, value.value) for value in only.values] == [("producer_byte_rate", 1000.0)]
+    (default,) = find_quotas(world, ("client-id", 1, None)).entries
+    assert {part.entity_type: part.entity_name for part in default.entity} == {"user": "bob", "client-id": None}
+    assert len(find_quotas(world, ("client-id", 2, None)).entries) == 2
+    assert find_quotas(world, ("user", 0, "alice")).entries == []
+
+
+@pytest.mark.parametrize(
+    ("components", "code"),
+    [
+        ([("", 0, "x")], ErrorCode.INVALID_REQUEST),
+        ([("user", 0, "x"), ("user", 2, None)], ErrorCode.INVALID_REQUEST),
+        ([("color", 0, "x")], ErrorCode.UNSUPPORTED_VERSION),
+        ([("user", 0, None)], ErrorCode.INVALID_REQUEST),
+        ([("user", 1, "x")], ErrorCode.INVALID_REQUEST),
+        ([("user", 7, None)], ErrorCode.INVALID_REQUEST),
+        ([("ip", 2, None), ("user", 2, None)], ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_a_filter_that_makes_no_sense_is_refused(
+    world: World, components: list[tuple[str, int, str | None]], code: ErrorCode
+) -> None:
+    response = find_quotas(world, *components)
+    assert response.error_code == code
+    assert response.entries is None
+
+
+def test_a_client_asks_and_pushes(world: World) -> None:
+    world.alter(CLIENT_METRICS, "m", (SET, "metrics", "producer."), (SET, "interval.ms", "500"))
+    answer = get_telemetry_subscriptions(GetTelemetrySubscriptionsRequest(), world, CALLER)  # type: ignore[arg-type]
+    assert answer.error_code == ErrorCode.NONE
+    assert answer.requested_metrics == ["producer."]
+    assert answer.push_interval_ms == 500
+    assert answer.telemetry_max_bytes == 1_048_576
+    assert answer.accepted_compression_types == [4, 3, 1, 2]
+    pushed = push_telemetry(
+        PushTelemetryRequest(
+            client_instance_id=answer.client_instance_id, subscription_id=answer.subscription_id, metrics=b"otlp"
+        ),
+        world,  # type: ignore[arg-type]
+        CALLER,
+    )
+    assert pushed.error_code == ErrorCode.NONE
+    assert world.metrics.telemetry_bytes.value == 4
+    again = push_telemetry(
+        PushTelemetryRequest(client_instance_id=answer.client_instance_id, subscription_id=answer.subscription_id),
+        world,  # type: ignore[arg-type]
+        CALLER,
+    )
+    assert again.error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
