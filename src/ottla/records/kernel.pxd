@@ -255,7 +255,8 @@ cdef inline unsigned long long *native_slots(Py_ssize_t count) except NULL:
     return slots
 
 cdef inline int native_free(unsigned long long *slots) noexcept:
-    free(slots)
+    with nogil:
+        free(slots)
     return 0
 
 cdef inline int native_digest(OffsetMap offset_map, const unsigned char[::1] data, Py_ssize_t start, Py_ssize_t end) except -1:
@@ -280,6 +281,7 @@ cdef class OffsetMap:
     cdef int place(self, const unsigned char[::1] data, Py_ssize_t start, Py_ssize_t end, long long offset) except -1
     @cython.locals(slot=Py_ssize_t)
     cdef int64_t offset_at(self, const unsigned char[::1] data, Py_ssize_t start, Py_ssize_t end) except? -2
+    cpdef release(self)
     cpdef put(self, bytes key, long long offset)
     cpdef latest(self, bytes key)
     cpdef advance(self, long long offset)

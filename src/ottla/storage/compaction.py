@@ -25,7 +25,7 @@ import asyncio
 import errno
 import logging
 from bisect import bisect_right
-from collections.abc import Awaitable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple, TypeAlias
@@ -61,6 +61,7 @@ MAX_SEGMENT_READ = 512 * 1024
 
 _CORRUPT = (CorruptRecords, CorruptSegment, CorruptIndex)
 _NO_LAG_LIMIT = 2**63 - 1
+_LARGE_MAP_BYTES = 8 * 1024 * 1024
 
 Partition = tuple[str, int]
 Step: TypeAlias = Awaitable[object] | None
@@ -302,6 +303,8 @@ class Cleaner:
         groups = group_segments(segments, log.config.segment_bytes, log.config.segment_index_bytes, bound)
         for group in groups:
             yield from self._clean_group(log, group, offset_map, transactions, timestamp, bound, cleaning)
+        if slot_count * OFFSET_MAP_SLOT_SIZE > _LARGE_MAP_BYTES:
+            yield _in_thread(offset_map.release)
         self._set_cleaned(log, end_offset)
         cleaning.end_offset = end_offset
         self.cleaned_bytes += cleaning.read_bytes
@@ -617,6 +620,10 @@ def _read(segment: Segment, position: int) -> Generator[Step, None, Chunk]:
         if not crc_ok(data, at, header.size):
             raise CorruptRecords(f"{segment.path} has a batch with a wrong CRC at {position + at}")
     return Chunk(data, last_position + last.size, batches)
+
+
+async def _in_thread(work: Callable[[], None]) -> None:
+    await asyncio.get_running_loop().run_in_executor(None, work)
 
 
 async def _warm(file: File, position: int, size: int) -> None:

@@ -259,6 +259,16 @@ def test_an_offset_map_keeps_the_latest_offset_of_each_key(kernel: ModuleType) -
     assert offset_map.counts() == (len(expected), 1000, 2999)
 
 
+def test_a_released_offset_map_holds_nothing(kernel: ModuleType) -> None:
+    offset_map = kernel.OffsetMap(10, SEED)
+    offset_map.put(b"k", 1)
+    offset_map.release()
+    offset_map.release()
+    assert offset_map.latest(b"k") == -1
+    with pytest.raises(ValueError, match="full"):
+        offset_map.put(b"k", 1)
+
+
 def test_a_full_offset_map_says_so(kernel: ModuleType) -> None:
     offset_map = kernel.OffsetMap(3, SEED)
     for index in range(3):

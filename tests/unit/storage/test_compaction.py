@@ -487,6 +487,40 @@ def test_run_cleans_every_log_that_is_due(world: World) -> None:
     assert asyncio.run(world.cleaner.run(NOW)) == 0
 
 
+def test_a_large_map_is_given_back_by_a_thread(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compaction, "_LARGE_MAP_BYTES", 0)
+    for value in "12":
+        world.produce(("a", value), roll=True)
+    assert asyncio.run(world.cleaner.run(NOW)) == 1
+    assert world.records() == [(1, "a", "2")]
+
+
+def test_cold_segments_are_read_by_a_thread_first(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    for value in "12":
+        world.produce(("a", value), roll=True)
+    file_type = type(world.log.segments[0].file)
+    monkeypatch.setattr(file_type, "is_cached", lambda *_: False)
+    assert asyncio.run(world.cleaner.run(NOW)) == 1
+    assert world.records() == [(1, "a", "2")]
+
+
+def test_a_cancelled_run_leaves_nothing_behind(world: World) -> None:
+    for value in "12":
+        world.produce(("a", value), roll=True)
+
+    async def cancel() -> None:
+        task = asyncio.ensure_future(world.cleaner.run(NOW))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancel())
+    assert not any(".cleaned" in name for name in world.names())
+    assert asyncio.run(world.cleaner.run(NOW)) == 1
+
+
 def test_run_keeps_to_the_limit_of_bytes_per_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(tmp_path, log_cleaner_io_max_bytes_per_second="1000")
     world.produce(("a", "1" * 500), roll=True)
