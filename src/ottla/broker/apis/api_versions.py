@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from ottla.broker.node import Node
 
 KEY = 18
+PRODUCE_KEY = 0
+PRODUCE_OLDEST_TOLD = 0
+"""As Kafka 4 does: old librdkafka chooses codecs by the oldest Produce version it is told of. v0 to v2 are refused."""
 FIRST_VERSION_WITH_SOFTWARE_NAME = 3
 FIRST_VERSION_WITH_ZERO_MIN_FEATURES = 4
 
@@ -52,7 +55,8 @@ def unsupported_version() -> ApiVersionsResponse:
 def _served(key: int) -> ApiVersion:
     info = APIS[key]
     newest = info.max_version - 1 if info.latest_version_unstable else info.max_version
-    return ApiVersion(api_key=key, min_version=info.min_version, max_version=newest)
+    oldest = PRODUCE_OLDEST_TOLD if key == PRODUCE_KEY else info.min_version
+    return ApiVersion(api_key=key, min_version=oldest, max_version=newest)
 
 
 def _is_software_text(text: str) -> bool:

@@ -27,6 +27,7 @@ LATEST_TIERED = -5
 EARLIEST_PENDING_UPLOAD = -6
 READ_COMMITTED = 1
 UNKNOWN = -1
+FIRST_VERSION_WITH_LEADER_EPOCH = 4
 FIRST_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 
 
@@ -77,7 +78,7 @@ def _find(
         partition_index=asked.partition_index,
         timestamp=found.timestamp,
         offset=found.offset,
-        leader_epoch=found.leader_epoch,
+        leader_epoch=found.leader_epoch if version >= FIRST_VERSION_WITH_LEADER_EPOCH else UNKNOWN,
     )
 
 
