@@ -48,6 +48,7 @@ log = logging.getLogger("ottla.node")
 Reply = TypeVar("Reply")
 FETCH_SESSION_EVICTION_MS = 120_000
 REMOVAL_CHECK_INTERVAL_MS = 5_000
+UNOPENED_CHECK_INTERVAL_MS = 1_000
 SNAPSHOT_CHECK_INTERVAL_MS = 1_000
 FLUSH_CHECK_INTERVAL_MS = 1_000
 CLIENT_EXPIRY_INTERVAL_MS = 60_000
@@ -107,6 +108,7 @@ class Node:
         self._connection_count = 0
         self._tasks: dict[asyncio.Task[Any], None] = {}
         self._creating: dict[str, asyncio.Future[Any]] = {}
+        self._unopened: dict[tuple[bytes, int], None] = {}
         self.ports: dict[str, int] = {}
         self.on_bug: Callable[[BaseException], None] | None = None
         self._is_stopping = False
@@ -139,7 +141,11 @@ class Node:
         The controller replays them as soon as they are in the log, so that the next command sees them; the broker's
         image follows once they are durable."""
         if decision.records:
-            durable = self.metadata_log.append(decision.records, is_atomic=decision.is_atomic)
+            try:
+                durable = self.metadata_log.append(decision.records, is_atomic=decision.is_atomic)
+            except OSError as error:
+                # Nothing was written, so nothing was decided: a full disk passes.
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
             for record in decision.records:
                 self.controller.replay(record)
             await durable
@@ -360,9 +366,18 @@ class Node:
             found = self.logs.create(topic.name, index, topic.id, self.topic_config(topic.name))
         except KafkaError as error:
             log.error("partition %s-%d cannot be opened: %s", topic.name, index, error.message)
+            self._unopened[topic.id, index] = None
             return
         found.advance_high_watermark(found.log_end_offset)
         self.partitions.add(Partition(topic.name, topic.id, index, found, image.leader_epoch))
+
+    def _open_unopened(self) -> None:
+        """Partitions that found no room when they were created get it once there is some."""
+        unopened, self._unopened = self._unopened, {}
+        for topic_id, index in unopened:
+            topic = self.image.topics_by_id.get(topic_id)
+            if topic is not None and index in topic.partitions:
+                self._host_partition(topic, index)
 
     def _remove_partition(self, topic: str, index: int) -> None:
         if self.partitions.remove(topic, index) is not None:
@@ -463,6 +478,7 @@ class Node:
         self._every(config.log_flush_offset_checkpoint_interval_ms, self.logs.checkpoint)
         self._every(FLUSH_CHECK_INTERVAL_MS, lambda: self.logs.flush_due(self.now()))
         self._every(REMOVAL_CHECK_INTERVAL_MS, lambda: self.logs.remove_due(self.now()))
+        self._every(UNOPENED_CHECK_INTERVAL_MS, self._open_unopened)
         self._every(config.producer_id_expiration_check_interval_ms, lambda: self.logs.expire_producers(self.clock()))
         self._every(SNAPSHOT_CHECK_INTERVAL_MS, self._snapshot_if_due)
         self._every(CLIENT_EXPIRY_INTERVAL_MS, self._forget_silent_clients)
