@@ -182,6 +182,26 @@ def test_a_full_disk_refuses_writes_serves_reads_and_recovers_by_itself(sim: Sim
     sim.check("another")
 
 
+def test_a_topic_created_on_a_full_disk_is_usable_once_there_is_room(sim: Sim) -> None:
+    host = sim.node()
+    sim.create_topic("before")
+    host.device.capacity_bytes = host.device.used_bytes
+    created = []
+    for index in range(60):
+        try:
+            sim.create_topic(f"topic-{index}", partitions=2)
+            created.append(f"topic-{index}")
+        except (KafkaError, NoAnswer):
+            break
+    assert 0 < len(created) < 60, "the metadata log fills its last page, then refuses"
+    sim.sleep(10)
+    host.device.capacity_bytes = None
+    sim.sleep(10)
+    for topic in created:
+        sim.produce(topic, 1, partition=1)
+        sim.check(topic, 1)
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_a_world_full_of_disturbances(seed: int) -> None:
     verdict = run_seed(seed, duration_s=8.0)
