@@ -243,6 +243,7 @@ class Connection:
 
     def _throttle(self, throttle_ms: int) -> None:
         """A quota was exceeded: the client was told, and its connection rests meanwhile whether it listens or not."""
+        self._node.metrics.throttled_requests.add()
         if not self._is_throttled:
             self._is_throttled = True
             self._channel.pause_reading()

@@ -66,10 +66,7 @@ class TopicMeter:
     __slots__ = (
         "bytes_in",
         "bytes_out",
-        "bytes_rejected",
-        "failed_fetches",
         "failed_produces",
-        "fetches",
         "messages_in",
         "produces",
     )
@@ -78,11 +75,8 @@ class TopicMeter:
         self.messages_in = 0
         self.bytes_in = 0
         self.bytes_out = 0
-        self.bytes_rejected = 0
         self.produces = 0
-        self.fetches = 0
         self.failed_produces = 0
-        self.failed_fetches = 0
 
 
 class RequestMeter:
@@ -99,11 +93,8 @@ _TOPIC_COUNTERS: Final = (
     ("messages_in", "messagesin", "Records produced to the topic."),
     ("bytes_in", "bytesin", "Bytes of record batches produced to the topic."),
     ("bytes_out", "bytesout", "Bytes of record batches fetched from the topic by consumers."),
-    ("bytes_rejected", "bytesrejected", "Bytes of record batches that were refused."),
-    ("produces", "totalproducerequests", "Produce requests that named the topic."),
-    ("fetches", "totalfetchrequests", "Fetch requests that named the topic."),
-    ("failed_produces", "failedproducerequests", "Produce requests that failed for the topic."),
-    ("failed_fetches", "failedfetchrequests", "Fetch requests that failed for the topic."),
+    ("produces", "totalproducerequests", "Produce requests with records for the topic."),
+    ("failed_produces", "failedproducerequests", "Batches for the topic that were refused."),
 )
 
 

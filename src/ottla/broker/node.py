@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from random import Random, SystemRandom
 from typing import Any, TypeVar
@@ -184,7 +183,10 @@ class Node:
 
     def connection_counts(self) -> dict[str, int]:
         """Open connections by listener."""
-        return Counter(connection.listener for connection in self._connections)
+        counts = dict.fromkeys(self.ports, 0)
+        for connection in self._connections:
+            counts[connection.listener] += 1
+        return counts
 
     def is_internal_topic(self, name: str) -> bool:
         return name in INTERNAL_TOPICS
@@ -297,6 +299,7 @@ class Node:
     def _open(self, config: ListenerConfig, role: str) -> None:
         def accept(channel: Channel, host: str, port: int) -> Connection:
             self._connection_count += 1
+            self.metrics.connections_opened.add()
             connection = Connection(self, channel, config.name, role, host, self._connection_count)
             self._connections[connection] = None
             return connection

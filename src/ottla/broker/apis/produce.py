@@ -77,6 +77,8 @@ def produce(
             except KafkaError as error:
                 rows.append(_refused(index, error))
                 failed = True
+                if partition is not None:
+                    node.metrics.topic(partition.topic).failed_produces += 1
                 continue
             if partition.log.is_flush_due:
                 unflushed.append(partition)
@@ -92,6 +94,7 @@ def produce(
             )
         if bytes_in:
             meter = node.metrics.topic(name)
+            meter.produces += 1
             meter.messages_in += messages_in
             meter.bytes_in += bytes_in
             produced_bytes += bytes_in
