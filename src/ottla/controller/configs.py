@@ -19,9 +19,11 @@ from ottla.config import (
 )
 from ottla.controller.view import MAX_RECORDS_PER_COMMAND, View
 from ottla.machine import Decision
+from ottla.wire import Message
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages import alter_configs as alter
 from ottla.wire.messages import incremental_alter_configs as incremental
+from ottla.wire.messages.records.clear_elr_record import ClearElrRecord
 from ottla.wire.messages.records.config_record import ConfigRecord
 
 _KEYS: dict[int, Mapping[str, ConfigKey]] = {
@@ -58,7 +60,9 @@ def incremental_alter_configs(
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
             before = view.image.configs.get((kind, name), {})
             changed = _changed(view, kind, before, resource.configs)
-            records += _records(view, kind, name, before, changed)
+            altered = _records(view, kind, name, before, changed)
+            _check_size(records, altered)
+            records += altered
         except KafkaError as raised:
             error = raised
         responses.append(
@@ -69,9 +73,8 @@ def incremental_alter_configs(
                 resource_name=name,
             )
         )
-    _check_size(records)
     return Decision(
-        [] if request.validate_only else list(records),
+        [] if request.validate_only else _with_cleared_elrs(view, records),
         incremental.IncrementalAlterConfigsResponse(responses=responses),
     )
 
@@ -93,7 +96,9 @@ def alter_configs(view: View, request: alter.AlterConfigsRequest) -> Decision[al
             before = view.image.configs.get((kind, name), {})
             changed: dict[str, str | None] = {config.name: config.value for config in resource.configs}
             changed.update(dict.fromkeys(key for key in before if key not in changed))
-            records += _records(view, kind, name, before, changed)
+            altered = _records(view, kind, name, before, changed)
+            _check_size(records, altered)
+            records += altered
         except KafkaError as raised:
             error = raised
         responses.append(
@@ -104,8 +109,8 @@ def alter_configs(view: View, request: alter.AlterConfigsRequest) -> Decision[al
                 resource_name=name,
             )
         )
-    _check_size(records)
-    return Decision([] if request.validate_only else list(records), alter.AlterConfigsResponse(responses=responses))
+    written = [] if request.validate_only else _with_cleared_elrs(view, records)
+    return Decision(written, alter.AlterConfigsResponse(responses=responses))
 
 
 def check_topic_configs(view: View, configs: Mapping[str, str]) -> None:
@@ -219,6 +224,18 @@ def _check_resource(view: View, kind: int, name: str, configs: dict[str, str]) -
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type {kind}.")
 
 
-def _check_size(records: list[ConfigRecord]) -> None:
-    if len(records) > MAX_RECORDS_PER_COMMAND:
+def _with_cleared_elrs(view: View, records: list[ConfigRecord]) -> list[Message]:
+    """With another `min.insync.replicas` who was eligible to lead may be so no longer: eligibility starts anew."""
+    written: list[Message] = [*records]
+    if view.is_elr_enabled:
+        altered = [record for record in records if record.name == "min.insync.replicas"]
+        if any(record.resource_type == BROKER_RESOURCE for record in altered):
+            written.append(ClearElrRecord(topic_name=""))
+        else:
+            written += [ClearElrRecord(topic_name=record.resource_name) for record in altered]
+    return written
+
+
+def _check_size(records: list[ConfigRecord], more: list[ConfigRecord]) -> None:
+    if len(records) + len(more) > MAX_RECORDS_PER_COMMAND:
         raise KafkaError(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")

@@ -29,8 +29,6 @@ def update_features(view: View, request: UpdateFeaturesRequest) -> Decision[Upda
     wanted = {update.feature: update.max_version_level for update in request.feature_updates}
     records: list[Message] = []
     try:
-        if not wanted:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "Can not provide empty FeatureUpdates in the request.")
         if len(wanted) != len(request.feature_updates):
             raise KafkaError(ErrorCode.INVALID_REQUEST, "A feature is named twice in the request.")
         for update in request.feature_updates:
@@ -45,7 +43,7 @@ def update_features(view: View, request: UpdateFeaturesRequest) -> Decision[Upda
     except KafkaError as error:
         reason = f"The update failed for all features since the following feature had an error: {error.message}"
         return Decision([], UpdateFeaturesResponse(error_code=error.code, error_message=reason))
-    results = [UpdatableFeatureResult(feature=name, error_code=0, error_message=None) for name in wanted]
+    results = [UpdatableFeatureResult(feature=name, error_code=0, error_message="NONE") for name in wanted]
     response = UpdateFeaturesResponse(error_code=ErrorCode.NONE, error_message=None, results=results)
     return Decision([] if request.validate_only else records, response)
 

@@ -35,31 +35,37 @@ _HOST = re.compile(r"(?=.*[A-Za-z])[A-Za-z0-9]([A-Za-z0-9.-]{0,253}[A-Za-z0-9])?
 def alter_client_quotas(view: View, request: AlterClientQuotasRequest) -> Decision[AlterClientQuotasResponse]:
     """Set and remove quotas. The quotas of one entity change together or not at all."""
     records: list[ClientQuotaRecord] = []
-    entries = []
-    seen: set[tuple[tuple[str, str | None], ...]] = set()
+    entries: dict[tuple[tuple[str, str | None], ...], AlterClientQuotasResponseEntryData] = {}
     for entry in request.entries:
+        named = tuple((part.entity_type, part.entity_name) for part in entry.entity)
+        key = tuple(sorted(named, key=lambda part: part[0]))
         error: KafkaError | None = None
         try:
             entity = _checked_entity(entry)
-            if entity in seen:
+            if key in entries:
+                records = [record for record in records if _entity(record) != entity]
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"Ignoring duplicate entity {dict(entity)}")
-            seen.add(entity)
             records += _records(view, entity, entry)
+            if len(records) > MAX_RECORDS_PER_COMMAND:
+                raise KafkaError(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
         except KafkaError as raised:
             error = raised
-        entries.append(
-            AlterClientQuotasResponseEntryData(
-                error_code=ErrorCode.NONE if error is None else error.code,
-                error_message=None if error is None else error.message,
-                entity=[
-                    AlterClientQuotasResponseEntityData(entity_type=part.entity_type, entity_name=part.entity_name)
-                    for part in entry.entity
-                ],
-            )
+        entries[key] = AlterClientQuotasResponseEntryData(
+            error_code=ErrorCode.NONE if error is None else error.code,
+            error_message=None if error is None else error.message,
+            entity=[
+                AlterClientQuotasResponseEntityData(entity_type=part.entity_type, entity_name=part.entity_name)
+                for part in entry.entity
+            ],
         )
     if len(records) > MAX_RECORDS_PER_COMMAND:
-        raise KafkaError(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
-    return Decision([] if request.validate_only else list(records), AlterClientQuotasResponse(entries=entries))
+        records = []
+    response = AlterClientQuotasResponse(entries=list(entries.values()))
+    return Decision([] if request.validate_only else list(records), response)
+
+
+def _entity(record: ClientQuotaRecord) -> tuple[tuple[str, str | None], ...]:
+    return tuple((part.entity_type, part.entity_name) for part in record.entity)
 
 
 def _checked_entity(entry: AlterClientQuotasRequestEntryData) -> tuple[tuple[str, str | None], ...]:

@@ -33,6 +33,8 @@ from ottla.wire.messages.records.remove_topic_record import RemoveTopicRecord
 from ottla.wire.messages.records.topic_record import TopicRecord
 from ottla.wire.primitives import ZERO_UUID
 
+_TOO_MANY = "Excessively large number of partitions per request."
+
 DEFAULT = -1
 """A number of partitions or replicas that is left to the broker's settings."""
 
@@ -48,7 +50,8 @@ def create_topics(
     creation = _Creation(view, charge, with_configs=with_configs)
     results: dict[str, CreatableTopicResult] = {}
     records: list[Message] = []
-    _check_partition_count(view, request)
+    if _partition_count(view, request) > MAX_RECORDS_PER_COMMAND:
+        return _too_many_partitions(request)
     for topic in request.topics:
         if topic.name in results:
             continue
@@ -56,13 +59,16 @@ def create_topics(
             if topic.name in twice:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
             if topic.name == METADATA_TOPIC:
-                raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST, f"Creation of internal topic {METADATA_TOPIC} is prohibited."
+                )
             results[topic.name] = creation.create(topic, records)
         except KafkaError as error:
             results[topic.name] = CreatableTopicResult(
                 name=topic.name, error_code=error.code, error_message=error.message
             )
-        _check_size(records)
+        if len(records) > MAX_RECORDS_PER_COMMAND:
+            return _too_many_partitions(request)
     response = CreateTopicsResponse(topics=list(results.values()))
     return Decision([] if request.validate_only else records, response)
 
@@ -208,7 +214,6 @@ def delete_topics(view: View, request: DeleteTopicsRequest, charge: Charge | Non
         except KafkaError as error:
             result.error_code, result.error_message = error.code, error.message or error.code.text
         responses[key] = result
-    _check_size(records)
     return Decision(records, DeleteTopicsResponse(responses=list(responses.values())))
 
 
@@ -226,10 +231,12 @@ def create_partitions(
         try:
             if topic.name in twice:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-            records += _added_partitions(view, topic, charge)
+            added = _added_partitions(view, topic, charge)
+            if len(records) + len(added) > MAX_RECORDS_PER_COMMAND:
+                raise KafkaError(ErrorCode.POLICY_VIOLATION, _TOO_MANY)
+            records += added
         except KafkaError as error:
-            result.error_code, result.error_message = error.code, error.message or error.code.text
-        _check_size(records)
+            result.error_code, result.error_message = error.code, error.message
     response = CreatePartitionsResponse(results=list(results.values()))
     return Decision([] if request.validate_only else records, response)
 
@@ -271,7 +278,7 @@ def _added_partitions(view: View, topic: CreatePartitionsTopic, charge: Charge |
             f"Attempted to add {added} additional partition(s), but {len(topic.assignments)} assignment(s) were given.",
         )
     if added > MAX_RECORDS_PER_COMMAND:
-        raise KafkaError(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, _TOO_MANY)
     if charge is not None:
         charge(added)
     replication_factor = len(existing.partitions[0].replicas)
@@ -400,8 +407,8 @@ def _twice(values: Iterable[str | bytes]) -> set[str | bytes]:
     return twice
 
 
-def _check_partition_count(view: View, request: CreateTopicsRequest) -> None:
-    """Refuse before anything is placed what could never be written as one batch."""
+def _partition_count(view: View, request: CreateTopicsRequest) -> int:
+    """How many partitions a request asks for: known before anything is placed."""
     total = 0
     for topic in request.topics:
         if topic.assignments:
@@ -410,10 +417,12 @@ def _check_partition_count(view: View, request: CreateTopicsRequest) -> None:
             total += view.config.num_partitions
         elif topic.num_partitions > 0:
             total += topic.num_partitions
-    if total > MAX_RECORDS_PER_COMMAND:
-        raise KafkaError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
+    return total
 
 
-def _check_size(records: list[Message]) -> None:
-    if len(records) > MAX_RECORDS_PER_COMMAND:
-        raise KafkaError(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
+def _too_many_partitions(request: CreateTopicsRequest) -> Decision[CreateTopicsResponse]:
+    """The refusal of a request that could never be written as one batch."""
+    code = ErrorCode.POLICY_VIOLATION
+    names = dict.fromkeys(topic.name for topic in request.topics)
+    results = [CreatableTopicResult(name=name, error_code=code, error_message=_TOO_MANY) for name in names]
+    return Decision([], CreateTopicsResponse(topics=results))

@@ -45,7 +45,7 @@ def describe_quorum(request: DescribeQuorumRequest, node: Node, caller: Caller) 
         for controller in node.image.controllers.values()
         if controller.id in node.metadata_log.voters.by_id
     ]
-    return DescribeQuorumResponse(error_message=None, topics=topics, nodes=nodes if caller.api_version >= 2 else [])
+    return DescribeQuorumResponse(topics=topics, nodes=nodes if caller.api_version >= 2 else [])
 
 
 def _metadata_partition(node: Node) -> DescribeQuorumResponsePartitionData:
@@ -54,7 +54,6 @@ def _metadata_partition(node: Node) -> DescribeQuorumResponsePartitionData:
     return DescribeQuorumResponsePartitionData(
         partition_index=0,
         error_code=ErrorCode.NONE,
-        error_message=None,
         leader_id=node.config.node_id,
         leader_epoch=log.epoch,
         high_watermark=log.high_watermark,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.api import Api, Caller
 from ottla.broker.apis.metadata import TOPIC_OPERATIONS
-from ottla.wire.errors import ErrorCode, KafkaError
+from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
@@ -26,13 +26,14 @@ def describe_topic_partitions(
     cursor = request.cursor
     wants_all = not request.topics
     names = node.image.topics_by_name if wants_all else {topic.name: None for topic in request.topics}
-    if cursor is not None:
-        if not wants_all and cursor.topic_name not in names:
-            raise KafkaError(
-                ErrorCode.INVALID_REQUEST, f"The cursor's topic {cursor.topic_name} is not among the topics asked for"
-            )
-        if cursor.partition_index < 0:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"The cursor's partition {cursor.partition_index} is negative")
+    if cursor is not None and (
+        cursor.partition_index < 0 or not (wants_all or (cursor.topic_name in names and cursor.topic_name))
+    ):
+        return DescribeTopicPartitionsResponse(
+            topics=[
+                DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=name) for name in names
+            ]
+        )
     first_name = "" if cursor is None else cursor.topic_name
     remaining = max(1, min(node.config.max_request_partition_size_limit, request.response_partition_limit))
     topics: list[DescribeTopicPartitionsResponseTopic] = []
