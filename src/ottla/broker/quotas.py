@@ -11,6 +11,7 @@ share the user or client id that a quota was found by share its measured rate.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from hashlib import sha256
 from math import floor
 from typing import Final, Protocol
 
@@ -25,6 +26,7 @@ KINDS: Final = (PRODUCE, CONSUME, REQUEST, MUTATION)
 
 MAX_SENSORS: Final = 10_000
 SENSOR_EXPIRY_MS: Final = 3_600_000
+MAX_REMEMBERED_ID_LENGTH: Final = 200
 MAX_THROTTLE_MS: Final = 2**31 - 1
 
 QuotaEntity = tuple[tuple[str, str | None], ...]
@@ -140,7 +142,7 @@ class Quotas:
         self._controller_window = (11, 1000)
         self._limits: dict[str, _Quotas] = {kind: {} for kind in KINDS}
         self._connection_limits: dict[str, float] = {}
-        self._resolved: dict[tuple[str, str, str | None], tuple[float, tuple[str, str, str]] | None] = {}
+        self._resolved: dict[tuple[str, str, str], tuple[float, tuple[str, str, str]] | None] = {}
         self._rates: dict[tuple[str, str, str], WindowedRate] = {}
         self._buckets: dict[tuple[str, str, str], TokenBucket] = {}
         self.is_produce_quota_set = False
@@ -281,7 +283,8 @@ class Quotas:
         quotas = self._limits[kind]
         if not quotas:
             return None
-        cache_key = (kind, caller.principal, caller.client_id)
+        short_id = _short(caller.client_id or "")
+        cache_key = (kind, caller.principal, short_id)
         try:
             return self._resolved[cache_key]
         except KeyError:
@@ -290,14 +293,14 @@ class Quotas:
         client_id = caller.client_id or ""
         found: tuple[float, tuple[str, str, str]] | None = None
         for entity, sensor in (
-            ((user, client_id), (kind, user, client_id)),
-            ((user, _ANY), (kind, user, client_id)),
+            ((user, client_id), (kind, user, short_id)),
+            ((user, _ANY), (kind, user, short_id)),
             ((user, None), (kind, user, "")),
-            ((_ANY, client_id), (kind, user, client_id)),
-            ((_ANY, _ANY), (kind, user, client_id)),
+            ((_ANY, client_id), (kind, user, short_id)),
+            ((_ANY, _ANY), (kind, user, short_id)),
             ((_ANY, None), (kind, user, "")),
-            ((None, client_id), (kind, "", client_id)),
-            ((None, _ANY), (kind, "", client_id)),
+            ((None, client_id), (kind, "", short_id)),
+            ((None, _ANY), (kind, "", short_id)),
         ):
             limit = quotas.get(entity)
             if limit is not None:
@@ -307,6 +310,13 @@ class Quotas:
             self._resolved.clear()
         self._resolved[cache_key] = found
         return found
+
+
+def _short(client_id: str) -> str:
+    """What a client is remembered by. A client id may have 32 KB, and thousands of them must not fill the memory."""
+    if len(client_id) <= MAX_REMEMBERED_ID_LENGTH:
+        return client_id
+    return sha256(client_id.encode(errors="surrogatepass")).hexdigest()
 
 
 def _part(names: Mapping[str, str | None], kind: str) -> str | None:

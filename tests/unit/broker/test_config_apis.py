@@ -374,3 +374,20 @@ def test_a_client_asks_and_pushes(world: World) -> None:
         CALLER,
     )
     assert again.error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+
+
+def test_a_request_cannot_ask_for_all_memory(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ottla.broker.apis.describe_configs.MAX_ENTRIES", 1000)
+    resources = [DescribeConfigsResource(resource_type=BROKER, resource_name="1") for _ in range(1000)]
+    results = describe_configs(DescribeConfigsRequest(resources=resources), world, CALLER).results  # type: ignore[arg-type]
+    assert [result.error_code for result in results[:3]] == [ErrorCode.NONE] * 3
+    assert results[-1].error_code == ErrorCode.INVALID_REQUEST
+    assert results[0].configs is results[1].configs
+
+
+def test_resources_with_different_settings_are_described_apart(world: World) -> None:
+    world.alter(GROUP, "a", (SET, "consumer.session.timeout.ms", "50000"))
+    resources = [DescribeConfigsResource(resource_type=GROUP, resource_name=name) for name in ("a", "b", "c")]
+    first, second, third = describe_configs(DescribeConfigsRequest(resources=resources), world, CALLER).results  # type: ignore[arg-type]
+    assert first.configs[0].value == "50000"
+    assert second.configs[0].value == third.configs[0].value == "45000"

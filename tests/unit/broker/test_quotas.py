@@ -165,3 +165,11 @@ def test_clients_that_come_and_go_cost_bounded_memory(monkeypatch: pytest.Monkey
 def test_a_client_without_id_has_the_default_quota() -> None:
     quotas = with_quotas((entity(client_id=None), {PRODUCE: 1000.0}))
     assert quotas.record_produced(Client(None), 20_000, now=0) == 10_000
+
+
+def test_long_client_ids_are_remembered_by_a_digest() -> None:
+    long_id = "x" * 32_000
+    quotas = with_quotas((entity(client_id=long_id), {PRODUCE: 1000.0}))
+    assert quotas.record_produced(Client(long_id), 20_000, now=0) == 10_000
+    assert quotas.record_produced(Client(long_id + "y"), 20_000, now=0) == 0
+    assert all(len(part) <= 200 for key in quotas._rates for part in key)

@@ -34,17 +34,30 @@ if TYPE_CHECKING:
     from ottla.broker.node import Node
 
 BROKER_LOGGER_RESOURCE = 8
+MAX_ENTRIES = 1_000_000
+"""A few bytes of request make hundreds of entries: without a bound one request could ask for all memory."""
 
 
 def describe_configs(request: DescribeConfigsRequest, node: Node, caller: Caller) -> DescribeConfigsResponse:
     results = []
+    entry_count = 0
+    # Thousands of topics have the same settings, most of them none: they share one description.
+    known: dict[tuple[object, ...], list[DescribeConfigsResourceResult]] = {}
     for resource in request.resources:
         result = DescribeConfigsResult(resource_type=resource.resource_type, resource_name=resource.resource_name)
         try:
-            result.configs = [
-                _told(entry, with_synonyms=request.include_synonyms, with_doc=request.include_documentation)
-                for entry in _entries(resource, node)
-            ]
+            if entry_count > MAX_ENTRIES:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Too many resources to describe at once")
+            check_resource(resource.resource_type, resource.resource_name, node)
+            key = _same_description(resource, node)
+            told = known.get(key)
+            if told is None:
+                told = known[key] = [
+                    _told(entry, with_synonyms=request.include_synonyms, with_doc=request.include_documentation)
+                    for entry in _entries(resource, node)
+                ]
+            result.configs = told
+            entry_count += len(told)
         except KafkaError as error:
             result.error_code = error.code
             result.error_message = error.message
@@ -52,26 +65,48 @@ def describe_configs(request: DescribeConfigsRequest, node: Node, caller: Caller
     return DescribeConfigsResponse(results=results)
 
 
-def _entries(resource: DescribeConfigsResource, node: Node) -> list[ConfigEntry]:
-    kind, name = resource.resource_type, resource.resource_name
-    names: Container[str] = frozenset(resource.configuration_keys) if resource.configuration_keys else EVERYTHING
-    own = node.image.configs.get((kind, name), {})
+def check_resource(kind: int, name: str, node: Node) -> None:
+    """KafkaError when there is no such resource, or it is not this node's to describe."""
     if kind == TOPIC_RESOURCE:
         problem = why_topic_name_is_invalid(name)
         if problem is not None:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
         if name not in node.image.topics_by_name:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return describe_topic(own, node.config, names)
-    if kind == BROKER_RESOURCE:
-        if not name:
-            return describe_broker_defaults(node.config, names)
-        check_is_this_node(name, node)
-        return describe_broker(node.config, names)
-    if kind == BROKER_LOGGER_RESOURCE:
+    elif kind == BROKER_RESOURCE:
+        if name:
+            check_is_this_node(name, node)
+    elif kind == BROKER_LOGGER_RESOURCE:
         if not name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
         check_is_this_node(name, node)
+    elif kind == CLIENT_METRICS_RESOURCE:
+        if not name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
+    elif kind == GROUP_RESOURCE:
+        if not name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+    else:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {kind}")
+
+
+def _same_description(resource: DescribeConfigsResource, node: Node) -> tuple[object, ...]:
+    """Resources with the same of these have the same description."""
+    kind, name = resource.resource_type, resource.resource_name
+    own = node.image.configs.get((kind, name), {})
+    is_default = kind == BROKER_RESOURCE and not name
+    return kind, is_default, tuple(own.items()), tuple(resource.configuration_keys or ())
+
+
+def _entries(resource: DescribeConfigsResource, node: Node) -> list[ConfigEntry]:
+    kind, name = resource.resource_type, resource.resource_name
+    names: Container[str] = frozenset(resource.configuration_keys) if resource.configuration_keys else EVERYTHING
+    own = node.image.configs.get((kind, name), {})
+    if kind == TOPIC_RESOURCE:
+        return describe_topic(own, node.config, names)
+    if kind == BROKER_RESOURCE:
+        return describe_broker(node.config, names) if name else describe_broker_defaults(node.config, names)
+    if kind == BROKER_LOGGER_RESOURCE:
         source = ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG
         return [
             ConfigEntry(logger, level, source, False, False, ConfigType.UNKNOWN, [])
@@ -79,14 +114,8 @@ def _entries(resource: DescribeConfigsResource, node: Node) -> list[ConfigEntry]
             if logger in names
         ]
     if kind == CLIENT_METRICS_RESOURCE:
-        if not name:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
         return describe_client_metrics(own, names)
-    if kind == GROUP_RESOURCE:
-        if not name:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
-        return describe_group(own, node.config, names)
-    raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {kind}")
+    return describe_group(own, node.config, names)
 
 
 def check_is_this_node(name: str, node: Node) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from ottla.broker.api import Api, Caller
@@ -25,9 +26,9 @@ def describe_user_scram_credentials(
         infos.setdefault(user, []).append(CredentialInfo(mechanism=mechanism, iterations=record.iterations))
     named = [user.name for user in request.users] if request.users else list(infos)
     results = []
-    for name in dict.fromkeys(named):
+    for name, count in Counter(named).items():
         result = DescribeUserScramCredentialsResult(user=name, error_message=None)
-        if named.count(name) > 1:
+        if count > 1:
             result.error_code = ErrorCode.DUPLICATE_RESOURCE
             result.error_message = (
                 f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}"
