@@ -1,5 +1,7 @@
 """Builds the record kernel with Cython where a C compiler is there; without one the same file runs as plain Python."""
 
+import sys
+
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 
@@ -10,9 +12,12 @@ setup(
                 "ottla.records.kernel",
                 ["src/ottla/records/kernel.py"],
                 depends=["src/ottla/records/kernel.pxd"],
+                # debugging information would be nine tenths of the file
+                extra_compile_args=[] if sys.platform == "win32" else ["-g0"],
                 optional=True,
             )
         ],
+        build_dir="build",
         compiler_directives={
             "language_level": "3",
             # the types are in kernel.pxd; the annotations in kernel.py are Python's
