@@ -14,7 +14,7 @@ Work = Callable[[Partition], Coroutine[Any, Any, None]]
 
 
 def crash_everywhere(
-    work: Work, *, batches: int = 6, is_flushed: bool = True, power_losses: int = 3, **config: object
+    work: Work, *, batches: int = 6, is_flushed: bool = True, power_losses: int = 1, **config: object
 ) -> None:
     def prepare(machine: Machine) -> Partition:
         partition = Partition(machine, **config)
@@ -49,9 +49,9 @@ def test_a_new_log_survives_a_crash_at_every_write() -> None:
 
 def test_appends_and_rolls_survive_a_crash_at_every_write() -> None:
     async def work(partition: Partition) -> None:
-        await partition.fill(14)
+        await partition.fill(9)
 
-    crash_everywhere(work)
+    crash_everywhere(work, power_losses=2)
 
 
 def test_flushes_between_rolls_survive_a_crash_at_every_write() -> None:
@@ -113,7 +113,7 @@ def test_deleting_records_and_retention_survive_a_crash_at_every_write() -> None
         await partition.fill(2)
 
     crash_everywhere(work, batches=14)
-    crash_everywhere(work, batches=14, is_flushed=False, power_losses=4)
+    crash_everywhere(work, batches=14, is_flushed=False, power_losses=2)
 
 
 def test_retention_by_size_survives_a_crash_at_every_write() -> None:
@@ -133,7 +133,7 @@ def test_segments_that_retention_removed_before_they_were_synced_do_not_come_bac
         partition.logs.checkpoint()
         await partition.fill(2)
 
-    crash_everywhere(work, batches=20, is_flushed=False, power_losses=6, retention_bytes=1_000)
+    crash_everywhere(work, batches=20, is_flushed=False, power_losses=3, retention_bytes=1_000)
 
 
 def test_a_clean_stop_survives_a_crash_at_every_write() -> None:

@@ -9,12 +9,14 @@ import asyncio
 
 import pytest
 
+from ottla.broker.data_folder import DataFolderError
 from ottla.broker.metadata_log import MetadataLog
 from ottla.cluster import ClusterImage
 from ottla.config import BrokerConfig
 from ottla.sim.machine import Machine, at_every_write
 from ottla.wire.messages.records.topic_record import TopicRecord
 
+FOLDER = "/data/__cluster_metadata-0"
 PROPERTIES = {
     "node.id": "1",
     "process.roles": "broker,controller",
@@ -134,15 +136,30 @@ def test_a_snapshot_survives_a_crash_at_every_write() -> None:
         verify(machine, metadata, label)
 
 
-def test_a_snapshot_that_rotted_is_passed_over_while_the_log_still_has_everything() -> None:
-    machine = Machine()
+def with_two_snapshots(machine: Machine) -> tuple[Metadata, list[str]]:
     metadata = started(machine, topics=3)
     machine.run(metadata.log.snapshot(metadata.image))
+    machine.run(metadata.create("between-the-snapshots"))
+    machine.run(metadata.log.snapshot(metadata.image))
+    machine.run(metadata.create("after-the-snapshots"))
     machine.run(metadata.log.close())
-    (snapshot,) = [path for path in machine.device.files("/data/__cluster_metadata-0") if path.endswith(".checkpoint")]
-    segments = [path for path in machine.device.files("/data/__cluster_metadata-0") if path.endswith(".log")]
-    if not segments[0].endswith(f"{0:020d}.log"):
-        pytest.skip("the log before the snapshot is gone already: there is nothing to fall back to")
-    machine.device.rot(snapshot)
     machine.kill()
-    verify(machine, metadata, "rot")
+    return metadata, [path for path in machine.device.files(FOLDER) if path.endswith(".checkpoint")]
+
+
+def test_a_snapshot_that_rotted_is_passed_over_for_the_one_before() -> None:
+    for luck in range(20):
+        machine = Machine()
+        metadata, snapshots = with_two_snapshots(machine)
+        machine.device.rng.seed(f"rot {luck}")
+        machine.device.rot(snapshots[-1])
+        verify(machine, metadata, f"rot {luck}")
+
+
+def test_a_start_without_any_whole_snapshot_is_refused_and_loses_nothing() -> None:
+    machine = Machine()
+    metadata, snapshots = with_two_snapshots(machine)
+    for path in snapshots:
+        machine.device.rot(path, position=70)
+    with pytest.raises(DataFolderError, match="lost"):
+        machine.run(metadata.start())

@@ -8,6 +8,7 @@ look at what a restart makes of it.
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, TypeVar
@@ -82,14 +83,16 @@ def at_every_write(
     operate: Callable[[Machine, T], object],
     *,
     seed: int = 0,
-    power_losses: int = 3,
+    power_losses: int = 1,
     kills: int = 1,
 ) -> Iterator[tuple[str, Machine, T]]:
     """Crash `operate` at each of its writes, and once behind the last; yields the machine as it would start again.
 
     `prepare` makes the state before it and must be deterministic. Each write is tried with `kills` kills and
-    `power_losses` power losses, which differ in what chance leaves of the unsynced bytes.
+    `power_losses` power losses, which differ in what chance leaves of the unsynced bytes; OTTLA_SIM_LUCK in the
+    environment multiplies the latter.
     """
+    power_losses *= int(os.environ.get("OTTLA_SIM_LUCK", "1"))
     machine = Machine(seed)
     state = prepare(machine)
     before = machine.device.operation_count

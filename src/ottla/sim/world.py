@@ -18,6 +18,8 @@ from ottla.sim.trace import Trace
 from ottla.sim.workloads import Admin, Counter, Reader, Workload
 
 LIVENESS_S = 120.0
+PAUSE_S = 0.03
+"""Between two steps of a workload."""
 
 
 @dataclass(slots=True)
@@ -210,7 +212,7 @@ def new_sim(seed: int) -> Sim:
     weather = Weather(
         delay_s=(0.000_1, rng.choice((0.000_5, 0.005, 0.05))),
         partial_probability=rng.choice((0.0, 0.1, 0.5)),
-        buffer_bytes=rng.choice((1_000, 20_000, 200_000)),
+        buffer_bytes=rng.choice((3_000, 20_000, 200_000)),
     )
     return Sim(seed, properties=properties, weather=weather)
 
@@ -226,7 +228,7 @@ async def live(sim: Sim, host: Host, *, duration_s: float) -> None:
     async def turn(workload: Workload) -> None:
         while True:
             await workload.step()
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(PAUSE_S)
 
     running = [loop.create_task(turn(workload), name=workload.name) for workload in workloads]
     disturbing = loop.create_task(disturbances.run(), name="disturbances")
