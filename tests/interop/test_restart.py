@@ -63,16 +63,17 @@ def test_everything_acknowledged_survives(start_server: StartServer, how: str) -
     clients.close()
 
 
+ottla_only = pytest.mark.skipif(ON_KAFKA, reason="the command line is Ottla's own")
+
+
+@ottla_only
 def test_a_second_server_on_the_same_folder_is_refused(start_server: StartServer) -> None:
     server = start_server()
-    second = type(server)(server.data)
+    second = Ottla(server.data)
     with pytest.raises(ServerFailed):
         second.start(20)
     second.kill()
     assert server.answers()
-
-
-ottla_only = pytest.mark.skipif(ON_KAFKA, reason="the command line is Ottla's own")
 
 
 @ottla_only
