@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from ottla.config.broker_settings import BrokerSettings, DynamicBrokerSettings
-from ottla.config.implemented import IMPLEMENTED, REMOVED
+from ottla.config.implemented import IMPLEMENTED, REFUSED, REMOVED, SERVED_PROTOCOLS
 from ottla.config.keys import READ_ONLY, ConfigError, ConfigKey, Value, invalid, parse_value
 from ottla.config.listeners import (
     Listener,
@@ -57,13 +57,20 @@ class BrokerConfig(BrokerSettings):
                 warnings.append(f"{name} is {why}: ignored")
                 if name in REMOVED:
                     continue
+            elif name in REFUSED and text.strip().lower() != REFUSED[name]:
+                raise ConfigError(f"{name} cannot be {text}: Ottla does not support it, and going on without is unsafe")
             elif name not in IMPLEMENTED:
                 warnings.append(f"{name} is known to Kafka but not used by Ottla: ignored")
             static[name] = text
         for name, synonym in (("node.id", "broker.id"), ("broker.id", "node.id")):
             if name not in static and synonym in static:
                 static[name] = static[synonym]
-        return cls._build(static, {}, {}, warnings)
+        config = cls._build(static, {}, {}, warnings)
+        for listener in config.listeners:
+            if listener.security_protocol not in SERVED_PROTOCOLS:
+                served = ", ".join(sorted(SERVED_PROTOCOLS))
+                raise invalid("listeners", str(listener), f"{listener.security_protocol} is not served, only {served}")
+        return config
 
     def with_dynamic(self, default: Mapping[str, str], own: Mapping[str, str]) -> BrokerConfig:
         """This node's static settings under the dynamic ones of all brokers and its own.

@@ -73,6 +73,8 @@ def check_dynamic_broker(configs: Mapping[str, str], broker: BrokerConfig, *, is
         changed = broker.rebuilt(configs, broker.dynamic)
     else:
         changed = broker.rebuilt(broker.dynamic_default, configs)
+    if changed.listeners != broker.listeners:
+        raise ConfigError("listeners cannot change while the node runs: set it in the file and restart")
     for name in _THREAD_COUNTS:
         before, after = broker.value(name), changed.value(name)
         assert isinstance(before, int) and isinstance(after, int)

@@ -9,14 +9,13 @@ from typing import Final
 
 _BROKER: Final = """
     broker.id node.id process.roles broker.rack
-    controller.listener.names controller.quorum.voters controller.quorum.bootstrap.servers
+    controller.listener.names controller.quorum.voters
     listeners advertised.listeners listener.security.protocol.map inter.broker.listener.name
     security.inter.broker.protocol
-    socket.send.buffer.bytes socket.receive.buffer.bytes socket.request.max.bytes socket.listen.backlog.size
-    max.connections max.connections.per.ip max.connections.per.ip.overrides connections.max.idle.ms
-    queued.max.requests
+    socket.request.max.bytes socket.listen.backlog.size
+    max.connections max.connections.per.ip connections.max.idle.ms
     metadata.log.dir metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms
-    metadata.log.segment.bytes metadata.log.segment.ms metadata.max.retention.bytes metadata.max.retention.ms
+    metadata.log.segment.bytes metadata.max.retention.bytes metadata.max.retention.ms
     log.dir log.dirs num.partitions default.replication.factor auto.create.topics.enable delete.topic.enable
     message.max.bytes fetch.max.bytes max.incremental.fetch.session.cache.slots max.request.partition.size.limit
     compression.type compression.gzip.level compression.lz4.level compression.zstd.level min.insync.replicas
@@ -25,18 +24,30 @@ _BROKER: Final = """
     log.retention.ms log.retention.minutes log.retention.hours log.retention.bytes log.retention.check.interval.ms
     log.cleanup.policy log.index.size.max.bytes log.index.interval.bytes log.segment.delete.delay.ms
     log.flush.interval.messages log.flush.interval.ms log.flush.scheduler.interval.ms
-    log.flush.offset.checkpoint.interval.ms log.flush.start.offset.checkpoint.interval.ms log.preallocate
+    log.flush.offset.checkpoint.interval.ms
     log.message.timestamp.type log.message.timestamp.before.max.ms log.message.timestamp.after.max.ms
-    log.initial.task.delay.ms replica.high.watermark.checkpoint.interval.ms
     log.cleaner.enable log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size log.cleaner.min.cleanable.ratio
+    log.cleaner.threads log.cleaner.io.max.bytes.per.second log.cleaner.io.buffer.load.factor
     log.cleaner.delete.retention.ms log.cleaner.min.compaction.lag.ms log.cleaner.max.compaction.lag.ms
     producer.id.expiration.ms producer.id.expiration.check.interval.ms
     quota.window.num quota.window.size.seconds controller.quota.window.num controller.quota.window.size.seconds
-    telemetry.max.bytes
-    unstable.api.versions.enable unstable.feature.versions.enable
+    telemetry.max.bytes internal.metadata.log.segment.bytes
 """
 
 IMPLEMENTED: Final = frozenset(_BROKER.split())
+
+SERVED_PROTOCOLS: Final = frozenset(["PLAINTEXT"])
+"""A listener of another protocol is refused: to serve it in plain text would be worse than not to serve it."""
+
+# Settings that guard something. Passing over them would leave it unguarded, so they are refused when they are set.
+REFUSED: Final = {
+    "authorizer.class.name": "",
+    "create.topic.policy.class.name": "",
+    "alter.config.policy.class.name": "",
+    "client.quota.callback.class": "",
+    "remote.log.storage.system.enable": "false",
+}
+"""By name, with the value that asks for nothing."""
 
 # Names of Kafka 3 that Kafka 4 no longer knows and passes over. Files written for Kafka 3 still hold them.
 _REMOVED: Final = """

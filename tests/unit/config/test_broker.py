@@ -48,12 +48,27 @@ def test_ipv6_hosts_stand_in_brackets() -> None:
 
 def test_a_listener_takes_its_protocol_from_the_map() -> None:
     config = node(
-        listeners="INSIDE://127.0.0.1:9092,OUTSIDE://127.0.0.1:9094,CONTROLLER://127.0.0.1:9093",
-        listener_security_protocol_map="INSIDE:PLAINTEXT, OUTSIDE:SASL_SSL,CONTROLLER:PLAINTEXT",
+        listeners="INSIDE://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093",
+        listener_security_protocol_map="INSIDE:PLAINTEXT, OUTSIDE:SASL_SSL,CONTROLLER:plaintext",
         inter_broker_listener_name="inside",
     )
-    assert [listener.security_protocol for listener in config.listeners] == ["PLAINTEXT", "SASL_SSL", "PLAINTEXT"]
+    assert [listener.security_protocol for listener in config.listeners] == ["PLAINTEXT", "PLAINTEXT"]
+    assert config.security_protocols["OUTSIDE"] == "SASL_SSL"
     assert config.inter_broker_listener == "INSIDE"
+
+
+def test_what_would_leave_something_unguarded_is_refused() -> None:
+    secured = {
+        "listeners": "SASL_SSL://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093",
+        "listener.security.protocol.map": "SASL_SSL:SASL_SSL,CONTROLLER:PLAINTEXT",
+        "security.inter.broker.protocol": "SASL_SSL",
+    }
+    with pytest.raises(ConfigError, match="SASL_SSL is not served"):
+        BrokerConfig.parse(NODE | secured)
+    with pytest.raises(ConfigError, match="authorizer"):
+        node(authorizer_class_name="org.apache.kafka.metadata.authorizer.StandardAuthorizer")
+    assert node(authorizer_class_name="").authorizer_class_name == ""
+    assert node(remote_log_storage_system_enable="false").warnings
 
 
 def test_broker_id_stands_in_for_node_id_and_the_reverse() -> None:

@@ -39,6 +39,7 @@ def test_a_broker_can_change_this_at_run_time(configs: dict[str, str]) -> None:
         {"leader.replication.throttled.rate": "-1"},
         {"max.connections.per.ip.overrides": "zz"},
         {"listeners": "PLAINTEXT://127.0.0.1:9092"},
+        {"listeners": "PLAINTEXT://127.0.0.1:9999,CONTROLLER://127.0.0.1:9093"},
     ],
 )
 def test_a_broker_cannot_change_this_at_run_time(configs: dict[str, str]) -> None:

@@ -6,19 +6,38 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.api import Api, Caller
 from ottla.broker.mutations import charge
-from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
+from ottla.wire.primitives import ZERO_UUID
 
 if TYPE_CHECKING:
     from ottla.broker.node import Node
 
 FIRST_STRICT_VERSION = 5
+FIRST_VERSION_WITH_DELETION_DISABLED = 3
 
 
 async def delete_topics(request: DeleteTopicsRequest, node: Node, caller: Caller) -> DeleteTopicsResponse:
+    if not node.config.delete_topic_enable:
+        return _refused(request, caller)
     counted = charge(node, caller, first_strict_version=FIRST_STRICT_VERSION)
     response = await node.commit(node.controller.delete_topics(request, charge=counted))
     response.throttle_time_ms = caller.throttle_ms
     return response
+
+
+def _refused(request: DeleteTopicsRequest, caller: Caller) -> DeleteTopicsResponse:
+    """`delete.topic.enable` is false. Clients before version 3 do not know the error for it."""
+    is_known = caller.api_version >= FIRST_VERSION_WITH_DELETION_DISABLED
+    code = ErrorCode.TOPIC_DELETION_DISABLED if is_known else ErrorCode.INVALID_REQUEST
+    named = [(name, ZERO_UUID) for name in request.topic_names]
+    wanted = [*named, *((topic.name, topic.topic_id) for topic in request.topics)]
+    return DeleteTopicsResponse(
+        responses=[
+            DeletableTopicResult(name=name, topic_id=topic_id, error_code=code, error_message=code.text)
+            for name, topic_id in wanted
+        ]
+    )
 
 
 api = Api(key=20, handler=delete_topics)
