@@ -282,6 +282,7 @@ def test_ottlas_net_layer_keeps_frames_whole_and_in_order(seed: int) -> None:
             buffer=bytearray(8_192),
         )
         listener.open("a", 9092)
+        listener.start_accepting()
         client = world.network.host("b").connect("a", 9092)
         await writable(client)
         received = b""

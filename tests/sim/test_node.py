@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 from ottla.sim.client import NoAnswer
 from ottla.sim.cluster import Host, Sim
 from ottla.sim.disk import Crashed
+from ottla.sim.workloads import Counter
 from ottla.sim.world import run_seed
 from ottla.wire.errors import ErrorCode, KafkaError
 
@@ -201,6 +203,60 @@ def test_a_topic_created_on_a_full_disk_is_usable_once_there_is_room(sim: Sim) -
     for topic in created:
         sim.produce(topic, 1, partition=1)
         sim.check(topic, 1)
+
+
+def test_a_failed_log_dir_goes_offline_and_the_others_serve_on() -> None:
+    sim = Sim(2, properties={"log.dirs": "/data,/more"})
+    host = sim.node()
+    sim.create_topic("topic", partitions=4)
+    for partition in range(4):
+        sim.produce("topic", 3, partition=partition)
+    there = [int(name[len("topic-") :]) for name in host.device.mount().names("/more") if name.startswith("topic-")]
+    here = [partition for partition in range(4) if partition not in there]
+    assert here and there, "partitions are spread over the log dirs"
+    host.device.fail("write", "/more/", errno.EIO, count=1_000)
+    for partition in there:
+        with pytest.raises(KafkaError) as refused:
+            sim.produce("topic", 1, partition=partition)
+        assert refused.value.code in (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    for partition in here:
+        sim.produce("topic", 1, partition=partition)
+        sim.check("topic", partition)
+    sim.create_topic("another", partitions=2)
+    for partition in range(2):
+        sim.produce("another", 1, partition=partition)
+    host.device.faults.clear()
+    sim.stop()
+    sim.restart()
+    for partition in range(4):
+        sim.check("topic", partition)
+        sim.produce("topic", 1, partition=partition)
+        sim.check("topic", partition)
+    sim.finish()
+
+
+def test_a_producer_that_retries_over_kills_and_resets_is_written_exactly_once(sim: Sim) -> None:
+    host = sim.node()
+    workload = Counter(sim, host, sim.rng, "once", {"flush.messages": "1"}, is_idempotent=True, is_durable=True)
+    sim.run(workload.set_up())
+
+    async def disturbed() -> None:
+        for _ in range(6):
+            producing = sim.loop.create_task(produce())
+            await asyncio.sleep(sim.rng.uniform(0.0, 0.2))
+            if sim.rng.random() < 0.5:
+                sim.network.reset("producer-once", host.name)
+            else:
+                host.kill() if sim.rng.random() < 0.5 else host.power_loss()
+                await host.start()
+            await producing
+
+    async def produce() -> None:
+        for _ in range(5):
+            await workload.step()
+
+    sim.run(disturbed())
+    sim.run(workload.verify())
 
 
 @pytest.mark.parametrize("seed", range(3))
