@@ -1,0 +1,98 @@
+"""`python -m bench`: Ottla beside Apache Kafka 4.3.1, one after the other, in turns, driven by Kafka's own tools."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.interop.servers import kafka_anchor
+
+from bench import report
+from bench.observation import load_average
+from bench.session import QUICK, Bench, Scale
+
+ALL_ROWS = frozenset(range(1, 11))
+SERVERS = ("ottla", "kafka")
+RESULTS = Path(__file__).with_name("results")
+
+
+def parse_rows(text: str) -> frozenset[int]:
+    """`1-4,9` is rows 1, 2, 3, 4 and 9."""
+    rows: set[int] = set()
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        try:
+            rows.update(range(int(first), int(last or first) + 1))
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{part!r} is no row: rows are 1 to 10, as in 1-4,9") from None
+    if not rows <= ALL_ROWS:
+        raise argparse.ArgumentTypeError("rows are 1 to 10, as in 1-4,9")
+    return frozenset(rows)
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        prog="python -m bench",
+        description=__doc__,
+        epilog="The table is printed; it and every figure are written to bench/results unless --quick or --no-write.",
+    )
+    made.add_argument("--rows", type=parse_rows, default=ALL_ROWS, metavar="ROWS", help="as in 1-4,9 (all ten)")
+    made.add_argument("--rounds", type=int, default=3, metavar="COUNT", help="each round runs both servers (3)")
+    made.add_argument("--only", choices=SERVERS, help="one server alone: no ratios")
+    made.add_argument("--quick", action="store_true", help="20,000 records and small crowds: is everything in order?")
+    made.add_argument("--data", type=Path, metavar="DIR", help="where the servers' data goes (a temporary folder)")
+    made.add_argument("--results", type=Path, default=RESULTS, metavar="DIR", help="where results go (bench/results)")
+    made.add_argument("--no-write", action="store_true", help="print only")
+    return made
+
+
+def main() -> int:
+    options = parser().parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # no server may outlive its benchmark
+    if kafka_anchor() is None:
+        print("bench: needs java and the Apache Kafka anchor script (KAFKA_ANCHOR_SCRIPT)", file=sys.stderr)
+        return 2
+    # The anchor script's own heaps: 1 GB for the server, 256 MB for each tool.
+    os.environ.pop("KAFKA_HEAP_OPTS", None)
+    servers = (options.only,) if options.only else SERVERS
+    scale = QUICK if options.quick else Scale()
+    rounds: report.Rounds = {server: [] for server in servers}
+    load: list[float] = []
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="ottla-bench-", dir=options.data) as folder:
+        for number in range(options.rounds):
+            for server in servers if number % 2 == 0 else tuple(reversed(servers)):
+                load.append(load_average())
+
+                def progress(text: str, prefix: str = f"round {number + 1} {server}") -> None:
+                    print(f"{time.monotonic() - started:6.0f} s  {prefix}: {text}", file=sys.stderr, flush=True)
+
+                progress(f"load average {load[-1]:.2f}")
+                rounds[server].append(Bench(server, Path(folder) / server, scale, options.rows, progress).run())
+    facts = report.machine()
+    lines = report.table(rounds, options.rows)
+    date = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
+    description = report.describe(facts, rounds, load, date)
+    print(f"{description}\n\n{report.plain(lines)}")
+    if options.quick:
+        print("\n--quick shows that everything runs; its figures are those of cold servers and mean nothing.")
+    if not (options.quick or options.no_write):
+        result: dict[str, Any] = {
+            "date": date,
+            "machine": facts,
+            "load_average": load,
+            "rows": sorted(options.rows),
+            "rounds": rounds,
+        }
+        report.write(options.results, result, f"{description}\n\n{report.markdown(lines)}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,196 @@
+"""The ten rows: each measure beside Apache Kafka's and against its bar; results as JSON and as a markdown table."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import statistics
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from tests.interop.servers import REPOSITORY
+
+from bench.session import Figures
+from ottla.records import RECORDS_COMPILED
+
+Rounds = dict[str, list[Figures]]
+"""Figures of each round, by server."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One figure of a row. A bar is a ratio to Apache Kafka, or a limit of its own."""
+
+    row: int
+    title: str
+    figure: str
+    unit: str = ""
+    at_least: float | None = None
+    at_most: float | None = None
+    limit: float | None = None
+
+    @property
+    def bar(self) -> str:
+        if self.at_least is not None:
+            return f">= {self.at_least:g}x"
+        if self.at_most is not None:
+            return f"<= {self.at_most:g}x"
+        if self.limit is not None:
+            return f"<= {self.limit:g} {self.unit}"
+        return "printed"
+
+    def verdict(self, ottla: float | None, kafka: float | None) -> str:
+        if ottla is None:
+            return ""
+        if self.limit is not None:
+            return "met" if ottla <= self.limit else "MISSED"
+        if kafka is None or (self.at_least is None and self.at_most is None):
+            return ""
+        if self.at_least is not None:
+            return "met" if ottla >= self.at_least * kafka else "MISSED"
+        assert self.at_most is not None
+        return "met" if ottla <= self.at_most * kafka else "MISSED"
+
+
+LINES = (
+    Line(1, "produce 1 KB, 16 KB batches, acks=1", "produce_16k.records_per_s", "rec/s", at_least=1.3),
+    Line(2, "the same, broker CPU", "produce_16k.cpu_s_per_gb", "s/GB", at_most=0.45),
+    Line(3, "produce 1 KB, 128 KB batches, acks=1", "produce_128k.records_per_s", "rec/s", at_least=1.2),
+    Line(3, "the same, broker CPU", "produce_128k.cpu_s_per_gb", "s/GB", at_most=0.45),
+    Line(4, "consume the GB of row 1, broker CPU", "consume.cpu_s_per_gb", "s/GB", at_most=0.8),
+    Line(4, "the same, speed", "consume.records_per_s", "rec/s", at_least=1.0),
+    Line(5, "start to first Metadata answer, formatted folder", "start.s", "s", limit=0.3),
+    Line(6, "resident memory, idle", "rss_idle.mb", "MB", limit=60),
+    Line(6, "resident memory, after the load", "rss_loaded.mb", "MB", limit=120),
+    Line(7, "acks=all at 1000 records/s, p99", "latency.p99_ms", "ms", at_most=1.0),
+    Line(7, "the same, first 5 s not counted", "latency.steady_p99_ms", "ms", at_most=1.0),
+    Line(7, "the same, average", "latency.steady_average_ms", "ms"),
+    Line(8, "1000 idle + 200 busy connections, 300 B, flat out: p99", "crowd.p99_ms", "ms"),
+    Line(8, "the same, requests", "crowd.requests_per_second", "/s"),
+    Line(8, "the same at 5000 requests/s: p99", "crowd_paced.p99_ms", "ms"),
+    Line(8, "the same, broker CPU", "crowd_paced.cpu_s", "s"),
+    Line(9, "create 1,000 topics in one call", "topics.create_s", "s", at_most=1.0),
+    Line(9, "delete them in one call", "topics.delete_s", "s", at_most=1.0),
+    Line(9, "created, until Metadata names every leader", "topics.led_s", "s"),
+    Line(10, "2,000 partitions: restart to first Metadata answer", "large.start_s", "s"),
+    Line(10, "2,000 partitions: resident memory", "large.rss_mb", "MB"),
+    Line(10, "2,000 partitions: one full Metadata answer", "large.metadata_ms", "ms"),
+    Line(10, "its size (v12)", "large.metadata_bytes", "B"),
+)
+
+
+def figures_of(rounds: Rounds, server: str, figure: str) -> list[float]:
+    return [one[figure] for one in rounds.get(server, []) if figure in one]
+
+
+def _median(values: Sequence[float]) -> float | None:
+    return statistics.median(values) if values else None
+
+
+def _text(value: float | None) -> str:
+    if value is None:
+        return "-"
+    if value >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.3g}" if value < 100 else f"{value:.0f}"
+
+
+def _spread(values: Sequence[float]) -> str:
+    middle = _text(_median(values))
+    if len(values) < 2:
+        return middle
+    return f"{middle} ({_text(min(values))} to {_text(max(values))})"
+
+
+def table(rounds: Rounds, rows: frozenset[int]) -> list[list[str]]:
+    lines = [["row", "measure", "unit", "Ottla", "Apache Kafka", "ratio", "bar", "verdict"]]
+    for line in LINES:
+        if line.row not in rows:
+            continue
+        ottla, kafka = (figures_of(rounds, server, line.figure) for server in ("ottla", "kafka"))
+        ours, theirs = _median(ottla), _median(kafka)
+        ratio = f"{ours / theirs:.2f}x" if ours is not None and theirs else "-"
+        cells = [str(line.row), line.title, line.unit, _spread(ottla), _spread(kafka), ratio, line.bar]
+        lines.append([*cells, line.verdict(ours, theirs)])
+    return lines
+
+
+def plain(lines: list[list[str]]) -> str:
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
+    )
+
+
+def markdown(lines: list[list[str]]) -> str:
+    head, *body = lines
+    rows = [head, ["---"] * len(head), *body]
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
+def machine() -> dict[str, Any]:
+    """What the figures were measured on; nothing that names the machine."""
+    processor = "unknown"
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            processor = line.partition(":")[2].strip()
+            break
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    try:
+        uvloop = version("uvloop")
+    except PackageNotFoundError:
+        uvloop = "absent"
+    java = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False).stderr.splitlines()
+    return {
+        "processor": processor,
+        "cores": os.cpu_count(),
+        "memory_gb": round(memory / 1e9, 1),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "uvloop": uvloop,
+        "record_kernel": "compiled" if RECORDS_COMPILED else "plain Python",
+        "java": java[0] if java else "absent",
+        "commit": _git("rev-parse", "--short", "HEAD"),
+        "is_clean": not _git("status", "--porcelain", "--untracked-files=no", "--", "src"),
+    }
+
+
+def _git(*arguments: str) -> str:
+    result = subprocess.run(["git", *arguments], cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    return result.stdout.strip()
+
+
+def foreign_cores(rounds: Rounds) -> list[float]:
+    """Of all measured stretches: cores that neither broker nor client used."""
+    return [
+        value
+        for figures in rounds.values()
+        for one in figures
+        for name, value in one.items()
+        if name.endswith(".foreign_cores")
+    ]
+
+
+def describe(facts: dict[str, Any], rounds: Rounds, load: Sequence[float], date: str) -> str:
+    foreign = foreign_cores(rounds)
+    count = max((len(figures) for figures in rounds.values()), default=0)
+    others = f"{statistics.median(foreign):.2f} (up to {max(foreign):.2f})" if foreign else "unknown"
+    return (
+        f"{date}, commit {facts['commit']}{'' if facts['is_clean'] else ' with changes'}. "
+        f"{facts['cores']} cores of {facts['processor']}, {facts['memory_gb']} GB, Linux {facts['kernel']}; "
+        f"Python {facts['python']}, uvloop {facts['uvloop']}, record kernel {facts['record_kernel']}; {facts['java']}. "
+        f"Rounds: {count}, the servers in turn, median (lowest to highest). "
+        f"Load average when a server's turn began: {min(load):.1f} to {max(load):.1f}. "
+        f"Cores that neither broker nor client used during a stretch (other programs, steal): {others}."
+    )
+
+
+def write(folder: Path, result: dict[str, Any], text: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "latest.json").write_text(json.dumps(result, indent=1, sort_keys=True) + "\n")
+    (folder / "latest.md").write_text(text)
