@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import tracemalloc
+from random import Random
 
 import cramjam
 import pytest
@@ -121,3 +122,22 @@ def test_unknown_codecs_are_refused() -> None:
             decompress(codec, b"abc")
     with pytest.raises(CorruptRecords):
         decompress(Compression.NONE, b"abc", 2)
+
+
+def test_mutated_streams_decompress_or_are_corrupt() -> None:
+    """Whatever the bytes: no other exception, and no more output than allowed."""
+    rng = Random(9)
+    sources = [TEXT[:20], TEXT[:3000], bytes(100_000), rng.randbytes(3000)]
+    streams = [(codec, compress(codec, source)) for codec in CODECS for source in sources]
+    refused = 0
+    for _ in range(4000):
+        codec, stream = rng.choice(streams)
+        mutated = bytearray(stream)
+        for _ in range(rng.randrange(1, 5)):
+            position = rng.randrange(min(len(mutated), 40) if rng.random() < 0.6 else len(mutated))
+            mutated[position] = rng.choice([0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)])
+        try:
+            assert len(decompress(codec, mutated, 200_000)) <= 200_000
+        except CorruptRecords:
+            refused += 1
+    assert refused > 1000
