@@ -56,7 +56,7 @@ def min_insync_replicas_records(view: View) -> list[Message]:
         if kind == BROKER_RESOURCE and name and MIN_INSYNC_REPLICAS in configs:
             records.append(ConfigRecord(resource_type=kind, resource_name=name, name=MIN_INSYNC_REPLICAS, value=None))
     if MIN_INSYNC_REPLICAS not in view.image.configs.get((BROKER_RESOURCE, ""), {}):
-        value = str(view.config.min_insync_replicas)
+        value = str(view.static_config.min_insync_replicas)
         records.append(
             ConfigRecord(resource_type=BROKER_RESOURCE, resource_name="", name=MIN_INSYNC_REPLICAS, value=value)
         )

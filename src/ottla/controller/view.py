@@ -17,12 +17,12 @@ MAX_RECORDS_PER_COMMAND = 10_000
 class View:
     """The controller's image, which is ahead of the brokers' by what is written but not yet durable."""
 
-    __slots__ = ("_static_config", "_topics_by_collision_name", "config", "image", "rng")
+    __slots__ = ("_topics_by_collision_name", "config", "image", "rng", "static_config")
 
     def __init__(self, image: ClusterImage, rng: Random, config: BrokerConfig) -> None:
         self.image = image
         self.rng = rng
-        self._static_config = config
+        self.static_config = config
         self.config = config
         """The node's settings with the dynamic ones of the image on top."""
         self._topics_by_collision_name: dict[str, dict[str, None]] = {}
@@ -78,8 +78,8 @@ class View:
 
     def _use_dynamic_config(self) -> None:
         configs = self.image.configs
-        own = configs.get((BROKER_RESOURCE, str(self._static_config.node_id)), {})
-        self.config = self._static_config.with_dynamic(configs.get((BROKER_RESOURCE, ""), {}), own)
+        own = configs.get((BROKER_RESOURCE, str(self.static_config.node_id)), {})
+        self.config = self.static_config.with_dynamic(configs.get((BROKER_RESOURCE, ""), {}), own)
 
     def _add_name(self, name: str) -> None:
         key = collision_name(name)
