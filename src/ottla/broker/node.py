@@ -268,6 +268,9 @@ class Node:
             if listener.port:
                 self._open(listener, "controller")
         await self._register()
+        # Not before: a client that learnt of a broker that is still fenced would think that the cluster has none.
+        for accepting in self._listeners:
+            accepting.start_accepting()
         self._schedule()
         if metrics_port is not None:
             from ottla.broker.metrics_http import serve_metrics

@@ -45,12 +45,15 @@ class Listener:
         self.refused = 0
 
     def open(self, host: str, port: int, backlog: int = 1024) -> int:
-        """Listen; the port is the one that was really taken (0 asks for any)."""
+        """Take the address; the port is the one that was really taken (0 asks for any). Clients wait in the backlog."""
         self._listening = self._sockets.listen(host, port, backlog)
-        self._loop.add_reader(self._listening, self._acceptable)
-        self._sweep = self._loop.call_later(IDLE_SWEEP_S, self._end_idle)
         taken: int = self._listening.getsockname()[1]
         return taken
+
+    def start_accepting(self) -> None:
+        assert self._listening is not None
+        self._loop.add_reader(self._listening, self._acceptable)
+        self._sweep = self._loop.call_later(IDLE_SWEEP_S, self._end_idle)
 
     def stop_accepting(self) -> None:
         if self._listening is not None:

@@ -393,6 +393,7 @@ class Log:
             producers.replay(producer_id, epoch, last, offset, last_offset, max_timestamp, False)
         if leader_epoch != self.epochs.latest and leader_epoch >= 0:
             self.epochs.assign(leader_epoch, offset)
+            self._note_epochs()
         return tuple.__new__(
             Appended,
             (offset, last_offset, max_timestamp if self._has_log_append_time else -1, self.log_start_offset, False),
@@ -570,6 +571,7 @@ class Log:
             )
             if header.leader_epoch != self.epochs.latest and header.leader_epoch >= 0:
                 self.epochs.assign(header.leader_epoch, header.base_offset)
+                self._note_epochs()
             self._replay(header, markers.get(at), segment)
         if not position:
             self._arm_roll(segment)
@@ -720,6 +722,7 @@ class Log:
             segment = Segment.create(
                 self._disk, self.directory, start, created_timestamp=timestamp, jitter_ms=segment.jitter_ms
             )
+            segment.prepare_append()
             self.producers.end_offset = start
             self.take_snapshot()
         except OSError as trouble:
@@ -1217,6 +1220,15 @@ class Log:
         except OSError as trouble:
             self._failed(trouble)
         self.recovery_point = self.log_end_offset
+
+    def _note_epochs(self) -> None:
+        """An epoch began: tell the file at once, as Kafka does. Without room for it, a flush or a stop will."""
+        try:
+            self.write_epochs(sync=False)
+        except OSError as trouble:
+            if trouble.errno not in _NO_ROOM:
+                self._failed(trouble)
+        self.epochs.is_dirty = True  # until a flush has synced it
 
     def write_epochs(self, *, sync: bool) -> None:
         """Bring leader-epoch-checkpoint up to date. It may lag: recovery finds the epochs of what was not flushed."""

@@ -186,9 +186,13 @@ class Segment:
         self.file.truncate(self.size)
 
     def prepare_append(self) -> None:
-        """Before the first append after a load: know what an active segment keeps in mind."""
+        """Before the first append after a load: know what an active segment keeps in mind, and have its index files
+        stand beside it, empty until a roll or a flush, for tools that look at the files of a running node."""
         if self.max_timestamp == UNKNOWN:
             self.load_timestamps()
+        if not self.size:
+            self.offset_index.write_out()
+            self.time_index.write_out()
 
     def load_timestamps(self) -> None:
         self.check_indexes()
