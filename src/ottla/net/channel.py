@@ -3,7 +3,8 @@
 Receiving: all connections of a loop share one receive buffer, since only one of them is read at a time. Whole frames
 are handed on as views of it and must not be kept: what a receiver wants to keep, it copies. Only a frame that has not
 arrived whole gets a buffer of its own, which grows with the bytes that really came, never with the size a peer
-declares. So an idle connection holds no buffer, and a hostile one holds what it has sent.
+declares (it may begin as large as a frame that this peer has sent before). So an idle connection holds no buffer, and a
+hostile one holds about what it has sent.
 
 Sending: a part is bytes or a piece of a file. Files go to the socket by sendfile where both sides are real; elsewhere
 (TLS, simulation) by read and send. A piece that is not in the page cache is first read by a thread, so that a consumer
@@ -24,7 +25,7 @@ from ottla.net.sockets import Socket
 
 _SIZE = Struct(">i")
 RECEIVE_BUFFER_BYTES = 512 * 1024
-FRAME_GROWTH_BYTES = 1024 * 1024
+FIRST_FRAME_BYTES = 32 * 1024
 FILE_CHUNK_BYTES = 1024 * 1024
 GATHER_PARTS = 64
 _MORE: int = getattr(socket, "MSG_MORE", 0)
@@ -92,6 +93,7 @@ class Channel:
         "_is_receiving",
         "_is_warming",
         "_is_writing",
+        "_largest_frame",
         "_loop",
         "_max_frame_bytes",
         "_on_drained",
@@ -124,6 +126,7 @@ class Channel:
         self._head = b""
         self._frame: bytearray | None = None
         self._frame_size = 0
+        self._largest_frame = 0
         self._filled = 0
         self._out: deque[Any] = deque()
         self._file: SendableFile | None = None
@@ -216,6 +219,7 @@ class Channel:
             frame.extend(bytes(min(len(frame), self._frame_size - len(frame))))
             return
         self._frame = None
+        self._largest_frame = max(self._largest_frame, len(frame))
         self.bytes_in += len(frame) + 4
         self.receiver.frame_received(memoryview(frame))
 
@@ -233,7 +237,7 @@ class Channel:
             start = position + 4
             stop = start + size
             if stop > end:
-                frame = bytearray(min(size, max(FRAME_GROWTH_BYTES, end - start)))
+                frame = bytearray(min(size, max(FIRST_FRAME_BYTES, 2 * (end - start), self._largest_frame)))
                 self._filled = end - start
                 frame[: self._filled] = view[start:end]
                 self._frame, self._frame_size = frame, size
