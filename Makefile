@@ -5,7 +5,7 @@ SEEDS ?= 200
 
 .PHONY: check test sim interop chaos bench messages lock format
 
-$(DEV): requirements-dev.lock pyproject.toml setup.py src/ottla/records/kernel.py
+$(DEV): requirements-dev.lock pyproject.toml setup.py src/ottla/records/kernel.py src/ottla/records/kernel.pxd
 	tools/install $(VENV) requirements-dev.lock
 
 check: $(DEV)  ## format, lint, types, layers
