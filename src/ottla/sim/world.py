@@ -18,6 +18,7 @@ from ottla.sim.trace import Trace
 from ottla.sim.workloads import Admin, Counter, Reader, Workload
 
 LIVENESS_S = 120.0
+SETTLING_S = 3.0
 PAUSE_S = 0.03
 """Between two steps of a workload."""
 
@@ -72,11 +73,16 @@ class Disturbances:
         )
         self._menu = [disturb for disturb in everything if rng.random() < 0.6] or [self._kill]
         self._pause_s = rng.choice((0.5, 2.0, 6.0))
+        self._is_over = False
 
     async def run(self) -> None:
-        while True:
+        while not self._is_over:
             await asyncio.sleep(self._rng.uniform(0.0, 2 * self._pause_s))
             await self._rng.choice(self._menu)()
+
+    def stop(self) -> None:
+        """No further one after the one that goes on: a disturbance is never cut short, a stop half done is no stop."""
+        self._is_over = True
 
     async def end(self) -> None:
         """The world becomes kind again."""
@@ -236,9 +242,10 @@ async def live(sim: Sim, host: Host, *, duration_s: float) -> None:
     for task in done:
         task.result()
     loop.check()
-    disturbing.cancel()
-    await asyncio.wait([disturbing])
+    disturbances.stop()
+    await disturbing
     await disturbances.end()
+    await asyncio.sleep(SETTLING_S)
     loop.trace.note("world", "liveness")
     for task in running:
         task.cancel()
