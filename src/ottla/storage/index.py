@@ -394,6 +394,9 @@ class TransactionIndex:
             ]
         return self._transactions
 
+    def __len__(self) -> int:
+        return len(self.transactions)
+
     def append(self, transaction: AbortedTransaction) -> None:
         transactions = self.transactions
         if self._file is None:

@@ -38,7 +38,7 @@ from ottla.records import (
 )
 from ottla.replication import MAX_SEQUENCE, LeaderEpochs, Origin, ProducerState
 from ottla.storage.checkpoints import write_epochs, write_topic_id
-from ottla.storage.disk import Disk, FileSlice
+from ottla.storage.disk import Disk, File, FileSlice
 from ottla.storage.index import MAX_RELATIVE_OFFSET, AbortedTransaction
 from ottla.storage.segment import DELETED, SWAP, CorruptSegment, Segment
 from ottla.storage.snapshots import rebuild_producers, remove_if_there, snapshot_path, write_snapshot
@@ -1239,27 +1239,58 @@ class Log:
         """Write what only memory knows (indexes, epochs, producers) and give the descriptors back. With `sync` it is on
         the medium: a clean stop is only clean if a power loss after it changes nothing."""
         try:
-            if self.epochs.is_dirty or not self.epochs.epochs:
-                self.write_epochs(sync=sync)
-            is_active = self._active is not None
-            self.take_snapshot()
-            if is_active or self.segments[-1].is_index_missing():
-                self.segments[-1].seal()
-            if sync and is_active:
-                self.segments[-1].sync_now()
-                if self._snapshots:
-                    file = self._disk.open(snapshot_path(self.directory, self._snapshots[-1]))
-                    try:
-                        file.sync_now()
-                    finally:
-                        file.close()
+            for file in self._write_out(sync=sync):
+                if sync:
+                    file.sync_now()
+                file.close()
+            if sync and self._fresh_files:
+                self._fresh_files = False
                 self._disk.sync_directory(self.directory)
         except OSError as trouble:
             self._failed(trouble)
         finally:
-            for segment in self.segments:
-                segment.close()
-            self._active = None
+            self._give_back()
+
+    async def shut(self) -> None:
+        """`flush` and `close` with `sync`, without stopping the loop: many logs at once take little longer than one."""
+        await self.flush()
+        try:
+            for file in self._write_out(sync=True):
+                await file.sync()
+                file.close()
+            if self._fresh_files:
+                self._fresh_files = False
+                loop = asyncio.get_running_loop()
+                await loop.run_in_executor(None, self._disk.sync_directory, self.directory)
+        except OSError as trouble:
+            self._failed(trouble)
+        finally:
+            self._give_back()
+
+    def _write_out(self, *, sync: bool) -> list[File]:
+        """Write down what only memory knows; the files that a power loss could take it from."""
+        if self.epochs.is_dirty or not self.epochs.epochs:
+            self.write_epochs(sync=sync and bool(self.epochs.epochs))
+        self.take_snapshot()
+        files: list[File] = []
+        active = self.segments[-1]
+        if self._active is not None or active.is_index_missing():
+            active.seal()
+            self._fresh_files = True
+            for index in (active.offset_index, active.time_index, active.transaction_index):
+                file = index.file()
+                if file is not None and len(index):
+                    files.append(file)
+        if self._unsynced_snapshot >= 0:
+            files.append(self._disk.open(snapshot_path(self.directory, self._unsynced_snapshot)))
+            self._unsynced_snapshot = -1
+            self._fresh_files = True
+        return files
+
+    def _give_back(self) -> None:
+        for segment in self.segments:
+            segment.close()
+        self._active = None
 
     def moved(self, directory: str) -> None:
         """Its folder was renamed."""

@@ -81,6 +81,7 @@ class Logs:
         self._dirs: dict[str, LogDir] = {log_dir.path: log_dir for log_dir in self.log_dirs}
         self._removals: list[tuple[int, list[str]]] = []
         self._doomed: list[tuple[int, str]] = []
+        self._removing: asyncio.Future[None] | None = None
         self._flushes: set[asyncio.Task[None]] = set()
         self._flushed_at: dict[tuple[str, int], int] = {}
 
@@ -415,18 +416,34 @@ class Logs:
             self._removals.append((self._now() + delay_ms, paths))
 
     def remove_due(self, now: int) -> int:
-        """Remove files and folders whose delay has passed; how many."""
-        due = [paths for at, paths in self._removals if at <= now]
+        """Remove files and folders whose delay has passed; how many. Inside a loop a thread does it: a large file takes
+        its time."""
+        due = [path for at, paths in self._removals if at <= now for path in paths]
         self._removals = [(at, paths) for at, paths in self._removals if at > now]
         doomed = [path for at, path in self._doomed if at <= now]
         self._doomed = [(at, path) for at, path in self._doomed if at > now]
-        count = 0
-        for paths in due:
-            for path in paths:
-                count += self._remove(path)
-        for directory in doomed:
-            count += self._remove_folder(directory)
-        return count
+        if not due and not doomed:
+            return 0
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return self._remove_all(due, doomed)
+        self._removing = asyncio.ensure_future(self._remove_in_thread(loop, self._removing, due, doomed))
+        return len(due) + len(doomed)
+
+    async def _remove_in_thread(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        previous: asyncio.Future[None] | None,
+        due: list[str],
+        doomed: list[str],
+    ) -> None:
+        if previous is not None:
+            await previous
+        await loop.run_in_executor(None, self._remove_all, due, doomed)
+
+    def _remove_all(self, paths: list[str], directories: list[str]) -> int:
+        return sum(map(self._remove, paths)) + sum(map(self._remove_folder, directories))
 
     def _remove(self, path: str) -> int:
         try:
@@ -466,38 +483,44 @@ class Logs:
         next start skip recovery. A log dir with trouble gets no marker."""
         if self._flushes:
             await asyncio.gather(*self._flushes, return_exceptions=True)
-        room = asyncio.Semaphore(16)
+        if self._removing is not None:
+            await self._removing
+        room = asyncio.Semaphore(32)
 
-        async def flush(log: Log) -> None:
+        async def shut(log: Log) -> None:
             async with room:
-                await log.flush()
+                await log.shut()
 
-        unflushed = [
-            log for log in self._logs.values() if log.recovery_point < log.log_end_offset and not log.is_offline
-        ]
-        for outcome in await asyncio.gather(*map(flush, unflushed), return_exceptions=True):
-            if isinstance(outcome, BaseException) and not isinstance(outcome, KafkaError):
+        logs = [log for log in self._logs.values() if not log.is_offline]
+        outcomes = await asyncio.gather(*map(shut, logs), return_exceptions=True)
+        unclean: list[LogDir | None] = []
+        for log, outcome in zip(logs, outcomes, strict=True):
+            if isinstance(outcome, KafkaError):
+                logger.error("%s was not closed cleanly: %s", log.name, outcome)
+                unclean.append(self.dir_of(log))
+            elif isinstance(outcome, BaseException):
                 raise outcome
-        self._close(broker_epoch)
+        self._close(broker_epoch, unclean)
 
     def close_now(self, broker_epoch: int = -1) -> None:
         """`close` without a loop."""
+        unclean: list[LogDir | None] = []
         for log in self._logs.values():
-            if log.recovery_point < log.log_end_offset and not log.is_offline:
+            if not log.is_offline:
                 try:
                     log.flush_now()
+                    log.close(sync=True)
                 except KafkaError as trouble:
-                    logger.warning("%s: not flushed: %s", log.name, trouble)
-        self._close(broker_epoch)
+                    logger.error("%s was not closed cleanly: %s", log.name, trouble)
+                    unclean.append(self.dir_of(log))
+        self._close(broker_epoch, unclean)
 
-    def _close(self, broker_epoch: int) -> None:
+    def _close(self, broker_epoch: int, unclean: list[LogDir | None]) -> None:
         for log_dir in self.log_dirs:
             try:
                 if log_dir.is_online:
-                    for log in log_dir.logs.values():
-                        log.close(sync=True)
-                    if all(log.recovery_point >= log.log_end_offset for log in log_dir.logs.values()):
-                        self._write_checkpoints(log_dir)
+                    self._write_checkpoints(log_dir)
+                    if log_dir not in unclean:
                         checkpoints.write_clean_shutdown(self._disk, log_dir.path, broker_epoch)
             except (OSError, KafkaError) as trouble:
                 logger.error("log dir %s was not closed cleanly: %s", log_dir.path, trouble)
