@@ -26,9 +26,9 @@ def parse_rows(text: str) -> frozenset[int]:
     """`1-4,9` is rows 1, 2, 3, 4 and 9."""
     rows: set[int] = set()
     for part in text.split(","):
-        first, _, last = part.partition("-")
+        first, dash, last = part.partition("-")
         try:
-            rows.update(range(int(first), int(last or first) + 1))
+            rows.update(range(int(first), int(last if dash else first) + 1))
         except ValueError:
             raise argparse.ArgumentTypeError(f"{part!r} is no row: rows are 1 to 10, as in 1-4,9") from None
     if not rows <= ALL_ROWS:
