@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 import traceback
+import warnings
 
 from ottla.sim.world import Verdict, run_seed
 
@@ -34,6 +35,8 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--fingerprint", action="store_true", help="print nothing but the verdict and the fingerprint")
     options = parser.parse_args(arguments)
+    # A killed process leaves coroutines behind that it had not begun.
+    warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
     if options.seed is not None:
         verdict = run_seed(options.seed, duration_s=options.seconds)
         if options.fingerprint:
@@ -54,6 +57,7 @@ def main(arguments: list[str] | None = None) -> int:
             if other != f"passed {verdict.fingerprint}":
                 failed.append(verdict.seed)
                 print(f"seed {verdict.seed}: not deterministic: passed {verdict.fingerprint} here, {other} elsewhere")
+                print("(or the code was changed meanwhile: a fresh process runs what is on disk now)")
     took = time.monotonic() - started
     print(f"{options.seeds - len(failed)} of {options.seeds} seeds from {first} on passed in {took:.0f} s")
     if failed:

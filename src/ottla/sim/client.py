@@ -31,7 +31,18 @@ from ottla.wire.messages.delete_records import (
     DeleteRecordsTopic,
 )
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+from ottla.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from ottla.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -46,6 +57,7 @@ Answer = TypeVar("Answer", bound=Message)
 
 REQUEST_TIMEOUT_S = 10.0
 EARLIEST, LATEST = -2, -1
+TOPIC_RESOURCE = 2
 PRODUCE_VERSION = 12
 """The last that names topics; later ones carry topic ids."""
 FETCH_VERSION = 12
@@ -196,6 +208,19 @@ class Client:
         request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], topic_names=[], timeout_ms=10_000)
         response = await self.request(request, DeleteTopicsResponse)
         _check(response.responses[0].error_code, response.responses[0].error_message)
+
+    async def alter_topic_config(self, topic: str, name: str, value: str) -> None:
+        change = AlterableConfig(name=name, config_operation=0, value=value)
+        resource = AlterConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=topic, configs=[change])
+        request = IncrementalAlterConfigsRequest(resources=[resource])
+        response = await self.request(request, IncrementalAlterConfigsResponse)
+        _check(response.responses[0].error_code, response.responses[0].error_message)
+
+    async def topic_config(self, topic: str, name: str) -> str | None:
+        resource = DescribeConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=[name])
+        response = await self.request(DescribeConfigsRequest(resources=[resource]), DescribeConfigsResponse)
+        _check(response.results[0].error_code, response.results[0].error_message)
+        return next((config.value for config in response.results[0].configs if config.name == name), None)
 
     async def init_producer_id(self) -> tuple[int, int]:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from ottla.sim.cluster import Host, Sim
 from ottla.sim.network import Weather
 from ottla.sim.trace import Trace
-from ottla.sim.workloads import Admin, Counter, Reader, Workload
+from ottla.sim.workloads import Admin, Counter, Pipelined, Reader, Workload
 
 LIVENESS_S = 120.0
 SETTLING_S = 3.0
@@ -194,9 +194,20 @@ def draw(sim: Sim, host: Host) -> list[Workload]:
             is_durable=False,
             starts_move=True,
         ),
+        Counter(
+            sim,
+            host,
+            part("deleted"),
+            "deleted",
+            small,
+            is_idempotent=True,
+            is_durable=False,
+            deletes_records=True,
+        ),
+        Pipelined(sim, host, part("pipelined"), "pipelined", tiny),
         Admin(sim, host, part("admin")),
     ]
-    chosen = [workload for workload in menu if rng.random() < 0.7] or menu[:1]
+    chosen = [workload for workload in menu if rng.random() < 0.6] or menu[:1]
     readers: list[Workload] = [
         Reader(sim, host, workload.name)
         for workload in chosen
