@@ -72,51 +72,46 @@ def load_log(
     interval_bytes = config.index_interval_bytes
 
     may_have_gaps = may_have_gaps or "compact" in config.cleanup_policy
+
+    def recover(index: int, may_have_gaps: bool) -> bool:
+        return _recover(
+            disk,
+            segments,
+            index,
+            interval_bytes,
+            epochs,
+            snapshots,
+            log_start_offset,
+            timestamp,
+            producer_expiration_ms,
+            may_have_gaps,
+        )
+
     is_cut = False
+    log_end_offset = log_start_offset
     for index, segment in enumerate(segments):
         next_base = segments[index + 1].base_offset if index + 1 < len(segments) else None
-        if not is_clean and (next_base is None or next_base > recovery_point):
-            is_cut = _recover(
-                disk,
-                segments,
-                index,
-                interval_bytes,
-                epochs,
-                snapshots,
-                log_start_offset,
-                timestamp,
-                producer_expiration_ms,
-                may_have_gaps,
-            )
+        is_beyond = next_base is None or next_base > recovery_point
+        if not is_clean and is_beyond:
+            is_cut = recover(index, may_have_gaps)
         elif segment in damaged and segment.size:
             logger.warning("%s: its index files are not usable and are made anew", segment.path)
             segment.rebuild_indexes(interval_bytes)
-        elif next_base is None:
-            _, end = segment.next_offset()
+        if next_base is None or (is_beyond and not is_clean):
+            log_end_offset, end = segment.next_offset()
             if end != segment.size:
                 logger.warning("%s does not end with a whole batch in spite of a clean stop", segment.path)
-                is_cut = _recover(
-                    disk,
-                    segments,
-                    index,
-                    interval_bytes,
-                    epochs,
-                    snapshots,
-                    log_start_offset,
-                    timestamp,
-                    producer_expiration_ms,
-                    True,
-                )
-        if not (is_clean or is_cut or may_have_gaps) and next_base is not None and next_base > recovery_point:
-            # Lost pages may end at a batch: nothing to cut, yet what follows is not the continuation.
-            is_cut = segment.next_offset()[0] < next_base
+                is_cut = recover(index, True)
+                log_end_offset, _ = segment.next_offset()
+            if next_base is not None and log_end_offset < next_base and not may_have_gaps:
+                # Lost pages may end at a batch: nothing to cut, yet what follows is not the continuation.
+                is_cut = True
         if is_cut:
             for rest in segments[index + 1 :]:
                 _remove_segment(disk, rest)
             del segments[index + 1 :]
             break
 
-    log_end_offset = segments[-1].next_offset()[0] if segments else log_start_offset
     if segments and log_end_offset < log_start_offset:
         logger.warning(
             "%s ends at %d, before its start at %d: it starts anew", directory, log_end_offset, log_start_offset

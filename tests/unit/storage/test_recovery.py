@@ -291,6 +291,17 @@ def test_a_clean_stop_with_a_torn_tail_is_recovered_all_the_same(tmp_path: Path)
     assert offsets(log) == list(range(21))
 
 
+def test_a_clean_stop_with_a_torn_tail_and_no_index_is_recovered_all_the_same(tmp_path: Path) -> None:
+    filled(tmp_path).close()
+    path = files(tmp_path, ".log")[-1]
+    path.write_bytes(path.read_bytes() + bytes(100))
+    for path in files(tmp_path, "index"):
+        path.unlink()
+    log = reopened(tmp_path, is_clean=True)
+    append(log, batch(producer=PRODUCER, sequence=20))
+    assert offsets(log) == list(range(21))
+
+
 def test_a_log_that_ends_before_its_start_starts_anew_there(tmp_path: Path) -> None:
     filled(tmp_path)
     log = reopened(tmp_path, log_start_offset=100)
