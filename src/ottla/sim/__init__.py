@@ -1,1 +1,14 @@
-"""Whole-node simulation: the shipped node on a virtual clock, an in-memory network and a disk that lies."""
+"""Whole-node simulation: the shipped node on a virtual clock, an in-memory network and a disk that lies.
+
+    loop        asyncio's loop with a virtual clock; processes that can be killed without their help
+    network     TCP in memory behind non-blocking sockets
+    disk        what was not synced may be lost; crashes at a chosen write; full, failing and rotting devices
+    machine     one disk and one program, for crashes at every write of an operation
+    client      requests and answers, nothing clever
+    checkers    what must hold whatever happened
+    cluster     hosts that run `broker.Node`; the vocabulary of scenarios
+    workloads   programs that know what they were promised
+    world       one seed, one world: what is drawn from it, what happens in it, the verdict
+
+`python -m ottla.sim --seeds 200` tries fresh worlds, `--seed 7` replays one exactly.
+"""

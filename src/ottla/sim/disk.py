@@ -247,7 +247,7 @@ class Device:
 
     def rot(self, path: str, position: int | None = None, bit: int | None = None) -> int:
         """Flip one bit of a file, on the medium and in the cache; returns its position."""
-        inode = self._inode(path)
+        inode = self.inode(path)
         assert inode.cached, "an empty file cannot rot"
         position = self.rng.randrange(len(inode.cached)) if position is None else position
         mask = 1 << (self.rng.randrange(8) if bit is None else bit)
@@ -269,7 +269,7 @@ class Device:
 
     def files(self, under: str = "/") -> list[str]:
         """Paths of all files, as programs see them."""
-        node = self._find(under)
+        node = self.find(under)
         return [] if not isinstance(node, Directory) else sorted(self._walk(under.rstrip("/"), node))
 
     def _walk(self, path: str, directory: Directory) -> Iterator[str]:
@@ -280,14 +280,14 @@ class Device:
                 yield f"{path}/{name}"
 
     def content(self, path: str) -> bytes:
-        return bytes(self._inode(path).cached)
+        return bytes(self.inode(path).cached)
 
     def durable_content(self, path: str) -> bytes:
-        return bytes(self._inode(path).durable)
+        return bytes(self.inode(path).durable)
 
     @property
     def used_bytes(self) -> int:
-        return sum(len(self._inode(path).allocated) for path in self.files()) * PAGE_BYTES
+        return sum(len(self.inode(path).allocated) for path in self.files()) * PAGE_BYTES
 
     # What a Disk uses
 
@@ -325,9 +325,6 @@ class Device:
         raise Crashed
 
     def find(self, path: str) -> Node | None:
-        return self._find(path)
-
-    def _find(self, path: str) -> Node | None:
         node: Node | None = self._root
         for name in _parts(path):
             if not isinstance(node, Directory):
@@ -335,24 +332,21 @@ class Device:
             node = node.entries.get(name)
         return node
 
-    def _inode(self, path: str) -> Inode:
-        node = self._find(path)
+    def inode(self, path: str) -> Inode:
+        node = self.find(path)
         if not isinstance(node, Inode):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         return node
 
-    def inode(self, path: str) -> Inode:
-        return self._inode(path)
-
     def directory(self, path: str) -> Directory:
-        node = self._find(path)
+        node = self.find(path)
         if node is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         if not isinstance(node, Directory):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
         return node
 
-    def commit_creation(self, path: str, inode: Inode) -> None:
+    def commit_creation(self, path: str) -> None:
         """A synced file has a name, and so have the folders above it."""
         node: Node = self._root
         for name in _parts(path):
@@ -585,7 +579,7 @@ class File:
             raise
         if happens:
             inode.sync([page for page in pages if page in inode.dirty])
-            device.commit_creation(self.path, inode)
+            device.commit_creation(self.path)
 
     def _room(self, inode: Inode, position: int, size: int) -> int:
         """How much of a write fits: whole pages, or all of it."""
