@@ -40,7 +40,7 @@ from ottla.replication import MAX_SEQUENCE, LeaderEpochs, Origin, ProducerState
 from ottla.storage.checkpoints import write_epochs, write_topic_id
 from ottla.storage.disk import Disk, File, FileSlice
 from ottla.storage.index import MAX_RELATIVE_OFFSET, AbortedTransaction
-from ottla.storage.segment import DELETED, SWAP, CorruptSegment, Segment
+from ottla.storage.segment import DELETED, SWAP, Segment
 from ottla.storage.snapshots import rebuild_producers, remove_if_there, snapshot_path, write_snapshot
 from ottla.wire.errors import ErrorCode, KafkaError
 
@@ -802,7 +802,7 @@ class Log:
             return segment.slice(position, size) if size > 0 else None
         except OSError as trouble:
             self._failed(trouble)
-        except CorruptSegment as trouble:
+        except CorruptRecords as trouble:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(trouble)) from None
 
     @property
@@ -836,13 +836,15 @@ class Log:
             segment = max(self.segments, key=lambda segment: _known_max_timestamp(segment))
             if segment.max_timestamp < 0:
                 return None
-            start = segment.offset_index.lookup(segment.offset_of_max_timestamp).position
-            for _, header, batch in segment.batches(start):
+            start = segment.locate(segment.offset_of_max_timestamp)
+            for _, header, batch in segment.batches(max(start, 0)):
                 if header.max_timestamp == segment.max_timestamp:
                     offset, timestamp = find_max_timestamp(batch)
                     return TimestampOffset(timestamp, offset, header.leader_epoch)
         except OSError as trouble:
             self._failed(trouble)
+        except CorruptRecords as trouble:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(trouble)) from None
         return None
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
@@ -855,12 +857,16 @@ class Log:
                         return found
         except OSError as trouble:
             self._failed(trouble)
+        except CorruptRecords as trouble:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(trouble)) from None
         return None
 
     def _find_timestamp(self, segment: Segment, timestamp: int) -> TimestampOffset | None:
         start_offset = self.log_start_offset
         offset = max(segment.time_index.lookup(timestamp), start_offset)
-        position = segment.offset_index.lookup(offset).position
+        position = segment.locate(offset)
+        if position < 0:
+            return None
         for _, header, batch in segment.batches(position):
             if header.max_timestamp >= timestamp and header.last_offset >= start_offset:
                 found = find_timestamp(batch, timestamp, start_offset=start_offset)
@@ -1028,6 +1034,8 @@ class Log:
             self.advance_high_watermark(min(self.high_watermark, offset))
         except OSError as trouble:
             self._failed(trouble)
+        except CorruptRecords as trouble:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(trouble)) from None
         return True
 
     def truncate_fully(self, offset: int, *, timestamp: int) -> None:
@@ -1133,24 +1141,19 @@ class Log:
         those who come while one runs share the next."""
         target = self.log_end_offset if offset is None else min(offset, self.log_end_offset)
         while self.recovery_point < target:
-            if self._flushing is None:
-                self._flushing = asyncio.ensure_future(self._flush(self.log_end_offset, include_active=True))
-                self._flushing.add_done_callback(self._flush_ended)
-            await asyncio.shield(self._flushing)
+            await asyncio.shield(self._flush_under_way(self.log_end_offset, include_active=True))
 
     async def flush_closed_segments(self) -> None:
         """What Kafka does in the background after a roll: the recovery point moves up to the active segment."""
         target = self.segments[-1].base_offset
         while self.recovery_point < target:
-            if self._flushing is None:
-                self._flushing = asyncio.ensure_future(self._flush(target, include_active=False))
-                self._flushing.add_done_callback(self._flush_ended)
-            await asyncio.shield(self._flushing)
+            await asyncio.shield(self._flush_under_way(target, include_active=False))
 
-    def _flush_ended(self, flushing: asyncio.Future[None]) -> None:
-        self._flushing = None
-        if not flushing.cancelled():
-            flushing.exception()  # whoever still waits sees it; it must not be reported as lost when nobody does
+    def _flush_under_way(self, end_offset: int, *, include_active: bool) -> asyncio.Future[None]:
+        """The flush that runs, or a new one. One that is done is none: to wait for it would be to spin."""
+        if self._flushing is None or self._flushing.done():
+            self._flushing = asyncio.ensure_future(self._flush(end_offset, include_active=include_active))
+        return self._flushing
 
     async def _flush(self, end_offset: int, *, include_active: bool) -> None:
         if self.is_offline:
