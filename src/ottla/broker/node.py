@@ -148,6 +148,9 @@ class Node:
             for record in decision.records:
                 self.controller.replay(record)
             await durable
+        else:
+            # The reply may rest on records that another request wrote and that are not durable yet.
+            await self.metadata_log.flush()
         return decision.reply
 
     def spawn(self, work: Coroutine[Any, Any, Reply]) -> asyncio.Task[Reply]:

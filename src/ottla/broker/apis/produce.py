@@ -110,12 +110,14 @@ def produce(
             node.spawn(partition.flush())
         return None
     if unflushed:
-        return node.spawn(_answer_when_flushed(response, unflushed))
+        return node.spawn(_answer_when_flushed(response, unflushed, node))
     return response
 
 
-async def _answer_when_flushed(response: ProduceResponse, partitions: list[Partition]) -> ProduceResponse:
-    outcomes = await asyncio.gather(*(partition.flush() for partition in partitions), return_exceptions=True)
+async def _answer_when_flushed(response: ProduceResponse, partitions: list[Partition], node: Node) -> ProduceResponse:
+    # Shielded: a producer that leaves meanwhile must not keep what it wrote from its readers.
+    flushes = [asyncio.shield(node.spawn(partition.flush())) for partition in partitions]
+    outcomes = await asyncio.gather(*flushes, return_exceptions=True)
     for partition, outcome in zip(partitions, outcomes, strict=True):
         if isinstance(outcome, BaseException):
             if not isinstance(outcome, OSError | KafkaError):
