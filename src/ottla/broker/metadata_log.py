@@ -37,7 +37,7 @@ from ottla.broker.data_folder import (
     replace_file,
 )
 from ottla.broker.metadata_snapshot import Snapshot, SnapshotId, decode_snapshot, encode_snapshot
-from ottla.cluster import ClusterImage, decode_record, encode_record, features, snapshot
+from ottla.cluster import ClusterImage, decode_records, encode_record, features, snapshot
 from ottla.config import BrokerConfig
 from ottla.raft import Leader, QuorumState, Voters, format_quorum_state, parse_quorum_state
 from ottla.records import (
@@ -73,6 +73,9 @@ LEADER_EPOCHS = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
 MAX_RECORDS_PER_BATCH = 10_000
 MAX_BATCH_BYTES = 8 * 1024 * 1024
+MAX_RECORDS_TO_REPLAY = 10_000
+"""A snapshot is due when a start would have to replay more than this, or more than the last snapshot has: it takes
+about 0.1 s. Kafka counts bytes only, which we do as well."""
 _READ_BYTES = 4 * 1024 * 1024
 
 
@@ -105,6 +108,7 @@ class MetadataLog:
         self._snapshots: list[SnapshotId] = []
         self._bytes_since_snapshot = 0
         self._snapshot_at = 0
+        self._snapshot_record_count = 0
         self._is_snapshotting = False
         self._last_timestamp = -1
         self._written: deque[_Written] = deque()
@@ -247,6 +251,7 @@ class MetadataLog:
                 self._snapshots.remove(id)
                 continue
             image.apply(latest.records)
+            self._snapshot_record_count = len(latest.records)
             if latest.voters is not None:
                 self._use_voters(latest.voters)
             if id.end_offset:
@@ -339,13 +344,12 @@ class MetadataLog:
             start += position
 
     def _replay(self, image: ClusterImage, header: BatchHeader, batch: memoryview, snapshot_end: int) -> None:
-        for record in read(batch):
-            if record.offset < snapshot_end:
-                continue
+        records = [record for record in read(batch) if record.offset >= snapshot_end]
+        if not header.is_control:
+            image.apply(decode_records(record.value or b"" for record in records))
+            return
+        for record in records:
             value = record.value or b""
-            if not header.is_control:
-                image.replay(decode_record(value))
-                continue
             control = parse_control_key(record.key)
             if control is ControlType.KRAFT_VERSION:
                 kraft_version = decode(KraftVersionRecord, 0, memoryview(value)).kraft_version
@@ -538,6 +542,9 @@ class MetadataLog:
             return False
         if self._bytes_since_snapshot >= self._config.metadata_log_max_record_bytes_between_snapshots:
             return True
+        snapshot_end = self._snapshots[-1].end_offset if self._snapshots else 0
+        if self.high_watermark - snapshot_end >= max(MAX_RECORDS_TO_REPLAY, self._snapshot_record_count):
+            return True
         interval_ms = self._config.metadata_log_max_snapshot_interval_ms
         return interval_ms > 0 and self._clock() - self._snapshot_at >= interval_ms
 
@@ -569,9 +576,11 @@ class MetadataLog:
             try:
                 file.truncate(0)
                 position = 0
+                count = 0
                 for batch in batches:
                     file.write(position, batch)
                     position += len(batch)
+                    count += read_header(batch).count
                     await asyncio.sleep(0)
                 await file.sync()
             except OSError as error:
@@ -585,6 +594,7 @@ class MetadataLog:
             self._disk.rename(f"{path}.part", path)
             self._disk.sync_directory(self._directory)
             self._snapshots.append(id)
+            self._snapshot_record_count = count
             self._bytes_since_snapshot -= bytes_before
             self._snapshot_at = timestamp
             if not self._written:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import NamedTuple
 
-from ottla.cluster import decode_record, encode_record
+from ottla.cluster import decode_records, encode_record
 from ottla.raft import Voters
 from ottla.records import (
     ControlType,
@@ -110,10 +110,10 @@ def decode_snapshot(data: bytes) -> Snapshot:
         if is_finished:
             raise CorruptRecords("the snapshot goes on behind its footer")
         position += header.size
+        if not header.is_control:
+            records += decode_records(record.value or b"" for record in read(batch))
+            continue
         for record in read(batch):
-            if not header.is_control:
-                records.append(decode_record(record.value or b""))
-                continue
             control = parse_control_key(record.key)
             value = record.value or b""
             if control is ControlType.SNAPSHOT_HEADER:

@@ -145,8 +145,7 @@ class Node:
             except OSError as error:
                 # Nothing was written, so nothing was decided: a full disk passes.
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
-            for record in decision.records:
-                self.controller.replay(record)
+            self.controller.apply(decision.records)
             await durable
         else:
             # The reply may rest on records that another request wrote and that are not durable yet.

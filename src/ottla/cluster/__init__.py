@@ -5,7 +5,7 @@ from __future__ import annotations
 from ottla.cluster import features, snapshot, topic
 from ottla.cluster.changes import ImageChanges
 from ottla.cluster.image import ClusterImage, ReplayError
-from ottla.cluster.records import decode_record, encode_record
+from ottla.cluster.records import decode_record, decode_records, encode_record
 from ottla.cluster.registration import BrokerImage, Endpoint
 from ottla.cluster.topic import PartitionImage, TopicImage
 
@@ -18,6 +18,7 @@ __all__ = [
     "ReplayError",
     "TopicImage",
     "decode_record",
+    "decode_records",
     "encode_record",
     "features",
     "snapshot",

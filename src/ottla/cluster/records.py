@@ -7,6 +7,7 @@ has agreed on, never on what this release could write.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -68,14 +69,29 @@ def decode_record(data: bytes | memoryview) -> Message:
         raise WireError(f"a metadata record has frame version {frame_version}; only {FRAME_VERSION} is known")
     key, position = decode_unsigned_varint(view, position)
     version, position = decode_unsigned_varint(view, position)
-    cls = _record_class(key)
-    first, last = schema(cls).versions
-    if not first <= version <= last:
-        raise WireError(f"{cls.__name__} has version {version}; this release knows {first} to {last}")
-    record, position = decoder(cls, version)(view, position)
+    record, position = _decoder(key, version)(view, position)
     if position != len(view):
-        raise WireError(f"{cls.__name__} is followed by {len(view) - position} bytes that are not its own")
+        raise WireError(f"{type(record).__name__} is followed by {len(view) - position} bytes that are not its own")
     return record
+
+
+def decode_records(frames: Iterable[bytes]) -> list[Message]:
+    """The metadata records of many frames: a start replays tens of thousands of them."""
+    records = []
+    decoders: dict[bytes, Callable[[memoryview, int], tuple[Message, int]]] = {}
+    for frame in frames:
+        prefix = frame[:3]
+        decode = decoders.get(prefix)
+        if decode is None:
+            records.append(decode_record(frame))
+            if max(prefix) < 128:  # three varints of one byte each, and they were right
+                decoders[prefix] = _decoder(prefix[1], prefix[2])
+            continue
+        record, position = decode(memoryview(frame), 3)
+        if position != len(frame):
+            raise WireError(f"{type(record).__name__} is followed by {len(frame) - position} bytes not its own")
+        records.append(record)
+    return records
 
 
 def record_version(record: Message, metadata_version: int) -> int:
@@ -92,6 +108,15 @@ def record_version(record: Message, metadata_version: int) -> int:
             return 2
         return 1 if record.in_controlled_shutdown else 0
     return 0
+
+
+@cache
+def _decoder(key: int, version: int) -> Callable[[memoryview, int], tuple[Message, int]]:
+    cls = _record_class(key)
+    first, last = schema(cls).versions
+    if not first <= version <= last:
+        raise WireError(f"{cls.__name__} has version {version}; this release knows {first} to {last}")
+    return decoder(cls, version)
 
 
 @cache

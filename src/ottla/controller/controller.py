@@ -52,7 +52,11 @@ class Controller:
         return self._view.image
 
     def replay(self, record: Message) -> None:
-        self._view.replayed(self._view.image.apply((record,)))
+        self.apply((record,))
+
+    def apply(self, records: Iterable[Message]) -> None:
+        """Replay many records: a decision's, say."""
+        self._view.replayed(self._view.image.apply(records))
 
     def activate(self, bootstrap_records: Iterable[Message]) -> Decision[None]:
         """What a new leader writes first: the bootstrap records if the log is empty, and the end of a metadata

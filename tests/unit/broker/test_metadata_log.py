@@ -390,6 +390,24 @@ def test_snapshots_are_due_by_size_and_by_time(tmp_path: Path) -> None:
     run(session())
 
 
+def test_a_snapshot_is_due_before_a_start_becomes_slow(tmp_path: Path) -> None:
+    many = [ConfigRecord(resource_type=4, resource_name="", name=f"key-{n}", value="1") for n in range(10_000)]
+
+    async def session() -> None:
+        started = Started(tmp_path)
+        await started.log.lead()
+        await started.append(LEVEL)
+        assert not started.log.is_snapshot_due()
+        await started.log.append(many, is_atomic=False)
+        assert started.log.is_snapshot_due()
+        await started.log.snapshot(started.image)
+        assert not started.log.is_snapshot_due()
+        await started.log.close()
+
+    run(session())
+    assert not Started(tmp_path).log.is_snapshot_due()
+
+
 def test_segments_roll_by_size(tmp_path: Path) -> None:
     use(tmp_path, LEVEL, *map(topic, range(20)), internal_metadata_log_segment_bytes="300")
     logs = sorted((tmp_path / FOLDER).glob("*.log"))

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from ottla.cluster import decode_record, encode_record
+from ottla.cluster import decode_record, decode_records, encode_record
 from ottla.cluster.records import _RECORDS, _record_class, record_version
 from ottla.wire import Message, WireError, schema
 from ottla.wire.messages.records.broker_registration_change_record import BrokerRegistrationChangeRecord
@@ -59,6 +59,15 @@ def test_a_broker_change_takes_the_lowest_version_that_can_say_it() -> None:
 def test_bytes_that_are_no_record_of_this_release_are_refused(data: bytes, reason: str) -> None:
     with pytest.raises(WireError, match=reason):
         decode_record(data)
+
+
+def test_many_frames_are_decoded_as_each_of_them_is() -> None:
+    frames = [encode_record(_record_class(key)()) for key in sorted(_RECORDS)] * 3
+    assert decode_records(frames) == [decode_record(frame) for frame in frames]
+    with pytest.raises(WireError, match="not its own"):
+        decode_records([*frames, frames[0] + b"junk"])
+    with pytest.raises(WireError, match="cut short"):
+        decode_records([b""])
 
 
 def test_mutated_frames_give_a_record_or_an_error() -> None:
