@@ -209,6 +209,13 @@ class Node:
                 alive.append((broker.id, endpoint.host, endpoint.port, broker.rack))
         return alive
 
+    @property
+    def is_everything_online(self) -> bool:
+        """Whether no replica can be offline: every broker is there, and every log dir of this one."""
+        return all(log_dir.is_online for log_dir in self.logs.log_dirs) and not any(
+            broker.is_fenced for broker in self.image.brokers.values()
+        )
+
     def offline_replicas(self, topic: str, index: int, partition: PartitionImage) -> list[int]:
         brokers = self.image.brokers
         offline = [replica for replica in partition.replicas if replica not in brokers or brokers[replica].is_fenced]

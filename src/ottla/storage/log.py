@@ -37,7 +37,7 @@ from ottla.records import (
     split,
 )
 from ottla.replication import MAX_SEQUENCE, LeaderEpochs, Origin, ProducerState
-from ottla.storage.checkpoints import write_epochs, write_topic_id
+from ottla.storage.checkpoints import LEADER_EPOCHS, write_epochs, write_topic_id
 from ottla.storage.disk import Disk, File, FileSlice
 from ottla.storage.index import MAX_RELATIVE_OFFSET, AbortedTransaction
 from ottla.storage.segment import DELETED, SWAP, Segment
@@ -1272,7 +1272,9 @@ class Log:
 
     def _write_out(self, *, sync: bool) -> list[File]:
         """Write down what only memory knows; the files that a power loss could take it from."""
-        if self.epochs.is_dirty or not self.epochs.epochs:
+        if self.epochs.is_dirty or not (
+            self.epochs.epochs or self._disk.exists(f"{self.directory}/{LEADER_EPOCHS}")
+        ):
             self.write_epochs(sync=sync and bool(self.epochs.epochs))
         self.take_snapshot()
         files: list[File] = []

@@ -101,6 +101,7 @@ def _answer(request: MetadataRequest, node: Node, caller: Caller, refused: dict[
 
 
 def _describe(topic: TopicImage, node: Node, with_operations: bool) -> MetadataResponseTopic:
+    all_online = node.is_everything_online
     return MetadataResponseTopic(
         error_code=ErrorCode.NONE,
         name=topic.name,
@@ -114,7 +115,7 @@ def _describe(topic: TopicImage, node: Node, with_operations: bool) -> MetadataR
                 leader_epoch=partition.leader_epoch,
                 replica_nodes=list(partition.replicas),
                 isr_nodes=list(partition.isr),
-                offline_replicas=node.offline_replicas(topic.name, index, partition),
+                offline_replicas=[] if all_online else node.offline_replicas(topic.name, index, partition),
             )
             for index, partition in topic.partitions.items()
         ],

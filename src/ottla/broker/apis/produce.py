@@ -80,7 +80,7 @@ def produce(
                 if partition is not None:
                     node.metrics.topic(partition.topic).failed_produces += 1
                 continue
-            if partition.log.is_flush_due:
+            if partition.log.high_watermark <= appended.last_offset:
                 unflushed.append(partition)
             messages_in += appended.last_offset - appended.base_offset + 1
             bytes_in += len(records)
