@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import NamedTuple
 
+from ottla.records import CorruptRecords
 from ottla.storage.disk import Disk, File
 
 OFFSET_ENTRY_SIZE = 8
@@ -30,6 +31,10 @@ _ABORTED = Struct(">hqqqq")
 _HOT_LIMIT = 512
 _SPILL = 256
 _BLOCK_ENTRIES = 512
+
+
+class CorruptIndex(CorruptRecords):
+    """An index file that cannot belong to its segment; it is rebuilt from the log."""
 
 
 class OffsetPlace(NamedTuple):
@@ -442,10 +447,6 @@ class TransactionIndex:
         if self._file is not None:
             self._file.close()
             self._file = None
-
-
-class CorruptIndex(ValueError):
-    """An index file that cannot belong to its segment; it is rebuilt from the log."""
 
 
 def _empty(disk: Disk, file: File | None, path: str) -> None:

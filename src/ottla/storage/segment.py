@@ -42,7 +42,7 @@ _CHUNK_SIZE = 1 << 20
 _MIN_LENGTH = HEADER_SIZE - 12
 
 
-class CorruptSegment(ValueError):
+class CorruptSegment(CorruptRecords):
     """A segment whose batches cannot be followed: a header in it is not one."""
 
 
@@ -199,8 +199,10 @@ class Segment:
         if self.max_timestamp == UNKNOWN:
             self.max_timestamp, self.offset_of_max_timestamp = self.time_index.last
         if self.first_timestamp == UNKNOWN:
-            data = self.file.read(0, HEADER_SIZE)
-            self.first_timestamp = read_header(data).max_timestamp if len(data) == HEADER_SIZE else NO_TIMESTAMP
+            try:
+                self.first_timestamp = read_header(self.file.read(0, HEADER_SIZE)).max_timestamp
+            except CorruptRecords:
+                self.first_timestamp = NO_TIMESTAMP
 
     def limit_index(self, max_bytes: int) -> None:
         """segment.index.bytes: how many entries fit; the time index keeps room for its last one."""
@@ -237,14 +239,15 @@ class Segment:
         """The position of the first batch that ends at or after `offset`; -1 if there is none."""
         if not self.is_checked:
             self.check_indexes()
-        position, is_exact = self.offset_index.lookup(offset)
-        if is_exact:
-            return position
+        position = 0
         try:
-            return self._walk(offset, position)
+            position, is_exact = self.offset_index.lookup(offset)
+            return position if is_exact else self._walk(offset, position)
         except CorruptSegment:
             if not position:
                 raise
+        except CorruptIndex:
+            pass
         logger.warning("%s: its index is wrong and is made anew", self.path)
         self.rebuild_indexes()
         return self._walk(offset, self.offset_index.lookup(offset).position)
@@ -279,7 +282,7 @@ class Segment:
             at = 0
             while at + 27 <= available:
                 base_offset, length, _, magic, _, delta = _PREFIX.unpack_from(data, at)
-                if length < _MIN_LENGTH or magic != 2 or base_offset < self.base_offset:
+                if length < _MIN_LENGTH or magic != 2 or not 0 <= base_offset - self.base_offset <= MAX_RELATIVE_OFFSET:
                     raise CorruptSegment(f"{self.path} has no batch at {position + at}")
                 if is_from_index:
                     if base_offset > offset:
@@ -321,6 +324,8 @@ class Segment:
             base_offset, length, _, magic, _, delta = _PREFIX.unpack_from(chunk, at)
             size = 12 + length
             if length < _MIN_LENGTH or magic != 2 or size > stop - position or base_offset < least_offset or delta < 0:
+                return
+            if base_offset + delta > self.base_offset + MAX_RELATIVE_OFFSET:
                 return
             if len(chunk) - at < size:
                 chunk = memoryview(file.read(position, max(size, min(_CHUNK_SIZE, stop - position))))

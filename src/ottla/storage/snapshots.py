@@ -89,7 +89,10 @@ def rebuild_producers(
             next_base = segments[index + 1].base_offset if index + 1 < len(segments) else end_offset
             if next_base <= start or segment.base_offset >= end_offset:
                 continue
-            position = segment.locate(max(start, segment.base_offset, log_start_offset))
+            try:
+                position = segment.locate(max(start, segment.base_offset, log_start_offset))
+            except CorruptRecords:
+                position = 0  # as far as its batches can be followed
             if position < 0:
                 continue
             for _, header, batch in segment.batches(position):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -13,6 +16,8 @@ import pytest
 from ottla.records import end_txn_marker
 from ottla.storage import Log, OsDisk
 from ottla.storage.disk import OsFile
+from ottla.storage.retention import retain
+from ottla.wire.errors import KafkaError
 from tests.unit.storage.logs_on_disk import NOW, append, batch, new_log, offsets, open_log
 
 PRODUCER = (7, 0)
@@ -391,3 +396,42 @@ def test_a_replacement_interrupted_at_any_step_leaves_the_old_or_the_new(tmp_pat
     else:
         pytest.fail("the replacement never ended")
     assert outcomes == {True, False}
+
+
+def attempts_on(log: Log) -> list[Callable[[], object]]:
+    return [
+        lambda: append(log, batch(producer=(9, 0), sequence=0)),
+        lambda: retain(log, NOW + 10**12),
+        lambda: log.truncate(log.log_start_offset + 3, timestamp=NOW),
+        log.max_timestamp,
+        *(partial(log.offset_for_timestamp, NOW + n) for n in range(0, 30, 3)),
+        *(partial(log.read, n, max_bytes=500) for n in range(min(log.log_end_offset, 50))),
+        *(partial(log.aborted_transactions, n, n + 5) for n in range(0, 28, 4)),
+    ]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_flipped_bits_anywhere_give_errors_at_most(tmp_path: Path, seed: int) -> None:
+    """Whatever rots in a folder, the log opens; what it then refuses, it refuses with a Kafka error."""
+    rng = Random(seed)
+    log = filled(tmp_path, 25, index_interval_bytes=0)
+    append(log, batch(2, producer=(8, 0), sequence=0, is_transactional=True))
+    abort = end_txn_marker(producer_id=8, producer_epoch=0, is_commit=False, coordinator_epoch=0, timestamp=NOW)
+    log.append_control(abort, leader_epoch=3, timestamp=NOW)
+    log.flush_now()
+    log.close()
+    paths = sorted((tmp_path / "topic-0").iterdir())
+    for _ in range(rng.randrange(1, 6)):
+        path = rng.choice(paths)
+        data = bytearray(path.read_bytes())
+        if data:
+            data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+            path.write_bytes(data)
+    for is_clean in (rng.random() < 0.5, True):
+        log = open_log(tmp_path, is_clean=is_clean, recovery_point=rng.choice([0, 12, 28]), **SMALL)
+        attempts = attempts_on(log)
+        rng.shuffle(attempts)
+        for attempt in attempts:
+            with contextlib.suppress(KafkaError):
+                attempt()
+        log.close()
