@@ -249,7 +249,11 @@ class Pipelined:
         waiting, self._waiting = self._waiting, []
         for batch, result in zip(waiting, results, strict=True):
             if isinstance(result, int):
-                check(not self._waiting, "order", f"{self.name}: {batch[1]} was accepted, but not what came before it")
+                check(
+                    not self._waiting or self._host.incarnation != self._incarnation,
+                    "order",
+                    f"{self.name}: {batch[1]} was accepted, but not what came before it",
+                )
                 if not is_lost:
                     self.history.acknowledge(result, batch[0])
                 else:
