@@ -13,17 +13,27 @@ Handler = Callable[[Any, "Node", "Caller"], Any | Awaitable[Any] | None]
 
 
 @dataclass(slots=True)
-class Caller:
-    """Who sent a request, and through which door."""
+class Peer:
+    """The other end of a connection, and the door it came through."""
 
-    client_id: str | None
-    client_host: str
+    host: str
+    port: int
     listener: str
     role: str
     """Whether the door is that of a broker or of a controller."""
+    software_name: str = ""
+    software_version: str = ""
+    """What ApiVersions said of the client's software."""
+
+
+@dataclass(slots=True)
+class Caller:
+    """Who sent a request."""
+
+    client_id: str | None
+    peer: Peer
     api_key: int
     api_version: int
-    connection_id: int
     principal: str = "User:ANONYMOUS"
     throttle_ms: int = 0
     """A handler sets it when a quota is exceeded: the connection is not read for so long after the answer."""

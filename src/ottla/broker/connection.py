@@ -13,7 +13,7 @@ from collections import deque
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ottla.broker.api import SERVED, Caller, Handler
+from ottla.broker.api import SERVED, Caller, Handler, Peer
 from ottla.wire import WireError, decoder, frames
 from ottla.wire.apis import APIS, request_class, response_class
 from ottla.wire.errors import ErrorCode, KafkaError
@@ -79,27 +79,12 @@ class _Slot:
 
 
 class Connection:
-    __slots__ = (
-        "_channel",
-        "_host",
-        "_is_held",
-        "_is_throttled",
-        "_node",
-        "_role",
-        "_slots",
-        "_timer",
-        "connection_id",
-        "is_closed",
-        "listener",
-    )
+    __slots__ = ("_channel", "_is_held", "_is_throttled", "_node", "_slots", "_timer", "is_closed", "peer")
 
-    def __init__(self, node: Node, channel: Channel, listener: str, role: str, host: str, connection_id: int) -> None:
+    def __init__(self, node: Node, channel: Channel, peer: Peer) -> None:
         self._node = node
         self._channel = channel
-        self.listener = listener
-        self._role = role
-        self._host = host
-        self.connection_id = connection_id
+        self.peer = peer
         self._slots: deque[_Slot] = deque()
         self._is_held = self._is_throttled = False
         self._timer = node.timer
@@ -109,9 +94,7 @@ class Connection:
         try:
             self._start(frame)
         except Exception as error:
-            log.error("a bug: a request of %s could not be answered", self._host, exc_info=error)
-            self._node.metrics.internal_errors.add()
-            self._node.bug(error)
+            self._bug("a request could not be answered", error)
             self._channel.close()
 
     def _start(self, frame: memoryview) -> None:
@@ -124,15 +107,17 @@ class Connection:
             return
         served = self._node.served(header.api_key)
         version = header.api_version
-        if served is None or self._role not in served.roles or not served.min_version <= version <= served.max_version:
+        if (
+            served is None
+            or self.peer.role not in served.roles
+            or not served.min_version <= version <= served.max_version
+        ):
             if header.api_key == API_VERSIONS_KEY:
                 self._answer_unsupported_api_versions(header)
             else:
                 self._refuse(f"API key {header.api_key} version {version}, which this node does not serve")
             return
-        caller = Caller(
-            header.client_id, self._host, self.listener, self._role, header.api_key, version, self.connection_id
-        )
+        caller = Caller(header.client_id, self.peer, header.api_key, version)
         if len(frame) > MAX_PLAIN_REQUEST_BYTES and header.api_key != PRODUCE_KEY:
             self._refuse(f"a {served.name} request of {len(frame)} bytes; at most {MAX_PLAIN_REQUEST_BYTES} are taken")
             return
@@ -154,11 +139,11 @@ class Connection:
             elif caller.throttle_ms:
                 self._throttle(caller.throttle_ms)
             return
+        if self._node.quotas.is_request_quota_set:
+            self._count_request_time(caller, answer, self._timer() - started)
         if answer.__class__ is served.response_class:
             parts = frames.encode_response(header.api_key, header.api_version, header.correlation_id, answer)
             served.observe(self._timer() - started, len(frame))
-            if self._node.quotas.is_request_quota_set:
-                self._count_request_time(caller, answer, self._timer() - started)
             if not self._slots:
                 self._channel.send(parts)
                 if caller.throttle_ms:
@@ -210,7 +195,12 @@ class Connection:
             self._channel.close()
             return
         slot.future = None
-        slot.parts = frames.encode_response(header.api_key, header.api_version, header.correlation_id, answer)
+        try:
+            slot.parts = frames.encode_response(header.api_key, header.api_version, header.correlation_id, answer)
+        except Exception as unencodable:
+            self._bug(f"an answer to {served.name} could not be encoded", unencodable)
+            self._channel.close()
+            return
         slot.throttle_ms = caller.throttle_ms
         served.observe(self._timer() - started, size)
         self._release()
@@ -255,12 +245,20 @@ class Connection:
             self._channel.resume_reading()
 
     def _count_request_time(self, caller: Caller, answer: Any, seconds: float) -> None:
+        """The time that this thread spent on the request counts; that of an answer still to come does not."""
         throttle_ms = self._node.quotas.record_request_time(caller, seconds, self._node.now())
         if throttle_ms > caller.throttle_ms:
             caller.throttle_ms = throttle_ms
+            if hasattr(answer, "throttle_time_ms"):
+                answer.throttle_time_ms = throttle_ms
+
+    def _bug(self, what: str, error: BaseException) -> None:
+        log.error("a bug: %s (client at %s)", what, self.peer.host, exc_info=error)
+        self._node.metrics.internal_errors.add()
+        self._node.bug(error)
 
     def _refuse(self, what: str) -> None:
-        log.info("closing the connection of %s: it sent %s", self._host, what)
+        log.info("closing the connection of %s: it sent %s", self.peer.host, what)
         self._node.metrics.refused_requests.add()
         self._channel.close()
 
@@ -272,9 +270,7 @@ class Connection:
             return None
         else:
             code, message = ErrorCode.UNKNOWN_SERVER_ERROR, None
-            log.error("a bug: %s failed for %s", served.name, self._host, exc_info=error)
-            self._node.metrics.internal_errors.add()
-            self._node.bug(error)
+            self._bug(f"{served.name} failed", error)
         response = served.response_class()
         if hasattr(response, "error_code"):
             response.error_code = code

@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from random import Random, SystemRandom
 from typing import Any, TypeVar
 
-from ottla.broker.api import SERVED
+from ottla.broker.api import SERVED, Peer
 from ottla.broker.connection import Connection, ServedApi
 from ottla.broker.data_folder import DataFolderError
 from ottla.broker.metadata_log import MetadataLog
@@ -104,7 +104,6 @@ class Node:
         self._served: dict[int, ServedApi] = {}
         self._listeners: list[Listener] = []
         self._connections: dict[Connection, None] = {}
-        self._connection_count = 0
         self._tasks: dict[asyncio.Task[Any], None] = {}
         self._creating: dict[str, asyncio.Future[Any]] = {}
         self._unopened: dict[tuple[bytes, int], None] = {}
@@ -187,7 +186,7 @@ class Node:
         """Open connections by listener."""
         counts = dict.fromkeys(self.ports, 0)
         for connection in self._connections:
-            counts[connection.listener] += 1
+            counts[connection.peer.listener] += 1
         return counts
 
     def is_internal_topic(self, name: str) -> bool:
@@ -310,9 +309,8 @@ class Node:
 
     def _open(self, config: ListenerConfig, role: str) -> None:
         def accept(channel: Channel, host: str, port: int) -> Connection:
-            self._connection_count += 1
             self.metrics.connections_opened.add()
-            connection = Connection(self, channel, config.name, role, host, self._connection_count)
+            connection = Connection(self, channel, Peer(host, port, config.name, role))
             self._connections[connection] = None
             return connection
 

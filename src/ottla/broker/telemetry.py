@@ -219,10 +219,10 @@ def client_labels(caller: Caller) -> dict[str, str]:
     """What the patterns of a subscription can look at."""
     return {
         "client_id": caller.client_id or "",
-        "client_source_address": caller.client_host,
-        "client_software_name": getattr(caller, "client_software_name", ""),
-        "client_software_version": getattr(caller, "client_software_version", ""),
-        "client_source_port": str(getattr(caller, "client_port", "")),
+        "client_source_address": caller.peer.host,
+        "client_software_name": caller.peer.software_name,
+        "client_software_version": caller.peer.software_version,
+        "client_source_port": str(caller.peer.port),
     }
 
 

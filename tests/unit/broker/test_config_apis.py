@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.api import Caller
+from ottla.broker.api import Caller, Peer
 from ottla.broker.apis.alter_client_quotas import alter_client_quotas
 from ottla.broker.apis.alter_configs import alter_configs
 from ottla.broker.apis.describe_client_quotas import describe_client_quotas
@@ -52,7 +52,8 @@ from tests.unit.config.test_broker import NODE
 
 TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
-CALLER = Caller("app", "10.0.0.9", "PLAINTEXT", "broker", 0, 1, 1)
+PEER = Peer("10.0.0.9", 5555, "PLAINTEXT", "broker")
+CALLER = Caller("app", PEER, 0, 1)
 
 
 class World:
@@ -277,7 +278,7 @@ def test_resources_are_listed_by_type(world: World) -> None:
     world.alter(GROUP, "g", (SET, "consumer.session.timeout.ms", "50000"))
 
     def listed(version: int, *kinds: int) -> Any:
-        caller = Caller("app", "10.0.0.9", "PLAINTEXT", "broker", 74, version, 1)
+        caller = Caller("app", PEER, 74, version)
         return list_config_resources(ListConfigResourcesRequest(resource_types=list(kinds)), world, caller)  # type: ignore[arg-type]
 
     def rows(response: Any) -> list[tuple[int, str]]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.api import Caller
+from ottla.broker.api import Caller, Peer
 from ottla.broker.connection import MAX_PLAIN_REQUEST_BYTES, MAX_WAITING_PER_CONNECTION, Connection, ServedApi
 from ottla.broker.metrics import Metrics
 from ottla.broker.quotas import Quotas
@@ -71,7 +71,7 @@ class World:
         self.answer: Callable[[Any, Caller], Any] = lambda request, caller: InitProducerIdResponse()
         self.api = Served(lambda request, node, caller: self.answer(request, caller))
         self.channel = Channel()
-        self.connection = Connection(self, self.channel, "PLAINTEXT", "broker", "10.0.0.9", 1)  # type: ignore[arg-type]
+        self.connection = Connection(self, self.channel, Peer("10.0.0.9", 5555, "PLAINTEXT", "broker"))  # type: ignore[arg-type]
 
     def timer(self) -> float:
         return 0.0

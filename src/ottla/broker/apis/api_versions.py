@@ -31,8 +31,10 @@ def api_versions(request: ApiVersionsRequest, node: Node, caller: Caller) -> Api
         _is_software_text(request.client_software_name) and _is_software_text(request.client_software_version)
     ):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    caller.peer.software_name = request.client_software_name
+    caller.peer.software_version = request.client_software_version
     return ApiVersionsResponse(
-        api_keys=[_served(key) for key in sorted(SERVED) if caller.role in APIS[key].listeners],
+        api_keys=[_served(key) for key in sorted(SERVED) if caller.peer.role in APIS[key].listeners],
         supported_features=[
             SupportedFeatureKey(name=name, min_version=low, max_version=high)
             for name, (low, high) in node.supported_features.items()

@@ -21,7 +21,7 @@ BROKERS, CONTROLLERS = 1, 2
 
 
 def describe_cluster(request: DescribeClusterRequest, node: Node, caller: Caller) -> DescribeClusterResponse:
-    expected = CONTROLLERS if caller.role == "controller" else BROKERS
+    expected = CONTROLLERS if caller.peer.role == "controller" else BROKERS
     if request.endpoint_type not in (BROKERS, CONTROLLERS):
         return _refused(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {request.endpoint_type}")
     if request.endpoint_type != expected:
@@ -45,7 +45,7 @@ def describe_cluster(request: DescribeClusterRequest, node: Node, caller: Caller
 
 def _brokers(request: DescribeClusterRequest, node: Node, caller: Caller) -> Iterable[DescribeClusterBroker]:
     for broker in node.image.brokers.values():
-        endpoint = broker.endpoints.get(caller.listener)
+        endpoint = broker.endpoints.get(caller.peer.listener)
         if endpoint is not None and (not broker.is_fenced or request.include_fenced_brokers):
             yield DescribeClusterBroker(
                 broker_id=broker.id,
@@ -58,7 +58,7 @@ def _brokers(request: DescribeClusterRequest, node: Node, caller: Caller) -> Ite
 
 def _controllers(node: Node, caller: Caller) -> Iterable[DescribeClusterBroker]:
     for controller in node.image.controllers.values():
-        endpoint = controller.endpoints.get(caller.listener)
+        endpoint = controller.endpoints.get(caller.peer.listener)
         if endpoint is not None:
             yield DescribeClusterBroker(broker_id=controller.id, host=endpoint.host, port=endpoint.port)
 

@@ -89,7 +89,7 @@ def _answer(request: MetadataRequest, node: Node, caller: Caller, refused: dict[
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=node_id, host=host, port=port, rack=rack)
-            for node_id, host, port, rack in node.brokers(caller.listener)
+            for node_id, host, port, rack in node.brokers(caller.peer.listener)
         ],
         cluster_id=node.cluster_id,
         controller_id=node.config.node_id,
