@@ -36,10 +36,10 @@ from ottla.broker.data_folder import (
     read_file,
     replace_file,
 )
-from ottla.broker.metadata_snapshot import Snapshot, SnapshotId, decode_snapshot, encode_snapshot
+from ottla.broker.metadata_snapshot import Snapshot, SnapshotId, decode_snapshot, encode_snapshot, voters_records
 from ottla.cluster import ClusterImage, decode_records, encode_record, features, snapshot
 from ottla.config import BrokerConfig
-from ottla.raft import Leader, QuorumState, Voters, format_quorum_state, parse_quorum_state
+from ottla.raft import Leader, QuorumState, Voter, Voters, format_quorum_state, parse_quorum_state
 from ottla.records import (
     HEADER_SIZE,
     BatchHeader,
@@ -403,11 +403,36 @@ class MetadataLog:
         for record in records:
             if isinstance(record, FeatureLevelRecord) and record.name == features.METADATA_VERSION:
                 self.metadata_version = record.feature_level
+        return self._durable(records)
+
+    def _durable(self, records: Sequence[Message]) -> asyncio.Future[int]:
         durable: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._written.append(_Written(self.end_offset, records, durable))
         if self._sync is None:
             self._sync = asyncio.get_running_loop().create_task(self._sync_written())
         return durable
+
+    async def make_voters_dynamic(self, endpoints: tuple[tuple[str, str, int], ...]) -> None:
+        """Raise `kraft.version` from 0 to 1: from here on the log says who votes, which is still this node alone."""
+        assert self.leader is not None and self.voters.kraft_version == 0
+        node_id = self._config.node_id
+        voters = Voters(1, {node_id: Voter(node_id, self.directory_id, endpoints)})
+        timestamp = self._clock()
+        self._put(
+            [
+                build(
+                    voters_records(voters, timestamp),
+                    base_offset=self.end_offset,
+                    leader_epoch=self.epoch,
+                    is_control=True,
+                )
+            ],
+            2,
+        )
+        await self._durable(())
+        self.voters = self.leader.voters = voters
+        self._has_dynamic_voters = True
+        self._save_state(self._state)
 
     async def flush(self) -> None:
         """Return when everything that was appended is durable."""

@@ -75,11 +75,7 @@ def encode_snapshot(
     header = SnapshotHeaderRecord(version=0, last_contained_log_timestamp=last_contained_timestamp)
     control = [Record(0, timestamp, control_key(ControlType.SNAPSHOT_HEADER), encode_bytes(header, 0))]
     if voters is not None:
-        kraft_version = KraftVersionRecord(version=0, kraft_version=voters.kraft_version)
-        control.append(Record(0, timestamp, control_key(ControlType.KRAFT_VERSION), encode_bytes(kraft_version, 0)))
-        if voters.by_id:
-            value = encode_bytes(voters.to_record(), 0)
-            control.append(Record(0, timestamp, control_key(ControlType.KRAFT_VOTERS), value))
+        control += voters_records(voters, timestamp)
     yield build(control, base_offset=0, leader_epoch=epoch, is_control=True)
     offset = len(control)
     remaining = iter(records)
@@ -93,6 +89,15 @@ def encode_snapshot(
         0, timestamp, control_key(ControlType.SNAPSHOT_FOOTER), encode_bytes(SnapshotFooterRecord(version=0), 0)
     )
     yield build([footer], base_offset=offset, leader_epoch=epoch, is_control=True)
+
+
+def voters_records(voters: Voters, timestamp: int) -> list[Record]:
+    """The control records that say who votes, in the log or in a snapshot."""
+    kraft_version = KraftVersionRecord(version=0, kraft_version=voters.kraft_version)
+    return [
+        Record(0, timestamp, control_key(ControlType.KRAFT_VERSION), encode_bytes(kraft_version, 0)),
+        Record(0, timestamp, control_key(ControlType.KRAFT_VOTERS), encode_bytes(voters.to_record(), 0)),
+    ]
 
 
 def decode_snapshot(data: bytes) -> Snapshot:

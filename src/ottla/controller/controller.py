@@ -109,8 +109,11 @@ class Controller:
     def alter_client_quotas(self, request: AlterClientQuotasRequest) -> Decision[AlterClientQuotasResponse]:
         return quotas.alter_client_quotas(self._view, request)
 
-    def update_features(self, request: UpdateFeaturesRequest) -> Decision[UpdateFeaturesResponse]:
-        return feature_levels.update_features(self._view, request)
+    def update_features(
+        self, request: UpdateFeaturesRequest, *, kraft_version: int = 0
+    ) -> Decision[UpdateFeaturesResponse]:
+        """`kraft_version` is the quorum's present one; raising it is left to the caller when the reply allows it."""
+        return feature_levels.update_features(self._view, request, kraft_version)
 
     def register_broker(self, request: BrokerRegistrationRequest, *, broker_epoch: int) -> Decision[int]:
         """`broker_epoch` is the offset of the next metadata record; the reply is the epoch that was given."""

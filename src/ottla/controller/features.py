@@ -24,8 +24,9 @@ UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
 
 
-def update_features(view: View, request: UpdateFeaturesRequest) -> Decision[UpdateFeaturesResponse]:
-    """Raise or lower levels, all of them or none."""
+def update_features(view: View, request: UpdateFeaturesRequest, kraft_version: int) -> Decision[UpdateFeaturesResponse]:
+    """Raise or lower levels, all of them or none. `kraft.version` is only checked here: the quorum writes it."""
+    finalized = {**view.image.features, KRAFT_VERSION: kraft_version}
     wanted = {update.feature: update.max_version_level for update in request.feature_updates}
     records: list[Message] = []
     try:
@@ -35,7 +36,7 @@ def update_features(view: View, request: UpdateFeaturesRequest) -> Decision[Upda
             kind = update.upgrade_type
             if update.allow_downgrade:  # version 0 knew only this flag
                 kind = SAFE_DOWNGRADE
-            _check(view, update.feature, update.max_version_level, kind, {**view.image.features, **wanted})
+            _check(view, update.feature, update.max_version_level, kind, finalized, {**finalized, **wanted})
             if update.feature != KRAFT_VERSION:
                 records.append(FeatureLevelRecord(name=update.feature, feature_level=update.max_version_level))
             if update.feature == ELIGIBLE_LEADER_REPLICAS_VERSION and update.max_version_level >= 1:
@@ -63,7 +64,7 @@ def min_insync_replicas_records(view: View) -> list[Message]:
     return records
 
 
-def _check(view: View, name: str, level: int, kind: int, proposed: dict[str, int]) -> None:
+def _check(view: View, name: str, level: int, kind: int, finalized: dict[str, int], proposed: dict[str, int]) -> None:
     if kind not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
         raise _invalid(name, level, "The controller does not support the given upgrade type.")
     if level < 0:
@@ -71,7 +72,7 @@ def _check(view: View, name: str, level: int, kind: int, proposed: dict[str, int
     reason = _why_unsupported(view, name, level)
     if reason is not None:
         raise _invalid(name, level, reason)
-    current = view.metadata_version if name == METADATA_VERSION else view.image.features.get(name, 0)
+    current = view.metadata_version if name == METADATA_VERSION else finalized.get(name, 0)
     if level < current and kind == UPGRADE:
         raise _invalid(name, level, "Can't downgrade without setting the upgrade type to safe or unsafe downgrade.")
     if level > current and kind != UPGRADE:
@@ -81,13 +82,13 @@ def _check(view: View, name: str, level: int, kind: int, proposed: dict[str, int
             if kind == UNSAFE_DOWNGRADE:
                 raise _invalid(name, level, "Unsafe metadata downgrade is not supported in this version.")
             raise _invalid(name, level, "Refusing the downgrade because it might delete metadata information.")
-        for feature, finalized in proposed.items():
-            needed = FEATURE_DEPENDENCIES.get((feature, finalized), {}).get(METADATA_VERSION, 0)
+        for other, other_level in proposed.items():
+            needed = FEATURE_DEPENDENCIES.get((other, other_level), {}).get(METADATA_VERSION, 0)
             if level < needed:
-                raise _invalid(name, level, f"{feature} {finalized} needs metadata.version {needed}.")
+                raise _invalid(name, level, f"{other} {other_level} needs metadata.version {needed}.")
     elif name == KRAFT_VERSION:
-        if level != current:
-            raise _invalid(name, level, "The voters of this quorum are static; their version cannot be changed.")
+        if level < current:
+            raise _invalid(name, level, "Voters that the log names cannot become static again.")
     else:
         for needed_feature, needed in FEATURE_DEPENDENCIES.get((name, level), {}).items():
             if proposed.get(needed_feature, 0) < needed:

@@ -443,6 +443,25 @@ def test_dynamic_voters_are_kept(tmp_path: Path) -> None:
     run(session())
 
 
+def test_voters_become_dynamic(tmp_path: Path) -> None:
+    async def session() -> Voters:
+        started = Started(tmp_path)
+        await started.log.lead()
+        await started.append(LEVEL)
+        await started.log.make_voters_dynamic((("CONTROLLER", "127.0.0.1", 9093),))
+        assert await started.append(topic(1)) == 5
+        await started.log.close()
+        return started.log.voters
+
+    voters = run(session())
+    assert voters.kraft_version == 1
+    started = Started(tmp_path)
+    assert started.log.voters == voters
+    assert list(started.image.topics_by_name) == ["topic-1"]
+    run(started.log.lead())
+    assert '"data_version":1' in (tmp_path / FOLDER / "quorum-state").read_text()
+
+
 def test_a_quorum_of_others_cannot_be_led_alone(tmp_path: Path) -> None:
     started = Started(tmp_path, controller_quorum_voters="1@127.0.0.1:9093,2@127.0.0.1:9094")
     with pytest.raises(DataFolderError, match="voters 1, 2"):

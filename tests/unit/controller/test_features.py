@@ -39,7 +39,8 @@ def update(cluster: Cluster, *updates: tuple[str, int, int], validate_only: bool
         ("transaction.version", 2, 0, ErrorCode.INVALID_UPDATE_VERSION),
         ("group.version", 0, SAFE, ErrorCode.NONE),
         ("kraft.version", 0, UPGRADE, ErrorCode.NONE),
-        ("kraft.version", 1, UPGRADE, ErrorCode.INVALID_UPDATE_VERSION),
+        ("kraft.version", 1, UPGRADE, ErrorCode.NONE),
+        ("kraft.version", 2, UPGRADE, ErrorCode.INVALID_UPDATE_VERSION),
         ("nope", 1, UPGRADE, ErrorCode.INVALID_UPDATE_VERSION),
     ],
 )
@@ -48,6 +49,14 @@ def test_levels_are_checked(name: str, level: int, kind: int, code: ErrorCode) -
     assert update(cluster, (name, level, kind)) == code
     if code is ErrorCode.NONE and name != "kraft.version":
         assert cluster.image.features.get(name, 0) == level
+
+
+def test_dynamic_voters_stay_dynamic() -> None:
+    request = UpdateFeaturesRequest(
+        feature_updates=[FeatureUpdateKey(feature="kraft.version", max_version_level=0, upgrade_type=SAFE)]
+    )
+    reply = Cluster(1).controller.update_features(request, kraft_version=1).reply
+    assert reply.error_code == ErrorCode.INVALID_UPDATE_VERSION
 
 
 def test_all_or_none() -> None:
