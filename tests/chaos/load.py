@@ -87,11 +87,13 @@ def read_all(bootstrap: str, topic: str, partition: int, **settings: Any) -> lis
     try:
         consumer.assign([confluent_kafka.TopicPartition(topic, partition, 0)])
         records: list[tuple[int, int]] = []
-        while True:
-            for message in consumer.consume(10_000, 15):
+        end = time.monotonic() + 30
+        while time.monotonic() < end:
+            for message in consumer.consume(1000, 0.2):
                 if message.error() is not None:
                     assert message.error().code() == confluent_kafka.KafkaError._PARTITION_EOF, message.error()
                     return records
                 records.append((message.offset(), int(message.value()[:10])))
+        pytest.fail(f"{topic}-{partition}: no end after {len(records)} records")
     finally:
         consumer.close()

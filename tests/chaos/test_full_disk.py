@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import time
@@ -54,7 +55,7 @@ def produce_one(bootstrap: str, topic: str, value: bytes, timeout_ms: int = 5000
 
 def read_values(bootstrap: str, topic: str) -> list[bytes]:
     settings = {"bootstrap.servers": bootstrap, "group.id": "unused", "enable.partition.eof": True, "log_level": 0}
-    consumer = confluent_kafka.Consumer(settings)
+    consumer = confluent_kafka.Consumer({**settings, "enable.auto.commit": False})
     try:
         consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
         values: list[bytes] = []
@@ -117,14 +118,11 @@ def test_a_node_that_starts_on_a_full_disk_serves_what_it_has(start_server: NewS
     server.stop()
     filler = small_disk / "filler"
     filler.write_bytes(b"\x01" * max(0, free(small_disk) - 64 * 1024))
-    with filler.open("ab") as stream:
+    with filler.open("ab", buffering=0) as stream:
         for size in (4096, 512, 1):
-            try:
+            with contextlib.suppress(OSError):
                 while True:
                     stream.write(b"\x01" * size)
-                    stream.flush()
-            except OSError:
-                continue
     try:
         server.start(20)
     except Exception:
