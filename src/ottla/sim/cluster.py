@@ -233,17 +233,18 @@ class Sim:
     def check_files(self, host: Host) -> None:
         """After a stop: the segments and indexes on the disk agree with each other."""
         device = host.device
-        if device.find(DATA) is None:
-            return
-        starts: dict[str, int] = {}
-        if f"{DATA}/{LOG_STARTS}" in device.files(DATA):
-            for line in device.content(f"{DATA}/{LOG_STARTS}").decode().splitlines()[2:]:
-                topic, partition, offset = line.split()
-                starts[f"{topic}-{partition}"] = int(offset)
-        for directory in device.mount().names(DATA):
-            if "-" in directory and not directory.endswith(("-delete", "-stray")):
-                check_batches(device, f"{DATA}/{directory}", starts.get(directory, 0))
-                check_indexes(device, f"{DATA}/{directory}", starts.get(directory, 0))
+        for log_dir in host.config().log_directories:
+            if device.find(log_dir) is None:
+                continue
+            starts: dict[str, int] = {}
+            if f"{log_dir}/{LOG_STARTS}" in device.files(log_dir):
+                for line in device.content(f"{log_dir}/{LOG_STARTS}").decode().splitlines()[2:]:
+                    topic, partition, offset = line.split()
+                    starts[f"{topic}-{partition}"] = int(offset)
+            for directory in device.mount().names(log_dir):
+                if "-" in directory and not directory.endswith(("-delete", "-stray")):
+                    check_batches(device, f"{log_dir}/{directory}", starts.get(directory, 0))
+                    check_indexes(device, f"{log_dir}/{directory}", starts.get(directory, 0))
 
     # Clients
 

@@ -8,16 +8,18 @@ again after each of two clean restarts.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import random
 from dataclasses import dataclass
 
-from ottla.sim.cluster import Host, Sim
+from ottla.sim.cluster import DATA, Host, Sim
 from ottla.sim.network import Weather
 from ottla.sim.trace import Trace
 from ottla.sim.workloads import Admin, Counter, Pipelined, Reader, Workload
 
 LIVENESS_S = 120.0
+SECOND = "/second"
 SETTLING_S = 3.0
 PAUSE_S = 0.03
 """Between two steps of a workload."""
@@ -70,6 +72,7 @@ class Disturbances:
             self._slow_disk,
             self._full_disk,
             self._clock_jump,
+            self._failing_log_dir,
         )
         self._menu = [disturb for disturb in everything if rng.random() < 0.6] or [self._kill]
         self._pause_s = rng.choice((0.5, 2.0, 6.0))
@@ -87,6 +90,7 @@ class Disturbances:
     async def end(self) -> None:
         """The world becomes kind again."""
         self._host.device.cancel_crash()
+        self._host.device.faults.clear()
         self._host.device.capacity_bytes = None
         self._host.device.sync_delay_s = (0.000_2, 0.005)
         self._sim.network.heal()
@@ -144,6 +148,15 @@ class Disturbances:
         device.capacity_bytes = device.used_bytes + self._rng.choice((0, 4096, 50_000))
         await asyncio.sleep(self._rng.uniform(0.5, 5.0))
         device.capacity_bytes = None
+
+    async def _failing_log_dir(self) -> None:
+        """The second log dir goes offline, if there is one, until the node starts again on a disk that works."""
+        if self._host.properties.get("log.dirs") == DATA:
+            return
+        self._host.device.fail("write", f"{SECOND}/", errno.EIO, count=3)
+        await asyncio.sleep(self._rng.uniform(0.5, 3.0))
+        self._host.device.faults.clear()
+        await self._rng.choice((self._kill, self._clean_restart))()
 
     async def _clock_jump(self) -> None:
         self._sim.wall_clock_skew_ms += self._rng.choice((-3_600_000, -1_000, 1_000, 3_600_000))
@@ -219,6 +232,7 @@ def draw(sim: Sim, host: Host) -> list[Workload]:
 def new_sim(seed: int) -> Sim:
     rng = random.Random(f"properties {seed}")
     properties = {
+        "log.dirs": DATA if rng.random() < 0.6 else f"{DATA},{SECOND}",
         "log.retention.check.interval.ms": str(rng.choice((1_000, 5_000))),
         "log.flush.offset.checkpoint.interval.ms": str(rng.choice((500, 5_000))),
         "log.flush.start.offset.checkpoint.interval.ms": str(rng.choice((500, 5_000))),
