@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker.api import SERVED, Api, Caller
+from ottla.cluster.features import KRAFT_VERSION
 from ottla.wire.apis import APIS
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.api_versions import (
@@ -44,7 +45,7 @@ def api_versions(request: ApiVersionsRequest, node: Node, caller: Caller) -> Api
         finalized_features_epoch=node.image_offset,
         finalized_features=[
             FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
-            for name, level in node.image.features.items()
+            for name, level in {**node.image.features, KRAFT_VERSION: node.metadata_log.voters.kraft_version}.items()
             if level > 0
         ],
     )
