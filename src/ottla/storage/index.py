@@ -15,6 +15,7 @@ import sys
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from contextlib import suppress
 from struct import Struct
 from typing import NamedTuple
 
@@ -77,7 +78,8 @@ class OffsetIndex:
         lasts.append(last_offset - self.base_offset)
         positions.append(position)
         if len(lasts) >= _HOT_LIMIT:
-            self._spill(_SPILL)
+            with suppress(OSError):  # they stay in memory; whoever closes the segment sees the trouble
+                self._spill(_SPILL)
 
     def lookup(self, offset: int) -> OffsetPlace:
         """Where to start looking for the batch that holds `offset`."""
@@ -265,7 +267,8 @@ class TimeIndex:
         self.offsets.append(offset - self.base_offset)
         self._last = (timestamp, offset)
         if len(self.offsets) >= _HOT_LIMIT:
-            self._spill(_SPILL)
+            with suppress(OSError):
+                self._spill(_SPILL)
 
     def lookup(self, timestamp: int) -> int:
         """The offset of the last entry whose timestamp is not above the target: what lies before is all older."""
@@ -378,7 +381,7 @@ class AbortedTransaction(NamedTuple):
 class TransactionIndex:
     """The aborted transactions whose marker is in a segment; the file only exists once there is one."""
 
-    __slots__ = ("_disk", "_file", "_transactions", "base_offset", "path")
+    __slots__ = ("_disk", "_file", "_transactions", "_written", "base_offset", "path")
 
     def __init__(self, disk: Disk, path: str, base_offset: int, *, exists: bool = False) -> None:
         self._disk = disk
@@ -386,6 +389,7 @@ class TransactionIndex:
         self.path = path
         self.base_offset = base_offset
         self._transactions: list[AbortedTransaction] | None = None if exists else []
+        self._written = 0
 
     @property
     def transactions(self) -> list[AbortedTransaction]:
@@ -397,17 +401,27 @@ class TransactionIndex:
             self._transactions = [
                 AbortedTransaction(*fields) for _version, *fields in _ABORTED.iter_unpack(memoryview(data)[:whole])
             ]
+            self._written = len(self._transactions)
         return self._transactions
 
     def __len__(self) -> int:
         return len(self.transactions)
 
     def append(self, transaction: AbortedTransaction) -> None:
-        transactions = self.transactions
+        """Remember and write an entry. After an OSError it is remembered all the same: read_committed must not see what
+        was aborted, and `write_out` tries again."""
+        self.transactions.append(transaction)
+        self.write_out()
+
+    def write_out(self) -> None:
+        """Write what only memory knows."""
+        if self._transactions is None or self._written == len(self._transactions):
+            return
         if self._file is None:
             self._file = self._disk.open(self.path, create=True)
-        self._file.write(len(transactions) * _ABORTED.size, _ABORTED.pack(0, *transaction))
-        transactions.append(transaction)
+        entries = b"".join(_ABORTED.pack(0, *entry) for entry in self._transactions[self._written :])
+        self._file.write(self._written * _ABORTED.size, entries)
+        self._written = len(self._transactions)
 
     def collect(self, start_offset: int, end_offset: int, into: list[AbortedTransaction]) -> bool:
         """Those that touch [start, end); True when no later segment can add any."""
@@ -423,12 +437,14 @@ class TransactionIndex:
         for slot, transaction in enumerate(transactions):
             if transaction.last_offset >= offset:
                 del transactions[slot:]
+                self._written = min(self._written, slot)
                 if self._file is not None:
                     self._file.truncate(slot * _ABORTED.size)
                 return
 
     def reset(self) -> None:
         self._transactions = []
+        self._written = 0
         _empty(self._disk, self._file, self.path)
 
     def sync_now(self) -> None:

@@ -613,8 +613,8 @@ class Log:
                             )
                         )
                     except OSError as trouble:
-                        # Without the entry read_committed would serve what was aborted: the dir must be recovered.
-                        self._failed(trouble)
+                        if trouble.errno not in _NO_ROOM:
+                            self._failed(trouble)
                 producers.complete(completed)
 
     def _refuse(self, magic: int, base_offset: int, size: int) -> NoReturn:
@@ -1272,9 +1272,7 @@ class Log:
 
     def _write_out(self, *, sync: bool) -> list[File]:
         """Write down what only memory knows; the files that a power loss could take it from."""
-        if self.epochs.is_dirty or not (
-            self.epochs.epochs or self._disk.exists(f"{self.directory}/{LEADER_EPOCHS}")
-        ):
+        if self.epochs.is_dirty or not (self.epochs.epochs or self._disk.exists(f"{self.directory}/{LEADER_EPOCHS}")):
             self.write_epochs(sync=sync and bool(self.epochs.epochs))
         self.take_snapshot()
         files: list[File] = []

@@ -222,6 +222,7 @@ class Segment:
             self.time_index.append(self.max_timestamp, self.offset_of_max_timestamp)
         self.offset_index.write_out()
         self.time_index.write_out()
+        self.transaction_index.write_out()
 
     # --- reading
 

@@ -536,6 +536,29 @@ def test_a_disk_that_is_full_while_rolling_leaves_the_log_as_it_was(tmp_path: Pa
     assert offsets(open_log(tmp_path, segment_bytes=250)) == list(range(9))
 
 
+def test_a_disk_that_is_full_for_index_files_only_delays_them(tmp_path: Path) -> None:
+    disk = FailingDisk()
+    log = new_log(tmp_path, disk, index_interval_bytes=0)
+    append(log)
+    disk.fails = lambda action, path: errno.ENOSPC if "index" in path and action in ("create", "write") else None
+    for n in range(1, 600):
+        append(log, batch(timestamp=NOW + n))
+    append(log, batch(2, producer=PRODUCER, sequence=0, is_transactional=True))
+    abort = end_txn_marker(producer_id=7, producer_epoch=0, is_commit=False, coordinator_epoch=1, timestamp=NOW)
+    assert log.append_control(abort, leader_epoch=0, timestamp=NOW).base_offset == 602
+    aborted = log.aborted_transactions(0, 603)
+    assert len(aborted) == 1
+    for offset in (0, 300, 599):
+        assert log.offset_for_timestamp(NOW + offset) == (NOW + offset, offset, 0)
+    disk.fails = lambda action, path: None
+    log.roll(timestamp=NOW)
+    log.flush_now()
+    log.close()
+    log = open_log(tmp_path, is_clean=True)
+    assert log.aborted_transactions(0, 603) == aborted
+    assert log.offset_for_timestamp(NOW + 300) == (NOW + 300, 300, 0)
+
+
 def test_an_io_error_takes_the_log_offline(tmp_path: Path) -> None:
     disk = FailingDisk()
     failures: list[OSError] = []
