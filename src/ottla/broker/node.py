@@ -334,8 +334,8 @@ class Node:
         changes = self.image.apply(records)
         self.image_offset = offset
         for topic in changes.topics_deleted.values():
-            for index in topic.partitions:
-                self._remove_partition(topic.name, index)
+            for partition in self.partitions.remove(topic.name):
+                self.logs.delete(partition.topic, partition.index)
             self.metrics.forget_topic(topic.name)
         for (topic_id, index), _ in changes.partitions_changed.items():
             found = self.image.topics_by_id.get(topic_id)
@@ -391,10 +391,6 @@ class Node:
             topic = self.image.topics_by_id.get(topic_id)
             if topic is not None and index in topic.partitions:
                 self._host_partition(topic, index)
-
-    def _remove_partition(self, topic: str, index: int) -> None:
-        if self.partitions.remove(topic, index) is not None:
-            self.logs.delete(topic, index)
 
     def topic_config(self, topic: str) -> TopicConfig:
         return TopicConfig.parse(self.image.topic_configs(topic), self.config)

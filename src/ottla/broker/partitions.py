@@ -88,19 +88,16 @@ class Partitions:
         self.by_id.setdefault(partition.topic_id, {})[partition.index] = partition
         self.names[partition.topic_id] = partition.topic
 
-    def remove(self, topic: str, index: int) -> Partition | None:
-        partition = self.by_name.get(topic, {}).pop(index, None)
-        if partition is None:
-            return None
-        if not self.by_name[topic]:
-            del self.by_name[topic]
-        by_index = self.by_id[partition.topic_id]
-        by_index.pop(index, None)
-        if not by_index:
-            del self.by_id[partition.topic_id]
-            del self.names[partition.topic_id]
-        partition.wake_all()
-        return partition
+    def remove(self, topic: str) -> list[Partition]:
+        """Take a deleted topic's partitions away; those who wait for them find the whole topic gone."""
+        of_topic = self.by_name.pop(topic, {})
+        removed = list(of_topic.values())
+        for partition in removed:
+            self.by_id.pop(partition.topic_id, None)
+            self.names.pop(partition.topic_id, None)
+        for partition in removed:
+            partition.wake_all()
+        return removed
 
     def get(self, topic: str, index: int) -> Partition | None:
         by_index = self.by_name.get(topic)

@@ -1,0 +1,319 @@
+"""Produce and Fetch on logs in a temporary folder, without a node around them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from ottla.broker.api import Caller, Peer
+from ottla.broker.apis.fetch import fetch
+from ottla.broker.apis.produce import produce
+from ottla.broker.metrics import Metrics
+from ottla.broker.partitions import Partition, Partitions
+from ottla.broker.quotas import Quotas
+from ottla.config import TopicConfig
+from ottla.records import Record, build, read, split
+from ottla.replication.fetch_sessions import FetchSessions
+from ottla.storage import Log, OsDisk
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from ottla.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+
+ID = b"t" * 16
+NOW = 1_700_000_000_000
+PEER = Peer("10.0.0.9", 5555, "PLAINTEXT", "broker")
+
+
+class Config:
+    fetch_max_bytes = 1_000_000
+
+
+class World:
+    """The part of a node that the two handlers use."""
+
+    def __init__(self, path: Path, partitions: int = 2, **settings: Any) -> None:
+        self.config = Config()
+        self.metrics = Metrics()
+        self.quotas = Quotas()
+        self.partitions = Partitions()
+        self.fetch_sessions = FetchSessions(max_slots=10, eviction_ms=1000, rng=Random(1))
+        for index in range(partitions):
+            log = Log.create(
+                OsDisk(), f"{path}/t-{index}", "t", index, TopicConfig(**settings), topic_id=ID, timestamp=NOW
+            )
+            self.partitions.add(Partition("t", ID, index, log, 3))
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        return asyncio.get_running_loop()
+
+    def clock(self) -> int:
+        return NOW
+
+    def now(self) -> int:
+        return 0
+
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        return asyncio.get_running_loop().create_task(work)
+
+    def log(self, index: int) -> Log:
+        return self.partitions.by_name["t"][index].log
+
+    def produce(self, *batches: tuple[int, bytes | bytearray | None], acks: int = 1, version: int = 13) -> Any:
+        request = ProduceRequest(
+            acks=acks,
+            topic_data=[
+                TopicProduceData(
+                    name="t",
+                    topic_id=ID,
+                    partition_data=[
+                        PartitionProduceData(
+                            index=index, records=None if batch is None else memoryview(bytearray(batch))
+                        )
+                        for index, batch in batches
+                    ],
+                )
+            ],
+        )
+        self.caller = Caller("app", PEER, 0, version)
+        return produce(request, self, self.caller)  # type: ignore[arg-type]
+
+    def fetch(self, *wanted: tuple[int, int], max_wait_ms: int = 0, version: int = 17, **settings: Any) -> Any:
+        partition_max_bytes = settings.pop("partition_max_bytes", 1 << 20)
+        request = FetchRequest(
+            max_wait_ms=max_wait_ms,
+            session_epoch=settings.pop("session_epoch", -1),
+            min_bytes=settings.pop("min_bytes", 1),
+            topics=[
+                FetchTopic(
+                    topic="t",
+                    topic_id=ID,
+                    partitions=[
+                        FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=partition_max_bytes)
+                        for index, offset in wanted
+                    ],
+                )
+            ]
+            if wanted
+            else [],
+            **settings,
+        )
+        return fetch(request, self, Caller("app", PEER, 1, version))  # type: ignore[arg-type]
+
+
+def batch(*values: bytes, **fields: Any) -> bytearray:
+    return build([Record(value=value, timestamp=NOW) for value in values], **fields)
+
+
+def rows(response: ProduceResponse) -> list[tuple[int, int, int]]:
+    return [
+        (row.index, ErrorCode(row.error_code), row.base_offset)
+        for topic in response.responses
+        for row in topic.partition_responses
+    ]
+
+
+def values(response: FetchResponse) -> dict[int, list[bytes | None]]:
+    found: dict[int, list[bytes | None]] = {}
+    for topic in response.responses:
+        for row in topic.partitions:
+            assert row.records is not None
+            data = row.records if isinstance(row.records, bytes) else row.records.read()
+            found[row.partition_index] = [
+                record.value
+                for position, header in split(data)
+                for record in read(data[position : position + header.size])
+            ]
+    return found
+
+
+def codes(response: FetchResponse) -> list[ErrorCode]:
+    return [ErrorCode(row.error_code) for topic in response.responses for row in topic.partitions]
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def test_what_was_produced_is_fetched(world: World) -> None:
+    response = world.produce((0, batch(b"a", b"b")), (1, batch(b"c")))
+    assert rows(response) == [(0, ErrorCode.NONE, 0), (1, ErrorCode.NONE, 0)]
+    assert values(world.fetch((0, 0), (1, 0))) == {0: [b"a", b"b"], 1: [b"c"]}
+    assert world.metrics.topic("t").messages_in == 3
+
+
+def test_one_refused_partition_does_not_hinder_the_others(world: World) -> None:
+    spoilt = batch(b"a")
+    spoilt[-1] ^= 1
+    response = world.produce((0, spoilt), (1, batch(b"b")), (7, batch(b"c")))
+    assert rows(response) == [
+        (0, ErrorCode.CORRUPT_MESSAGE, -1),
+        (1, ErrorCode.NONE, 0),
+        (7, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1),
+    ]
+    assert world.log(0).log_end_offset == 0
+
+
+@pytest.mark.parametrize("acks", [2, -2, 100])
+def test_other_acks_are_refused(world: World, acks: int) -> None:
+    assert rows(world.produce((0, batch(b"a")), acks=acks)) == [(0, ErrorCode.INVALID_REQUIRED_ACKS, -1)]
+    assert world.log(0).log_end_offset == 0
+
+
+def test_acks_zero_gets_no_answer_and_an_error_closes_the_connection(world: World) -> None:
+    assert world.produce((0, batch(b"a")), acks=0) is None
+    assert not world.caller.is_refused
+    assert world.log(0).log_end_offset == 1
+    assert world.produce((0, b"nonsense"), acks=0) is None
+    assert world.caller.is_refused
+
+
+def test_no_records_and_transactional_records_are_refused(world: World) -> None:
+    transactional = batch(b"a", producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)
+    response = world.produce((0, None), (1, transactional))
+    assert rows(response) == [(0, ErrorCode.INVALID_RECORD, -1), (1, ErrorCode.INVALID_TXN_STATE, -1)]
+
+
+def test_a_batch_sent_again_is_answered_with_its_first_offset(world: World) -> None:
+    first = batch(b"a", producer_id=9, producer_epoch=0, base_sequence=0)
+    again = bytes(first)
+    world.produce((0, first), acks=-1)
+    world.produce((0, batch(b"b", producer_id=9, producer_epoch=0, base_sequence=1)), acks=-1)
+    assert rows(world.produce((0, again), acks=-1)) == [(0, ErrorCode.NONE, 0)]
+    assert world.log(0).log_end_offset == 2
+
+
+def test_with_flush_messages_the_answer_and_the_readers_wait_for_the_disk(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        world = World(tmp_path, flush_messages=1)
+        answer = world.produce((0, batch(b"a")), acks=1)
+        assert values(world.fetch((0, 0))) == {0: []}
+        assert rows(await answer) == [(0, ErrorCode.NONE, 0)]
+        assert world.log(0).recovery_point == 1
+        assert values(world.fetch((0, 0))) == {0: [b"a"]}
+
+    asyncio.run(scenario())
+
+
+def test_a_producer_that_leaves_does_not_keep_its_records_from_readers(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        world = World(tmp_path, flush_messages=1)
+        answer = world.produce((0, batch(b"a")), acks=1)
+        await asyncio.sleep(0)
+        answer.cancel()
+        for _ in range(1000):
+            if world.log(0).high_watermark:
+                break
+            await asyncio.sleep(0.001)
+        assert values(world.fetch((0, 0))) == {0: [b"a"]}
+
+    asyncio.run(scenario())
+
+
+def test_a_fetch_waits_for_its_bytes(world: World) -> None:
+    async def scenario() -> None:
+        waiting = world.fetch((0, 0), (1, 0), max_wait_ms=60_000)
+        assert not waiting.done()
+        assert world.metrics.fetches_waiting == 1
+        world.produce((1, batch(b"a")))
+        assert values(await waiting) == {0: [], 1: [b"a"]}
+        assert world.metrics.fetches_waiting == 0
+
+    asyncio.run(scenario())
+
+
+def test_a_fetch_that_wants_more_waits_for_more(world: World) -> None:
+    async def scenario() -> None:
+        size = len(batch(b"a"))
+        waiting = world.fetch((0, 0), max_wait_ms=60_000, min_bytes=2 * size)
+        world.produce((0, batch(b"a")))
+        assert not waiting.done()
+        world.produce((0, batch(b"b")))
+        assert values(await waiting) == {0: [b"a", b"b"]}
+
+    asyncio.run(scenario())
+
+
+def test_a_fetch_that_waited_in_vain_is_answered_with_nothing(world: World) -> None:
+    async def scenario() -> None:
+        assert values(await world.fetch((0, 0), max_wait_ms=1)) == {0: []}
+
+    asyncio.run(scenario())
+
+
+def test_a_fetch_whose_client_left_waits_no_longer(world: World) -> None:
+    async def scenario() -> None:
+        waiting = world.fetch((0, 0), max_wait_ms=60_000)
+        waiting.cancel()
+        await asyncio.sleep(0)
+        assert world.metrics.fetches_waiting == 0
+        assert not world.partitions.by_name["t"][0]._waiters
+
+    asyncio.run(scenario())
+
+
+def test_a_deleted_topic_ends_the_wait(world: World) -> None:
+    async def scenario() -> None:
+        waiting = world.fetch((0, 0), max_wait_ms=60_000)
+        world.partitions.remove("t")
+        assert codes(await waiting) == [ErrorCode.UNKNOWN_TOPIC_ID]
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("offset", [-1, 5, 1 << 40])
+def test_an_offset_outside_the_log_is_told(world: World, offset: int) -> None:
+    world.produce((0, batch(b"a")))
+    assert codes(world.fetch((0, offset), max_wait_ms=1000)) == [ErrorCode.OFFSET_OUT_OF_RANGE]
+
+
+def test_the_first_batch_comes_whole_even_if_it_is_larger_than_the_limit(world: World) -> None:
+    world.produce((0, batch(b"x" * 1000)), (1, batch(b"y" * 1000)))
+    response = world.fetch((0, 0), (1, 0), partition_max_bytes=10, max_bytes=20)
+    assert values(response) == {0: [b"x" * 1000], 1: []}
+
+
+def test_a_client_with_another_leader_epoch_learns_who_is_behind(world: World) -> None:
+    def ask(epoch: int) -> Callable[[], FetchResponse]:
+        request = FetchRequest(
+            session_epoch=-1,
+            topics=[FetchTopic(topic_id=ID, partitions=[FetchPartition(current_leader_epoch=epoch)])],
+        )
+        return lambda: fetch(request, world, Caller("app", PEER, 1, 17))  # type: ignore[arg-type,return-value]
+
+    assert codes(ask(2)()) == [ErrorCode.FENCED_LEADER_EPOCH]
+    assert codes(ask(4)()) == [ErrorCode.UNKNOWN_LEADER_EPOCH]
+    assert codes(ask(3)()) == [ErrorCode.NONE]
+
+
+def test_an_incremental_fetch_tells_only_what_changed(world: World) -> None:
+    first = world.fetch((0, 0), (1, 0), session_epoch=0)
+    assert first.session_id > 0
+    assert values(first) == {0: [], 1: []}
+    nothing = world.fetch(session_id=first.session_id, session_epoch=1)
+    assert nothing.responses == []
+    world.produce((1, batch(b"a")))
+    assert values(world.fetch(session_id=first.session_id, session_epoch=2)) == {1: [b"a"]}
+    # It was told of the new high watermark; it has not moved its offset, so the data comes again.
+    assert values(world.fetch((1, 1), session_id=first.session_id, session_epoch=3)) == {}
+
+
+def test_a_session_that_is_unknown_is_told_at_the_top(world: World) -> None:
+    response = world.fetch(session_id=12, session_epoch=4)
+    assert response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_old_versions_name_topics(world: World) -> None:
+    assert rows(world.produce((0, batch(b"a")), version=12)) == [(0, ErrorCode.NONE, 0)]
+    assert values(world.fetch((0, 0), version=4)) == {0: [b"a"]}
