@@ -45,7 +45,7 @@ func main() {
 		}
 		must(writer.WriteMessages(ctx, messages...))
 		must(writer.Close())
-		reader := kafka.NewReader(kafka.ReaderConfig{Brokers: []string{bootstrap}, Topic: topic, Partition: 0, MaxBytes: 1e6})
+		reader := kafka.NewReader(kafka.ReaderConfig{Brokers: []string{bootstrap}, Topic: topic, Partition: 0, MaxBytes: 1e6, MaxWait: 200 * time.Millisecond})
 		for number := int64(0); number < 500; number++ {
 			message, err := reader.ReadMessage(ctx)
 			must(err)
