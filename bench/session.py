@@ -158,7 +158,10 @@ class Bench:
                 self._idle(server)
             self._topic(admin, "warm")
             self.progress("warming up")
-            produce(server, "warm", self.scale.warm_records, SMALL_BATCHES)
+            # A JVM compiles for a long time: Apache Kafka's cost per record still halves after the first 500 k records.
+            for acks in ("1", "all"):
+                _, cost = produce(server, "warm", self.scale.warm_records, {**SMALL_BATCHES, "acks": acks})
+                self._note_cost(f"warm_acks_{acks}", cost)
             if self.wants(1, 2, 4, 6):
                 self._produce(server, admin, "produce_16k", SMALL_BATCHES)
             if self.wants(3, 6):
