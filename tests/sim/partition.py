@@ -55,7 +55,7 @@ class Partition:
             now=machine.loop.now,
             rng=machine.rng,
         )
-        self.logs.open_dirs(cluster_id="the-cluster-id", node_id=1)
+        self.logs.open_dirs()
         self.logs.load(lambda topic: self.config)
         self.log = self.logs.get(TOPIC, 0) or self.logs.create(TOPIC, 0, TOPIC_ID, self.config)
         self.log.advance_high_watermark(self.log.log_end_offset)

@@ -8,34 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from random import Random
-from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.cluster.features import FORMATTED_FEATURES
 from ottla.cluster.topic import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
-from ottla.config import parse_properties
+from ottla.storage import CorruptCheckpoint, Disk, MetaProperties, read_meta_properties, write_meta_properties
 from ottla.wire import Message
 from ottla.wire.messages.records.feature_level_record import FeatureLevelRecord
-from ottla.wire.primitives import ZERO_UUID, parse_uuid, uuid_text
+from ottla.wire.primitives import ZERO_UUID, uuid_text
 
-if TYPE_CHECKING:
-    from ottla.storage import Disk
-
-META_PROPERTIES = "meta.properties"
 BOOTSTRAP_CHECKPOINT = "bootstrap.checkpoint"
 _RESERVED_IDS = (ZERO_UUID, UNASSIGNED_DIRECTORY, LOST_DIRECTORY)
 
 
 class DataFolderError(Exception):
     """A data folder that this node must not use."""
-
-
-class MetaProperties(NamedTuple):
-    """What `meta.properties` says of one log dir."""
-
-    cluster_id: str
-    node_id: int
-    directory_id: bytes | None = None
-    """None in a folder of a release that did not number its log dirs."""
 
 
 def new_uuid(rng: Random) -> bytes:
@@ -49,31 +35,6 @@ def new_uuid(rng: Random) -> bytes:
             return drawn
 
 
-def read_meta_properties(disk: Disk, directory: str) -> MetaProperties | None:
-    """What the log dir says of itself, None if it has not been formatted."""
-    path = f"{directory}/{META_PROPERTIES}"
-    if not disk.exists(path):
-        return None
-    properties = parse_properties(read_file(disk, path).decode())
-    version = properties.get("version")
-    if version not in ("0", "1"):
-        raise DataFolderError(f"{path} has version {version}; this release knows 0 and 1")
-    try:
-        cluster_id = properties["cluster.id"]
-        node_id = int(properties["node.id" if version == "1" or "node.id" in properties else "broker.id"])
-        directory_id = properties.get("directory.id")
-        return MetaProperties(cluster_id, node_id, None if directory_id is None else parse_uuid(directory_id))
-    except (KeyError, ValueError) as error:
-        raise DataFolderError(f"{path} is damaged: {error}") from None
-
-
-def write_meta_properties(disk: Disk, directory: str, meta: MetaProperties) -> None:
-    lines = [f"cluster.id={meta.cluster_id}", f"node.id={meta.node_id}", "version=1"]
-    if meta.directory_id is not None:
-        lines.insert(0, f"directory.id={uuid_text(meta.directory_id)}")
-    replace_file(disk, directory, META_PROPERTIES, ("#\n" + "\n".join(lines) + "\n").encode())
-
-
 def format_data_folder(disk: Disk, log_dirs: Sequence[str], node_id: int, rng: Random) -> MetaProperties:
     """Make sure every log dir belongs to this node of one cluster, formatting those that are new.
 
@@ -81,7 +42,10 @@ def format_data_folder(disk: Disk, log_dirs: Sequence[str], node_id: int, rng: R
     """
     known: dict[str, MetaProperties] = {}
     for directory in log_dirs:
-        meta = read_meta_properties(disk, directory)
+        try:
+            meta = read_meta_properties(disk, directory)
+        except CorruptCheckpoint as error:
+            raise DataFolderError(str(error)) from None
         if meta is not None:
             known[directory] = meta
     cluster_id = next((meta.cluster_id for meta in known.values()), None) or uuid_text(new_uuid(rng))

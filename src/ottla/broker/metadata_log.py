@@ -30,7 +30,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from ottla.broker.data_folder import (
     BOOTSTRAP_CHECKPOINT,
     DataFolderError,
-    MetaProperties,
     format_data_folder,
     formatted_records,
     read_file,
@@ -62,7 +61,7 @@ from ottla.wire.messages.records.kraft_version_record import KraftVersionRecord
 from ottla.wire.messages.records.voters_record import VotersRecord
 
 if TYPE_CHECKING:
-    from ottla.storage import Disk, File
+    from ottla.storage import Disk, File, MetaProperties
 
 log = logging.getLogger("ottla.metadata_log")
 
@@ -126,6 +125,8 @@ class MetadataLog:
         self.metadata_version = features.MIN_METADATA_VERSION
         self.on_commit: Callable[[Sequence[Message], int], None] | None = None
         """Told of committed records, in the order of the log, before anybody who waits for them."""
+        self.on_failure: Callable[[OSError], None] | None = None
+        """Told when the log can no longer be synced: nothing is written to it any more."""
 
     @property
     def cluster_id(self) -> str:
@@ -155,10 +156,13 @@ class MetadataLog:
 
     # Start
 
-    def load(self) -> ClusterImage:
-        """The metadata that the folder holds. An empty folder is formatted; a torn tail is cut off."""
+    def load(self, log_dirs: Sequence[str] | None = None) -> ClusterImage:
+        """The metadata that the folder holds. An empty folder is formatted, with the log dirs (all, if not given); a
+        torn tail is cut off."""
         config = self._config
-        log_dirs = list(dict.fromkeys((config.metadata_log_directory, *config.log_directories)))
+        if log_dirs is None:
+            log_dirs = config.log_directories
+        log_dirs = list(dict.fromkeys((config.metadata_log_directory, *log_dirs)))
         self.meta = format_data_folder(self._disk, log_dirs, config.node_id, self._rng)
         if not self._disk.exists(self._directory):
             self._format()
@@ -497,6 +501,8 @@ class MetadataLog:
 
     def _fail(self, error: OSError) -> None:
         self._failure = error
+        if self.on_failure is not None:
+            self.on_failure(error)
         log.critical("the metadata log cannot be synced: %s", error)
         while self._written:
             written = self._written.popleft()

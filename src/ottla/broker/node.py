@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from random import Random, SystemRandom
 from typing import Any, TypeVar
 
@@ -22,7 +22,7 @@ from ottla.broker.partitions import Partition, Partitions
 from ottla.broker.producer_ids import ProducerIds
 from ottla.broker.quotas import Quotas
 from ottla.broker.telemetry import Telemetry
-from ottla.cluster import ClusterImage, ImageChanges, PartitionImage, TopicImage
+from ottla.cluster import ClusterImage, ImageChanges, PartitionImage
 from ottla.cluster.features import SUPPORTED_FEATURES
 from ottla.cluster.image import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, TOPIC_RESOURCE
 from ottla.config import BrokerConfig, TopicConfig
@@ -47,6 +47,8 @@ log = logging.getLogger("ottla.node")
 Reply = TypeVar("Reply")
 FETCH_SESSION_EVICTION_MS = 120_000
 REMOVAL_CHECK_INTERVAL_MS = 5_000
+PARTITIONS_AT_ONCE = 20
+PARTITIONS_PER_PIECE = 4
 UNOPENED_CHECK_INTERVAL_MS = 1_000
 SNAPSHOT_CHECK_INTERVAL_MS = 1_000
 FLUSH_CHECK_INTERVAL_MS = 1_000
@@ -106,10 +108,15 @@ class Node:
         self._connections: dict[Connection, None] = {}
         self._tasks: dict[asyncio.Task[Any], None] = {}
         self._creating: dict[str, asyncio.Future[Any]] = {}
-        self._unopened: dict[tuple[bytes, int], None] = {}
+        self._unopened: dict[tuple[bytes, int], bool] = {}
+        """Partitions whose logs are still to be made, and whether trouble with them was told."""
         self.ports: dict[str, int] = {}
         self.on_bug: Callable[[BaseException], None] | None = None
         self._is_stopping = False
+        self._opening: asyncio.Task[None] | None = None
+        self.failure: str | None = None
+        """Why the node has to end, when it has to."""
+        self.on_failure: Callable[[], None] | None = None
         self._timers: list[asyncio.TimerHandle] = []
         self._cleaning: asyncio.Task[int] | None = None
         self._receive_buffer = bytearray(RECEIVE_BUFFER_BYTES)
@@ -126,7 +133,7 @@ class Node:
 
     def partition(self, topic: str, index: int) -> Partition:
         """The partition, or the error that Kafka gives for one that is not here."""
-        partition = self.partitions.get(topic, index)
+        partition = self.partitions.get(topic, index) or self.find_partition(topic, index)
         if partition is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if partition.log.is_offline:
@@ -254,8 +261,8 @@ class Node:
         try:
             self.logs.open_dirs()
             self.metadata_log = MetadataLog(self.disk, config, clock=self.clock, rng=self.rng)
-            self.image = self.metadata_log.load()
-            self.logs.identify(cluster_id=self.cluster_id, node_id=config.node_id)
+            self.image = self.metadata_log.load([log_dir.path for log_dir in self.logs.online_dirs])
+            self.logs.identify()
         except DataFolderError as error:
             raise StartError(str(error)) from None
         except BlockingIOError:
@@ -268,6 +275,7 @@ class Node:
         self.cleaner = Cleaner(self.logs, self.disk, rng=self.rng)
         self.controller = Controller(self.image.copy(), rng=self.rng, config=config)
         self.metadata_log.on_commit = self._apply
+        self.metadata_log.on_failure = self._metadata_failed
         await self.metadata_log.lead()
         self._reconcile()
         for listener in config.broker_listeners:
@@ -337,10 +345,7 @@ class Node:
             for partition in self.partitions.remove(topic.name):
                 self.logs.delete(partition.topic, partition.index)
             self.metrics.forget_topic(topic.name)
-        for (topic_id, index), _ in changes.partitions_changed.items():
-            found = self.image.topics_by_id.get(topic_id)
-            if found is not None:
-                self._host_partition(found, index)
+        self._host(changes.partitions_changed)
         if changes.configs_changed:
             self._configs_changed(changes)
         if changes.client_quotas_changed:
@@ -352,7 +357,8 @@ class Node:
         self._use_telemetry_subscriptions()
         for topic in self.image.topics_by_name.values():
             for index in topic.partitions:
-                self._host_partition(topic, index)
+                self._unopened[topic.id, index] = False
+        self._open_unopened()
 
     def _is_stray(self, topic: str, index: int, topic_id: bytes | None) -> bool:
         """Whether a log on disk is no replica of this node (any more): its topic was deleted, or made anew."""
@@ -367,30 +373,88 @@ class Node:
             if partition.log.is_offline:
                 partition.wake_all()
 
-    def _host_partition(self, topic: TopicImage, index: int) -> None:
-        image = topic.partitions[index]
-        if self.config.node_id not in image.replicas:
-            return
-        partition = self.partitions.get(topic.name, index)
-        if partition is not None and partition.topic_id == topic.id:
-            partition.leader_epoch = image.leader_epoch
-            return
-        try:
-            found = self.logs.create(topic.name, index, topic.id, self.topic_config(topic.name))
-        except KafkaError as error:
-            log.error("partition %s-%d cannot be opened: %s", topic.name, index, error.message)
-            self._unopened[topic.id, index] = None
-            return
-        found.advance_high_watermark(found.log_end_offset)
-        self.partitions.add(Partition(topic.name, topic.id, index, found, image.leader_epoch))
+    def _host(self, partitions: Iterable[tuple[bytes, int]]) -> None:
+        """Have the logs of new partitions. A few are made at once; many in pieces, so that requests go on being
+        answered, except those that somebody asks for meanwhile (`find_partition`)."""
+        for topic_id, index in partitions:
+            opened = self.partitions.by_id.get(topic_id, {}).get(index)
+            if opened is None:
+                self._unopened[topic_id, index] = False
+            else:
+                opened.leader_epoch = self.image.topics_by_id[topic_id].partitions[index].leader_epoch
+        if len(self._unopened) <= PARTITIONS_AT_ONCE:
+            self._open_unopened()
+        elif self._opening is None or self._opening.done():
+            self._opening = self.spawn(self._open_in_pieces())
 
     def _open_unopened(self) -> None:
-        """Partitions that found no room when they were created get it once there is some."""
-        unopened, self._unopened = self._unopened, {}
-        for topic_id, index in unopened:
-            topic = self.image.topics_by_id.get(topic_id)
-            if topic is not None and index in topic.partitions:
-                self._host_partition(topic, index)
+        """Also called now and then: partitions that found no room when they were created get it once there is some."""
+        for key in list(self._unopened):
+            self._open_partition(key)
+        self._assign_dirs()
+
+    async def _open_in_pieces(self) -> None:
+        tried: dict[tuple[bytes, int], None] = {}
+        while keys := [key for key in self._unopened if key not in tried]:
+            for count, key in enumerate(keys):
+                if count % PARTITIONS_PER_PIECE == 0:
+                    await asyncio.sleep(0)
+                tried[key] = None
+                self._open_partition(key)
+        self._assign_dirs()
+
+    def _open_partition(self, key: tuple[bytes, int]) -> Partition | None:
+        """Open a partition that is waiting for it; one that finds no room goes on waiting."""
+        if key not in self._unopened:
+            return None
+        topic_id, index = key
+        topic = self.image.topics_by_id.get(topic_id)
+        image = topic.partitions.get(index) if topic is not None else None
+        if topic is None or image is None or self.config.node_id not in image.replicas:
+            del self._unopened[key]
+            return None
+        try:
+            found = self.logs.create(topic.name, index, topic_id, self.topic_config(topic.name))
+        except KafkaError as error:
+            if not self._unopened[key]:
+                log.error("partition %s-%d cannot be opened: %s", topic.name, index, error.message)
+                self._unopened[key] = True
+            return None
+        del self._unopened[key]
+        found.advance_high_watermark(found.log_end_offset)
+        partition = Partition(topic.name, topic_id, index, found, image.leader_epoch)
+        self.partitions.add(partition)
+        return partition
+
+    def find_partition(self, topic: bytes | str, index: int) -> Partition | None:
+        """A partition, by its topic's id or name, that was not open yet: opened now. None if there is none here."""
+        if not self._unopened:
+            return None
+        image = self.image
+        found = image.topics_by_id.get(topic) if isinstance(topic, bytes) else image.topics_by_name.get(topic)
+        return self._open_partition((found.id, index)) if found is not None else None
+
+    def _assign_dirs(self) -> None:
+        """Tell the controller which log dir each partition is in, where it left the choice to us (KIP-858)."""
+        if len(self.logs.log_dirs) == 1 or self._is_stopping:
+            return
+        node_id = self.config.node_id
+        misplaced = {}
+        for partition in self.partitions:
+            image = self.image.partition(partition.topic, partition.index)
+            log_dir = self.logs.dir_of(partition.log)
+            if image is None or log_dir is None or log_dir.directory_id is None or node_id not in image.replicas:
+                continue
+            if image.directory(node_id) != log_dir.directory_id:
+                misplaced[partition.topic_id, partition.index] = log_dir.directory_id
+        if misplaced:
+            self.spawn(self.commit(self.controller.assign_replicas_to_dirs(node_id, misplaced)))
+
+    def _metadata_failed(self, error: OSError) -> None:
+        """Without its metadata log a node cannot promise anything: it ends, as Kafka does."""
+        self.failure = f"the metadata log cannot be written any more: {error}"
+        if self.on_failure is not None:
+            self.on_failure()
 
     def topic_config(self, topic: str) -> TopicConfig:
         return TopicConfig.parse(self.image.topic_configs(topic), self.config)

@@ -112,6 +112,7 @@ async def _run(config: BrokerConfig, metrics_port: int | None, started: float) -
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     node = Node(config)
+    node.on_failure = stopping.set
     try:
         await node.start(metrics_port=metrics_port)
     except StartError as error:
@@ -136,6 +137,10 @@ async def _run(config: BrokerConfig, metrics_port: int | None, started: float) -
         flush=True,
     )
     await stopping.wait()
+    if node.failure is not None:
+        # Not a clean stop: the next start recovers.
+        print(f"ottla start: {node.failure}", file=sys.stderr)
+        return 1
     log.info("stopping")
     await node.stop()
     return 0

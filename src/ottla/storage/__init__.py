@@ -1,6 +1,6 @@
 """The log on a disk: Kafka's files, segments, recovery and retention."""
 
-from ottla.storage.checkpoints import MetaProperties, read_meta_properties, write_meta_properties
+from ottla.storage.checkpoints import CorruptCheckpoint, MetaProperties, read_meta_properties, write_meta_properties
 from ottla.storage.compaction import Cleaner
 from ottla.storage.disk import Disk, File, FileSlice, OsDisk
 from ottla.storage.index import AbortedTransaction
@@ -13,6 +13,7 @@ __all__ = [
     "AbortedTransaction",
     "Appended",
     "Cleaner",
+    "CorruptCheckpoint",
     "Disk",
     "File",
     "FileSlice",

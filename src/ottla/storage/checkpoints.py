@@ -14,6 +14,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from ottla.config import parse_properties
 from ottla.storage.disk import Disk
 from ottla.wire.primitives import parse_uuid, uuid_text
 
@@ -177,25 +178,27 @@ class MetaProperties(NamedTuple):
 
     cluster_id: str
     node_id: int
-    directory_id: bytes | None
+    directory_id: bytes | None = None
+    """None in a folder of a release that did not number its log dirs."""
 
 
 def read_meta_properties(disk: Disk, directory: str) -> MetaProperties | None:
-    text = read_text(disk, f"{directory}/{META_PROPERTIES}")
+    """What a log dir says of itself, None if it has not been formatted. CorruptCheckpoint if it cannot be understood:
+    of all small files, this one cannot be found out anew."""
+    path = f"{directory}/{META_PROPERTIES}"
+    text = read_text(disk, path)
     if text is None:
         return None
-    fields: dict[str, str] = {}
-    for line in text.splitlines():
-        if line and line[0] not in "#!" and "=" in line:
-            name, _, value = line.partition("=")
-            fields[name.strip()] = value.strip()
-    if fields.get("version") != "1" or "cluster.id" not in fields or "node.id" not in fields:
-        raise CorruptCheckpoint(f"{directory}/{META_PROPERTIES} is not of version 1 with cluster.id and node.id")
+    fields = parse_properties(text)
+    version = fields.get("version")
+    if version not in ("0", "1"):
+        raise CorruptCheckpoint(f"{path} has version {version}; this release knows 0 and 1")
     try:
-        directory_id = parse_uuid(fields["directory.id"]) if "directory.id" in fields else None
-        return MetaProperties(fields["cluster.id"], int(fields["node.id"]), directory_id)
-    except ValueError as error:
-        raise CorruptCheckpoint(f"{directory}/{META_PROPERTIES}: {error}") from None
+        node_id = int(fields["node.id" if version == "1" or "node.id" in fields else "broker.id"])
+        directory_id = fields.get("directory.id")
+        return MetaProperties(fields["cluster.id"], node_id, None if directory_id is None else parse_uuid(directory_id))
+    except (KeyError, ValueError) as error:
+        raise CorruptCheckpoint(f"{path} is damaged: {error}") from None
 
 
 def write_meta_properties(disk: Disk, directory: str, properties: MetaProperties) -> None:

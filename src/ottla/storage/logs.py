@@ -16,7 +16,7 @@ from random import Random
 
 from ottla.config import BrokerConfig, TopicConfig
 from ottla.storage import checkpoints
-from ottla.storage.checkpoints import CorruptCheckpoint, MetaProperties
+from ottla.storage.checkpoints import CorruptCheckpoint
 from ottla.storage.disk import Disk
 from ottla.storage.log import Log
 from ottla.storage.recovery import load_log
@@ -87,56 +87,29 @@ class Logs:
 
     # --- the log dirs
 
-    def open_dirs(self, *, cluster_id: str | None = None, node_id: int | None = None) -> None:
-        """Make, lock and identify the log dirs. One whose meta.properties is absent is formatted when `cluster_id` and
-        `node_id` are given. A dir that cannot be used goes offline; when none is left, OSError."""
+    def open_dirs(self) -> None:
+        """Make and lock the log dirs. One that cannot be used goes offline; when none is left, OSError."""
         for log_dir in self.log_dirs:
-            if log_dir.release is not None:
-                continue
             try:
                 self._disk.make_directory(log_dir.path)
                 log_dir.release = self._disk.lock(f"{log_dir.path}/{checkpoints.LOCK}")
-                self._identify(log_dir, cluster_id, node_id)
             except BlockingIOError:
                 raise
             except OSError as trouble:
                 self._dir_failed(log_dir, trouble)
-        if not any(log_dir.is_online for log_dir in self.log_dirs):
+        if not self.online_dirs:
             raise OSError(errno.EIO, "none of the log dirs can be used")
 
-    def identify(self, *, cluster_id: str, node_id: int) -> None:
-        """Learn the ids of log dirs that were formatted after they were opened."""
+    def identify(self) -> None:
+        """Learn the ids of the log dirs, once they are formatted."""
         for log_dir in self.online_dirs:
             try:
-                self._identify(log_dir, cluster_id, node_id)
+                properties = checkpoints.read_meta_properties(self._disk, log_dir.path)
             except OSError as trouble:
                 self._dir_failed(log_dir, trouble)
-
-    def _identify(self, log_dir: LogDir, cluster_id: str | None, node_id: int | None) -> None:
-        properties = checkpoints.read_meta_properties(self._disk, log_dir.path)
-        if properties is None:
-            if cluster_id is None or node_id is None:
-                return
-            properties = MetaProperties(cluster_id, node_id, None)
-        for name, found, own in (
-            ("cluster.id", properties.cluster_id, cluster_id),
-            ("node.id", properties.node_id, node_id),
-        ):
-            if own is not None and found != own:
-                raise ValueError(f"{log_dir.path} belongs to {name} {found}, this node has {own}")
-        if properties.directory_id is None:
-            properties = properties._replace(directory_id=self._new_id())
-            checkpoints.write_meta_properties(self._disk, log_dir.path, properties)
-        log_dir.directory_id = properties.directory_id
-
-    def _new_id(self) -> bytes:
-        """A random UUID; Kafka keeps the first hundred for itself and refuses a leading dash in the text."""
-        while True:
-            raw = bytearray(self._rng.randbytes(16))
-            raw[6] = raw[6] & 0x0F | 0x40
-            raw[8] = raw[8] & 0x3F | 0x80
-            if raw[0] >> 2 != 62:
-                return bytes(raw)
+                continue
+            if properties is not None:
+                log_dir.directory_id = properties.directory_id
 
     def _dir_failed(self, log_dir: LogDir, trouble: OSError) -> None:
         if not log_dir.is_online:

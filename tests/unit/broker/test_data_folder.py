@@ -7,15 +7,8 @@ from random import Random
 
 import pytest
 
-from ottla.broker.data_folder import (
-    DataFolderError,
-    MetaProperties,
-    format_data_folder,
-    new_uuid,
-    read_meta_properties,
-    write_meta_properties,
-)
-from ottla.storage import OsDisk
+from ottla.broker.data_folder import DataFolderError, format_data_folder, new_uuid
+from ottla.storage import MetaProperties, OsDisk, read_meta_properties, write_meta_properties
 from ottla.wire.primitives import uuid_text
 
 KAFKAS_FOLDER = Path(__file__).parent / "kafka-4.3.1"
@@ -63,7 +56,7 @@ def test_a_log_dir_without_an_id_gets_one(tmp_path: Path) -> None:
 def test_damaged_meta_properties_are_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "meta.properties").write_text(text)
     with pytest.raises(DataFolderError):
-        read_meta_properties(OsDisk(), str(tmp_path))
+        format_data_folder(OsDisk(), [str(tmp_path)], 1, Random(1))
 
 
 def test_ids_are_random_uuids_that_tools_do_not_take_for_options() -> None:

@@ -66,6 +66,9 @@ class World:
     def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         return asyncio.get_running_loop().create_task(work)
 
+    def find_partition(self, topic: bytes | str, index: int) -> None:
+        return None
+
     def log(self, index: int) -> Log:
         return self.partitions.by_name["t"][index].log
 

@@ -71,7 +71,9 @@ def test_meta_properties_round_trip_and_kafkas_own_are_read(tmp_path: Path) -> N
         "#\n#Sun Nov 15 21:50:12 UTC 2026\ncluster.id=abc\ndirectory.id=AAECAwQFBgcICQoLDA0ODw\nnode.id=1\nversion=1\n"
     )
     assert read_meta_properties(disk, str(tmp_path)) == MetaProperties("abc", 1, TOPIC_ID)
-    for text in ("version=0\ncluster.id=a\nbroker.id=1\n", "version=1\ncluster.id=a\nnode.id=x\n"):
+    (tmp_path / "meta.properties").write_text("version=0\ncluster.id=a\nbroker.id=1\n")
+    assert read_meta_properties(disk, str(tmp_path)) == MetaProperties("a", 1)
+    for text in ("version=2\ncluster.id=a\nnode.id=1\n", "version=1\ncluster.id=a\nnode.id=x\n"):
         (tmp_path / "meta.properties").write_text(text)
         with pytest.raises(CorruptCheckpoint):
             read_meta_properties(disk, str(tmp_path))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ottla.config import BrokerConfig, TopicConfig
-from ottla.storage import Log, LogDir, Logs, OsDisk
+from ottla.storage import Log, LogDir, Logs, MetaProperties, OsDisk, write_meta_properties
 from ottla.wire.errors import ErrorCode, KafkaError
 from tests.unit.storage.logs_on_disk import NOW, TOPIC_ID, FailingDisk, append, batch, offsets
 
@@ -38,7 +38,7 @@ def started(
 ) -> Logs:
     paths = [f"{folder}/{n}" for n in range(dirs)]
     logs = Logs(disk or OsDisk(), paths, CONFIG, clock or Clock())
-    logs.open_dirs(cluster_id="cluster", node_id=1)
+    logs.open_dirs()
     logs.load(lambda topic: TopicConfig(**config))
     return logs
 
@@ -101,7 +101,11 @@ def test_a_corrupt_checkpoint_is_as_good_as_none(tmp_path: Path, name: str) -> N
 
 
 def test_new_partitions_go_to_the_dir_with_the_fewest(tmp_path: Path) -> None:
+    for number in range(3):
+        (tmp_path / str(number)).mkdir()
+        write_meta_properties(OsDisk(), f"{tmp_path}/{number}", MetaProperties("cluster", 1, bytes([number]) * 16))
     logs = started(tmp_path, dirs=3)
+    logs.identify()
     for partition in range(9):
         filled(logs, partition=partition)
     assert [len(log_dir.logs) for log_dir in logs.log_dirs] == [3, 3, 3]
@@ -116,6 +120,7 @@ def test_new_partitions_go_to_the_dir_with_the_fewest(tmp_path: Path) -> None:
     asyncio.run(logs.close())
     logs = started(tmp_path, dirs=3)
     assert len(logs) == 13
+    logs.identify()
     assert [log_dir.directory_id for log_dir in logs.log_dirs] == ids
 
 
@@ -155,7 +160,7 @@ def test_folders_of_deleted_logs_go_after_a_restart(tmp_path: Path) -> None:
     release(logs)
     (tmp_path / "0/move-0.0123456789abcdef0123456789abcdef-future").mkdir()
     logs = Logs(OsDisk(), [f"{tmp_path}/0"], CONFIG, clock)
-    logs.open_dirs(cluster_id="cluster", node_id=1)
+    logs.open_dirs()
     logs.load(lambda topic: TopicConfig(), is_stray=lambda topic, partition, topic_id: topic == "stray")
     assert len(logs) == 0
     names = os.listdir(tmp_path / "0")
@@ -204,13 +209,6 @@ def test_a_full_disk_keeps_old_checkpoints_and_the_dir_online(tmp_path: Path) ->
     assert (tmp_path / "0/replication-offset-checkpoint").read_text() == "0\n1\ntopic 0 3\n"
     disk.fails = lambda action, path: None
     assert filled(logs, "new").log_end_offset == 3
-
-
-def test_a_dir_of_another_node_is_refused(tmp_path: Path) -> None:
-    asyncio.run(started(tmp_path).close())
-    logs = Logs(OsDisk(), [f"{tmp_path}/0"], CONFIG, Clock())
-    with pytest.raises(ValueError, match="cluster"):
-        logs.open_dirs(cluster_id="another", node_id=1)
 
 
 def test_flush_ms_and_closed_segments_are_flushed_in_the_background(tmp_path: Path) -> None:

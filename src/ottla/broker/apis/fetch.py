@@ -106,6 +106,8 @@ class _Reading:
             of_topic = by_id.get(wanted.topic_id) if uses_topic_ids else by_name.get(wanted.topic)
             partition = of_topic.get(wanted.index) if of_topic is not None else None
             if partition is None:
+                partition = self._node.find_partition(wanted.topic_id if uses_topic_ids else wanted.topic, wanted.index)
+            if partition is None:
                 rows.append((wanted, self._missing(wanted, uses_topic_ids, of_topic is not None)))
                 self.has_news = True
                 continue

@@ -51,14 +51,12 @@ def produce(
         name = topic.name
         for data in topic.partition_data:
             index = data.index
-            if of_topic is None:
-                rows.append(PartitionProduceResponse(index=index, error_code=unknown, base_offset=-1))
-                failed = True
-                continue
-            partition = of_topic.get(index)
+            partition = of_topic.get(index) if of_topic is not None else None
             try:
                 if partition is None:
-                    raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                    partition = node.find_partition(topic.topic_id if uses_topic_ids else topic.name, index)
+                    if partition is None:
+                        raise KafkaError(unknown if of_topic is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                 name = partition.topic
                 records = data.records
                 if records is None or len(records) == 0:
