@@ -47,6 +47,7 @@ log = logging.getLogger("ottla.node")
 Reply = TypeVar("Reply")
 FETCH_SESSION_EVICTION_MS = 120_000
 REMOVAL_CHECK_INTERVAL_MS = 5_000
+MIN_LISTEN_BACKLOG = 1024
 PARTITIONS_AT_ONCE = 20
 PARTITIONS_PER_PIECE = 4
 UNOPENED_CHECK_INTERVAL_MS = 1_000
@@ -332,7 +333,9 @@ class Node:
             idle_ms=self.config.connections_max_idle_ms,
             buffer=self._receive_buffer,
         )
-        self.ports[config.name] = listener.open(config.host, config.port, self.config.socket_listen_backlog_size)
+        # Kafka's default of 50 is for a thread that does nothing but accept; ours also answers requests.
+        backlog = max(self.config.socket_listen_backlog_size, MIN_LISTEN_BACKLOG)
+        self.ports[config.name] = listener.open(config.host, config.port, backlog)
         self._listeners.append(listener)
 
     # Metadata takes effect
