@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import time
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from random import Random, SystemRandom
@@ -78,6 +79,7 @@ class Node:
         clock: Callable[[], int] | None = None,
         rng: Random | None = None,
         sockets: Sockets | None = None,
+        host_name: str | None = None,
     ) -> None:
         self.static_config = config
         self.config = config
@@ -85,6 +87,7 @@ class Node:
         self.clock = clock if clock is not None else _wall_clock
         self.rng = rng if rng is not None else SystemRandom()
         self._sockets: Sockets = sockets if sockets is not None else OsSockets()
+        self._host_name = host_name
         self.loop: asyncio.AbstractEventLoop
         self.timer: Callable[[], float] = time.perf_counter
         self.metrics = Metrics()
@@ -297,7 +300,9 @@ class Node:
     @property
     def address(self) -> str:
         """Where clients reach this node."""
-        return ", ".join(f"{listener.host}:{self.ports[listener.name]}" for listener in self.config.broker_listeners)
+        return ", ".join(
+            f"{listener.host or '*'}:{self.ports[listener.name]}" for listener in self.config.broker_listeners
+        )
 
     async def stop(self) -> None:
         """Clean shutdown: nothing needs recovery at the next start."""
@@ -489,6 +494,12 @@ class Node:
                 for partition in of_topic.values():
                     partition.log.config = config
 
+    def _this_host(self) -> str:
+        """What clients are told of a listener on every interface, when nothing else is advertised."""
+        if self._host_name is None:
+            self._host_name = socket.getfqdn()  # may ask a name server: only when it is needed
+        return self._host_name
+
     async def _register(self) -> None:
         """Tell the controller, which is us, who this node is and that it may lead."""
         config = self.config
@@ -503,11 +514,11 @@ class Node:
                     listeners=[
                         ControllerListener(
                             name=listener.name,
-                            host=listener.host,
+                            host=listener.host or self._this_host(),
                             port=listener.port,
                             security_protocol=SECURITY_PROTOCOLS.index(listener.security_protocol),
                         )
-                        for listener in config.controller_listeners
+                        for listener in config.advertised_controller_listeners
                         if listener.port
                     ],
                     features=[
@@ -520,7 +531,7 @@ class Node:
         advertised = [
             BrokerListener(
                 name=listener.name,
-                host=listener.host,
+                host=listener.host or self._this_host(),
                 port=listener.port or self.ports[listener.name],
                 security_protocol=SECURITY_PROTOCOLS.index(listener.security_protocol),
             )

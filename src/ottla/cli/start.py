@@ -18,6 +18,7 @@ from ottla.net import new_event_loop
 log = logging.getLogger("ottla")
 
 DEFAULT_PORT = 9092
+UNUSED = " is known to Kafka but not used by Ottla: ignored"
 EXAMPLES = """\
 examples:
   ottla start                                      on 127.0.0.1:9092, with its data in ./data
@@ -96,14 +97,23 @@ def main(arguments: list[str]) -> int:
     except ConfigError as error:
         print(f"ottla start: {error}", file=sys.stderr)
         return 2
-    for warning in config.warnings:
-        log.warning("%s", warning)
+    _warn(config.warnings)
     loop = new_event_loop()
     asyncio.set_event_loop(loop)
     try:
         return loop.run_until_complete(_run(config, options.metrics_port, started))
     finally:
         loop.close()
+
+
+def _warn(warnings: list[str]) -> None:
+    """Once, in one line: Kafka's own server.properties has a dozen settings that Ottla has no use for."""
+    unused = [warning.partition(" ")[0] for warning in warnings if warning.endswith(UNUSED)]
+    if unused:
+        log.warning("%s%s", ", ".join(unused), UNUSED if len(unused) == 1 else UNUSED.replace(" is ", " are "))
+    for warning in warnings:
+        if not warning.endswith(UNUSED):
+            log.warning("%s", warning)
 
 
 async def _run(config: BrokerConfig, metrics_port: int | None, started: float) -> int:

@@ -171,6 +171,13 @@ class BrokerConfig(BrokerSettings):
         return tuple(listener for listener in self.listeners if listener.name not in names)
 
     @property
+    def advertised_controller_listeners(self) -> tuple[Listener, ...]:
+        """Where other nodes and tools find this controller, before port 0 and an empty host are filled in."""
+        names = {name.upper() for name in self.controller_listener_names}
+        advertised = {listener.name: listener for listener in self.advertised_listeners or ()}
+        return tuple(advertised.get(listener.name, listener) for listener in self.listeners if listener.name in names)
+
+    @property
     def advertised_broker_listeners(self) -> tuple[Listener, ...]:
         """What Metadata tells clients to connect to, before port 0 and an empty host are filled in."""
         names = {name.upper() for name in self.controller_listener_names}
