@@ -48,6 +48,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--quick", action="store_true", help="20,000 records and small crowds: is everything in order?")
     made.add_argument("--data", type=Path, metavar="DIR", help="where the servers' data goes (a temporary folder)")
     made.add_argument("--results", type=Path, default=RESULTS, metavar="DIR", help="where results go (bench/results)")
+    made.add_argument("--note", default="", metavar="TEXT", help="what a reader of the results should know")
     made.add_argument("--no-write", action="store_true", help="print only")
     return made
 
@@ -80,7 +81,7 @@ def main() -> int:
     facts = report.machine()
     lines = report.table(rounds, options.rows)
     date = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
-    description = report.describe(facts, rounds, load, date)
+    description = " ".join(filter(None, (report.describe(facts, rounds, load, date), options.note)))
     print(f"{description}\n\n{report.plain(lines)}")
     if options.quick:
         print("\n--quick shows that everything runs; its figures are those of cold servers and mean nothing.")
