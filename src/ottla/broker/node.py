@@ -113,6 +113,7 @@ class Node:
         self._tasks: dict[asyncio.Task[Any], None] = {}
         self._creating: dict[str, asyncio.Future[Any]] = {}
         self._unopened: dict[tuple[bytes, int], bool] = {}
+        self._awaited: dict[tuple[bytes, int], None] = {}
         """Partitions whose logs are still to be made, and whether trouble with them was told."""
         self.ports: dict[str, int] = {}
         self.on_bug: Callable[[BaseException], None] | None = None
@@ -366,6 +367,9 @@ class Node:
         for topic in self.image.topics_by_name.values():
             for index in topic.partitions:
                 self._unopened[topic.id, index] = False
+        if len(self.logs.online_dirs) < len(self.logs.log_dirs):
+            # What is not on the others is on the log dir that is offline: an empty log in its stead would hide it.
+            self._awaited = dict.fromkeys(self._unopened)
         self._open_unopened()
 
     def _is_stray(self, topic: str, index: int, topic_id: bytes | None) -> bool:
@@ -422,6 +426,8 @@ class Node:
             del self._unopened[key]
             return None
         try:
+            if self.logs.get(topic.name, index) is None and key in self._awaited:
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "its log dir is offline")
             found = self.logs.create(topic.name, index, topic_id, self.topic_config(topic.name))
         except KafkaError as error:
             if not self._unopened[key]:

@@ -214,6 +214,19 @@ class Logs:
                 logger.warning("%s is no replica of this node any more and was set aside", name)
                 continue
             other = self._logs.get((topic, partition))
+            if other is not None and _is_untouched(log):
+                logger.warning("%s is also in %s; the one without records is removed", directory, other.directory)
+                log.close()
+                self._remove_folder(directory)
+                continue
+            if other is not None and _is_untouched(other):
+                logger.warning("%s is also in %s; the one without records is removed", other.directory, directory)
+                other_dir = self.dir_of(other)
+                assert other_dir is not None
+                del other_dir.logs[topic, partition]
+                other.close()
+                self._remove_folder(other.directory)
+                other = None
             if other is not None:
                 raise OSError(errno.EEXIST, f"{name} is in two log dirs: {other.directory} and {directory}")
             log.advance_high_watermark(high_watermarks.get((topic, partition), 0))
@@ -258,10 +271,12 @@ class Logs:
         if not candidates or not candidates[0].is_online:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "There is no log dir to put a partition into")
         chosen = min(candidates, key=lambda one: len(one.logs))
+        directory = f"{chosen.path}/{topic}-{partition}"
+        is_new = not self._disk.exists(directory)
         try:
             log = Log.create(
                 self._disk,
-                f"{chosen.path}/{topic}-{partition}",
+                directory,
                 topic,
                 partition,
                 config,
@@ -274,6 +289,8 @@ class Logs:
         except OSError as trouble:
             if trouble.errno not in (errno.ENOSPC, errno.EDQUOT):
                 self._dir_failed(chosen, trouble)
+            elif is_new:
+                self._remove_folder(directory)  # the next attempt may choose another log dir
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(trouble)) from trouble
         self._logs[topic, partition] = log
         chosen.logs[topic, partition] = log
@@ -501,6 +518,11 @@ class Logs:
                 if log_dir.release is not None:
                     log_dir.release()
                     log_dir.release = None
+
+
+def _is_untouched(log: Log) -> bool:
+    """Whether a log never held a record: what a creation leaves that found no room, or was repeated elsewhere."""
+    return log.log_end_offset == 0
 
 
 async def _quietly(flush: Awaitable[None]) -> None:
