@@ -235,6 +235,58 @@ def test_a_failed_log_dir_goes_offline_and_the_others_serve_on() -> None:
     sim.finish()
 
 
+def test_partitions_of_a_log_dir_that_is_offline_at_the_start_are_not_made_anew_elsewhere() -> None:
+    """Nothing of theirs may be hidden by an empty log: they are unavailable until their log dir is back."""
+    sim = Sim(2, properties={"log.dirs": "/data,/more"})
+    host = sim.node()
+    sim.create_topic("topic", partitions=4)
+    for partition in range(4):
+        sim.produce("topic", 3, partition=partition)
+    there = [int(name[len("topic-") :]) for name in host.device.mount().names("/more") if name.startswith("topic-")]
+    sim.stop()
+    host.device.fail("names", "/more", errno.EIO, count=1_000)
+    sim.restart()
+    for partition in there:
+        with pytest.raises(KafkaError):
+            sim.produce("topic", 1, partition=partition)
+    sim.create_topic("new", partitions=2)
+    sim.produce("new", 1, partition=1)
+    assert not [name for name in host.device.mount().names("/data") if name in [f"topic-{index}" for index in there]]
+    host.device.faults.clear()
+    sim.restart()
+    for partition in range(4):
+        sim.check("topic", partition)
+    sim.finish()
+
+
+def test_a_partition_whose_creation_found_no_room_is_in_one_log_dir_after_a_restart() -> None:
+    """A full log dir, then another: what the first attempt left must not look like a second replica."""
+    sim = Sim(3, properties={"log.dirs": "/data,/more"})
+    host = sim.node()
+    for index in range(4):
+        sim.create_topic(f"before-{index}")
+        sim.produce(f"before-{index}", 3)
+    host.device.capacity_bytes = host.device.used_bytes
+    created = []
+    for index in range(8):
+        try:
+            sim.create_topic(f"topic-{index}")
+            created.append(f"topic-{index}")
+        except (KafkaError, NoAnswer):
+            break
+        sim.sleep(1.5)
+    assert created
+    host.device.capacity_bytes = None
+    sim.sleep(5)
+    for _ in range(2):
+        for topic in [*created, *(f"before-{index}" for index in range(4))]:
+            sim.check(topic)
+            sim.produce(topic, 1)
+        sim.kill()
+        sim.restart()
+    sim.finish()
+
+
 def test_a_producer_that_retries_over_kills_and_resets_is_written_exactly_once(sim: Sim) -> None:
     host = sim.node()
     workload = Counter(sim, host, sim.rng, "once", {"flush.messages": "1"}, is_idempotent=True, is_durable=True)
