@@ -1,4 +1,4 @@
-"""How changes of the cluster are counted against the caller's mutation quota (KIP-599)."""
+"""What requests that change the cluster share: the mutation quota (KIP-599), and the refusal of all they asked for."""
 
 from __future__ import annotations
 
@@ -27,3 +27,19 @@ def charge(node: Node, caller: Caller, *, first_strict_version: int) -> Callable
             raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
 
     return count
+
+
+def refuse_all(reply: object, error: KafkaError) -> bool:
+    """Turn a reply whose records could not be written into a refusal of each thing it speaks of; False if it has no
+    place for that. What had been refused before keeps its own error."""
+    has_place = False
+    for name in getattr(type(reply), "__slots__", ()):
+        rows = getattr(reply, name, None)
+        for row in rows if isinstance(rows, list) else ():
+            if hasattr(row, "error_code"):
+                has_place = True
+                if row.error_code == ErrorCode.NONE:
+                    row.error_code = error.code
+                    if hasattr(row, "error_message"):
+                        row.error_message = error.message
+    return has_place

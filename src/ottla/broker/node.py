@@ -19,6 +19,7 @@ from ottla.broker.connection import Connection, ServedApi
 from ottla.broker.data_folder import DataFolderError
 from ottla.broker.metadata_log import MetadataLog
 from ottla.broker.metrics import Metrics
+from ottla.broker.mutations import refuse_all
 from ottla.broker.partitions import Partition, Partitions
 from ottla.broker.producer_ids import ProducerIds
 from ottla.broker.quotas import Quotas
@@ -155,7 +156,10 @@ class Node:
                 durable = self.metadata_log.append(decision.records, is_atomic=decision.is_atomic)
             except OSError as error:
                 # Nothing was written, so nothing was decided: a full disk passes.
-                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+                refusal = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+                if refuse_all(decision.reply, refusal):
+                    return decision.reply
+                raise refusal from error
             self.controller.apply(decision.records)
             await durable
         else:
@@ -446,7 +450,12 @@ class Node:
             return None
         image = self.image
         found = image.topics_by_id.get(topic) if isinstance(topic, bytes) else image.topics_by_name.get(topic)
-        return self._open_partition((found.id, index)) if found is not None else None
+        if found is None:
+            return None
+        partition = self._open_partition((found.id, index))
+        if partition is None and (found.id, index) in self._unopened:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the partition's log dir is offline or has no room for it")
+        return partition
 
     def _assign_dirs(self) -> None:
         """Tell the controller which log dir each partition is in, where it left the choice to us (KIP-858)."""

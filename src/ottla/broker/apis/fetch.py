@@ -105,13 +105,9 @@ class _Reading:
         for wanted in self._context.partitions:
             of_topic = by_id.get(wanted.topic_id) if uses_topic_ids else by_name.get(wanted.topic)
             partition = of_topic.get(wanted.index) if of_topic is not None else None
-            if partition is None:
-                partition = self._node.find_partition(wanted.topic_id if uses_topic_ids else wanted.topic, wanted.index)
-            if partition is None:
-                rows.append((wanted, self._missing(wanted, uses_topic_ids, of_topic is not None)))
-                self.has_news = True
-                continue
             try:
+                if partition is None:
+                    partition = self._find(wanted, uses_topic_ids, of_topic is not None)
                 row = self._read_partition(partition, wanted, left)
             except KafkaError as error:
                 row = PartitionData(
@@ -172,12 +168,13 @@ class _Reading:
                 ]
         return row
 
-    def _missing(self, wanted: FetchPartition, uses_topic_ids: bool, is_topic_known: bool) -> PartitionData:
-        if uses_topic_ids and not is_topic_known:
-            code = ErrorCode.UNKNOWN_TOPIC_ID
-        else:
-            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return PartitionData(partition_index=wanted.index, error_code=code, high_watermark=-1, records=EMPTY)
+    def _find(self, wanted: FetchPartition, uses_topic_ids: bool, is_topic_known: bool) -> Partition:
+        """A partition that is not open: it may be about to be, or it is not here."""
+        partition = self._node.find_partition(wanted.topic_id if uses_topic_ids else wanted.topic, wanted.index)
+        if partition is None:
+            is_id_unknown = uses_topic_ids and not is_topic_known
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID if is_id_unknown else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return partition
 
     # Waiting for more (Kafka's fetch purgatory)
 
