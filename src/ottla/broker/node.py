@@ -10,13 +10,14 @@ import asyncio
 import logging
 import socket
 import time
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from random import Random, SystemRandom
 from typing import Any, TypeVar
 
 from ottla.broker.api import SERVED, Peer
 from ottla.broker.connection import Connection, ServedApi
 from ottla.broker.data_folder import DataFolderError
+from ottla.broker.hosting import Hosting
 from ottla.broker.metadata_log import MetadataLog
 from ottla.broker.metrics import Metrics
 from ottla.broker.mutations import refuse_all
@@ -50,8 +51,6 @@ Reply = TypeVar("Reply")
 FETCH_SESSION_EVICTION_MS = 120_000
 REMOVAL_CHECK_INTERVAL_MS = 5_000
 MIN_LISTEN_BACKLOG = 1024
-PARTITIONS_AT_ONCE = 20
-PARTITIONS_PER_PIECE = 4
 UNOPENED_CHECK_INTERVAL_MS = 1_000
 SNAPSHOT_CHECK_INTERVAL_MS = 1_000
 FLUSH_CHECK_INTERVAL_MS = 1_000
@@ -97,6 +96,7 @@ class Node:
         self.telemetry = Telemetry()
         self.producer_ids = ProducerIds()
         self.partitions = Partitions()
+        self.hosting = Hosting(self)
         self.image = ClusterImage()
         self.image_offset = -1
         self.logs: Logs
@@ -113,13 +113,9 @@ class Node:
         self._connections: dict[Connection, None] = {}
         self._tasks: dict[asyncio.Task[Any], None] = {}
         self._creating: dict[str, asyncio.Future[Any]] = {}
-        self._unopened: dict[tuple[bytes, int], bool] = {}
-        self._awaited: dict[tuple[bytes, int], None] = {}
-        """Partitions whose logs are still to be made, and whether trouble with them was told."""
         self.ports: dict[str, int] = {}
         self.on_bug: Callable[[BaseException], None] | None = None
-        self._is_stopping = False
-        self._opening: asyncio.Task[None] | None = None
+        self.is_stopping = False
         self.failure: str | None = None
         """Why the node has to end, when it has to."""
         self.on_failure: Callable[[], None] | None = None
@@ -139,7 +135,7 @@ class Node:
 
     def partition(self, topic: str, index: int) -> Partition:
         """The partition, or the error that Kafka gives for one that is not here."""
-        partition = self.partitions.get(topic, index) or self.find_partition(topic, index)
+        partition = self.partitions.get(topic, index) or self.hosting.find(topic, index)
         if partition is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if partition.log.is_offline:
@@ -280,7 +276,7 @@ class Node:
                 f"the data folder {folders} is in use by another node; stop it, or choose another"
             ) from None
         self._use_dynamic_config()
-        self.logs.load(self.topic_config, is_stray=self._is_stray)
+        self.logs.load(self.topic_config, is_stray=self.hosting.is_stray)
         self.cleaner = Cleaner(self.logs, self.disk, rng=self.rng)
         self.controller = Controller(self.image.copy(), rng=self.rng, config=config)
         self.metadata_log.on_commit = self._apply
@@ -311,7 +307,7 @@ class Node:
 
     async def stop(self) -> None:
         """Clean shutdown: nothing needs recovery at the next start."""
-        self._is_stopping = True
+        self.is_stopping = True
         for listener in self._listeners:
             listener.close()
         for timer in self._timers:
@@ -358,7 +354,7 @@ class Node:
             for partition in self.partitions.remove(topic.name):
                 self.logs.delete(partition.topic, partition.index)
             self.metrics.forget_topic(topic.name)
-        self._host(changes.partitions_changed)
+        self.hosting.update(changes.partitions_changed)
         if changes.configs_changed:
             self._configs_changed(changes)
         if changes.client_quotas_changed:
@@ -368,110 +364,12 @@ class Node:
         """After a start: the logs on disk and the image become one."""
         self.quotas.replace(self.image.client_quotas)
         self._use_telemetry_subscriptions()
-        for topic in self.image.topics_by_name.values():
-            for index in topic.partitions:
-                self._unopened[topic.id, index] = False
-        if len(self.logs.online_dirs) < len(self.logs.log_dirs):
-            # What is not on the others is on the log dir that is offline: an empty log in its stead would hide it.
-            self._awaited = dict.fromkeys(self._unopened)
-        self._open_unopened()
-
-    def _is_stray(self, topic: str, index: int, topic_id: bytes | None) -> bool:
-        """Whether a log on disk is no replica of this node (any more): its topic was deleted, or made anew."""
-        found = self.image.topics_by_name.get(topic)
-        if found is None or (topic_id is not None and topic_id != found.id):
-            return True
-        partition = found.partitions.get(index)
-        return partition is None or self.config.node_id not in partition.replicas
+        self.hosting.open_all()
 
     def _dir_failed(self, log_dir: LogDir) -> None:
         for partition in self.partitions:
             if partition.log.is_offline:
                 partition.wake_all()
-
-    def _host(self, partitions: Iterable[tuple[bytes, int]]) -> None:
-        """Have the logs of new partitions. A few are made at once; many in pieces, so that requests go on being
-        answered, except those that somebody asks for meanwhile (`find_partition`)."""
-        for topic_id, index in partitions:
-            opened = self.partitions.by_id.get(topic_id, {}).get(index)
-            if opened is None:
-                self._unopened[topic_id, index] = False
-            else:
-                opened.leader_epoch = self.image.topics_by_id[topic_id].partitions[index].leader_epoch
-        if len(self._unopened) <= PARTITIONS_AT_ONCE:
-            self._open_unopened()
-        elif self._opening is None or self._opening.done():
-            self._opening = self.spawn(self._open_in_pieces())
-
-    def _open_unopened(self) -> None:
-        """Also called now and then: partitions that found no room when they were created get it once there is some."""
-        for key in list(self._unopened):
-            self._open_partition(key)
-        self._assign_dirs()
-
-    async def _open_in_pieces(self) -> None:
-        tried: dict[tuple[bytes, int], None] = {}
-        while keys := [key for key in self._unopened if key not in tried]:
-            for count, key in enumerate(keys):
-                if count % PARTITIONS_PER_PIECE == 0:
-                    await asyncio.sleep(0)
-                tried[key] = None
-                self._open_partition(key)
-        self._assign_dirs()
-
-    def _open_partition(self, key: tuple[bytes, int]) -> Partition | None:
-        """Open a partition that is waiting for it; one that finds no room goes on waiting."""
-        if key not in self._unopened:
-            return None
-        topic_id, index = key
-        topic = self.image.topics_by_id.get(topic_id)
-        image = topic.partitions.get(index) if topic is not None else None
-        if topic is None or image is None or self.config.node_id not in image.replicas:
-            del self._unopened[key]
-            return None
-        try:
-            if self.logs.get(topic.name, index) is None and key in self._awaited:
-                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "its log dir is offline")
-            found = self.logs.create(topic.name, index, topic_id, self.topic_config(topic.name))
-        except KafkaError as error:
-            if not self._unopened[key]:
-                log.error("partition %s-%d cannot be opened: %s", topic.name, index, error.message)
-                self._unopened[key] = True
-            return None
-        del self._unopened[key]
-        found.advance_high_watermark(found.log_end_offset)
-        partition = Partition(topic.name, topic_id, index, found, image.leader_epoch)
-        self.partitions.add(partition)
-        return partition
-
-    def find_partition(self, topic: bytes | str, index: int) -> Partition | None:
-        """A partition, by its topic's id or name, that was not open yet: opened now. None if there is none here."""
-        if not self._unopened:
-            return None
-        image = self.image
-        found = image.topics_by_id.get(topic) if isinstance(topic, bytes) else image.topics_by_name.get(topic)
-        if found is None:
-            return None
-        partition = self._open_partition((found.id, index))
-        if partition is None and (found.id, index) in self._unopened:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the partition's log dir is offline or has no room for it")
-        return partition
-
-    def _assign_dirs(self) -> None:
-        """Tell the controller which log dir each partition is in, where it left the choice to us (KIP-858)."""
-        if len(self.logs.log_dirs) == 1 or self._is_stopping:
-            return
-        node_id = self.config.node_id
-        misplaced = {}
-        for partition in self.partitions:
-            image = self.image.partition(partition.topic, partition.index)
-            log_dir = self.logs.dir_of(partition.log)
-            if image is None or log_dir is None or log_dir.directory_id is None or node_id not in image.replicas:
-                continue
-            if image.directory(node_id) != log_dir.directory_id:
-                misplaced[partition.topic_id, partition.index] = log_dir.directory_id
-        if misplaced:
-            self.spawn(self.commit(self.controller.assign_replicas_to_dirs(node_id, misplaced)))
 
     def _metadata_failed(self, error: OSError) -> None:
         """Without its metadata log a node cannot promise anything: it ends, as Kafka does."""
@@ -580,7 +478,7 @@ class Node:
         self._every(config.log_flush_offset_checkpoint_interval_ms, self.logs.checkpoint)
         self._every(FLUSH_CHECK_INTERVAL_MS, lambda: self.logs.flush_due(self.now()))
         self._every(REMOVAL_CHECK_INTERVAL_MS, lambda: self.logs.remove_due(self.now()))
-        self._every(UNOPENED_CHECK_INTERVAL_MS, self._open_unopened)
+        self._every(UNOPENED_CHECK_INTERVAL_MS, self.hosting.open_waiting)
         self._every(config.producer_id_expiration_check_interval_ms, lambda: self.logs.expire_producers(self.clock()))
         self._every(SNAPSHOT_CHECK_INTERVAL_MS, self._snapshot_if_due)
         self._every(CLIENT_EXPIRY_INTERVAL_MS, self._forget_silent_clients)
@@ -602,7 +500,7 @@ class Node:
 
     def _every(self, interval_ms: int, work: Callable[[], object]) -> None:
         def run() -> None:
-            if not self._is_stopping:
+            if not self.is_stopping:
                 self._timers[position] = self.loop.call_later(interval_ms / 1000, run)
                 work()
 

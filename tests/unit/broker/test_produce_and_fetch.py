@@ -38,6 +38,13 @@ class Config:
     fetch_max_bytes = 1_000_000
 
 
+class Hosting:
+    """Nothing waits to be opened."""
+
+    def find(self, topic: bytes | str, index: int) -> None:
+        return None
+
+
 class World:
     """The part of a node that the two handlers use."""
 
@@ -46,6 +53,7 @@ class World:
         self.metrics = Metrics()
         self.quotas = Quotas()
         self.partitions = Partitions()
+        self.hosting = Hosting()
         self.fetch_sessions = FetchSessions(max_slots=10, eviction_ms=1000, rng=Random(1))
         for index in range(partitions):
             log = Log.create(
@@ -65,9 +73,6 @@ class World:
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         return asyncio.get_running_loop().create_task(work)
-
-    def find_partition(self, topic: bytes | str, index: int) -> None:
-        return None
 
     def log(self, index: int) -> Log:
         return self.partitions.by_name["t"][index].log

@@ -170,7 +170,7 @@ class _Reading:
 
     def _find(self, wanted: FetchPartition, uses_topic_ids: bool, is_topic_known: bool) -> Partition:
         """A partition that is not open: it may be about to be, or it is not here."""
-        partition = self._node.find_partition(wanted.topic_id if uses_topic_ids else wanted.topic, wanted.index)
+        partition = self._node.hosting.find(wanted.topic_id if uses_topic_ids else wanted.topic, wanted.index)
         if partition is None:
             is_id_unknown = uses_topic_ids and not is_topic_known
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID if is_id_unknown else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

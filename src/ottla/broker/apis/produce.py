@@ -54,7 +54,7 @@ def produce(
             partition = of_topic.get(index) if of_topic is not None else None
             try:
                 if partition is None:
-                    partition = node.find_partition(topic.topic_id if uses_topic_ids else topic.name, index)
+                    partition = node.hosting.find(topic.topic_id if uses_topic_ids else topic.name, index)
                     if partition is None:
                         raise KafkaError(unknown if of_topic is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                 name = partition.topic

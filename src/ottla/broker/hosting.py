@@ -1,0 +1,139 @@
+"""Which partitions this node hosts: the image's, opened as logs.
+
+A partition waits from the moment the metadata names it until its log is open. A few are opened at once, many in pieces,
+one that somebody asks for right then; one that finds no room, or whose log dir is offline, goes on waiting and is tried
+again. So a partition of this node is always in one of two places: in `Partitions`, or waiting here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from ottla.broker.partitions import Partition
+from ottla.wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
+log = logging.getLogger("ottla.node")
+
+Key = tuple[bytes, int]
+"""A topic's id and a partition's index."""
+
+PARTITIONS_AT_ONCE = 20
+PARTITIONS_PER_PIECE = 4
+
+
+class Hosting:
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._waiting: dict[Key, bool] = {}
+        """Partitions whose logs are still to be opened, and whether trouble with them was told."""
+        self._awaited: dict[Key, None] = {}
+        """Those that were here before and are on no log dir that is online: they are never made anew."""
+        self._opening: asyncio.Task[None] | None = None
+
+    def open_all(self) -> None:
+        """At a start, when the logs on disk are loaded: host what the image says."""
+        for topic in self._node.image.topics_by_name.values():
+            for index in topic.partitions:
+                self._waiting[topic.id, index] = False
+        if len(self._node.logs.online_dirs) < len(self._node.logs.log_dirs):
+            # What is not on the others is on the log dir that is offline: an empty log in its stead would hide it.
+            self._awaited = dict.fromkeys(self._waiting)
+        self.open_waiting()
+
+    def update(self, partitions: Iterable[Key]) -> None:
+        """Have the logs of new partitions. A few are made at once; many in pieces, so that requests go on being
+        answered, except those that somebody asks for meanwhile (`find`)."""
+        for topic_id, index in partitions:
+            opened = self._node.partitions.by_id.get(topic_id, {}).get(index)
+            if opened is None:
+                self._waiting[topic_id, index] = False
+            else:
+                opened.leader_epoch = self._node.image.topics_by_id[topic_id].partitions[index].leader_epoch
+        if len(self._waiting) <= PARTITIONS_AT_ONCE:
+            self.open_waiting()
+        elif self._opening is None or self._opening.done():
+            self._opening = self._node.spawn(self._open_in_pieces())
+
+    def open_waiting(self) -> None:
+        """Also called now and then: partitions that found no room when they were created get it once there is some."""
+        for key in list(self._waiting):
+            self._open(key)
+        self._assign_dirs()
+
+    async def _open_in_pieces(self) -> None:
+        tried: dict[Key, None] = {}
+        while keys := [key for key in self._waiting if key not in tried]:
+            for count, key in enumerate(keys):
+                if count % PARTITIONS_PER_PIECE == 0:
+                    await asyncio.sleep(0)
+                tried[key] = None
+                self._open(key)
+        self._assign_dirs()
+
+    def _open(self, key: Key) -> Partition | None:
+        """Open a partition that is waiting for it; one that finds no room goes on waiting."""
+        if key not in self._waiting:
+            return None
+        topic_id, index = key
+        topic = self._node.image.topics_by_id.get(topic_id)
+        image = topic.partitions.get(index) if topic is not None else None
+        if topic is None or image is None or self._node.config.node_id not in image.replicas:
+            del self._waiting[key]
+            return None
+        try:
+            if self._node.logs.get(topic.name, index) is None and key in self._awaited:
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "its log dir is offline")
+            found = self._node.logs.create(topic.name, index, topic_id, self._node.topic_config(topic.name))
+        except KafkaError as error:
+            if not self._waiting[key]:
+                log.error("partition %s-%d cannot be opened: %s", topic.name, index, error.message)
+                self._waiting[key] = True
+            return None
+        del self._waiting[key]
+        found.advance_high_watermark(found.log_end_offset)
+        partition = Partition(topic.name, topic_id, index, found, image.leader_epoch)
+        self._node.partitions.add(partition)
+        return partition
+
+    def find(self, topic: bytes | str, index: int) -> Partition | None:
+        """A partition, by its topic's id or name, that was not open yet: opened now. None if there is none here."""
+        if not self._waiting:
+            return None
+        image = self._node.image
+        found = image.topics_by_id.get(topic) if isinstance(topic, bytes) else image.topics_by_name.get(topic)
+        if found is None:
+            return None
+        partition = self._open((found.id, index))
+        if partition is None and (found.id, index) in self._waiting:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the partition's log dir is offline or has no room for it")
+        return partition
+
+    def _assign_dirs(self) -> None:
+        """Tell the controller which log dir each partition is in, where it left the choice to us (KIP-858)."""
+        if len(self._node.logs.log_dirs) == 1 or self._node.is_stopping:
+            return
+        node_id = self._node.config.node_id
+        misplaced = {}
+        for partition in self._node.partitions:
+            image = self._node.image.partition(partition.topic, partition.index)
+            log_dir = self._node.logs.dir_of(partition.log)
+            if image is None or log_dir is None or log_dir.directory_id is None or node_id not in image.replicas:
+                continue
+            if image.directory(node_id) != log_dir.directory_id:
+                misplaced[partition.topic_id, partition.index] = log_dir.directory_id
+        if misplaced:
+            self._node.spawn(self._node.commit(self._node.controller.assign_replicas_to_dirs(node_id, misplaced)))
+
+    def is_stray(self, topic: str, index: int, topic_id: bytes | None) -> bool:
+        """Whether a log on disk is no replica of this node (any more): its topic was deleted, or made anew."""
+        found = self._node.image.topics_by_name.get(topic)
+        if found is None or (topic_id is not None and topic_id != found.id):
+            return True
+        partition = found.partitions.get(index)
+        return partition is None or self._node.config.node_id not in partition.replicas
