@@ -275,6 +275,9 @@ class Node:
             raise StartError(
                 f"the data folder {folders} is in use by another node; stop it, or choose another"
             ) from None
+        except OSError as error:
+            folders = ", ".join(config.log_directories)
+            raise StartError(f"the data folder {folders} cannot be used: {error.strerror or error}") from error
         self._use_dynamic_config()
         self.logs.load(self.topic_config, is_stray=self.hosting.is_stray)
         self.cleaner = Cleaner(self.logs, self.disk, rng=self.rng)

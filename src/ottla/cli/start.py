@@ -18,6 +18,8 @@ from ottla.net import new_event_loop
 log = logging.getLogger("ottla")
 
 DEFAULT_PORT = 9092
+CONTROLLER = "CONTROLLER"
+SECURITY_PROTOCOLS = "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL"
 UNUSED = " is known to Kafka but not used by Ottla: ignored"
 EXAMPLES = """\
 examples:
@@ -75,10 +77,15 @@ def properties(options: argparse.Namespace) -> dict[str, str]:
         if not 0 <= port <= 65535:
             raise ConfigError(f"--port {port}: a port is a number from 0 to 65535")
         # The controller of a node that stands alone is reached from inside: port 0 opens no second door.
-        given["listeners"] = f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:0"
-        given["controller.listener.names"] = "CONTROLLER"
+        given["listeners"] = f"PLAINTEXT://127.0.0.1:{port},{CONTROLLER}://127.0.0.1:0"
+        given["controller.listener.names"] = CONTROLLER
         for setting in ("advertised.listeners", "listener.security.protocol.map", "inter.broker.listener.name"):
             given.pop(setting, None)
+    elif "process.roles" not in given and "controller.listener.names" not in given:
+        given["listeners"] += f",{CONTROLLER}://127.0.0.1:0"
+        given["controller.listener.names"] = CONTROLLER
+        protocols = given.get("listener.security.protocol.map", SECURITY_PROTOCOLS)
+        given["listener.security.protocol.map"] = f"{protocols},{CONTROLLER}:PLAINTEXT"
     if "node.id" not in given and "broker.id" not in given:
         given["node.id"] = "1"
     given.setdefault("process.roles", "broker,controller")
