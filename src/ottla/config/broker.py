@@ -65,12 +65,7 @@ class BrokerConfig(BrokerSettings):
         for name, synonym in (("node.id", "broker.id"), ("broker.id", "node.id")):
             if name not in static and synonym in static:
                 static[name] = static[synonym]
-        config = cls._build(static, {}, {}, warnings)
-        for listener in config.listeners:
-            if listener.security_protocol not in SERVED_PROTOCOLS:
-                served = ", ".join(sorted(SERVED_PROTOCOLS))
-                raise invalid("listeners", str(listener), f"{listener.security_protocol} is not served, only {served}")
-        return config
+        return cls._build(static, {}, {}, warnings)
 
     def with_dynamic(self, default: Mapping[str, str], own: Mapping[str, str]) -> BrokerConfig:
         """This node's static settings under the dynamic ones of all brokers and its own.
@@ -258,6 +253,10 @@ class BrokerConfig(BrokerSettings):
             raise ConfigError("group.coordinator.rebalance.protocols must contain classic")
 
     def _check_listeners(self) -> None:
+        for listener in self.listeners:
+            if listener.security_protocol not in SERVED_PROTOCOLS:
+                served = ", ".join(sorted(SERVED_PROTOCOLS))
+                raise invalid("listeners", str(listener), f"{listener.security_protocol} is not served, only {served}")
         listener_names = {listener.name for listener in self.listeners}
         if self.is_controller and not self.controller_listeners:
             raise ConfigError(
