@@ -77,6 +77,7 @@ LINES = (
     Line(9, "create 1,000 topics in one call", "topics.create_s", "s", at_most=1.0),
     Line(9, "delete them in one call", "topics.delete_s", "s", at_most=1.0),
     Line(9, "created, until Metadata names every leader", "topics.led_s", "s"),
+    Line(9, "created, until every partition has its folder", "topics.hosted_s", "s"),
     Line(10, "2,000 partitions: restart to first Metadata answer", "large.start_s", "s"),
     Line(10, "2,000 partitions: resident memory", "large.rss_mb", "MB"),
     Line(10, "2,000 partitions: one full Metadata answer", "large.metadata_ms", "ms"),

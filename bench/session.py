@@ -23,7 +23,7 @@ from tests.interop.servers import REPOSITORY, Kafka, Ottla, Server
 
 from bench.observation import Cost, Watch, peak_rss_bytes, rss_bytes
 from bench.perf_tools import RECORD_BYTES, consume, produce
-from bench.topics import Admin, led_partitions
+from bench.topics import Admin, RequestFailed, led_partitions
 
 PARTITIONS = 6
 SMALL_BATCHES = {"acks": "1", "enable.idempotence": "false", "batch.size": "16384", "linger.ms": "5"}
@@ -43,6 +43,8 @@ class Scale:
     latency_records: int = 20_000
     latency_warmup_records: int = 5_000
     idle_seconds: float = 10
+    rest_seconds: float = 6
+    """After a server's files were deleted: ext4 steps around inodes deleted in the last 5 s, one by one."""
     start_count: int = 5
     idle_connections: int = 1000
     busy_connections: int = 200
@@ -61,6 +63,7 @@ QUICK = Scale(
     latency_records=2_000,
     latency_warmup_records=500,
     idle_seconds=1,
+    rest_seconds=0,
     start_count=2,
     idle_connections=100,
     busy_connections=20,
@@ -83,11 +86,20 @@ class Bench:
     rows: frozenset[int]
     progress: Callable[[str], None]
     figures: Figures = field(default_factory=dict)
+    _sessions: int = 0
 
     def wants(self, *rows: int) -> bool:
         return not self.rows.isdisjoint(rows)
 
     def run(self) -> Figures:
+        try:
+            self._run()
+        finally:
+            shutil.rmtree(self.folder, ignore_errors=True)
+        time.sleep(self.scale.rest_seconds)
+        return self.figures
+
+    def _run(self) -> None:
         if self.wants(5):
             self._starts()
         if self.wants(1, 2, 3, 4, 6, 7, 8):
@@ -96,7 +108,6 @@ class Bench:
             self._thousand_topics()
         if self.wants(10):
             self._many_partitions()
-        return self.figures
 
     def _note(self, name: str, value: float, unit: str = "") -> None:
         self.figures[name] = value
@@ -112,9 +123,10 @@ class Bench:
             self.figures[f"{name}.cpu_s_per_gb"] = cost.cpu_seconds / gigabytes
 
     def _make(self) -> Server:
-        shutil.rmtree(self.folder, ignore_errors=True)
-        self.folder.mkdir(parents=True)
-        data = self.folder / "data"
+        self._sessions += 1
+        folder = self.folder / str(self._sessions)
+        folder.mkdir(parents=True)
+        data = folder / "data"
         return Ottla(data) if self.server == "ottla" else Kafka(data)
 
     @contextmanager
@@ -126,7 +138,6 @@ class Bench:
             server.stop()
         finally:
             server.kill()
-            shutil.rmtree(self.folder, ignore_errors=True)
 
     # Row 5
 
@@ -145,7 +156,6 @@ class Bench:
                 server.stop()
         finally:
             server.kill()
-            shutil.rmtree(self.folder, ignore_errors=True)
         self.figures["start.max_s"] = max(seconds)
         self.figures["start.cpu_s"] = statistics.median(cpu)
         self._note("start.s", statistics.median(seconds))
@@ -248,13 +258,14 @@ class Bench:
 
     def _thousand_topics(self) -> None:
         names = [f"topic-{number}" for number in range(self.scale.topics)]
-        created, led, deleted, cpu = [], [], [], []
+        created, led, hosted, deleted, cpu = [], [], [], [], []
         with self._running() as server, Admin(server) as admin:
             for _ in range(self.scale.topic_repetitions):
                 _settle()
                 watch = Watch(server.pid)
                 created.append(admin.create(names, 1))
                 led.append(created[-1] + admin.wait_for_leaders(len(names)))
+                hosted.append(led[-1] + _wait_for_logs(server.data, len(names)))
                 time.sleep(1)
                 deleted.append(admin.delete(names))
                 time.sleep(1)
@@ -265,6 +276,7 @@ class Bench:
         self.figures["topics.cpu_s"] = statistics.median(cpu)
         self._note("topics.create_s", statistics.median(created))
         self._note("topics.led_s", statistics.median(led))
+        self._note("topics.hosted_s", statistics.median(hosted))
         self._note("topics.delete_s", statistics.median(deleted))
 
     # Row 10
@@ -276,6 +288,7 @@ class Bench:
             with Admin(server) as admin:
                 admin.create([f"topic-{number}" for number in range(scale.large_topics)], scale.large_partitions)
                 admin.wait_for_leaders(partitions)
+            _wait_for_logs(server.data, partitions)
             server.stop()
             _settle()
             self._note("large.start_s", timed_start(server))
@@ -312,6 +325,16 @@ def timed_start(server: Server) -> float:
         is_over.set()
         polling.join()
     return (answered_at[0] if answered_at else time.perf_counter()) - started
+
+
+def _wait_for_logs(data: Path, count: int, timeout_seconds: float = 60) -> float:
+    """Seconds until the folder of every partition of topic-... is there: both servers answer before they made them."""
+    started = time.perf_counter()
+    while sum(name.startswith("topic-") and not name.endswith("-delete") for name in os.listdir(data)) < count:
+        if time.perf_counter() - started > timeout_seconds:
+            raise RequestFailed(f"fewer than {count} partitions have a folder after {timeout_seconds} s")
+        time.sleep(0.01)
+    return time.perf_counter() - started
 
 
 def _settle() -> None:
