@@ -548,6 +548,9 @@ class File:
     def fileno(self) -> int | None:
         return None
 
+    def reserve(self, position: int, size: int) -> None:
+        return
+
     def is_cached(self, position: int, size: int) -> bool:
         return self._device.rng.random() < 0.8
 

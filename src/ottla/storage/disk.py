@@ -10,12 +10,14 @@ import asyncio
 import fcntl
 import os
 from collections.abc import Callable
+from functools import cache
 from typing import Protocol, TypeAlias
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 _NO_WAIT: int | None = getattr(os, "RWF_NOWAIT", None)
 _ONE_BYTE = bytearray(1)
+_KEEP_SIZE = 1
 
 
 class File(Protocol):
@@ -31,7 +33,14 @@ class File(Protocol):
         """All of `data` or an OSError; after an error some of it may be in the file."""
         ...
 
-    def truncate(self, size: int) -> None: ...
+    def truncate(self, size: int) -> None:
+        """Cut the file, or make it longer; what was reserved behind its end is given back."""
+        ...
+
+    def reserve(self, position: int, size: int) -> None:
+        """Have room on the medium for bytes that will be written there. The file does not grow; a wish, not a promise:
+        where it cannot be had, nothing happens."""
+        ...
 
     def size(self) -> int: ...
 
@@ -132,6 +141,21 @@ class FileSlice:
         return f"FileSlice({self.file.path!r}, position={self.position}, size={self.size})"
 
 
+@cache
+def _fallocate() -> Callable[[int, int, int, int], int] | None:
+    """Linux's fallocate(2), which Python has only in a form that makes the file longer."""
+    import ctypes
+
+    try:
+        call = ctypes.CDLL(None).fallocate
+    except (OSError, AttributeError):
+        return None
+    call.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+    call.restype = ctypes.c_int
+    made: Callable[[int, int, int, int], int] = call
+    return made
+
+
 class OsFile:
     """A file of the operating system whose descriptor the disk may close and open again (see `OsDisk`)."""
 
@@ -176,6 +200,12 @@ class OsFile:
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self._descriptor if self._descriptor >= 0 else self._reopen(), size)
+
+    def reserve(self, position: int, size: int) -> None:
+        allocate = _fallocate()
+        if allocate is not None:
+            descriptor = self._descriptor if self._descriptor >= 0 else self._reopen()
+            allocate(descriptor, _KEEP_SIZE, position, size)
 
     def size(self) -> int:
         return os.fstat(self._descriptor if self._descriptor >= 0 else self._reopen()).st_size

@@ -378,6 +378,8 @@ class Log:
         if self.is_offline:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
         position = segment.size
+        if position + size > segment.reserved:
+            segment.reserve(position + size)
         try:
             segment.file.write(position, batches)
         except OSError as trouble:
@@ -554,6 +556,8 @@ class Log:
             raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, f"{size} bytes do not fit a segment")
         segment = self._segment_for(size, last_offset, max_timestamp, timestamp, first_offset)
         position = segment.size
+        if position + size > segment.reserved:
+            segment.reserve(position + size)
         try:
             segment.file.write(position, data)
         except OSError as trouble:

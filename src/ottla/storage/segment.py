@@ -40,6 +40,10 @@ _PREFIX = Struct(">qiib4xhi")  # base offset, length, leader epoch, magic, crc, 
 _WALK_SIZE = 4160
 _CHUNK_SIZE = 1 << 20
 _MIN_LENGTH = HEADER_SIZE - 12
+UNRESERVED_BYTES = 256 * 1024
+"""A small segment reserves nothing."""
+MAX_RESERVED_BYTES = 16 * 1024 * 1024
+FREE_PER_RESERVED = 64
 
 
 class CorruptSegment(CorruptRecords):
@@ -65,6 +69,7 @@ class Segment:
         "offset_index",
         "offset_limit",
         "offset_of_max_timestamp",
+        "reserved",
         "size",
         "suffix",
         "time_index",
@@ -102,6 +107,7 @@ class Segment:
         self.created_timestamp = created_timestamp
         self.jitter_ms = jitter_ms
         self.bytes_since_entry = 0
+        self.reserved = UNRESERVED_BYTES
         self.is_full = False
         self.is_checked = not size
         self.offset_limit = self.time_limit = MAX_RELATIVE_OFFSET
@@ -154,6 +160,17 @@ class Segment:
         (self._file or self.file).write(position, data)
         self.note(position, size, base_offset, last_offset, max_timestamp, interval_bytes)
         self.size = position + size
+
+    def reserve(self, end: int) -> None:
+        """Have room for about as much again. One call for megabytes costs less than finding blocks page by page: a
+        tenth of what the node spends on a produced byte. Not on a disk that is filling up."""
+        step = min(end, MAX_RESERVED_BYTES)
+        self.reserved = end + step
+        try:
+            if self._disk.free_bytes(self.directory) > step * FREE_PER_RESERVED:
+                self.file.reserve(self.size, self.reserved - self.size)
+        except OSError:
+            return  # the write itself will tell
 
     def note(
         self,
@@ -223,6 +240,9 @@ class Segment:
         self.offset_index.write_out()
         self.time_index.write_out()
         self.transaction_index.write_out()
+        if self.reserved > UNRESERVED_BYTES:
+            self.file.truncate(self.size)
+            self.reserved = UNRESERVED_BYTES
 
     # --- reading
 
