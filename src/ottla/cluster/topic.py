@@ -35,10 +35,6 @@ class PartitionImage(NamedTuple):
     elr: tuple[int, ...] = ()
     last_known_elr: tuple[int, ...] = ()
 
-    @property
-    def is_reassigning(self) -> bool:
-        return bool(self.removing or self.adding)
-
     def directory(self, broker_id: int) -> bytes:
         """The log directory of one of the replicas."""
         return self.directories[self.replicas.index(broker_id)]

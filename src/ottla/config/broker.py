@@ -198,10 +198,6 @@ class BrokerConfig(BrokerSettings):
         return max(retention_ms, -1)
 
     @property
-    def log_roll_time_ms(self) -> int:
-        return self.log_roll_ms if self.log_roll_ms is not None else self.log_roll_hours * HOUR_MS
-
-    @property
     def connections_per_ip_overrides(self) -> dict[str, int]:
         return parse_connections_per_ip(self.max_connections_per_ip_overrides)
 

@@ -111,10 +111,6 @@ class BatchHeader(NamedTuple):
         return self.attributes & LOG_APPEND_TIME_FLAG != 0
 
     @property
-    def has_delete_horizon(self) -> bool:
-        return self.attributes & DELETE_HORIZON_FLAG != 0
-
-    @property
     def has_producer_id(self) -> bool:
         return self.producer_id > NO_PRODUCER_ID
 

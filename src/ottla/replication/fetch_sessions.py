@@ -96,10 +96,6 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    @property
-    def partition_count(self) -> int:
-        return sum(len(session.partitions) for session in self._sessions.values())
-
     def open(self, request: Any, *, uses_topic_ids: bool, now: int) -> FetchContext:
         session_id, epoch = request.session_id, request.session_epoch
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
