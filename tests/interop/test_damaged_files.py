@@ -203,7 +203,9 @@ def test_a_damaged_checkpoint_file_costs_at_most_a_recovery(
     target = tmp_path / "data"
     shutil.copytree(folders["stopped"], target)
     if not (target / name).exists():
-        pytest.skip(f"{name} is not there")
+        # Nothing was compacted here; Kafka's own folders always have the cleaner's file.
+        assert name == "cleaner-offset-checkpoint"
+        (target / name).write_text(f"0\n1\n{TOPIC} 0 0\n")
     damage(target / name, Random(name + damage.__name__))
     server = start_on(target)
     try:
