@@ -1,0 +1,1 @@
+"""The transaction coordinator: one shard is one partition of `__transaction_state`."""
