@@ -13,7 +13,7 @@ from ottla.wire import Message, WireError, decoder, encoder
 from ottla.wire.messages.records import GROUP_KEYS, GROUP_VALUES, record_class
 
 KEY_VERSION = 0
-_VALUE_VERSIONS = {1: 4, 2: 4}
+_VALUE_VERSIONS = {1: 4, 2: 3}
 """The version that values are written with, by the kind of record, where Kafka 4.3 writes another than 0."""
 
 

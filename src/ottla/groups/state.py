@@ -15,6 +15,9 @@ from ottla.groups.timers import Timers
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.describe_groups import DescribedGroup
 
+PartitionCheck = Callable[[str, bytes, int], None]
+"""Given a topic's name and id and a partition: raises what the client gets if the partition may not be committed."""
+
 
 class Group(Protocol):
     """What every type of group answers; offsets, listing and deletion need no more of it.
@@ -36,7 +39,8 @@ class Group(Protocol):
 
     def check_offset_commit(
         self, member_id: str, instance_id: str | None, generation: int, *, is_transactional: bool, api_version: int
-    ) -> None: ...
+    ) -> PartitionCheck | None:
+        """None when every partition may be committed; otherwise each has to pass what is returned (KIP-1251)."""
 
     def check_offset_fetch(self, member_id: str | None, member_epoch: int) -> None: ...
 

@@ -1,0 +1,279 @@
+"""GroupShard: the group coordinator of one partition of `__consumer_offsets`.
+
+Every command decides and returns what is to be written and answered; `replay` is the only way in which what is written
+changes the shard, right after the append as much as at a restart. Errors are part of replies: commands raise none.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from random import Random
+from typing import Any
+
+from ottla.cluster import ClusterImage, ImageChanges, TopicImage
+from ottla.config import BrokerConfig, GroupConfig
+from ottla.groups.decision import Answer, Call, GroupDecision
+from ottla.groups.offsets import Offsets, commit_refused, transactional_commit_refused
+from ottla.groups.offsets_committed import NO_PRODUCER_ID
+from ottla.groups.records import GroupRecord
+from ottla.groups.state import ShardState
+from ottla.wire.errors import ErrorCode, KafkaError
+from ottla.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
+from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+from ottla.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from ottla.wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from ottla.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from ottla.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from ottla.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from ottla.wire.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
+from ottla.wire.messages.records.offset_commit_key import OffsetCommitKey
+from ottla.wire.messages.records.offset_commit_value import OffsetCommitValue
+from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from ottla.wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+
+EXPIRY_TIMER = ("expire-group-metadata",)
+TOPICS_DELETED_TIMER = ("topics-deleted",)
+MAX_TOMBSTONE_COUNT = 1000
+"""Of one decision. Its records go to the log as one batch, and a batch has a largest size."""
+FIRST_VERSION_THAT_TELLS_UNKNOWN_GROUPS = 6
+"""Of DescribeGroups; before it a group that is not there is called Dead, without an error."""
+CONSUMER_GROUP_KINDS = (3, 4, 5, 6, 7, 8, 16)
+
+
+class GroupShard:
+    """All groups of one partition of `__consumer_offsets`, and their committed offsets."""
+
+    def __init__(
+        self,
+        *,
+        image: ClusterImage,
+        config: Callable[[], BrokerConfig],
+        group_config: Callable[[str], GroupConfig],
+        rng: Random,
+    ) -> None:
+        self.state = ShardState(image=image, config=config, group_config=group_config, rng=rng)
+        self.offsets = Offsets(self.state, create_group=self._create_group, keep_session=self._keep_session)
+        self._expiring: list[str] = []
+        """The groups that the check for expired offsets has still to look at."""
+        self._deleted_topics: dict[bytes, TopicImage] = {}
+
+    # What is written.
+
+    def replay(self, record: GroupRecord, producer_id: int = NO_PRODUCER_ID) -> None:
+        """Take in a record of the partition. `producer_id` is that of its batch if the batch is transactional."""
+        key, value = record
+        if type(key) is OffsetCommitKey:
+            assert value is None or type(value) is OffsetCommitValue
+            self.offsets.replay(key, value, producer_id)
+
+    def complete_transaction(self, producer_id: int, is_commit: bool) -> None:
+        """A transaction's marker has been written to the partition, or read from it."""
+        self.offsets.committed.complete_transaction(producer_id, is_commit=is_commit)
+
+    # Membership.
+
+    def join_group(self, request: JoinGroupRequest, call: Call) -> GroupDecision[JoinGroupResponse]:
+        return GroupDecision([], JoinGroupResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))
+
+    def sync_group(self, request: SyncGroupRequest, call: Call) -> GroupDecision[SyncGroupResponse]:
+        return GroupDecision([], SyncGroupResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))
+
+    def heartbeat(self, request: HeartbeatRequest, call: Call) -> GroupDecision[HeartbeatResponse]:
+        return GroupDecision([], HeartbeatResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))
+
+    def leave_group(self, request: LeaveGroupRequest, call: Call) -> GroupDecision[LeaveGroupResponse]:
+        return GroupDecision([], LeaveGroupResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))
+
+    def consumer_group_heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest, call: Call
+    ) -> GroupDecision[ConsumerGroupHeartbeatResponse]:
+        return GroupDecision([], ConsumerGroupHeartbeatResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))
+
+    def consumer_group_describe(
+        self, request: ConsumerGroupDescribeRequest, call: Call
+    ) -> GroupDecision[ConsumerGroupDescribeResponse]:
+        """`request` names only groups of this shard."""
+        return GroupDecision([], ConsumerGroupDescribeResponse())
+
+    # Groups of every type.
+
+    def list_groups(self, request: ListGroupsRequest, call: Call) -> GroupDecision[ListGroupsResponse]:
+        """The groups of this shard; the caller puts those of all shards together. Filters do not mind case."""
+        states = {state.strip().lower() for state in request.states_filter}
+        types = {group_type.lower() for group_type in request.types_filter}
+        groups = [
+            ListedGroup(
+                group_id=group.id, protocol_type=group.protocol_type, group_state=group.state, group_type=group.type
+            )
+            for group in self.state.groups.values()
+            if (not states or group.state.lower() in states) and (not types or group.type.lower() in types)
+        ]
+        return GroupDecision([], ListGroupsResponse(groups=groups))
+
+    def describe_groups(self, request: DescribeGroupsRequest, call: Call) -> GroupDecision[DescribeGroupsResponse]:
+        """Classic groups by their ids. `request` names only groups of this shard."""
+        groups = [self._describe(group_id, call.api_version) for group_id in request.groups]
+        return GroupDecision([], DescribeGroupsResponse(groups=groups))
+
+    def _describe(self, group_id: str, api_version: int) -> DescribedGroup:
+        group = self.state.groups.get(group_id)
+        if group is not None and group.type == "classic":
+            return group.describe()
+        described = DescribedGroup(group_id=group_id, group_state="Dead")
+        if api_version >= FIRST_VERSION_THAT_TELLS_UNKNOWN_GROUPS:
+            described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+            described.error_message = f"Group {group_id} {'not found' if group is None else 'is not a classic group'}."
+        return described
+
+    def delete_groups(self, request: DeleteGroupsRequest, call: Call) -> GroupDecision[DeleteGroupsResponse]:
+        """Groups without members go, and all their offsets. `request` names only groups of this shard."""
+        records: list[GroupRecord] = []
+        results: dict[str, DeletableGroupResult] = {}
+        for group_id in request.groups_names:
+            if group_id in results:
+                continue
+            result = results[group_id] = DeletableGroupResult(group_id=group_id)
+            try:
+                group = self.state.group(group_id)
+                group.check_delete()
+            except KafkaError as error:
+                result.error_code = error.code
+                continue
+            records += self.offsets.delete_all(group_id)
+            records += group.tombstones()
+        return GroupDecision(records, DeleteGroupsResponse(results=[*results.values()]))
+
+    # Offsets.
+
+    def commit_offsets(self, request: OffsetCommitRequest, call: Call) -> GroupDecision[OffsetCommitResponse]:
+        """`request` names every topic, also in the version that has only topic ids."""
+        try:
+            return self.offsets.commit(request, call)
+        except KafkaError as error:
+            return GroupDecision([], commit_refused(request, error.code))
+
+    def commit_transaction_offsets(
+        self, request: TxnOffsetCommitRequest, call: Call
+    ) -> GroupDecision[TxnOffsetCommitResponse]:
+        """The records are to be written, and replayed, as a transactional batch of the request's producer."""
+        try:
+            if not request.group_id:
+                raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+            return self.offsets.commit_transactional(request, call)
+        except KafkaError as error:
+            return GroupDecision([], transactional_commit_refused(request, error.code))
+
+    def fetch_offsets(
+        self, request: OffsetFetchRequestGroup, call: Call, *, require_stable: bool = False
+    ) -> GroupDecision[OffsetFetchResponseGroup]:
+        """One group of an OffsetFetch; `request` names every topic, also in the version that has only topic ids."""
+        try:
+            return GroupDecision([], self.offsets.fetch(request, require_stable=require_stable))
+        except KafkaError as error:
+            return GroupDecision([], OffsetFetchResponseGroup(group_id=request.group_id, error_code=error.code))
+
+    def delete_offsets(self, request: OffsetDeleteRequest, call: Call) -> GroupDecision[OffsetDeleteResponse]:
+        try:
+            if not request.group_id:
+                raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+            return self.offsets.delete(request)
+        except KafkaError as error:
+            return GroupDecision([], OffsetDeleteResponse(error_code=error.code))
+
+    # The world around.
+
+    def loaded(self, now: int, timestamp: int) -> None:
+        """Everything that the partition holds has been replayed: deadlines run from now on."""
+        self._schedule_expiry(now)
+
+    def deadline(self) -> int | None:
+        """When `next_due` will have something to do, in monotonic milliseconds."""
+        return self.state.timers.deadline()
+
+    def next_due(self, now: int, timestamp: int) -> GroupDecision[Any] | None:
+        """What the next deadline that has passed decides; None when none has. Call it until then."""
+        operation = self.state.timers.pop_due(now)
+        return None if operation is None else operation(now, timestamp)
+
+    def metadata_changed(self, image: ClusterImage, changes: ImageChanges, now: int) -> None:
+        """The cluster has changed: groups may have other partitions to share out."""
+        self.state.image = image
+
+    def topics_deleted(self, topics: Iterable[TopicImage], call: Call) -> GroupDecision[None]:
+        """The offsets of deleted topics go. Where they are many, a part goes now and the rest as `next_due`."""
+        self._deleted_topics.update((topic.id, topic) for topic in topics)
+        return self._delete_topics(call.now, call.timestamp)
+
+    def unload(self, call: Call) -> list[Answer]:
+        """The shard is no longer this broker's: what to tell those who wait for an answer."""
+        self.state.timers.clear()
+        return []
+
+    # What metrics read.
+
+    def group_counts(self) -> Counter[tuple[str, str]]:
+        """How many groups there are, by type and state."""
+        return Counter((group.type, group.state) for group in self.state.groups.values())
+
+    @property
+    def counts(self) -> Counter[str]:
+        """Events since the shard was loaded, by the names of Kafka's sensors: commits, expirations, rebalances ..."""
+        return self.state.counts
+
+    @property
+    def offset_count(self) -> int:
+        return self.offsets.committed.count
+
+    def committed_offsets(self) -> Iterator[tuple[str, str, int, OffsetCommitValue]]:
+        """Every committed offset: group, topic, partition, and what was committed."""
+        return iter(self.offsets.committed)
+
+    # Deadlines of the shard itself.
+
+    def _schedule_expiry(self, now: int) -> None:
+        interval_ms = self.state.config.offsets_retention_check_interval_ms
+        self.state.timers.schedule(EXPIRY_TIMER, now + interval_ms, self._start_expiry)
+
+    def _start_expiry(self, now: int, timestamp: int) -> GroupDecision[None]:
+        self._expiring = list(self.state.groups)
+        self._expiring.reverse()
+        return self._expire(now, timestamp)
+
+    def _expire(self, now: int, timestamp: int) -> GroupDecision[None]:
+        """Expired offsets go, and with its last offset a group without members. Many at once go in several batches."""
+        records: list[GroupRecord] = []
+        while self._expiring and len(records) < MAX_TOMBSTONE_COUNT:
+            group = self.state.groups.get(self._expiring[-1])
+            if group is None:
+                self._expiring.pop()
+                continue
+            room = MAX_TOMBSTONE_COUNT - len(records)
+            expired, is_all = self.offsets.expire(group, timestamp, max_count=room)
+            records += expired
+            if len(expired) < room or is_all:
+                self._expiring.pop()
+            if is_all and group.is_empty:
+                records += group.tombstones()
+        if self._expiring:
+            self.state.timers.schedule(EXPIRY_TIMER, now, self._expire)
+        else:
+            self._schedule_expiry(now)
+        return GroupDecision(records, None)
+
+    def _delete_topics(self, now: int, timestamp: int) -> GroupDecision[None]:
+        records = self.offsets.delete_topics(self._deleted_topics.values())
+        if len(records) > MAX_TOMBSTONE_COUNT:
+            self.state.timers.schedule(TOPICS_DELETED_TIMER, now, self._delete_topics)
+            return GroupDecision(records[:MAX_TOMBSTONE_COUNT], None)
+        self._deleted_topics.clear()
+        return GroupDecision(records, None)
+
+    # What offsets ask of groups.
+
+    def _create_group(self, group_id: str) -> None: ...
+
+    def _keep_session(self, group_id: str, member_id: str, now: int) -> None: ...
