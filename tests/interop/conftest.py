@@ -49,6 +49,30 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     assert still_runs, f"{server.name} died during the tests\n{server.output()}"
 
 
+GROUP_SETTINGS = (
+    "group.initial.rebalance.delay.ms=0",
+    "group.min.session.timeout.ms=1000",
+    "group.max.size=5",
+    "group.consumer.max.size=5",
+    "group.consumer.min.heartbeat.interval.ms=200",
+    "group.consumer.heartbeat.interval.ms=300",
+    "group.consumer.min.session.timeout.ms=1000",
+    "group.consumer.session.timeout.ms=6000",
+    "offsets.topic.num.partitions=4",
+)
+
+
+@pytest.fixture(scope="session")
+def group_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """The server that tests of groups share: it allows short timeouts; each test uses groups of its own."""
+    server = new_server(tmp_path_factory.mktemp("groups") / "data", GROUP_SETTINGS)
+    server.start()
+    yield server
+    still_runs = server.is_running()
+    server.stop()
+    assert still_runs, f"{server.name} died during the tests\n{server.output()}"
+
+
 @pytest.fixture
 def start_server(tmp_path: Path) -> Iterator[StartServer]:
     """Start servers of one's own: start_server("key=value", ...), also on a given data folder."""
