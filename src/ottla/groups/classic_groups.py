@@ -1,0 +1,285 @@
+"""The classic groups of a shard: JoinGroup, SyncGroup, Heartbeat and LeaveGroup, and their records.
+
+What a group is in the middle of a rebalance is not written: members that wait, ids that were given out, a generation
+without an assignment. After a restart the last complete generation counts, and members find out by their heartbeats.
+So commands change the group themselves, and a record's replay finds it changed already; only a record that this shard
+did not just make (at start, or after another coordinator) makes the group anew from what is written.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from ottla.groups.classic_group import ClassicGroup, ClassicState
+from ottla.groups.classic_joins import ClassicJoins
+from ottla.groups.classic_member import Waiting
+from ottla.groups.classic_rebalance import ClassicRebalances, Step
+from ottla.groups.classic_responses import (
+    heartbeat_answer,
+    leaving,
+    left,
+    refuse_join,
+    refuse_sync,
+    sync_error,
+    synced,
+    write_error,
+)
+from ottla.groups.decision import Answer, Call, GroupDecision
+from ottla.groups.state import ShardState
+from ottla.wire.errors import ErrorCode, KafkaError
+from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
+from ottla.wire.messages.records.group_metadata_key import GroupMetadataKey
+from ottla.wire.messages.records.group_metadata_value import GroupMetadataValue
+from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+COMPLETED_REBALANCES = "group-completed-rebalance-count"
+_MANDATORY_PROTOCOL_VERSION = 5
+"""SyncGroup: from it on, a member says which protocol it thinks was chosen."""
+
+
+class ClassicGroups:
+    """All classic groups of one shard. Every answer is the one that Kafka 4.3.1 gives."""
+
+    def __init__(self, state: ShardState) -> None:
+        self._state = state
+        self._rebalances = ClassicRebalances(state)
+        self._joins = ClassicJoins(state, self._rebalances)
+
+    # --- commands
+
+    def join(self, request: JoinGroupRequest, call: Call) -> GroupDecision[JoinGroupResponse]:
+        """A member wants to be in the next generation; it waits until that begins."""
+        return self._joins.join(request, call)
+
+    def sync(self, request: SyncGroupRequest, call: Call) -> GroupDecision[SyncGroupResponse]:
+        """A member of the generation wants its assignment; the leader brings those of all."""
+        if call.api_version >= _MANDATORY_PROTOCOL_VERSION and (
+            request.protocol_type is None or request.protocol_name is None
+        ):
+            return GroupDecision([], sync_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+        if not request.group_id:
+            return GroupDecision([], sync_error(ErrorCode.INVALID_GROUP_ID))
+        group = self._rebalances.find(request.group_id)
+        if group is None or group.is_empty:
+            return GroupDecision([], sync_error(ErrorCode.UNKNOWN_MEMBER_ID))
+        try:
+            _check_sync(group, request)
+        except KafkaError as error:
+            return GroupDecision([], sync_error(error.code))
+        member = group.members[request.member_id]
+        self._rebalances.note_sync(group, member.id)
+        if group.current is ClassicState.STABLE:
+            return GroupDecision([], synced(group, member.assignment))
+        step = Step(call.now, call.timestamp)
+        if member.awaiting_sync is not None:
+            step.answers.append(refuse_sync(member.awaiting_sync, ErrorCode.REBALANCE_IN_PROGRESS))
+        member.awaiting_sync = Waiting(call.waiter, call.api_version)
+        if group.is_leader(member.id):
+            self._assign(group, request, step)
+        return step.decide()
+
+    def heartbeat(self, request: HeartbeatRequest, call: Call) -> GroupDecision[HeartbeatResponse]:
+        """A member is alive, and learns whether it has to join again."""
+        return GroupDecision([], heartbeat_answer(self._hear(request, call)))
+
+    def leave(self, request: LeaveGroupRequest, call: Call) -> GroupDecision[LeaveGroupResponse]:
+        """Members leave, or an administrator takes them out; each has its own outcome."""
+        if not request.group_id:
+            return GroupDecision([], LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID))
+        step = Step(call.now, call.timestamp)
+        group = self._rebalances.find(request.group_id)
+        if group is not None and group.current is ClassicState.DEAD:
+            return GroupDecision([], LeaveGroupResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        outcomes = []
+        for identity in leaving(request, call.api_version):
+            code = ErrorCode.UNKNOWN_MEMBER_ID if group is None else self._let_go(group, identity, step)
+            outcomes.append(
+                MemberResponse(
+                    member_id=identity.member_id, group_instance_id=identity.group_instance_id, error_code=code
+                )
+            )
+        if group is not None and not group.is_empty and any(outcome.error_code == 0 for outcome in outcomes):
+            self._rebalances.start_or_go_on(group, step)
+        if step.records:
+            step.refused = partial(_leave_refused, step.answers)
+        return step.decide(left(outcomes, call.api_version))
+
+    # --- records and the coordinator's life
+
+    def replay(self, key: GroupMetadataKey, value: GroupMetadataValue | None) -> None:
+        group = self._rebalances.find(key.group)
+        if value is None:
+            if group is not None:
+                self._rebalances.forget(group)
+                del self._state.groups[key.group]
+            return
+        if group is not None and group.writing is value:
+            group.writing = None
+            return
+        prepared = self._rebalances.take_prepared(key.group, value)
+        self._state.groups[key.group] = prepared or ClassicGroup.of_record(key.group, value)
+
+    def loaded(self, now: int, timestamp: int) -> None:
+        """The shard is replayed: sessions begin anew, since nobody could send heartbeats meanwhile."""
+        for found in list(self._state.groups.values()):
+            if not isinstance(found, ClassicGroup):
+                continue
+            for member in found.members.values():
+                self._rebalances.expect_heartbeat(found, member, now)
+            if len(found.members) > self._state.config.group_max_size:
+                # The limit was lowered. Members get to commit and join; those who come too late are refused.
+                step = Step(now, timestamp)
+                self._rebalances.prepare(found, step)
+                assert not step.records and not step.answers, "nobody waits in a group that was just read"
+
+    def unload(self, error: KafkaError, call: Call) -> list[Answer]:
+        """The shard goes: everyone who waits is answered."""
+        answers: list[Answer] = []
+        for group in self._state.groups.values():
+            if isinstance(group, ClassicGroup):
+                answers += self.answer_all(group, error.code)
+                self._rebalances.forget(group)
+                group.transition(ClassicState.DEAD, call.timestamp)
+        return answers
+
+    # --- for the other parts of the shard
+
+    def create_group(self, group_id: str) -> None:
+        """A group in which only offsets are committed comes to be with the first of them; no record tells of it."""
+        self._state.groups[group_id] = ClassicGroup(group_id, timestamp=-1)
+
+    def keep_session(self, group_id: str, member_id: str, now: int) -> None:
+        """A member that commits offsets is alive."""
+        group = self._rebalances.find(group_id)
+        member = None if group is None else group.members.get(member_id)
+        if group is not None and member is not None:
+            self._rebalances.expect_heartbeat(group, member, now)
+
+    def prepare_group(self, group: ClassicGroup) -> None:
+        """Have a group come to be when the record that `group.record` makes is replayed (with all that it is now)."""
+        self._rebalances.prepare_group(group)
+
+    def abandon_group(self, group: ClassicGroup) -> None:
+        """The record of a prepared group could not be written: it never was."""
+        self._rebalances.abandon_group(group)
+
+    def converted(self, group: ClassicGroup, now: int, timestamp: int, *, is_rebalancing: bool) -> list[Answer]:
+        """A group of another type has become this one: its members' sessions begin, and maybe a rebalance."""
+        step = Step(now, timestamp)
+        for member in group.members.values():
+            self._rebalances.expect_heartbeat(group, member, now)
+        if is_rebalancing:
+            self._rebalances.prepare(group, step)
+        assert not step.records
+        return step.answers
+
+    def answer_all(self, group: ClassicGroup, code: ErrorCode) -> list[Answer]:
+        """Answer every request that waits in the group with an error."""
+        answers = []
+        for member in group.members.values():
+            waiting = group.end_join(member)
+            if waiting is not None:
+                answers.append(refuse_join(waiting, code, member.id))
+            if member.awaiting_sync is not None:
+                answers.append(refuse_sync(member.awaiting_sync, code))
+                member.awaiting_sync = None
+        return answers
+
+    # --- SyncGroup
+
+    def _assign(self, group: ClassicGroup, request: SyncGroupRequest, step: Step) -> None:
+        """The leader has assigned: the generation is written, and every member that waits learns its part."""
+        given = {assignment.member_id: bytes(assignment.assignment) for assignment in request.assignments}
+        assignments = {member_id: given.get(member_id, b"") for member_id in group.members}
+        step.records.append(group.record(assignments))
+        waiting = []
+        for member in group.members.values():
+            member.assignment = assignments[member.id]
+            if member.awaiting_sync is not None:
+                waiting.append(member.awaiting_sync)
+                step.answers.append(Answer(member.awaiting_sync.waiter, synced(group, member.assignment)))
+                member.awaiting_sync = None
+                self._rebalances.expect_heartbeat(group, member, step.now)
+        group.transition(ClassicState.STABLE, step.timestamp)
+        self._state.counts[COMPLETED_REBALANCES] += 1
+        step.refused = partial(self._assignment_refused, group, waiting)
+
+    def _assignment_refused(
+        self, group: ClassicGroup, waiting: list[Waiting], error: KafkaError, call: Call
+    ) -> GroupDecision[Any]:
+        """The assignment could not be written, so nobody may act on it: all join again."""
+        self._state.counts[COMPLETED_REBALANCES] -= 1
+        group.writing = None
+        for member in group.members.values():
+            member.assignment = b""
+        step = Step(call.now, call.timestamp)
+        step.answers += (refuse_sync(each, write_error(error.code)) for each in waiting)
+        self._rebalances.prepare(group, step)
+        assert not step.records
+        return step.decide()
+
+    # --- Heartbeat and LeaveGroup
+
+    def _hear(self, request: HeartbeatRequest, call: Call) -> ErrorCode:
+        if not request.group_id:
+            return ErrorCode.INVALID_GROUP_ID
+        group = self._rebalances.find(request.group_id)
+        if group is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if group.current is ClassicState.DEAD:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        try:
+            group.check_member(request.member_id, request.group_instance_id)
+        except KafkaError as error:
+            return error.code
+        if request.generation_id != group.generation:
+            return ErrorCode.ILLEGAL_GENERATION
+        self._rebalances.expect_heartbeat(group, group.members[request.member_id], call.now)
+        is_preparing = group.current is ClassicState.PREPARING_REBALANCE
+        return ErrorCode.REBALANCE_IN_PROGRESS if is_preparing else ErrorCode.NONE
+
+    def _let_go(self, group: ClassicGroup, identity: MemberIdentity, step: Step) -> ErrorCode:
+        member_id = identity.member_id
+        if not member_id:
+            # An administrator names static members by their instance id alone.
+            found = None if identity.group_instance_id is None else group.static_members.get(identity.group_instance_id)
+            if found is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            member_id = found
+        elif member_id in group.pending_joins:
+            group.remove(member_id)
+            self._rebalances.forget_member(group, member_id)
+            return ErrorCode.NONE
+        else:
+            try:
+                group.check_member(member_id, identity.group_instance_id)
+            except KafkaError as error:
+                return error.code
+        self._rebalances.drop(group, group.members[member_id], step)
+        return ErrorCode.NONE
+
+
+def _check_sync(group: ClassicGroup, request: SyncGroupRequest) -> None:
+    if group.current is ClassicState.DEAD:
+        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    group.check_member(request.member_id, request.group_instance_id)
+    if request.generation_id != group.generation:
+        raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+    if _differs(request.protocol_type, group.protocol_type or None) or _differs(
+        request.protocol_name, group.protocol_name
+    ):
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    if group.current is ClassicState.PREPARING_REBALANCE:
+        raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
+
+
+def _differs(said: str | None, chosen: str | None) -> bool:
+    return said is not None and chosen is not None and said != chosen
+
+
+def _leave_refused(answers: list[Answer], error: KafkaError, call: Call) -> GroupDecision[LeaveGroupResponse]:
+    """The members are gone all the same; only that the group is empty now is not written."""
+    return GroupDecision([], LeaveGroupResponse(error_code=write_error(error.code)), answers)
