@@ -107,6 +107,9 @@ class Coordinator(ABC, Generic[S]):
             if decoded is not None:
                 machine.replay(decoded, producer_id)
 
+    def complete_transaction(self, machine: S, producer_id: int, is_commit: bool) -> None:
+        """A marker was written or read. Only topics that transactions write to have any."""
+
     # Finding shards
 
     @property

@@ -57,8 +57,6 @@ class Shard(Protocol):
 
     def replay(self, record: Any, producer_id: int = -1) -> None: ...
 
-    def replay_transaction_end(self, producer_id: int, *, is_commit: bool) -> None: ...
-
     def loaded(self, now: int, timestamp: int) -> None: ...
 
     def deadline(self) -> int | None: ...
@@ -232,7 +230,7 @@ class HostedShard(Generic[S]):
             assert machine is not None
             for record in decision.records:
                 machine.replay(record, producer[0])
-        self._rearm()
+        self.rearm()
         if finish is not None and reply is not None:
             reply = finish(request, reply)
         if not records and not self._queue and not self._held:
@@ -269,7 +267,7 @@ class HostedShard(Generic[S]):
             instead = decision.refused(error, call)
             assert not instead.records
             return self._carry_out(instead, call, request, refuse, finish, NO_PRODUCER)
-        self._rearm()
+        self.rearm()
         _Pending([], 0, NO_PRODUCER, None, None, decision.answers, None, None).fail(error)
         return None if refuse is None else refuse(request, error)
 
@@ -359,8 +357,8 @@ class HostedShard(Generic[S]):
             timestamp=timestamp,
         )
         self.partition.append_as_coordinator(marker, timestamp, self._node.now(), transaction_version)
-        self.machine.replay_transaction_end(producer_id, is_commit=is_commit)
-        self._rearm()
+        self._coordinator.complete_transaction(self.machine, producer_id, is_commit)
+        self.rearm()
         done: asyncio.Future[None] = self._loop.create_future()
         self._hold([_Pending([], 0, NO_PRODUCER, done, None, [], None, None)])
         return done
@@ -401,7 +399,7 @@ class HostedShard(Generic[S]):
 
     # Time
 
-    def _rearm(self) -> None:
+    def rearm(self) -> None:
         """One timer per shard, for its next deadline. A deadline that moved away leaves the timer where it is: it finds
         nothing to do then and is set anew."""
         machine = self.machine
@@ -427,7 +425,7 @@ class HostedShard(Generic[S]):
                     return
                 self.carry_out(decision, self._coordinator.own_call(now, timestamp))
         finally:
-            self._rearm()
+            self.rearm()
 
     # Life
 
@@ -456,7 +454,7 @@ class HostedShard(Generic[S]):
                 if header.is_control:
                     kind = control_type(batch)
                     if kind in (ControlType.COMMIT, ControlType.ABORT):
-                        machine.replay_transaction_end(header.producer_id, is_commit=kind == ControlType.COMMIT)
+                        coordinator.complete_transaction(machine, header.producer_id, kind == ControlType.COMMIT)
                 else:
                     producer_id = header.producer_id if header.is_transactional else -1
                     coordinator.replay(machine, read(batch), offset, producer_id)
@@ -473,7 +471,7 @@ class HostedShard(Generic[S]):
     def begin(self, machine: S) -> None:
         machine.loaded(self._node.now(), self._node.clock())
         self.machine = machine
-        self._rearm()
+        self.rearm()
 
     def _fail(self, error: KafkaError) -> None:
         """What is in memory is not what is in the log (C1)."""

@@ -16,7 +16,9 @@ from typing import Any, TypeVar
 
 from ottla.broker.api import SERVED, Peer
 from ottla.broker.connection import Connection, ServedApi
+from ottla.broker.coordinators import Coordinator
 from ottla.broker.data_folder import DataFolderError
+from ottla.broker.group_coordinator import GroupCoordinator
 from ottla.broker.hosting import Hosting
 from ottla.broker.metadata_log import MetadataLog
 from ottla.broker.metrics import Metrics
@@ -56,6 +58,7 @@ SNAPSHOT_CHECK_INTERVAL_MS = 1_000
 FLUSH_CHECK_INTERVAL_MS = 1_000
 CLIENT_EXPIRY_INTERVAL_MS = 60_000
 MAX_TOPIC_NAME_LENGTH = 249
+GROUP_COORDINATOR = 0
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
 
@@ -112,7 +115,9 @@ class Node:
         self._listeners: list[Listener] = []
         self._connections: dict[Connection, None] = {}
         self._tasks: dict[asyncio.Task[Any], None] = {}
-        self._creating: dict[str, asyncio.Future[Any]] = {}
+        self.groups = GroupCoordinator(self)
+        self.coordinators: dict[int, Coordinator[Any]] = {GROUP_COORDINATOR: self.groups}
+        """By FindCoordinator's type of key."""
         self.ports: dict[str, int] = {}
         self.on_bug: Callable[[BaseException], None] | None = None
         self.is_stopping = False
@@ -292,6 +297,8 @@ class Node:
             if listener.port:
                 self._open(listener, "controller")
         await self._register()
+        for coordinator in self.coordinators.values():
+            coordinator.start()
         # Not before: a client that learnt of a broker that is still fenced would think that the cluster has none.
         for accepting in self._listeners:
             accepting.start_accepting()
@@ -315,6 +322,8 @@ class Node:
             listener.close()
         for timer in self._timers:
             timer.cancel()
+        for coordinator in self.coordinators.values():
+            coordinator.stop()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -362,6 +371,8 @@ class Node:
             self._configs_changed(changes)
         if changes.client_quotas_changed:
             self.quotas.replace(self.image.client_quotas)
+        for coordinator in self.coordinators.values():
+            coordinator.metadata_changed(changes)
 
     def _reconcile(self) -> None:
         """After a start: the logs on disk and the image become one."""
@@ -373,6 +384,8 @@ class Node:
         for partition in self.partitions:
             if partition.log.is_offline:
                 partition.wake_all()
+        for coordinator in self.coordinators.values():
+            coordinator.log_dir_failed()
 
     def _metadata_failed(self, error: OSError) -> None:
         """Without its metadata log a node cannot promise anything: it ends, as Kafka does."""

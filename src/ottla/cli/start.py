@@ -21,6 +21,11 @@ DEFAULT_PORT = 9092
 CONTROLLER = "CONTROLLER"
 SECURITY_PROTOCOLS = "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL"
 UNUSED = " is known to Kafka but not used by Ottla: ignored"
+ALONE = (
+    "offsets.topic.replication.factor",
+    "transaction.state.log.replication.factor",
+    "transaction.state.log.min.isr",
+)
 EXAMPLES = """\
 examples:
   ottla start                                      on 127.0.0.1:9092, with its data in ./data
@@ -89,6 +94,10 @@ def properties(options: argparse.Namespace) -> dict[str, str]:
     if "node.id" not in given and "broker.id" not in given:
         given["node.id"] = "1"
     given.setdefault("process.roles", "broker,controller")
+    if "," not in given.get("controller.quorum.voters", ""):
+        # A node that stands alone has nobody to copy its internal topics to.
+        for setting in ALONE:
+            given.setdefault(setting, "1")
     return given
 
 

@@ -31,6 +31,16 @@ _BROKER: Final = """
     log.cleaner.delete.retention.ms log.cleaner.min.compaction.lag.ms log.cleaner.max.compaction.lag.ms
     producer.id.expiration.ms producer.id.expiration.check.interval.ms
     quota.window.num quota.window.size.seconds controller.quota.window.num controller.quota.window.size.seconds
+    offsets.topic.num.partitions offsets.topic.replication.factor offsets.topic.segment.bytes
+    offsets.topic.compression.codec offsets.load.buffer.size offsets.retention.minutes
+    offsets.retention.check.interval.ms offset.metadata.max.bytes group.coordinator.rebalance.protocols
+    group.min.session.timeout.ms group.max.session.timeout.ms group.initial.rebalance.delay.ms group.max.size
+    group.consumer.session.timeout.ms group.consumer.min.session.timeout.ms group.consumer.max.session.timeout.ms
+    group.consumer.heartbeat.interval.ms group.consumer.min.heartbeat.interval.ms
+    group.consumer.max.heartbeat.interval.ms group.consumer.max.size group.consumer.assignors
+    group.consumer.migration.policy group.consumer.assignment.interval.ms
+    group.consumer.min.assignment.interval.ms group.consumer.max.assignment.interval.ms
+    group.consumer.regex.refresh.interval.ms
     telemetry.max.bytes internal.metadata.log.segment.bytes
 """
 

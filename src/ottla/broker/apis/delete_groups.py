@@ -1,0 +1,45 @@
+"""DeleteGroups v0-v2: groups without members go, with all that they had committed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ottla.broker.api import Api, Caller
+from ottla.groups.shard import GroupShard
+from ottla.wire.errors import KafkaError
+from ottla.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
+
+def delete_groups(request: DeleteGroupsRequest, node: Node, caller: Caller) -> Any:
+    groups = node.groups
+    return groups.run_for_each(
+        dict.fromkeys(request.groups_names),
+        GroupShard.delete_groups,
+        _request_for,
+        groups.call(caller),
+        _refused,
+        _results,
+        _answer,
+    )
+
+
+def _request_for(group_ids: list[str]) -> DeleteGroupsRequest:
+    return DeleteGroupsRequest(groups_names=group_ids)
+
+
+def _results(request: DeleteGroupsRequest, response: DeleteGroupsResponse) -> list[DeletableGroupResult]:
+    return response.results
+
+
+def _refused(request: DeleteGroupsRequest, error: KafkaError) -> list[DeletableGroupResult]:
+    return [DeletableGroupResult(group_id=group_id, error_code=error.code) for group_id in request.groups_names]
+
+
+def _answer(results: list[DeletableGroupResult]) -> DeleteGroupsResponse:
+    return DeleteGroupsResponse(results=results)
+
+
+api = Api(key=42, handler=delete_groups)

@@ -1,0 +1,43 @@
+"""DescribeGroups v0-v6: classic groups with their members and what each of them reads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ottla.broker.api import Api, Caller
+from ottla.broker.group_coordinator import GROUP_OPERATIONS
+from ottla.groups.shard import GroupShard
+from ottla.wire.errors import ErrorCode, KafkaError
+from ottla.wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
+
+def describe_groups(request: DescribeGroupsRequest, node: Node, caller: Caller) -> Any:
+    def answer(described: list[DescribedGroup]) -> DescribeGroupsResponse:
+        if request.include_authorized_operations:
+            for group in described:
+                if group.error_code == ErrorCode.NONE:
+                    group.authorized_operations = GROUP_OPERATIONS
+        return DescribeGroupsResponse(groups=described)
+
+    groups = node.groups
+    return groups.run_for_each(
+        request.groups, GroupShard.describe_groups, _request_for, groups.call(caller), _refused, _groups, answer
+    )
+
+
+def _request_for(group_ids: list[str]) -> DescribeGroupsRequest:
+    return DescribeGroupsRequest(groups=group_ids)
+
+
+def _groups(request: DescribeGroupsRequest, response: DescribeGroupsResponse) -> list[DescribedGroup]:
+    return response.groups
+
+
+def _refused(request: DescribeGroupsRequest, error: KafkaError) -> list[DescribedGroup]:
+    return [DescribedGroup(group_id=group_id, error_code=error.code) for group_id in request.groups]
+
+
+api = Api(key=15, handler=describe_groups)

@@ -1,0 +1,81 @@
+"""FindCoordinator v0-v6: which broker coordinates a group or a transactional id; several at once from v4 on.
+
+The internal topic is created when the first client looks for a coordinator, and the answer waits for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ottla.broker.api import Api, Caller
+from ottla.wire.errors import ErrorCode, KafkaError
+from ottla.wire.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
+FIRST_BATCHED_VERSION = 4
+SUCCESS_MESSAGE = "NONE"
+"""What Kafka says in the versions whose response has a message even without an error."""
+
+
+class Found(NamedTuple):
+    error: ErrorCode
+    node_id: int = -1
+    host: str = ""
+    port: int = -1
+
+
+def find_coordinator(
+    request: FindCoordinatorRequest, node: Node, caller: Caller
+) -> FindCoordinatorResponse | Coroutine[Any, Any, FindCoordinatorResponse]:
+    coordinator = node.coordinators.get(request.key_type)
+    if coordinator is not None and coordinator.topic not in node.image.topics_by_name:
+        return _create_and_answer(request, node, caller)
+    return _answer(request, node, caller)
+
+
+async def _create_and_answer(request: FindCoordinatorRequest, node: Node, caller: Caller) -> FindCoordinatorResponse:
+    with suppress(KafkaError):  # then the answer finds no topic and says that there is no coordinator
+        await node.coordinators[request.key_type].create_topic()
+    return _answer(request, node, caller)
+
+
+def _answer(request: FindCoordinatorRequest, node: Node, caller: Caller) -> FindCoordinatorResponse:
+    if caller.api_version < FIRST_BATCHED_VERSION:
+        found = _find(request.key_type, request.key, node, caller)
+        return FindCoordinatorResponse(
+            error_code=found.error,
+            error_message=SUCCESS_MESSAGE if found.error == ErrorCode.NONE else found.error.text,
+            node_id=found.node_id,
+            host=found.host,
+            port=found.port,
+        )
+    coordinators = []
+    for key in request.coordinator_keys:
+        found = _find(request.key_type, key, node, caller)
+        coordinators.append(
+            Coordinator(key=key, node_id=found.node_id, host=found.host, port=found.port, error_code=found.error)
+        )
+    return FindCoordinatorResponse(coordinators=coordinators)
+
+
+def _find(key_type: int, key: str, node: Node, caller: Caller) -> Found:
+    coordinator = node.coordinators.get(key_type)
+    if coordinator is None:
+        return Found(ErrorCode.INVALID_REQUEST)
+    partition = node.image.partition(coordinator.topic, coordinator.partition_for(key))
+    if partition is not None:
+        for node_id, host, port, _ in node.brokers(caller.peer.listener):
+            if node_id == partition.leader:
+                return Found(ErrorCode.NONE, node_id, host, port)
+    return Found(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+
+api = Api(key=10, handler=find_coordinator)

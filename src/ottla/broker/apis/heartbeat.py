@@ -1,0 +1,29 @@
+"""Heartbeat v0-v4: a member of a classic group is still there, and learns whether the group rebalances."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ottla.broker.api import Api, Caller
+from ottla.groups.shard import GroupShard
+from ottla.wire.errors import ErrorCode, KafkaError
+from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
+
+def heartbeat(request: HeartbeatRequest, node: Node, caller: Caller) -> Any:
+    groups = node.groups
+    if not request.group_id:
+        return _refused(request, KafkaError(ErrorCode.INVALID_GROUP_ID))
+    return groups.run(request.group_id, GroupShard.heartbeat, request, groups.call(caller), _refused)
+
+
+def _refused(request: HeartbeatRequest, error: KafkaError) -> HeartbeatResponse:
+    # Who the members are is not known while the log is read; sessions begin anew after it, so all is well till then.
+    is_loading = error.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    return HeartbeatResponse(error_code=ErrorCode.NONE if is_loading else error.code)
+
+
+api = Api(key=12, handler=heartbeat)

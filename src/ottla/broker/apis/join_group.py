@@ -1,0 +1,34 @@
+"""JoinGroup v0-v9: a consumer of a classic group asks to be a member of its next generation.
+
+The answer waits until all members are there, or until the time for them is up.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ottla.broker.api import Api, Caller
+from ottla.groups.shard import GroupShard
+from ottla.wire.errors import ErrorCode, KafkaError
+from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
+
+def join_group(request: JoinGroupRequest, node: Node, caller: Caller) -> Any:
+    groups = node.groups
+    if not request.group_id:
+        return _refused(request, KafkaError(ErrorCode.INVALID_GROUP_ID))
+    config = node.config
+    if not config.group_min_session_timeout_ms <= request.session_timeout_ms <= config.group_max_session_timeout_ms:
+        return _refused(request, KafkaError(ErrorCode.INVALID_SESSION_TIMEOUT))
+    call = groups.call(caller, node.loop.create_future())
+    return groups.run(request.group_id, GroupShard.join_group, request, call, _refused)
+
+
+def _refused(request: JoinGroupRequest, error: KafkaError) -> JoinGroupResponse:
+    return JoinGroupResponse(error_code=error.code, member_id=request.member_id)
+
+
+api = Api(key=11, handler=join_group)

@@ -1,0 +1,55 @@
+"""LeaveGroup v0-v5: members of a classic group go at once, not when their session ends; several from v3 on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ottla.broker.api import Api, Caller
+from ottla.groups.shard import GroupShard
+from ottla.wire.errors import ErrorCode, KafkaError
+from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
+FIRST_BATCHED_VERSION = 3
+
+
+def leave_group(request: LeaveGroupRequest, node: Node, caller: Caller) -> Any:
+    groups = node.groups
+    is_single = caller.api_version < FIRST_BATCHED_VERSION
+    if is_single:
+        request.members = [MemberIdentity(member_id=request.member_id)]
+    finish = _single if is_single else None
+    if not request.group_id:
+        return LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+    refused = _single_refused if is_single else _refused
+    return groups.run(request.group_id, GroupShard.leave_group, request, groups.call(caller), refused, finish)
+
+
+def _refused(request: LeaveGroupRequest, error: KafkaError) -> LeaveGroupResponse:
+    if error.code != ErrorCode.UNKNOWN_MEMBER_ID:
+        return LeaveGroupResponse(error_code=error.code)
+    return LeaveGroupResponse(
+        members=[
+            MemberResponse(
+                member_id=member.member_id, group_instance_id=member.group_instance_id, error_code=error.code
+            )
+            for member in request.members
+        ]
+    )
+
+
+def _single_refused(request: LeaveGroupRequest, error: KafkaError) -> LeaveGroupResponse:
+    return LeaveGroupResponse(error_code=error.code)
+
+
+def _single(request: LeaveGroupRequest, response: LeaveGroupResponse) -> LeaveGroupResponse:
+    """The old form has one member, and one place for an error."""
+    code = response.error_code
+    if code == ErrorCode.NONE and response.members:
+        code = response.members[0].error_code
+    return LeaveGroupResponse(error_code=code)
+
+
+api = Api(key=13, handler=leave_group)

@@ -1,0 +1,104 @@
+"""OffsetCommit v2-v10: a group remembers how far it has read. Topics have ids instead of names from v10 on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ottla.broker.api import Api, Caller
+from ottla.groups.offsets import commit_refused
+from ottla.groups.shard import GroupShard
+from ottla.wire.errors import ErrorCode, KafkaError
+from ottla.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
+FIRST_VERSION_WITH_TOPIC_IDS = 10
+
+
+def offset_commit(request: OffsetCommitRequest, node: Node, caller: Caller) -> Any:
+    groups = node.groups
+    refused = _without_unknown(request, node, uses_topic_ids=caller.api_version >= FIRST_VERSION_WITH_TOPIC_IDS)
+    if not refused:
+        return groups.run(request.group_id, GroupShard.commit_offsets, request, groups.call(caller), _refused)
+    if not request.topics:
+        return OffsetCommitResponse(topics=refused)
+
+    def with_refused(request: OffsetCommitRequest, response: OffsetCommitResponse) -> OffsetCommitResponse:
+        return OffsetCommitResponse(topics=_merged(refused, response.topics))
+
+    def all_refused(request: OffsetCommitRequest, error: KafkaError) -> OffsetCommitResponse:
+        return with_refused(request, commit_refused(request, error.code))
+
+    return groups.run(
+        request.group_id, GroupShard.commit_offsets, request, groups.call(caller), all_refused, with_refused
+    )
+
+
+def _refused(request: OffsetCommitRequest, error: KafkaError) -> OffsetCommitResponse:
+    return commit_refused(request, error.code)
+
+
+def _without_unknown(
+    request: OffsetCommitRequest, node: Node, *, uses_topic_ids: bool
+) -> list[OffsetCommitResponseTopic]:
+    """Take out of the request what is no partition of the cluster, and say so; the rest has a name afterwards."""
+    image = node.image
+    refused: list[OffsetCommitResponseTopic] = []
+    known: list[OffsetCommitRequestTopic] = []
+    for topic in request.topics:
+        if uses_topic_ids:
+            found = image.topics_by_id.get(topic.topic_id)
+            if found is None:
+                refused.append(_topic_refused(topic, ErrorCode.UNKNOWN_TOPIC_ID))
+                continue
+            topic.name = found.name
+        else:
+            found = image.topics_by_name.get(topic.name)
+            if found is None:
+                refused.append(_topic_refused(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+                continue
+        unknown = [partition for partition in topic.partitions if partition.partition_index not in found.partitions]
+        if unknown:
+            topic.partitions = [one for one in topic.partitions if one.partition_index in found.partitions]
+            rest = OffsetCommitRequestTopic(name=topic.name, topic_id=topic.topic_id, partitions=unknown)
+            refused.append(_topic_refused(rest, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+        if topic.partitions:
+            known.append(topic)
+    if refused:
+        request.topics = known
+    return refused
+
+
+def _topic_refused(topic: OffsetCommitRequestTopic, code: ErrorCode) -> OffsetCommitResponseTopic:
+    return OffsetCommitResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partitions=[
+            OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=code)
+            for partition in topic.partitions
+        ],
+    )
+
+
+def _merged(
+    refused: list[OffsetCommitResponseTopic], committed: list[OffsetCommitResponseTopic]
+) -> list[OffsetCommitResponseTopic]:
+    by_topic = {(topic.name, topic.topic_id): topic for topic in refused}
+    merged = list(refused)
+    for topic in committed:
+        same = by_topic.get((topic.name, topic.topic_id))
+        if same is None:
+            merged.append(topic)
+        else:
+            same.partitions += topic.partitions
+    return merged
+
+
+api = Api(key=8, handler=offset_commit)

@@ -1,0 +1,81 @@
+"""OffsetDelete v0: a group forgets how far it has read topics that none of its members reads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ottla.broker.api import Api, Caller
+from ottla.groups.shard import GroupShard
+from ottla.wire.errors import ErrorCode, KafkaError
+from ottla.wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
+
+def offset_delete(request: OffsetDeleteRequest, node: Node, caller: Caller) -> Any:
+    groups = node.groups
+    unknown = _without_unknown(request, node)
+
+    def with_unknown(request: OffsetDeleteRequest, response: OffsetDeleteResponse) -> OffsetDeleteResponse:
+        if response.error_code == ErrorCode.NONE:
+            response.topics = _merged(unknown, response.topics)
+        return response
+
+    if not request.group_id:
+        return _refused(request, KafkaError(ErrorCode.INVALID_GROUP_ID))
+    return groups.run(request.group_id, GroupShard.delete_offsets, request, groups.call(caller), _refused, with_unknown)
+
+
+def _refused(request: OffsetDeleteRequest, error: KafkaError) -> OffsetDeleteResponse:
+    return OffsetDeleteResponse(error_code=error.code)
+
+
+def _without_unknown(request: OffsetDeleteRequest, node: Node) -> list[OffsetDeleteResponseTopic]:
+    """Take out of the request what is no partition of the cluster, and say so."""
+    unknown: list[OffsetDeleteResponseTopic] = []
+    known: list[OffsetDeleteRequestTopic] = []
+    for topic in request.topics:
+        found = node.image.topics_by_name.get(topic.name)
+        partitions = {} if found is None else found.partitions
+        missing = [one for one in topic.partitions if one.partition_index not in partitions]
+        if missing or found is None:
+            topic.partitions = [one for one in topic.partitions if one.partition_index in partitions]
+            unknown.append(
+                OffsetDeleteResponseTopic(
+                    name=topic.name,
+                    partitions=[
+                        OffsetDeleteResponsePartition(
+                            partition_index=one.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                        )
+                        for one in missing
+                    ],
+                )
+            )
+        if topic.partitions:
+            known.append(topic)
+    request.topics = known
+    return unknown
+
+
+def _merged(
+    unknown: list[OffsetDeleteResponseTopic], deleted: list[OffsetDeleteResponseTopic]
+) -> list[OffsetDeleteResponseTopic]:
+    by_name = {topic.name: topic for topic in unknown}
+    merged = list(unknown)
+    for topic in deleted:
+        same = by_name.get(topic.name)
+        if same is None:
+            merged.append(topic)
+        else:
+            same.partitions += topic.partitions
+    return merged
+
+
+api = Api(key=47, handler=offset_delete)

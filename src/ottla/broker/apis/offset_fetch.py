@@ -1,0 +1,176 @@
+"""OffsetFetch v1-v10: how far groups have read; several groups from v8 on, topics by id from v10 on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ottla.broker.api import Api, Caller
+from ottla.broker.group_coordinator import gathered
+from ottla.groups import Call, GroupDecision
+from ottla.groups.shard import GroupShard
+from ottla.wire.errors import ErrorCode, KafkaError
+from ottla.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
+FIRST_VERSION_WITH_GROUP_ERROR = 2
+FIRST_BATCHED_VERSION = 8
+FIRST_VERSION_WITH_TOPIC_IDS = 10
+NO_OFFSET = -1
+
+
+def offset_fetch(request: OffsetFetchRequest, node: Node, caller: Caller) -> Any:
+    version = caller.api_version
+    if version >= FIRST_BATCHED_VERSION:
+        groups = request.groups
+    else:
+        topics = request.topics
+        groups = [
+            OffsetFetchRequestGroup(
+                group_id=request.group_id,
+                topics=(
+                    None
+                    if topics is None
+                    else [
+                        OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
+                        for topic in topics
+                    ]
+                ),
+            )
+        ]
+    uses_topic_ids = version >= FIRST_VERSION_WITH_TOPIC_IDS
+    command = _fetch_stable if request.require_stable else GroupShard.fetch_offsets
+    call = node.groups.call(caller)
+    results = [_fetch(group, node, call, command, uses_topic_ids=uses_topic_ids) for group in groups]
+    if version >= FIRST_BATCHED_VERSION:
+        return gathered(results, _answer)
+
+    def single(fetched: list[OffsetFetchResponseGroup]) -> OffsetFetchResponse:
+        return _single(groups[0], fetched[0], version)
+
+    return gathered(results, single)
+
+
+def _fetch(group: OffsetFetchRequestGroup, node: Node, call: Call, command: Any, *, uses_topic_ids: bool) -> Any:
+    """The group's offsets as a list of one, or a future for that."""
+    if not uses_topic_ids:
+        return node.groups.run(group.group_id, command, group, call, _refused, _as_rows)
+    if group.topics is None:
+
+        def with_ids(
+            request: OffsetFetchRequestGroup, response: OffsetFetchResponseGroup
+        ) -> list[OffsetFetchResponseGroup]:
+            # A topic that has been deleted has no id to be told by.
+            known = [topic for topic in response.topics if topic.name in node.image.topics_by_name]
+            for topic in known:
+                topic.topic_id = node.image.topics_by_name[topic.name].id
+            response.topics = known
+            return [response]
+
+        return node.groups.run(group.group_id, command, group, call, _refused, with_ids)
+    known = []
+    unknown = []
+    for topic in group.topics:
+        found = node.image.topics_by_id.get(topic.topic_id)
+        if found is None:
+            unknown.append(_unknown(topic))
+        else:
+            topic.name = found.name
+            known.append(topic)
+    if not unknown:
+        return node.groups.run(group.group_id, command, group, call, _refused, _as_rows)
+
+    def with_unknown(
+        request: OffsetFetchRequestGroup, response: OffsetFetchResponseGroup
+    ) -> list[OffsetFetchResponseGroup]:
+        if response.error_code == ErrorCode.NONE:
+            response.topics = response.topics + unknown
+        return [response]
+
+    group.topics = known
+    return node.groups.run(group.group_id, command, group, call, _refused, with_unknown)
+
+
+def _fetch_stable(
+    shard: GroupShard, request: OffsetFetchRequestGroup, call: Call
+) -> GroupDecision[OffsetFetchResponseGroup]:
+    return shard.fetch_offsets(request, call, require_stable=True)
+
+
+def _as_rows(request: OffsetFetchRequestGroup, response: OffsetFetchResponseGroup) -> list[OffsetFetchResponseGroup]:
+    return [response]
+
+
+def _refused(request: OffsetFetchRequestGroup, error: KafkaError) -> list[OffsetFetchResponseGroup]:
+    return [OffsetFetchResponseGroup(group_id=request.group_id, error_code=error.code)]
+
+
+def _unknown(topic: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics:
+    return OffsetFetchResponseTopics(
+        topic_id=topic.topic_id,
+        partitions=[
+            OffsetFetchResponsePartitions(
+                partition_index=index, committed_offset=NO_OFFSET, metadata="", error_code=ErrorCode.UNKNOWN_TOPIC_ID
+            )
+            for index in topic.partition_indexes
+        ],
+    )
+
+
+def _answer(fetched: list[OffsetFetchResponseGroup]) -> OffsetFetchResponse:
+    return OffsetFetchResponse(groups=fetched)
+
+
+def _single(request: OffsetFetchRequestGroup, fetched: OffsetFetchResponseGroup, version: int) -> OffsetFetchResponse:
+    """The form for one group. Version 1 has no place for the group's error but its partitions."""
+    if fetched.error_code != ErrorCode.NONE and version < FIRST_VERSION_WITH_GROUP_ERROR:
+        return OffsetFetchResponse(
+            topics=[
+                OffsetFetchResponseTopic(
+                    name=topic.name,
+                    partitions=[
+                        OffsetFetchResponsePartition(
+                            partition_index=index,
+                            committed_offset=NO_OFFSET,
+                            metadata="",
+                            error_code=fetched.error_code,
+                        )
+                        for index in topic.partition_indexes
+                    ],
+                )
+                for topic in request.topics or ()
+            ]
+        )
+    return OffsetFetchResponse(
+        error_code=fetched.error_code,
+        topics=[
+            OffsetFetchResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetFetchResponsePartition(
+                        partition_index=partition.partition_index,
+                        committed_offset=partition.committed_offset,
+                        committed_leader_epoch=partition.committed_leader_epoch,
+                        metadata=partition.metadata,
+                        error_code=partition.error_code,
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in fetched.topics
+        ],
+    )
+
+
+api = Api(key=9, handler=offset_fetch)

@@ -1,0 +1,34 @@
+"""SyncGroup v0-v5: a member of a classic group asks for its part; the leader brings everybody's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ottla.broker.api import Api, Caller
+from ottla.groups.shard import GroupShard
+from ottla.wire.errors import ErrorCode, KafkaError
+from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
+FIRST_VERSION_WITH_PROTOCOL = 5
+
+
+def sync_group(request: SyncGroupRequest, node: Node, caller: Caller) -> Any:
+    groups = node.groups
+    if caller.api_version >= FIRST_VERSION_WITH_PROTOCOL and (
+        request.protocol_type is None or request.protocol_name is None
+    ):
+        return _refused(request, KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+    if not request.group_id:
+        return _refused(request, KafkaError(ErrorCode.INVALID_GROUP_ID))
+    call = groups.call(caller, node.loop.create_future())
+    return groups.run(request.group_id, GroupShard.sync_group, request, call, _refused)
+
+
+def _refused(request: SyncGroupRequest, error: KafkaError) -> SyncGroupResponse:
+    return SyncGroupResponse(error_code=error.code)
+
+
+api = Api(key=14, handler=sync_group)
