@@ -29,10 +29,10 @@ OFFSET_COMMIT_VERSION_WITH_EXPIRY = 1
 """The only version with an expire timestamp; it has neither a leader epoch nor a topic id."""
 _OFFSET_COMMIT = b"\x00\x01"
 _VERSION_4 = b"\x00\x04"
-_SIZE = Struct(">H")
+_SIZE = Struct(">h")
 _PARTITION = Struct(">i")
-_KEY_START = Struct(">HH")
-_VALUE_START = Struct(">HqiB")
+_KEY_START = Struct(">hh")
+_VALUE_START = Struct(">hqiB")
 _VALUE_END = Struct(">qB")
 _VALUE_END_WITH_TOPIC_ID = Struct(">qBBB16s")
 _VALUE_START_SIZE = _VALUE_START.size
@@ -119,9 +119,11 @@ def _encode_offset_value(value: OffsetCommitValue) -> bytes:
 def _decode_offset(key: bytes | memoryview, value: bytes | memoryview | None) -> GroupRecord | None:
     """A commit as Kafka 4 writes it, or its tombstone; None for everything else, right or wrong."""
     try:
-        topic_at = 4 + _SIZE.unpack_from(key, 2)[0]
-        partition_at = topic_at + 2 + _SIZE.unpack_from(key, topic_at)[0]
-        if len(key) != partition_at + 4:
+        group_size = _SIZE.unpack_from(key, 2)[0]
+        topic_at = 4 + group_size
+        topic_size = _SIZE.unpack_from(key, topic_at)[0]
+        partition_at = topic_at + 2 + topic_size
+        if group_size < 0 or topic_size < 0 or len(key) != partition_at + 4:
             return None
         decoded_key = OffsetCommitKey(
             group=str(key[4:topic_at], "utf-8"),

@@ -70,7 +70,7 @@ class GroupShard:
             assert value is None or type(value) is OffsetCommitValue
             self.offsets.replay(key, value, producer_id)
 
-    def complete_transaction(self, producer_id: int, is_commit: bool) -> None:
+    def replay_transaction_end(self, producer_id: int, *, is_commit: bool) -> None:
         """A transaction's marker has been written to the partition, or read from it."""
         self.offsets.committed.complete_transaction(producer_id, is_commit=is_commit)
 

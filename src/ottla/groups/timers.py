@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from typing import Generic, TypeVar
 
 Result = TypeVar("Result")
@@ -21,7 +21,7 @@ class Timers(Generic[Result]):
         self._operations: dict[Key, tuple[int, Callable[[int, int], Result]]] = {}
         self._heap: list[tuple[int, int, Key]] = []
         self._serial = 0
-        """Keeps deadlines of the same millisecond in the order in which they were set."""
+        """Orders entries of the same millisecond: keys need not be comparable, and every run is the same."""
 
     def __contains__(self, key: Key) -> bool:
         return key in self._operations
@@ -75,5 +75,4 @@ class Timers(Generic[Result]):
                 (at, serial, key)
                 for serial, (key, (at, _)) in enumerate(sorted(self._operations.items(), key=lambda item: item[1][0]))
             ]
-            self._serial = len(self._heap)
-            heapify(self._heap)
+            self._serial = len(self._heap)  # in order already, so it is a heap
