@@ -13,6 +13,7 @@ from typing import Any
 
 from ottla.cluster import ClusterImage, ImageChanges, TopicImage
 from ottla.config import BrokerConfig, GroupConfig
+from ottla.groups.classic_groups import ClassicGroups
 from ottla.groups.decision import Answer, Call, GroupDecision
 from ottla.groups.offsets import Offsets, commit_refused, transactional_commit_refused
 from ottla.groups.offsets_committed import NO_PRODUCER_ID
@@ -30,6 +31,9 @@ from ottla.wire.messages.list_groups import ListedGroup, ListGroupsRequest, List
 from ottla.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from ottla.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from ottla.wire.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
+from ottla.wire.messages.records.group_metadata_key import GroupMetadataKey
+from ottla.wire.messages.records.group_metadata_value import GroupMetadataValue
+from ottla.wire.messages.records.legacy_offset_commit_key import LegacyOffsetCommitKey
 from ottla.wire.messages.records.offset_commit_key import OffsetCommitKey
 from ottla.wire.messages.records.offset_commit_value import OffsetCommitValue
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
@@ -56,7 +60,10 @@ class GroupShard:
         rng: Random,
     ) -> None:
         self.state = ShardState(image=image, config=config, group_config=group_config, rng=rng)
-        self.offsets = Offsets(self.state, create_group=self._create_group, keep_session=self._keep_session)
+        self._classic = ClassicGroups(self.state)
+        self.offsets = Offsets(
+            self.state, create_group=self._classic.create_group, keep_session=self._classic.keep_session
+        )
         self._expiring: list[str] = []
         """The groups that the check for expired offsets has still to look at."""
         self._deleted_topics: dict[bytes, TopicImage] = {}
@@ -69,6 +76,11 @@ class GroupShard:
         if type(key) is OffsetCommitKey:
             assert value is None or type(value) is OffsetCommitValue
             self.offsets.replay(key, value, producer_id)
+        elif type(key) is GroupMetadataKey:
+            assert value is None or type(value) is GroupMetadataValue
+            self._classic.replay(key, value)
+        elif type(key) is LegacyOffsetCommitKey:
+            self.offsets.replay(*_legacy_commit(key, value), producer_id)
 
     def replay_transaction_end(self, producer_id: int, *, is_commit: bool) -> None:
         """A transaction's marker has been written to the partition, or read from it."""
@@ -77,16 +89,16 @@ class GroupShard:
     # Membership.
 
     def join_group(self, request: JoinGroupRequest, call: Call) -> GroupDecision[JoinGroupResponse]:
-        return GroupDecision([], JoinGroupResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        return self._classic.join(request, call)
 
     def sync_group(self, request: SyncGroupRequest, call: Call) -> GroupDecision[SyncGroupResponse]:
-        return GroupDecision([], SyncGroupResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        return self._classic.sync(request, call)
 
     def heartbeat(self, request: HeartbeatRequest, call: Call) -> GroupDecision[HeartbeatResponse]:
-        return GroupDecision([], HeartbeatResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        return self._classic.heartbeat(request, call)
 
     def leave_group(self, request: LeaveGroupRequest, call: Call) -> GroupDecision[LeaveGroupResponse]:
-        return GroupDecision([], LeaveGroupResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        return self._classic.leave(request, call)
 
     def consumer_group_heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, call: Call
@@ -188,6 +200,7 @@ class GroupShard:
 
     def loaded(self, now: int, timestamp: int) -> None:
         """Everything that the partition holds has been replayed: deadlines run from now on."""
+        self._classic.loaded(now, timestamp)
         self._schedule_expiry(now)
 
     def deadline(self) -> int | None:
@@ -210,8 +223,9 @@ class GroupShard:
 
     def unload(self, call: Call) -> list[Answer]:
         """The shard is no longer this broker's: what to tell those who wait for an answer."""
+        answers = self._classic.unload(KafkaError(ErrorCode.NOT_COORDINATOR), call)
         self.state.timers.clear()
-        return []
+        return answers
 
     # What metrics read.
 
@@ -272,8 +286,12 @@ class GroupShard:
         self._deleted_topics.clear()
         return GroupDecision(records, None)
 
-    # What offsets ask of groups.
 
-    def _create_group(self, group_id: str) -> None: ...
-
-    def _keep_session(self, group_id: str, member_id: str, now: int) -> None: ...
+def _legacy_commit(key: LegacyOffsetCommitKey, value: Any) -> tuple[OffsetCommitKey, OffsetCommitValue | None]:
+    """A commit as Kafka before 0.9 wrote it."""
+    modern = OffsetCommitKey(group=key.group, topic=key.topic, partition=key.partition)
+    if value is None:
+        return modern, None
+    return modern, OffsetCommitValue(
+        offset=value.offset, metadata=value.metadata, commit_timestamp=value.commit_timestamp
+    )
