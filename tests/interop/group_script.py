@@ -125,7 +125,9 @@ class Script:
         if api == "list_groups":  # of this script's own groups, in no special order
             own = [each for each in shown["groups"] if each["group_id"].startswith(self._name + ".")]
             shown["groups"] = sorted(own, key=lambda each: str(each["group_id"]))
-        if api not in ("leave_group", "delete_groups"):
+        if api == "delete_groups":  # Kafka answers coordinator by coordinator
+            shown["results"].sort(key=lambda each: str(each["group_id"]))
+        if api != "leave_group":
             _sort_members(shown)
         self.lines.append(f"{api} v{version}: {json.dumps(shown, ensure_ascii=False)}")
 
