@@ -98,14 +98,23 @@ class Coordinator(ABC, Generic[S]):
     def compression(self) -> Compression:
         return Compression.NONE
 
-    def replay(self, machine: S, records: list[Record], start_offset: int, producer_id: int) -> None:
+    def replay(self, machine: S, index: int, records: list[Record], start_offset: int, producer_id: int) -> None:
+        """Records of a batch that was read. One that cannot be decoded is passed over: what else the partition holds is
+        worth more than a stop at it."""
         decode = self.decode
         for record in records:
             if record.offset < start_offset or record.key is None:
                 continue
-            decoded = decode(record.key, record.value)
+            try:
+                decoded = decode(record.key, record.value)
+            except WireError as error:
+                log.error("%s-%d: the record at offset %d is damaged: %s", self.topic, index, record.offset, error)
+                continue
             if decoded is not None:
                 machine.replay(decoded, producer_id)
+
+    def retired(self, machine: S) -> None:
+        """A machine is about to be forgotten: what it counted may be kept."""
 
     def complete_transaction(self, machine: S, producer_id: int, is_commit: bool) -> None:
         """A marker was written or read. Only topics that transactions write to have any."""
@@ -193,7 +202,7 @@ class Coordinator(ABC, Generic[S]):
                 continue
             try:
                 await hosted.load()
-            except (CorruptRecords, WireError, KafkaError, OSError) as error:
+            except (CorruptRecords, KafkaError, OSError) as error:
                 log.error("%s-%d cannot be loaded: %s", self.topic, index, error)
                 if self.shards.get(index) is hosted:
                     self._drop(index)
@@ -276,6 +285,8 @@ class Coordinator(ABC, Generic[S]):
         hosted = self.shards.pop(index, None)
         self._to_load.pop(index, None)
         if hosted is not None:
+            if hosted.machine is not None:
+                self.retired(hosted.machine)
             hosted.stop()
 
     # The topic

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -34,6 +35,8 @@ class GroupCoordinator(Coordinator[GroupShard]):
     def __init__(self, node: Node) -> None:
         super().__init__(node)
         self._group_configs: dict[str, GroupConfig] = {}
+        self.past_counts: Counter[str] = Counter()
+        """What shards counted that are no longer here."""
 
     def new_machine(self, index: int) -> GroupShard:
         node = self.node
@@ -47,6 +50,9 @@ class GroupCoordinator(Coordinator[GroupShard]):
 
     def complete_transaction(self, machine: GroupShard, producer_id: int, is_commit: bool) -> None:
         machine.replay_transaction_end(producer_id, is_commit=is_commit)
+
+    def retired(self, machine: GroupShard) -> None:
+        self.past_counts.update(machine.counts)
 
     def own_call(self, now: int, timestamp: int) -> Call:
         return Call(now, timestamp, 0)

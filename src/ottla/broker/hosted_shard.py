@@ -430,7 +430,7 @@ class HostedShard(Generic[S]):
     # Life
 
     async def load(self) -> None:
-        """Replay the log. CorruptRecords, WireError or KafkaError when that cannot be done."""
+        """Replay the log. CorruptRecords, KafkaError or OSError when that cannot be done."""
         coordinator = self._coordinator
         machine = coordinator.new_machine(self.index)
         partition_log = self.partition.log
@@ -457,7 +457,7 @@ class HostedShard(Generic[S]):
                         coordinator.complete_transaction(machine, header.producer_id, kind == ControlType.COMMIT)
                 else:
                     producer_id = header.producer_id if header.is_transactional else -1
-                    coordinator.replay(machine, read(batch), offset, producer_id)
+                    coordinator.replay(machine, self.index, read(batch), offset, producer_id)
                 offset = header.next_offset
                 replayed += header.count
                 if replayed >= RECORDS_PER_PIECE:

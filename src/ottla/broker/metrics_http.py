@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from ottla.broker.group_metrics import register_group_metrics
 from ottla.broker.metrics import CONTENT_TYPE
 from ottla.broker.node_metrics import register_gauges
 
@@ -35,6 +36,7 @@ Answer = tuple[int, str, str]
 async def serve_metrics(node: Node, port: int, host: str = "127.0.0.1") -> MetricsServer:
     """Answer for a node; close it with `close()`. Port 0 takes a free one: see `port`."""
     register_gauges(node)
+    register_group_metrics(node)
     server = MetricsServer(node.metrics.render, lambda: health(node))
     await server.open(host, port)
     return server

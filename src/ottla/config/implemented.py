@@ -41,6 +41,7 @@ _BROKER: Final = """
     group.consumer.migration.policy group.consumer.assignment.interval.ms
     group.consumer.min.assignment.interval.ms group.consumer.max.assignment.interval.ms
     group.consumer.regex.refresh.interval.ms
+    transaction.state.log.replication.factor transaction.state.log.min.isr
     telemetry.max.bytes internal.metadata.log.segment.bytes
 """
 

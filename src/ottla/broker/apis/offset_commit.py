@@ -48,7 +48,7 @@ def _refused(request: OffsetCommitRequest, error: KafkaError) -> OffsetCommitRes
 def _without_unknown(
     request: OffsetCommitRequest, node: Node, *, uses_topic_ids: bool
 ) -> list[OffsetCommitResponseTopic]:
-    """Take out of the request what is no partition of the cluster, and say so; the rest has a name afterwards."""
+    """Take out of the request what is no partition of the cluster, and say so; the rest has name and id afterwards."""
     image = node.image
     refused: list[OffsetCommitResponseTopic] = []
     known: list[OffsetCommitRequestTopic] = []
@@ -64,6 +64,7 @@ def _without_unknown(
             if found is None:
                 refused.append(_topic_refused(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
                 continue
+            topic.topic_id = found.id
         unknown = [partition for partition in topic.partitions if partition.partition_index not in found.partitions]
         if unknown:
             topic.partitions = [one for one in topic.partitions if one.partition_index in found.partitions]
