@@ -14,25 +14,32 @@ from typing import Any
 from tests.interop.servers import kafka_anchor
 
 from bench import report
+from bench.groups import QUICK_GROUPS, GroupBench, GroupScale
 from bench.observation import load_average
-from bench.session import QUICK, Bench, Scale
+from bench.session import QUICK, Bench, Figures, Scale
 
-ALL_ROWS = frozenset(range(1, 11))
+SUITES = {"latest": frozenset(range(1, 11)), "groups": frozenset(range(11, 16))}
+"""Rows that belong together, by the name of their results: a single broker's, and those of consumer groups."""
+ALL_ROWS = frozenset().union(*SUITES.values())
 SERVERS = ("ottla", "kafka")
 RESULTS = Path(__file__).with_name("results")
 
 
 def parse_rows(text: str) -> frozenset[int]:
-    """`1-4,9` is rows 1, 2, 3, 4 and 9."""
+    """`1-4,9` is rows 1, 2, 3, 4 and 9; `groups` is all rows of that suite."""
     rows: set[int] = set()
+    last_row = max(ALL_ROWS)
     for part in text.split(","):
+        if part in SUITES:
+            rows |= SUITES[part]
+            continue
         first, dash, last = part.partition("-")
         try:
             rows.update(range(int(first), int(last if dash else first) + 1))
         except ValueError:
-            raise argparse.ArgumentTypeError(f"{part!r} is no row: rows are 1 to 10, as in 1-4,9") from None
+            raise argparse.ArgumentTypeError(f"{part!r} is no row: rows are 1 to {last_row}, as in 1-4,9") from None
     if not rows <= ALL_ROWS:
-        raise argparse.ArgumentTypeError("rows are 1 to 10, as in 1-4,9")
+        raise argparse.ArgumentTypeError(f"rows are 1 to {last_row}, as in 1-4,9")
     return frozenset(rows)
 
 
@@ -42,7 +49,7 @@ def parser() -> argparse.ArgumentParser:
         description=__doc__,
         epilog="The table is printed; it and every figure are written to bench/results unless --quick or --no-write.",
     )
-    made.add_argument("--rows", type=parse_rows, default=ALL_ROWS, metavar="ROWS", help="as in 1-4,9 (all ten)")
+    made.add_argument("--rows", type=parse_rows, default=ALL_ROWS, metavar="ROWS", help="as in 1-4,9 or groups (all)")
     made.add_argument("--rounds", type=int, default=3, metavar="COUNT", help="each round runs both servers (3)")
     made.add_argument("--only", choices=SERVERS, help="one server alone: no ratios")
     made.add_argument("--quick", action="store_true", help="20,000 records and small crowds: is everything in order?")
@@ -65,6 +72,7 @@ def main() -> int:
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     servers = (options.only,) if options.only else SERVERS
     scale = QUICK if options.quick else Scale()
+    group_scale = QUICK_GROUPS if options.quick else GroupScale()
     rounds: report.Rounds = {server: [] for server in servers}
     load: list[float] = []
     started = time.monotonic()
@@ -77,23 +85,35 @@ def main() -> int:
                     print(f"{time.monotonic() - started:6.0f} s  {prefix}: {text}", file=sys.stderr, flush=True)
 
                 progress(f"load average {load[-1]:.2f}")
-                rounds[server].append(Bench(server, Path(folder) / server, scale, options.rows, progress).run())
+                data = Path(folder) / server
+                figures: Figures = {}
+                if options.rows & SUITES["latest"]:
+                    figures |= Bench(server, data, scale, options.rows, progress).run()
+                if options.rows & SUITES["groups"]:
+                    figures |= GroupBench(server, data, scale, options.rows, progress, sizes=group_scale).run()
+                rounds[server].append(figures)
     facts = report.machine()
-    lines = report.table(rounds, options.rows)
     date = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
     description = " ".join(filter(None, (report.describe(facts, rounds, load, date), options.note)))
-    print(f"{description}\n\n{report.plain(lines)}")
+    print(f"{description}\n\n{report.plain(report.table(rounds, options.rows))}")
     if options.quick:
         print("\n--quick shows that everything runs; its figures are those of cold servers and mean nothing.")
     if not (options.quick or options.no_write):
-        result: dict[str, Any] = {
-            "date": date,
-            "machine": facts,
-            "load_average": load,
-            "rows": sorted(options.rows),
-            "rounds": rounds,
-        }
-        report.write(options.results, result, f"{description}\n\n{report.markdown(lines)}\n")
+        command = " ".join(["python -m bench", *sys.argv[1:]])
+        for name, suite in SUITES.items():
+            rows = options.rows & suite
+            if not rows:
+                continue
+            result: dict[str, Any] = {
+                "date": date,
+                "command": command,
+                "machine": facts,
+                "load_average": load,
+                "rows": sorted(rows),
+                "rounds": rounds,
+            }
+            table = report.markdown(report.table(rounds, rows))
+            report.write(options.results, name, result, f"`{command}`, {description}\n\n{table}\n")
     return 0
 
 

@@ -19,6 +19,8 @@ class Cost:
     user_seconds: float
     system_seconds: float
     client_seconds: float
+    own_seconds: float
+    """Of this process, where it is the client itself."""
     foreign_cores: float
     """Cores that neither broker nor client used: other programs, and what the host took away (steal)."""
     rss_bytes: int
@@ -60,12 +62,14 @@ class Watch:
         seconds = time.perf_counter() - self._started
         user, system = process_times(self._pid)
         client = _children_seconds() - self._client
-        known = user - self._user + system - self._system + client + time.process_time() - self._own
+        own = time.process_time() - self._own
+        known = user - self._user + system - self._system + client + own
         return Cost(
             seconds=seconds,
             user_seconds=user - self._user,
             system_seconds=system - self._system,
             client_seconds=client,
+            own_seconds=own,
             foreign_cores=max(0.0, (_machine_seconds() - self._machine - known) / seconds),
             rss_bytes=rss_bytes(self._pid),
         )

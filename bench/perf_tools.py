@@ -14,6 +14,7 @@ from bench.observation import Cost, Watch
 
 RECORD_BYTES = 1000
 CONSUME = Path(__file__).with_name("java") / "Consume.java"
+SUBSCRIBE = Path(__file__).with_name("java") / "Subscribe.java"
 TOOL_TIMEOUT_SECONDS = 600
 
 _NUMBER = r"([\d.,]+)"

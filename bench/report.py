@@ -1,4 +1,4 @@
-"""The ten rows: each measure beside Apache Kafka's and against its bar; results as JSON and as a markdown table."""
+"""The rows: each measure beside Apache Kafka's and against its bar; results as JSON and as a markdown table."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import platform
 import statistics
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -57,6 +57,56 @@ class Line:
         return "met" if ottla <= self.at_most * kafka else "MISSED"
 
 
+def _group_lines() -> Iterator[Line]:
+    for protocol in ("classic", "consumer"):
+        for client in ("Java", "librdkafka"):
+            name = f"first.1.{client.lower()}.{protocol}"
+            yield Line(11, f"{protocol}: subscribe to first record, alone, {client}", f"{name}.ms", "ms", at_most=1.0)
+            yield Line(11, "the same, broker CPU", f"{name}.cpu_s", "s")
+    for protocol in ("classic", "consumer"):
+        name = f"first.many.brisk.{protocol}"
+        yield Line(11, f"{protocol}: the same, 50 members, the last one; no delays", f"{name}.s", "s", at_most=1.0)
+        yield Line(11, "the same, broker CPU", f"{name}.cpu_s", "s")
+        name = f"first.many.default.{protocol}"
+        yield Line(11, f"{protocol}: the same, Kafka's default delays", f"{name}.s", "s", at_most=TIMERS)
+        yield Line(11, "the same, broker CPU", f"{name}.cpu_s", "s")
+    for protocol in ("classic", "consumer"):
+        name = f"move.leave.{protocol}"
+        yield Line(12, f"{protocol}: a member leaves, until others read its partitions", f"{name}.s", "s", at_most=1.0)
+        yield Line(12, "the same, broker CPU", f"{name}.cpu_s", "s")
+        name = f"move.kill.{protocol}"
+        yield Line(12, f"{protocol}: a member is killed, the same", f"{name}.s", "s", at_most=TIMERS)
+        yield Line(12, "the same, beyond the session timeout of 6 s", f"{name}.beyond_s", "s")
+        yield Line(12, "the same, broker CPU", f"{name}.cpu_s", "s")
+    for protocol in ("classic", "consumer"):
+        name = f"crowd.brisk.{protocol}"
+        yield Line(13, f"{protocol}: 500 members join at once; no delays", f"{name}.s", "s", at_most=1.0)
+        yield Line(13, "the same, broker CPU", f"{name}.cpu_s", "s", at_most=1.0)
+        yield Line(13, "the same, requests until then", f"{name}.requests")
+        yield Line(13, "all of them leave", f"{name}.leave_s", "s", at_most=1.0)
+        name = f"crowd.default.{protocol}"
+        yield Line(13, f"{protocol}: the same, Kafka's default delays", f"{name}.s", "s", at_most=TIMERS)
+        yield Line(13, "the same, broker CPU", f"{name}.cpu_s", "s")
+    for partitions in (1, 10):
+        name = f"commit_{partitions}"
+        title = f"10,000 offsets/s, {partitions} in a commit"
+        yield Line(14, f"{title}: p99", f"{name}.p99_ms", "ms", at_most=1.0)
+        yield Line(14, "the same, p50", f"{name}.p50_ms", "ms")
+        yield Line(14, "the same, broker CPU per offset", f"{name}.cpu_us_per_offset", "us", at_most=1.0)
+        name = f"commit_limit_{partitions}"
+        yield Line(14, f"the limit, {partitions} in a commit", f"{name}.offsets_per_second", "/s")
+        yield Line(14, "the same, p99", f"{name}.p99_ms", "ms")
+        yield Line(14, "the same, broker CPU per offset", f"{name}.cpu_us_per_offset", "us")
+    for name, title in (("replay", "1,000 groups x 100 partitions"), ("replay_again", "each committed 5 times")):
+        yield Line(15, f"{title}: start until every group's offsets are told", f"{name}.s", "s", limit=2.0)
+        yield Line(15, "the same, beyond the first Metadata answer", f"{name}.beyond_start_s", "s", at_most=1.0)
+        yield Line(15, "the same, broker CPU of the whole start", f"{name}.cpu_s", "s")
+        yield Line(15, "the commits before, one after another", f"{name}.fill_s", "s")
+
+
+TIMERS = 1.05
+"""Where waiting by a timer is nearly all of a figure: its ratio is 1 give or take a heartbeat."""
+
 LINES = (
     Line(1, "produce 1 KB, 16 KB batches, acks=1", "produce_16k.records_per_s", "rec/s", at_least=1.3),
     Line(2, "the same, broker CPU", "produce_16k.cpu_s_per_gb", "s/GB", at_most=0.45),
@@ -82,6 +132,7 @@ LINES = (
     Line(10, "2,000 partitions: resident memory", "large.rss_mb", "MB"),
     Line(10, "2,000 partitions: one full Metadata answer", "large.metadata_ms", "ms"),
     Line(10, "its size (v12)", "large.metadata_bytes", "B"),
+    *_group_lines(),
 )
 
 
@@ -191,7 +242,7 @@ def describe(facts: dict[str, Any], rounds: Rounds, load: Sequence[float], date:
     )
 
 
-def write(folder: Path, result: dict[str, Any], text: str) -> None:
+def write(folder: Path, name: str, result: dict[str, Any], text: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "latest.json").write_text(json.dumps(result, indent=1, sort_keys=True) + "\n")
-    (folder / "latest.md").write_text(text)
+    (folder / f"{name}.json").write_text(json.dumps(result, indent=1, sort_keys=True) + "\n")
+    (folder / f"{name}.md").write_text(text)

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -122,16 +122,16 @@ class Bench:
         if gigabytes is not None:
             self.figures[f"{name}.cpu_s_per_gb"] = cost.cpu_seconds / gigabytes
 
-    def _make(self) -> Server:
+    def _make(self, overrides: Sequence[str] = ()) -> Server:
         self._sessions += 1
         folder = self.folder / str(self._sessions)
         folder.mkdir(parents=True)
         data = folder / "data"
-        return Ottla(data) if self.server == "ottla" else Kafka(data)
+        return Ottla(data, overrides) if self.server == "ottla" else Kafka(data, overrides)
 
     @contextmanager
-    def _running(self) -> Iterator[Server]:
-        server = self._make()
+    def _running(self, overrides: Sequence[str] = ()) -> Iterator[Server]:
+        server = self._make(overrides)
         try:
             server.start()
             yield server
@@ -149,7 +149,7 @@ class Bench:
             server.stop()
             seconds, cpu = [], []
             for _ in range(self.scale.start_count):
-                _settle()
+                settle()
                 seconds.append(timed_start(server))
                 cpu.append(server.cpu_seconds())
                 time.sleep(0.5)
@@ -200,7 +200,7 @@ class Bench:
 
     def _produce(self, server: Server, admin: Admin, name: str, settings: dict[str, str]) -> None:
         self._topic(admin, name)
-        _settle()
+        settle()
         (produced,), cost = produce(server, name, self.scale.records, settings)
         self._note(f"{name}.records_per_s", produced.records_per_second)
         self.figures[f"{name}.p99_ms"] = produced.p99_ms
@@ -215,7 +215,7 @@ class Bench:
 
     def _latency(self, server: Server, admin: Admin) -> None:
         self._topic(admin, "latency")
-        _settle()
+        settle()
         (whole, steady), cost = produce(
             server,
             "latency",
@@ -234,7 +234,7 @@ class Bench:
     def _crowd(self, server: Server, admin: Admin) -> None:
         self._topic(admin, "crowd")
         for name, rate in (("crowd", 0), ("crowd_paced", self.scale.crowd_requests_per_second)):
-            _settle()
+            settle()
             watch = Watch(server.pid)
             arguments = {
                 "--port": server.port,
@@ -245,12 +245,9 @@ class Bench:
                 "--seconds": self.scale.crowd_seconds,
                 "--requests-per-second": rate,
             }
-            words = [str(word) for option in arguments.items() for word in option]
-            printed = subprocess.run(
-                [sys.executable, "-m", "bench.crowd", *words], cwd=REPOSITORY, stdout=subprocess.PIPE, check=True
-            )
+            result = run_program("bench.crowd", arguments)
             cost = watch.cost()
-            for key, value in json.loads(printed.stdout).items():
+            for key, value in result.items():
                 self._note(f"{name}.{key}", value)
             self._note_cost(name, cost)
 
@@ -261,7 +258,7 @@ class Bench:
         created, led, hosted, deleted, cpu = [], [], [], [], []
         with self._running() as server, Admin(server) as admin:
             for _ in range(self.scale.topic_repetitions):
-                _settle()
+                settle()
                 watch = Watch(server.pid)
                 created.append(admin.create(names, 1))
                 led.append(created[-1] + admin.wait_for_leaders(len(names)))
@@ -290,7 +287,7 @@ class Bench:
                 admin.wait_for_leaders(partitions)
             _wait_for_logs(server.data, partitions)
             server.stop()
-            _settle()
+            settle()
             self._note("large.start_s", timed_start(server))
             self.figures["large.start_cpu_s"] = server.cpu_seconds()
             with Admin(server) as admin:
@@ -302,6 +299,16 @@ class Bench:
             self._note("large.metadata_bytes", len(answers[-1][0]))
             self.figures["large.metadata_first_ms"] = answers[0][1] * 1000
             self._note("large.metadata_ms", statistics.median(seconds for _, seconds in answers) * 1000)
+
+
+def run_program(module: str, options: Mapping[str, object], *words: str) -> Figures:
+    """A client of this package in a process of its own, and the JSON object that it prints."""
+    arguments = [*words, *(str(word) for option in options.items() for word in option)]
+    printed = subprocess.run(
+        [sys.executable, "-m", module, *arguments], cwd=REPOSITORY, stdout=subprocess.PIPE, check=True
+    )
+    figures: Figures = json.loads(printed.stdout)
+    return figures
 
 
 def timed_start(server: Server) -> float:
@@ -337,7 +344,7 @@ def _wait_for_logs(data: Path, count: int, timeout_seconds: float = 60) -> float
     return time.perf_counter() - started
 
 
-def _settle() -> None:
+def settle() -> None:
     """What the last stretch wrote must not be on its way to the disk during the next one."""
     os.sync()
     time.sleep(0.2)
