@@ -26,6 +26,8 @@ class Call:
     timestamp: int
     """Wall clock milliseconds: what goes into records."""
     api_version: int = 0
+    waiter: Any = None
+    """Always None: every command is answered by its own decision."""
 
 
 @dataclass(frozen=True, slots=True)

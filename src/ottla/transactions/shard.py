@@ -359,7 +359,7 @@ class TransactionShard:
 
     # --- records
 
-    def replay(self, record: TransactionRecord) -> None:
+    def replay(self, record: TransactionRecord, producer_id: int = NO_PRODUCER_ID) -> None:
         transactional_id = record.key.transactional_id
         if record.value is None:
             self.transactions.pop(transactional_id, None)
@@ -390,6 +390,14 @@ class TransactionShard:
             transaction.transactional_id: None for transaction in self.transactions.values() if transaction.is_prepared
         }
         self._retried.clear()
+
+    def replay_transaction_end(self, producer_id: int, *, is_commit: bool) -> None:
+        """A marker among the records of `__transaction_state` itself: nothing is ever written there in a
+        transaction."""
+
+    def unload(self, call: Call) -> list[Any]:
+        """Nobody waits inside the shard, so nobody is to be told when it goes."""
+        return []
 
     # --- the passing of time
 
