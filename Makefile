@@ -5,7 +5,9 @@ SEEDS ?= 200
 
 .PHONY: check test sim interop chaos bench messages lock format
 
-$(DEV): requirements-dev.lock pyproject.toml setup.py src/ottla/records/kernel.py src/ottla/records/kernel.pxd
+COMPILED := src/ottla/records/kernel src/ottla/storage/tail src/ottla/broker/produce_frame
+
+$(DEV): requirements-dev.lock pyproject.toml setup.py $(COMPILED:=.py) $(COMPILED:=.pxd)
 	tools/install $(VENV) requirements-dev.lock
 
 check: $(DEV)  ## format, lint, types, layers

@@ -1,26 +1,30 @@
-"""Builds the record kernel with Cython where a C compiler is there; without one the same file runs as plain Python."""
+"""Builds what is hot with Cython where a C compiler is there; without one the same files run as plain Python."""
 
 import sys
 
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 
+COMPILED = ["ottla.records.kernel", "ottla.storage.tail", "ottla.broker.produce_frame"]
+
 setup(
     ext_modules=cythonize(
         [
             Extension(
-                "ottla.records.kernel",
-                ["src/ottla/records/kernel.py"],
-                depends=["src/ottla/records/kernel.pxd"],
+                module,
+                [f"src/{module.replace('.', '/')}.py"],
+                depends=[f"src/{name.replace('.', '/')}.pxd" for name in COMPILED],
                 # debugging information would be nine tenths of the file
                 extra_compile_args=[] if sys.platform == "win32" else ["-g0"],
                 optional=True,
             )
+            for module in COMPILED
         ],
         build_dir="build",
+        include_path=["src"],
         compiler_directives={
             "language_level": "3",
-            # the types are in kernel.pxd; the annotations in kernel.py are Python's
+            # the types are in the .pxd files; the annotations are Python's
             "annotation_typing": False,
             # every index is checked by the code itself, as it must be to name what is wrong
             "boundscheck": False,

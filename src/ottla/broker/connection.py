@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -32,12 +33,15 @@ MAX_PLAIN_REQUEST_BYTES = 8 * 1024 * 1024
 fields would take gigabytes, and no client has use for so many."""
 PRODUCE_KEY = 0
 
+FrameHandler = Callable[[memoryview, int, int, int, "Node"], bytes | None]
+
 
 class ServedApi:
     """One API as connections use it: its handler, and a decoder for each version, made when first needed."""
 
     __slots__ = (
         "decoders",
+        "frame_handler",
         "handler",
         "max_version",
         "min_version",
@@ -57,6 +61,12 @@ class ServedApi:
         self.request_class = request_class(key)
         self.response_class = response_class(key)
         self.handler: Handler = import_module(f"ottla.broker.apis.{SERVED[key]}").api.handler
+        self.frame_handler: FrameHandler | None = None
+        """Answers an ordinary request straight from its frame, without the objects in between; None for others."""
+        if key == PRODUCE_KEY:
+            from ottla.broker.produce_frame import produce_frame
+
+            self.frame_handler = produce_frame
         self.decoders: dict[int, Any] = {}
         self.observe = node.metrics.request_observer(info.name)
 
@@ -117,6 +127,14 @@ class Connection:
             else:
                 self._refuse(f"API key {header.api_key} version {version}, which this node does not serve")
             return
+        if served.frame_handler is not None and not self._slots:
+            response = served.frame_handler(frame, position, version, header.correlation_id, self._node)
+            if response is not None:
+                served.observe(self._timer() - started, len(frame))
+                self._channel.send([response])
+                if self._channel.out_bytes > MAX_UNSENT_BYTES:
+                    self._hold()
+                return
         caller = Caller(header.client_id, self.peer, header.api_key, version)
         if len(frame) > MAX_PLAIN_REQUEST_BYTES and header.api_key != PRODUCE_KEY:
             self._refuse(f"a {served.name} request of {len(frame)} bytes; at most {MAX_PLAIN_REQUEST_BYTES} are taken")

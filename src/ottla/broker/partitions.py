@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Protocol
 
+from ottla.cluster.topic import INTERNAL_TOPICS
 from ottla.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -20,15 +21,17 @@ class Waiter(Protocol):
 class Partition:
     """One replica of a partition on this node, and for now always its leader."""
 
-    __slots__ = ("_waiters", "index", "leader_epoch", "log", "topic", "topic_id")
+    __slots__ = ("index", "is_internal", "leader_epoch", "log", "topic", "topic_id", "waiters")
 
     def __init__(self, topic: str, topic_id: bytes, index: int, log: Log, leader_epoch: int) -> None:
         self.topic = topic
+        self.is_internal = topic in INTERNAL_TOPICS
+        """Whether only the node itself writes to it."""
         self.topic_id = topic_id
         self.index = index
         self.log = log
         self.leader_epoch = leader_epoch
-        self._waiters: dict[Waiter, None] = {}
+        self.waiters: dict[Waiter, None] = {}
 
     def append(self, batches: memoryview, timestamp: int, now: int) -> Appended:
         """Append as leader. The only replica is the whole ISR, so what it holds is committed: the high watermark
@@ -37,8 +40,26 @@ class Partition:
         appended = log.append(batches, leader_epoch=self.leader_epoch, timestamp=timestamp, now=now)
         if not log.is_flush_due:
             log.advance_high_watermark(log.log_end_offset)
-            if self._waiters:
-                self._notify(len(batches))
+            if self.waiters:
+                self.notify(len(batches))
+        return appended
+
+    def append_as_coordinator(
+        self, batch: bytearray, timestamp: int, now: int, transaction_version: int = 0
+    ) -> Appended:
+        """Append a batch that a coordinator made: records of a transaction in an internal topic, or a marker."""
+        log = self.log
+        appended = log.append_control(
+            batch,
+            leader_epoch=self.leader_epoch,
+            timestamp=timestamp,
+            now=now,
+            transaction_version=transaction_version,
+        )
+        if not log.is_flush_due:
+            log.advance_high_watermark(log.log_end_offset)
+            if self.waiters:
+                self.notify(len(batch))
         return appended
 
     async def flush(self) -> None:
@@ -48,8 +69,8 @@ class Partition:
         await log.flush(end_offset)
         if end_offset > log.high_watermark:
             log.advance_high_watermark(end_offset)
-            if self._waiters:
-                self._notify(1)
+            if self.waiters:
+                self.notify(1)
 
     def check_leader_epoch(self, current_leader_epoch: int) -> None:
         """KIP-320: a client that knows another epoch than ours learns who is behind."""
@@ -60,18 +81,19 @@ class Partition:
         raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
 
     def add_waiter(self, waiter: Waiter) -> None:
-        self._waiters[waiter] = None
+        self.waiters[waiter] = None
 
     def remove_waiter(self, waiter: Waiter) -> None:
-        self._waiters.pop(waiter, None)
+        self.waiters.pop(waiter, None)
 
     def wake_all(self) -> None:
         """Something other than data changed (deleted, moved, truncated): let everyone look again."""
-        for waiter in list(self._waiters):
+        for waiter in list(self.waiters):
             waiter.grew(self, 1 << 62)
 
-    def _notify(self, size: int) -> None:
-        for waiter in list(self._waiters):
+    def notify(self, size: int) -> None:
+        """So many bytes more can be read."""
+        for waiter in list(self.waiters):
             waiter.grew(self, size)
 
 

@@ -13,15 +13,15 @@ Invariants
 from __future__ import annotations
 
 import asyncio
-import errno
 from bisect import bisect_right
 from collections.abc import Callable
 from random import Random
-from struct import Struct, error
+from struct import Struct
 from typing import NamedTuple, NoReturn
 
 from ottla.config import TopicConfig
 from ottla.records import (
+    HEADER_SIZE,
     BatchHeader,
     Compression,
     ControlType,
@@ -36,22 +36,18 @@ from ottla.records import (
     set_max_timestamp,
     split,
 )
-from ottla.replication import MAX_SEQUENCE, LeaderEpochs, Origin, ProducerState
+from ottla.replication import LeaderEpochs, Origin, ProducerState
 from ottla.storage.checkpoints import LEADER_EPOCHS, write_epochs, write_topic_id
 from ottla.storage.disk import Disk, File, FileSlice
 from ottla.storage.index import MAX_RELATIVE_OFFSET, AbortedTransaction
 from ottla.storage.segment import DELETED, SWAP, Segment
 from ottla.storage.snapshots import rebuild_producers, remove_if_there, snapshot_path, write_snapshot
+from ottla.storage.tail import MAX_DECOMPRESSED, NEVER, NO_ROOM, LogTail
 from ottla.wire.errors import ErrorCode, KafkaError
 
-NEVER = 2**63 - 1
-DEFAULT_MAX_DECOMPRESSED = 128 * 1024 * 1024
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
-
-_HEADER = Struct(">qiibIhiqqqhii")
+_MAGIC_POSITION, _MAGIC = 16, 2
 _STAMP_OFFSET = Struct(">q")
 _STAMP_EPOCH = Struct(">i")
-_UNUSUAL = 0x30  # transactional or control
 
 _ERRORS = {int(code): code for code in ErrorCode}
 
@@ -102,46 +98,28 @@ def _remove_at_once(disk: Disk) -> Callable[[list[str], int], None]:
     return remove
 
 
-class Log:
+class Log(LogTail):
     """One partition's log on a disk. `Log.create` makes a new one, `recovery.load_log` opens what is there."""
 
     __slots__ = (
-        "_active",
-        "_after_max_ms",
-        "_before_max_ms",
         "_codec",
         "_codec_level",
         "_config",
         "_disk",
         "_file_delete_delay_ms",
-        "_flush_messages",
         "_flushed_at",
         "_flushing",
         "_fresh_files",
         "_has_log_append_time",
-        "_index_interval_bytes",
-        "_is_compacted",
-        "_max_message_bytes",
-        "_on_failure",
         "_remove_later",
         "_rng",
-        "_roll_after",
-        "_roll_after_wall",
-        "_segment_bytes",
         "_snapshots",
         "_tail_offset",
         "_tail_position",
         "_truncations",
         "_unsynced_snapshot",
         "directory",
-        "epochs",
-        "high_watermark",
-        "is_offline",
-        "log_end_offset",
-        "log_start_offset",
         "partition",
-        "producers",
-        "recovery_point",
         "segments",
         "topic",
         "topic_id",
@@ -268,6 +246,8 @@ class Log:
             "lz4": config.compression_lz4_level,
             "zstd": config.compression_zstd_level,
         }.get(config.compression_type)
+        # Whether an ordinary batch goes into the log as the producer made it.
+        self._keeps_batches = self._codec is None and not self._has_log_append_time
         self._flush_messages = config.flush_messages
         self._file_delete_delay_ms = config.file_delete_delay_ms
         if self._active is not None:
@@ -308,98 +288,10 @@ class Log:
         """Append what a producer sent, as leader: check it, give it offsets (in place: the buffer is changed) and write
         it, in one write. KafkaError when it is refused. `is_verified` is false for a transactional batch whose
         transaction the coordinator has not confirmed."""
-        size = len(batches)
-        try:
-            header = _HEADER.unpack_from(batches)
-        except error:
-            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "The record batch is cut off") from None
-        base_offset, length, _, magic, _, attributes, delta, _, max_timestamp, producer_id, epoch, sequence, _ = header
-        if length + 12 != size or attributes & _UNUSUAL:
+        offset = self.place(batches, leader_epoch, timestamp)
+        if offset < 0:
             return self._append_unusual(batches, leader_epoch, timestamp, Origin.CLIENT, is_verified, 0)
-        if magic != 2 or base_offset != 0 or size > self._max_message_bytes:
-            self._refuse(magic, base_offset, size)
-        checked = check(
-            batches,
-            timestamp=timestamp,
-            log_append_time=self._has_log_append_time,
-            before_max_ms=self._before_max_ms,
-            after_max_ms=self._after_max_ms,
-            requires_key=self._is_compacted,
-            max_decompressed=DEFAULT_MAX_DECOMPRESSED,
-        )
-        if checked[0]:
-            raise RecordsRefused(_ERRORS[checked[0]], checked[1], checked[2])
-        codec = self._codec
-        if (codec is not None and codec != attributes & 7) or not checked[5]:
-            batches = self._recompress(batches, attributes)
-            size = len(batches)
-        if checked[3] != max_timestamp or self._has_log_append_time or attributes & 8:
-            max_timestamp = checked[3]
-            set_max_timestamp(batches, max_timestamp, self._has_log_append_time)
-
-        offset = self.log_end_offset
-        last_offset = offset + delta
-        producers = self.producers
-        entry = None
-        last = -1
-        if producer_id >= 0:
-            last = sequence + delta
-            if last > MAX_SEQUENCE:
-                last -= MAX_SEQUENCE + 1
-            entry = producers.producers.get(producer_id)
-            if (
-                entry is None
-                or entry.next_sequence != sequence
-                or entry.epoch != epoch
-                or not entry.batches
-                or producers.verifications
-            ):
-                # Anything but the next batch of a known producer.
-                entry = None
-                duplicate = producers.check(producer_id, epoch, sequence, last, offset)
-                if duplicate is not None:
-                    return Appended(
-                        duplicate.base_offset, duplicate.last_offset, duplicate.timestamp, self.log_start_offset, True
-                    )
-            if producers.ongoing:
-                producers.check_transaction(producer_id, False)
-        segment = self._active
-        if (
-            segment is None
-            or segment.size + size > self._segment_bytes
-            or last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
-            or max_timestamp > self._roll_after
-            or timestamp > self._roll_after_wall
-            or segment.is_full
-        ):
-            segment = self._segment_for(size, last_offset, max_timestamp, timestamp)
-        _STAMP_OFFSET.pack_into(batches, 0, offset)
-        _STAMP_EPOCH.pack_into(batches, 12, leader_epoch)
-        if self.is_offline:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
-        position = segment.size
-        if position + size > segment.reserved:
-            segment.reserve(position + size)
-        try:
-            segment.file.write(position, batches)
-        except OSError as trouble:
-            self._write_failed(segment, trouble)
-        segment.size = position + size
-        segment.note(position, size, offset, last_offset, max_timestamp, self._index_interval_bytes)
-        if not position:
-            self._arm_roll(segment)
-        self.log_end_offset = producers.end_offset = last_offset + 1
-        if entry is not None:
-            entry.extend(last, last_offset, delta, max_timestamp)
-        elif producer_id >= 0:
-            producers.replay(producer_id, epoch, last, offset, last_offset, max_timestamp, False)
-        if leader_epoch != self.epochs.latest and leader_epoch >= 0:
-            self.epochs.assign(leader_epoch, offset)
-            self._note_epochs()
-        return tuple.__new__(
-            Appended,
-            (offset, last_offset, max_timestamp if self._has_log_append_time else -1, self.log_start_offset, False),
-        )
+        return tuple.__new__(Appended, (offset, self.log_end_offset - 1, -1, self.log_start_offset, False))
 
     def append_control(
         self, batch: bytearray, *, leader_epoch: int, timestamp: int, now: int = 0, transaction_version: int = 0
@@ -439,6 +331,8 @@ class Log:
     ) -> Appended:
         """The general case of `append`: several batches, transactions, markers."""
         is_client = origin == Origin.CLIENT
+        if len(batches) >= HEADER_SIZE and batches[_MAGIC_POSITION] != _MAGIC:
+            self._refuse(batches[_MAGIC_POSITION], 0, len(batches))
         prepared: list[memoryview | bytearray] = []
         headers: list[tuple[int, BatchHeader]] = []
         offset = first_offset = self.log_end_offset
@@ -457,7 +351,7 @@ class Log:
                 before_max_ms=self._before_max_ms,
                 after_max_ms=self._after_max_ms,
                 requires_key=self._is_compacted and not header.is_control,
-                max_decompressed=DEFAULT_MAX_DECOMPRESSED,
+                max_decompressed=MAX_DECOMPRESSED,
                 is_client=is_client,
             )
             if checked.error:
@@ -617,7 +511,7 @@ class Log:
                             )
                         )
                     except OSError as trouble:
-                        if trouble.errno not in _NO_ROOM:
+                        if trouble.errno not in NO_ROOM:
                             self._failed(trouble)
                 producers.complete(completed)
 
@@ -633,29 +527,10 @@ class Log:
 
     def _recompress(self, batch: memoryview | bytearray, attributes: int) -> bytearray:
         codec = self._codec if self._codec is not None else Compression(attributes & 7)
-        rebuilt = recompress(batch, codec, self._codec_level, max_decompressed=DEFAULT_MAX_DECOMPRESSED)
+        rebuilt = recompress(batch, codec, self._codec_level, max_decompressed=MAX_DECOMPRESSED)
         if len(rebuilt) > self._max_message_bytes:
             self._refuse(2, 0, len(rebuilt))
         return rebuilt
-
-    def _write_failed(self, segment: Segment, trouble: OSError) -> NoReturn:
-        """Undo a partial write. A full disk passes: reads go on and the next append tries again. Anything else ends the
-        log dir."""
-        if trouble.errno in _NO_ROOM:
-            try:
-                segment.trim()
-            except OSError as worse:
-                self._failed(worse)
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "The disk is full") from trouble
-        self._failed(trouble)
-
-    def _failed(self, trouble: OSError) -> NoReturn:
-        """The log dir cannot be trusted any more."""
-        if trouble.errno not in _NO_ROOM:
-            self.is_offline = True
-            if self._on_failure is not None:
-                self._on_failure(self, trouble)
-        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(trouble)) from trouble
 
     # --- rolling
 
@@ -677,9 +552,9 @@ class Log:
         self._roll_after = self._roll_after_wall = NEVER
         if segment.size:
             if segment.first_timestamp >= 0:
-                self._roll_after = segment.first_timestamp + max_age_ms
+                self._roll_after = min(segment.first_timestamp + max_age_ms, NEVER)
             else:
-                self._roll_after_wall = segment.created_timestamp + max_age_ms
+                self._roll_after_wall = min(segment.created_timestamp + max_age_ms, NEVER)
 
     def _segment_for(
         self, size: int, last_offset: int, max_timestamp: int, timestamp: int, first_offset: int | None = None
@@ -731,7 +606,7 @@ class Log:
             self.take_snapshot()
         except OSError as trouble:
             # Nothing has been decided yet: the active segment goes on, its index entries in the file or in memory.
-            if trouble.errno in _NO_ROOM:
+            if trouble.errno in NO_ROOM:
                 segment.close()
                 remove_if_there(self._disk, segment.path)
             self._failed(trouble)
@@ -905,17 +780,6 @@ class Log:
         return self.segments[index + 1].base_offset if index + 1 < len(self.segments) else self.log_end_offset
 
     # --- offsets that move
-
-    def advance_high_watermark(self, offset: int) -> int:
-        """Everything below `offset` is committed; kept within the log (L1). The high watermark now."""
-        if offset > self.log_end_offset:
-            offset = self.log_end_offset
-        if offset < self.log_start_offset:
-            offset = self.log_start_offset
-        self.high_watermark = offset
-        if self.producers.unreplicated:
-            self.producers.advance_high_watermark(offset)
-        return offset
 
     @property
     def first_unstable_offset(self) -> int | None:
@@ -1131,11 +995,6 @@ class Log:
     # --- durability
 
     @property
-    def is_flush_due(self) -> bool:
-        """Whether `flush.messages` says that the last append must be on disk before it is acknowledged."""
-        return self.log_end_offset - self.recovery_point >= self._flush_messages
-
-    @property
     def has_unflushed_segments(self) -> bool:
         """Whether closed segments are not on disk yet; they should be soon, so that recovery stays short."""
         return self.recovery_point < self.segments[-1].base_offset
@@ -1233,7 +1092,7 @@ class Log:
         try:
             self.write_epochs(sync=False)
         except OSError as trouble:
-            if trouble.errno not in _NO_ROOM:
+            if trouble.errno not in NO_ROOM:
                 self._failed(trouble)
         self.epochs.is_dirty = True  # until a flush has synced it
 

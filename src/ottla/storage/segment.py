@@ -23,6 +23,7 @@ from ottla.storage.index import (
     TimeIndex,
     TransactionIndex,
 )
+from ottla.storage.tail import SegmentTail
 
 logger = logging.getLogger(__name__)
 
@@ -50,30 +51,16 @@ class CorruptSegment(CorruptRecords):
     """A segment whose batches cannot be followed: a header in it is not one."""
 
 
-class Segment:
+class Segment(SegmentTail):
     """A stretch of the log from `base_offset` up to the next segment's."""
 
     __slots__ = (
         "_disk",
-        "_file",
-        "base_offset",
-        "bytes_since_entry",
         "created_timestamp",
         "directory",
-        "first_timestamp",
         "is_checked",
-        "is_full",
         "jitter_ms",
-        "largest_batch_size",
-        "max_timestamp",
-        "offset_index",
-        "offset_limit",
-        "offset_of_max_timestamp",
-        "reserved",
-        "size",
         "suffix",
-        "time_index",
-        "time_limit",
         "transaction_index",
     )
 
@@ -171,32 +158,6 @@ class Segment:
                 self.file.reserve(self.size, self.reserved - self.size)
         except OSError:
             return  # the write itself will tell
-
-    def note(
-        self,
-        position: int,
-        size: int,
-        base_offset: int,
-        last_offset: int,
-        max_timestamp: int,
-        interval_bytes: int,
-    ) -> None:
-        """Account for a batch at `position`: timestamps and, every so many bytes, index entries."""
-        if max_timestamp > self.max_timestamp:
-            self.max_timestamp = max_timestamp
-            self.offset_of_max_timestamp = last_offset
-        if not position:
-            self.first_timestamp = max_timestamp
-        if size > self.largest_batch_size:
-            self.largest_batch_size = size
-        if self.bytes_since_entry > interval_bytes:
-            self.offset_index.append(base_offset, last_offset, position)
-            self.time_index.append(self.max_timestamp, self.offset_of_max_timestamp)
-            self.bytes_since_entry = size
-            if len(self.offset_index) >= self.offset_limit or len(self.time_index) >= self.time_limit:
-                self.is_full = True
-        else:
-            self.bytes_since_entry += size
 
     def trim(self) -> None:
         """Cut the file to what counts, after a write that failed."""

@@ -55,6 +55,7 @@ class Served(ServedApi):
         self.request_class = InitProducerIdRequest
         self.response_class = InitProducerIdResponse
         self.handler = handler
+        self.frame_handler = None
         self.decoders = {}
         self.observe = lambda seconds, size: None
 

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from ottla.broker.partitions import Partition
 
 FIRST_VERSION_WITH_TOPIC_IDS = 13
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 ADMIN_CLIENT_ID = "__admin_client"
 ATTRIBUTES_POSITION = 22
 TRANSACTIONAL = 0x10
@@ -50,46 +49,30 @@ def produce(
         messages_in = bytes_in = 0
         name = topic.name
         for data in topic.partition_data:
-            index = data.index
-            partition = of_topic.get(index) if of_topic is not None else None
+            partition = of_topic.get(data.index) if of_topic is not None else None
             try:
                 if partition is None:
-                    partition = node.hosting.find(topic.topic_id if uses_topic_ids else topic.name, index)
+                    partition = node.hosting.find(topic.topic_id if uses_topic_ids else topic.name, data.index)
                     if partition is None:
                         raise KafkaError(unknown if of_topic is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-                name = partition.topic
-                records = data.records
-                if records is None or len(records) == 0:
+                if partition.is_internal and caller.client_id != ADMIN_CLIENT_ID:
                     raise KafkaError(
-                        ErrorCode.INVALID_RECORD, "a produce request holds no record batch for this partition"
+                        ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic} is internal: clients cannot write to it"
                     )
-                if len(records) > ATTRIBUTES_POSITION and records[ATTRIBUTES_POSITION] & TRANSACTIONAL:
-                    raise KafkaError(
-                        ErrorCode.INVALID_TXN_STATE, "the batch is transactional, and no transaction is open"
-                    )
-                if name in INTERNAL_TOPICS and caller.client_id != ADMIN_CLIENT_ID:
-                    raise KafkaError(
-                        ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is internal: clients cannot write to it"
-                    )
-                appended = partition.append(records, timestamp, now)
             except KafkaError as error:
-                rows.append(_refused(index, error))
+                rows.append(_refused(data.index, error))
                 failed = True
-                if partition is not None:
-                    node.metrics.topic(partition.topic).failed_produces += 1
                 continue
-            if partition.log.high_watermark <= appended.last_offset:
+            name = partition.topic
+            row, messages = append_to(partition, data.records, timestamp, now, node)
+            rows.append(row)
+            if row.error_code:
+                failed = True
+                continue
+            if partition.log.high_watermark < partition.log.log_end_offset:
                 unflushed.append(partition)
-            messages_in += appended.last_offset - appended.base_offset + 1
-            bytes_in += len(records)
-            rows.append(
-                PartitionProduceResponse(
-                    index=index,
-                    base_offset=appended.base_offset,
-                    log_append_time_ms=appended.log_append_time,
-                    log_start_offset=appended.log_start_offset,
-                )
-            )
+            messages_in += messages
+            bytes_in += len(data.records)
         if bytes_in:
             meter = node.metrics.topic(name)
             meter.produces += 1
@@ -110,6 +93,28 @@ def produce(
     if unflushed:
         return node.spawn(_answer_when_flushed(response, unflushed, node))
     return response
+
+
+def append_to(
+    partition: Partition, records: memoryview | None, timestamp: int, now: int, node: Node
+) -> tuple[PartitionProduceResponse, int]:
+    """Append what a request holds for one partition; what is answered, and how many records the log grew by."""
+    try:
+        if records is None or len(records) == 0:
+            raise KafkaError(ErrorCode.INVALID_RECORD, "a produce request holds no record batch for this partition")
+        if len(records) > ATTRIBUTES_POSITION and records[ATTRIBUTES_POSITION] & TRANSACTIONAL:
+            raise KafkaError(ErrorCode.INVALID_TXN_STATE, "the batch is transactional, and no transaction is open")
+        appended = partition.append(records, timestamp, now)
+    except KafkaError as error:
+        node.metrics.topic(partition.topic).failed_produces += 1
+        return _refused(partition.index, error), 0
+    row = PartitionProduceResponse(
+        index=partition.index,
+        base_offset=appended.base_offset,
+        log_append_time_ms=appended.log_append_time,
+        log_start_offset=appended.log_start_offset,
+    )
+    return row, appended.last_offset - appended.base_offset + 1
 
 
 async def _answer_when_flushed(response: ProduceResponse, partitions: list[Partition], node: Node) -> ProduceResponse:

@@ -1,0 +1,14 @@
+# C types for produce_frame.py.
+cimport cython
+from ottla.storage.tail cimport LogTail
+
+cdef int FIRST_FLEXIBLE_VERSION, FIRST_VERSION_WITH_TOPIC_IDS, MAX_PARTITIONS, HEADER_SIZE, TRANSACTIONAL, ACKS_ALL
+cdef int TOPIC_ID_SIZE, ATTRIBUTES_POSITION
+
+@cython.locals(
+    data="const unsigned char[::1]", size=Py_ssize_t, acks=cython.int, topic_start=Py_ssize_t, topic_end=Py_ssize_t,
+    count=cython.int, index=cython.int, length=Py_ssize_t, shift=cython.int, byte=cython.int, log=LogTail, places=list,
+    parts=list, timestamp=cython.longlong, messages_in=cython.longlong, bytes_in=cython.longlong,
+    offset=cython.longlong,
+)
+cpdef produce_frame(object frame, Py_ssize_t position, int version, object correlation_id, object node)

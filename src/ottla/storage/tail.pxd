@@ -1,0 +1,35 @@
+# C types for tail.py: offsets, sizes and timestamps are not Python objects on the way of a batch to its file.
+cimport cython
+
+cdef long long _NEVER, _MAX_RELATIVE_OFFSET, _MAX_SEQUENCE
+cdef int _UNUSUAL
+
+
+cdef class SegmentTail:
+    cdef public object _file, offset_index, time_index
+    cdef public long long base_offset, bytes_since_entry, first_timestamp, largest_batch_size, max_timestamp
+    cdef public long long offset_limit, offset_of_max_timestamp, reserved, size, time_limit
+    cdef public bint is_full
+
+    cpdef note(
+        self, long long position, long long size, long long base_offset, long long last_offset, long long max_timestamp,
+        long long interval_bytes,
+    )
+
+
+cdef class LogTail:
+    cdef public SegmentTail _active
+    cdef public long long _after_max_ms, _before_max_ms, _flush_messages, _index_interval_bytes, _max_message_bytes
+    cdef public long long _roll_after, _roll_after_wall, _segment_bytes
+    cdef public long long high_watermark, log_end_offset, log_start_offset, recovery_point
+    cdef public bint _is_compacted, _keeps_batches, is_offline
+    cdef public object _on_failure, epochs, producers
+
+    @cython.locals(
+        size=cython.longlong, segment=SegmentTail, base_offset=cython.longlong, length=cython.longlong, magic=cython.int,
+        attributes=cython.int, delta=cython.longlong, max_timestamp=cython.longlong, producer_id=cython.longlong,
+        epoch=cython.int, sequence=cython.longlong, offset=cython.longlong, last_offset=cython.longlong,
+        position=cython.longlong, last=cython.longlong, latest=cython.longlong,
+    )
+    cpdef long long place(self, object batches, long long leader_epoch, long long timestamp) except? -2
+    cpdef long long advance_high_watermark(self, long long offset) except? -2

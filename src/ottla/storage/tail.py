@@ -1,0 +1,258 @@
+"""The growing end of a log: where almost every append goes, and nothing else.
+
+Cython compiles this file (types in tail.pxd), and it runs as it stands. `Log` and `Segment` are these two classes and
+all the rest; what is here is what a batch passes on its way to the file.
+"""
+
+from __future__ import annotations
+
+import errno
+from struct import Struct
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from ottla.records import HEADER_SIZE, kernel
+from ottla.wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ottla.replication import LeaderEpochs, ProducerState
+    from ottla.storage.disk import File
+    from ottla.storage.index import OffsetIndex, TimeIndex
+
+NEVER = 2**63 - 1
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+MAX_DECOMPRESSED = 128 * 1024 * 1024
+
+# C integers when compiled, and so seen only in here
+_NEVER = NEVER
+_MAX_RELATIVE_OFFSET = 2**31 - 1
+_MAX_SEQUENCE = 2**31 - 1
+
+_HEADER = Struct(">qiibIhiqqqhii")
+_STAMP = Struct(">qii")  # base offset, length, leader epoch
+_UNUSUAL = 0x38  # log append time, transactional, control
+
+
+class SegmentTail:
+    """What a segment keeps in mind of its end."""
+
+    __slots__ = (
+        "_file",
+        "base_offset",
+        "bytes_since_entry",
+        "first_timestamp",
+        "is_full",
+        "largest_batch_size",
+        "max_timestamp",
+        "offset_index",
+        "offset_limit",
+        "offset_of_max_timestamp",
+        "reserved",
+        "size",
+        "time_index",
+        "time_limit",
+    )
+
+    if TYPE_CHECKING:
+        _file: File | None
+        base_offset: int
+        bytes_since_entry: int
+        first_timestamp: int
+        is_full: bool
+        largest_batch_size: int
+        max_timestamp: int
+        offset_index: OffsetIndex
+        offset_limit: int
+        offset_of_max_timestamp: int
+        reserved: int
+        size: int
+        time_index: TimeIndex
+        time_limit: int
+
+        def reserve(self, end: int) -> None: ...
+        def trim(self) -> None: ...
+
+    def note(
+        self,
+        position: int,
+        size: int,
+        base_offset: int,
+        last_offset: int,
+        max_timestamp: int,
+        interval_bytes: int,
+    ) -> None:
+        """Account for a batch at `position`: timestamps and, every so many bytes, index entries."""
+        if max_timestamp > self.max_timestamp:
+            self.max_timestamp = max_timestamp
+            self.offset_of_max_timestamp = last_offset
+        if not position:
+            self.first_timestamp = max_timestamp
+        if size > self.largest_batch_size:
+            self.largest_batch_size = size
+        if self.bytes_since_entry > interval_bytes:
+            self.offset_index.append(base_offset, last_offset, position)
+            self.time_index.append(self.max_timestamp, self.offset_of_max_timestamp)
+            self.bytes_since_entry = size
+            if len(self.offset_index) >= self.offset_limit or len(self.time_index) >= self.time_limit:
+                self.is_full = True
+        else:
+            self.bytes_since_entry += size
+
+
+class LogTail:
+    """What a log must know to append the next batch of a producer it knows."""
+
+    __slots__ = (
+        "_active",
+        "_after_max_ms",
+        "_before_max_ms",
+        "_flush_messages",
+        "_index_interval_bytes",
+        "_is_compacted",
+        "_keeps_batches",
+        "_max_message_bytes",
+        "_on_failure",
+        "_roll_after",
+        "_roll_after_wall",
+        "_segment_bytes",
+        "epochs",
+        "high_watermark",
+        "is_offline",
+        "log_end_offset",
+        "log_start_offset",
+        "producers",
+        "recovery_point",
+    )
+
+    if TYPE_CHECKING:
+        _active: Any
+        _after_max_ms: int
+        _before_max_ms: int
+        _flush_messages: int
+        _index_interval_bytes: int
+        _is_compacted: bool
+        _keeps_batches: bool
+        _max_message_bytes: int
+        _on_failure: Callable[[Any, OSError], None] | None
+        _roll_after: int
+        _roll_after_wall: int
+        _segment_bytes: int
+        epochs: LeaderEpochs
+        high_watermark: int
+        is_offline: bool
+        log_end_offset: int
+        log_start_offset: int
+        producers: ProducerState
+        recovery_point: int
+
+    def place(self, batches: memoryview | bytearray, leader_epoch: int, timestamp: int) -> int:
+        """Append one ordinary batch: the next of a producer that is known here (or of one without an id), by the
+        topic's rules as it stands, into the segment that is there. Its base offset; or -1 when anything about it is out
+        of the ordinary, and then nothing has happened. KafkaError when the disk refuses it."""
+        size = len(batches)
+        segment = self._active
+        if size < HEADER_SIZE or size > self._max_message_bytes or segment is None or not self._keeps_batches:
+            return -1
+        file = segment._file
+        if file is None:
+            return -1
+        header = _HEADER.unpack_from(batches)
+        base_offset, length, _, magic, _, attributes, delta, _, max_timestamp, producer_id, epoch, sequence, _ = header
+        if length + 12 != size or magic != 2 or base_offset != 0 or attributes & _UNUSUAL or self.is_offline:
+            return -1
+        offset = self.log_end_offset
+        last_offset = offset + delta
+        position = segment.size
+        if (
+            position == 0
+            or position + size > self._segment_bytes
+            or last_offset - segment.base_offset > _MAX_RELATIVE_OFFSET
+            or max_timestamp > self._roll_after
+            or timestamp > self._roll_after_wall
+            or segment.is_full
+            or leader_epoch != self.epochs.latest
+        ):
+            return -1
+        producers = self.producers
+        entry = None
+        last = -1
+        if producer_id >= 0:
+            entry = producers.producers.get(producer_id)
+            if entry is None or entry.next_sequence != sequence or entry.epoch != epoch or not entry.batches:
+                return -1
+            if producers.verifications or producers.ongoing:
+                return -1
+            last = sequence + delta
+            if last > _MAX_SEQUENCE:
+                last -= _MAX_SEQUENCE + 1
+        latest = _NEVER
+        if self._after_max_ms < _NEVER - timestamp:
+            latest = timestamp + self._after_max_ms
+        checked = kernel.check(
+            batches,
+            True,
+            timestamp,
+            timestamp - self._before_max_ms,
+            latest,
+            False,
+            self._is_compacted,
+            True,
+            MAX_DECOMPRESSED,
+        )
+        if checked[0] or checked[3] != max_timestamp or not checked[5]:
+            return -1
+        _STAMP.pack_into(batches, 0, offset, length, leader_epoch)
+        if position + size > segment.reserved:
+            segment.reserve(position + size)
+        try:
+            file.write(position, batches)
+        except OSError as trouble:
+            self._write_failed(segment, trouble)
+        segment.size = position + size
+        segment.note(position, size, offset, last_offset, max_timestamp, self._index_interval_bytes)
+        self.log_end_offset = last_offset + 1
+        producers.end_offset = last_offset + 1
+        if entry is not None:
+            entry.extend(last, last_offset, delta, max_timestamp)
+        return offset
+
+    @property
+    def flushes_by_count(self) -> bool:
+        """Whether `flush.messages` is set, so that an append may have to wait for the disk."""
+        return self._flush_messages != _NEVER
+
+    @property
+    def is_flush_due(self) -> bool:
+        """Whether `flush.messages` says that the last append must be on disk before it is acknowledged."""
+        return self.log_end_offset - self.recovery_point >= self._flush_messages
+
+    def advance_high_watermark(self, offset: int) -> int:
+        """Everything below `offset` is committed; kept within the log (L1). The high watermark now."""
+        if offset > self.log_end_offset:
+            offset = self.log_end_offset
+        if offset < self.log_start_offset:
+            offset = self.log_start_offset
+        self.high_watermark = offset
+        if self.producers.unreplicated:
+            self.producers.advance_high_watermark(offset)
+        return offset
+
+    def _write_failed(self, segment: SegmentTail, trouble: OSError) -> NoReturn:
+        """Undo a partial write. A full disk passes: reads go on and the next append tries again. Anything else ends the
+        log dir."""
+        if trouble.errno in NO_ROOM:
+            try:
+                segment.trim()
+            except OSError as worse:
+                self._failed(worse)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "The disk is full") from trouble
+        self._failed(trouble)
+
+    def _failed(self, trouble: OSError) -> NoReturn:
+        """The log dir cannot be trusted any more."""
+        if trouble.errno not in NO_ROOM:
+            self.is_offline = True
+            if self._on_failure is not None:
+                self._on_failure(self, trouble)
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(trouble)) from trouble
