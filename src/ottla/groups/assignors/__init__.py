@@ -1,1 +1,23 @@
-"""Server-side assignors (KIP-848): which member of a group reads which partitions."""
+"""The assignors that run in the coordinator, by the names that members and settings call them."""
+
+from ottla.groups.assignors.assignment import EMPTY, Assignment, Assignor, GroupSpec, MemberSpec
+from ottla.groups.assignors.range import assign_range
+from ottla.groups.assignors.uniform import assign_uniform
+
+ASSIGNORS: dict[str, Assignor] = {"uniform": assign_uniform, "range": assign_range}
+
+_JAVA_NAMES = {
+    "org.apache.kafka.coordinator.group.assignor.UniformAssignor": "uniform",
+    "org.apache.kafka.coordinator.group.assignor.RangeAssignor": "range",
+}
+
+
+def assignor_names(setting: tuple[str, ...]) -> list[str]:
+    """The names in `group.consumer.assignors`, which may say them as Java classes; the first is the default.
+
+    An assignor that only a Java broker could load is passed over."""
+    names = (_JAVA_NAMES.get(name, name) for name in setting)
+    return [name for name in dict.fromkeys(names) if name in ASSIGNORS] or ["uniform"]
+
+
+__all__ = ["ASSIGNORS", "EMPTY", "Assignment", "Assignor", "GroupSpec", "MemberSpec", "assignor_names"]

@@ -1,0 +1,58 @@
+"""What consumers of the classic protocol tell each other: subscriptions and assignments, behind a version of two bytes.
+
+The coordinator of a classic group passes them on unread; a consumer group has to understand and to write them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from ottla.cluster import ClusterImage
+from ottla.wire import WireError, decode_from, encoder
+from ottla.wire.messages.records.consumer_protocol_assignment import ConsumerProtocolAssignment, TopicPartition
+from ottla.wire.messages.records.consumer_protocol_subscription import ConsumerProtocolSubscription
+
+LATEST_VERSION = 3
+_VERSION_SIZE = 2
+
+
+def protocol_version(data: bytes) -> int:
+    """The version that both sides understand; WireError for what has none."""
+    if len(data) < _VERSION_SIZE:
+        raise WireError(f"{len(data)} bytes hold no version of the consumer protocol")
+    version = int.from_bytes(data[:_VERSION_SIZE], "big", signed=True)
+    if version < 0:
+        raise WireError(f"the consumer protocol has no version {version}")
+    return min(version, LATEST_VERSION)
+
+
+def decode_subscription(data: bytes) -> ConsumerProtocolSubscription:
+    return decode_from(ConsumerProtocolSubscription, protocol_version(data), data, _VERSION_SIZE)[0]
+
+
+def decode_assignment(data: bytes) -> ConsumerProtocolAssignment:
+    return decode_from(ConsumerProtocolAssignment, protocol_version(data), data, _VERSION_SIZE)[0]
+
+
+def encode_assignment(partitions: Mapping[bytes, Iterable[int]], version: int, image: ClusterImage) -> bytes:
+    """Partitions by topic id as a consumer reads them; topics that are gone by now are left out."""
+    message = ConsumerProtocolAssignment(
+        assigned_partitions=[
+            TopicPartition(topic=topic.name, partitions=list(numbers))
+            for topic_id, numbers in partitions.items()
+            if (topic := image.topics_by_id.get(topic_id)) is not None
+        ]
+    )
+    pieces: list[bytes] = [version.to_bytes(_VERSION_SIZE, "big")]
+    encoder(ConsumerProtocolAssignment, version)(message, pieces)
+    return b"".join(pieces)
+
+
+def partitions_by_topic_id(topics: Iterable[tuple[str, Iterable[int]]], image: ClusterImage) -> dict[bytes, list[int]]:
+    """Partitions by topic name as partitions by topic id; topics that do not exist are left out."""
+    partitions: dict[bytes, list[int]] = {}
+    for name, numbers in topics:
+        topic = image.topics_by_name.get(name)
+        if topic is not None:
+            partitions.setdefault(topic.id, []).extend(numbers)
+    return partitions

@@ -1,0 +1,115 @@
+"""How a member gets from what it has to what it is to have: revoke first, then take what is free.
+
+A member that has to give partitions up stays in its epoch (UNREVOKED_PARTITIONS) until it no longer names them among
+those it owns. Then it enters the epoch of the target assignment and gets those of its partitions that nobody has; for
+the others it waits (UNRELEASED_PARTITIONS), and each heartbeat gives it what became free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+
+from ottla.groups.assignors import Assignment
+from ottla.groups.consumer_group import FREE
+from ottla.groups.consumer_member import (
+    NOTHING,
+    STABLE,
+    UNKNOWN_STATE,
+    UNRELEASED_PARTITIONS,
+    UNREVOKED_PARTITIONS,
+    ConsumerMember,
+    Ownership,
+)
+from ottla.wire.errors import ErrorCode, KafkaError
+
+Owned = Mapping[bytes, Collection[int]]
+"""What a member says that it owns, by topic id."""
+
+
+def reconcile(
+    member: ConsumerMember,
+    *,
+    target_epoch: int,
+    target: Assignment,
+    subscribed: Collection[bytes],
+    partition_epoch: Callable[[bytes, int], int],
+    has_subscription_changed: bool,
+    owned: Owned | None,
+) -> ConsumerMember:
+    """The member's next step towards the target; the member itself if there is none.
+
+    `subscribed` are the ids of the topics it wants: what the target gives it of others is void. `owned` is None when
+    the member did not say what it owns, which it does only when that changes."""
+    if member.state == STABLE and member.epoch == target_epoch:
+        return _drop_unsubscribed(member, subscribed, owned) if has_subscription_changed else member
+    if member.state == UNREVOKED_PARTITIONS and _owns_any(owned, member.pending_revocation):
+        return _drop_unsubscribed(member, subscribed, owned) if has_subscription_changed else member
+    if member.state == UNKNOWN_STATE and (owned is None or owned):
+        raise KafkaError(
+            ErrorCode.FENCED_MEMBER_EPOCH,
+            "The consumer group member is in a unknown state. The member must abandon all its partitions and rejoin.",
+        )
+    epoch = target_epoch if member.state == UNKNOWN_STATE else member.epoch
+    return _next(member, epoch, target_epoch, target, subscribed, partition_epoch, owned)
+
+
+def _next(
+    member: ConsumerMember,
+    epoch: int,
+    target_epoch: int,
+    target: Assignment,
+    subscribed: Collection[bytes],
+    partition_epoch: Callable[[bytes, int], int],
+    owned: Owned | None,
+) -> ConsumerMember:
+    assigned: Ownership = {}
+    to_revoke: Ownership = {}
+    gains: dict[bytes, list[int]] = {}
+    waits = False
+    for topic_id in sorted(target.keys() | member.assigned.keys()):
+        wanted = target.get(topic_id, ()) if topic_id in subscribed else ()
+        has = member.assigned.get(topic_id, {})
+        releasing = member.pending_revocation.get(topic_id, {})
+        keeps = {partition: has[partition] for partition in wanted if partition in has}
+        if keeps:
+            assigned[topic_id] = keeps
+        if len(keeps) < len(has):
+            to_revoke[topic_id] = {partition: at for partition, at in has.items() if partition not in keeps}
+        for partition in wanted:
+            if partition not in has:
+                if partition in releasing or partition_epoch(topic_id, partition) == FREE:
+                    gains.setdefault(topic_id, []).append(partition)
+                else:
+                    waits = True
+    if to_revoke and _owns_any(owned, to_revoke):
+        return member.at_epoch(epoch, UNREVOKED_PARTITIONS, assigned, to_revoke)
+    for topic_id, partitions in gains.items():
+        together = {**assigned.get(topic_id, {}), **dict.fromkeys(partitions, target_epoch)}
+        assigned[topic_id] = {partition: together[partition] for partition in sorted(together)}
+    return member.at_epoch(target_epoch, UNRELEASED_PARTITIONS if waits else STABLE, assigned, NOTHING)
+
+
+def _drop_unsubscribed(member: ConsumerMember, subscribed: Collection[bytes], owned: Owned | None) -> ConsumerMember:
+    """The member loses the topics it no longer wants, before a new target assignment says so."""
+    unwanted = [topic_id for topic_id in member.assigned if topic_id not in subscribed]
+    if not unwanted:
+        return member
+    assigned = {topic_id: epochs for topic_id, epochs in member.assigned.items() if topic_id in subscribed}
+    to_revoke = dict(member.pending_revocation)
+    for topic_id in unwanted:
+        to_revoke[topic_id] = {**to_revoke.get(topic_id, {}), **member.assigned[topic_id]}
+    if _owns_any(owned, to_revoke):
+        return member.at_epoch(member.epoch, UNREVOKED_PARTITIONS, assigned, to_revoke)
+    return member.at_epoch(member.epoch, member.state, assigned, member.pending_revocation)
+
+
+def _owns_any(owned: Owned | None, partitions: Ownership) -> bool:
+    """Whether the member still has one of the partitions; so it is while it does not say otherwise."""
+    if owned is None:
+        return True
+    return any(
+        partition in revoked
+        for topic_id, numbers in owned.items()
+        if (revoked := partitions.get(topic_id))
+        for partition in numbers
+    )

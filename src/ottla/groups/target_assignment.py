@@ -1,0 +1,66 @@
+"""The target assignment: which partitions each member of a consumer group is to have, by the group's assignor."""
+
+from __future__ import annotations
+
+from ottla.cluster import ClusterImage
+from ottla.groups.assignors import EMPTY, Assignment, Assignor, GroupSpec, MemberSpec
+from ottla.groups.consumer_group import ConsumerGroup
+from ottla.groups.consumer_member import ConsumerMember
+from ottla.groups.consumer_records import target_assignment_metadata_record, target_assignment_record
+from ottla.groups.records import GroupRecord
+from ottla.groups.subscriptions import Subscriptions
+
+
+def may_compute(group: ConsumerGroup, interval_ms: int, timestamp: int) -> bool:
+    """Whether the last target assignment is old enough for a new one.
+
+    A group that many members join at once is assigned in bulk. A wall clock that was set back does not hold it up."""
+    if group.assignment_timestamp == 0 or interval_ms == 0:
+        return True
+    return not 0 <= timestamp - group.assignment_timestamp < interval_ms
+
+
+def compute_target(
+    group: ConsumerGroup,
+    assignor: Assignor,
+    image: ClusterImage,
+    *,
+    epoch: int,
+    member: ConsumerMember,
+    subscriptions: Subscriptions,
+    timestamp: int,
+) -> tuple[list[GroupRecord], Assignment]:
+    """The records of a new target assignment, and what `member` is to have.
+
+    `member` is as it will be and may be new to the group, or take the place of the member with its instance id;
+    `subscriptions` count it."""
+    topic_ids: dict[tuple[str, ...], tuple[bytes, ...]] = {}
+    partition_counts: dict[bytes, int] = {}
+    for topic in subscriptions.topics():
+        found = image.topics_by_name.get(topic)
+        if found is not None:
+            partition_counts[found.id] = len(found.partitions)
+
+    def spec(member: ConsumerMember, assignment: Assignment) -> MemberSpec:
+        names = subscriptions.topics_of(member)
+        ids = topic_ids.get(names)
+        if ids is None:
+            ids = tuple(sorted(image.topics_by_name[name].id for name in names if name in image.topics_by_name))
+            topic_ids[names] = ids
+        return MemberSpec(ids, assignment, member.instance_id)
+
+    replaced = None if member.instance_id is None else group.static_members.get(member.instance_id)
+    specs: dict[str, MemberSpec] = {}
+    for id in sorted({*group.members, member.id}):
+        if id == member.id:
+            specs[id] = spec(member, group.targets.get(replaced or id, EMPTY))
+        elif id != replaced:
+            specs[id] = spec(group.members[id], group.targets.get(id, EMPTY))
+    assignments = assignor(GroupSpec(specs, partition_counts, subscriptions.is_homogeneous()))
+    records = [
+        target_assignment_record(group.id, id, assignments.get(id, EMPTY))
+        for id in specs
+        if assignments.get(id, EMPTY) != group.targets.get(id)
+    ]
+    records.append(target_assignment_metadata_record(group.id, epoch, timestamp))
+    return records, assignments.get(member.id, EMPTY)
