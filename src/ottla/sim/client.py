@@ -18,6 +18,11 @@ from ottla.wire import decode, frames
 from ottla.wire.apis import APIS, response_class
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.message import Message
+from ottla.wire.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
 from ottla.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -203,6 +208,12 @@ class Client:
         )
         response = await self.request(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), CreateTopicsResponse)
         _check(response.topics[0].error_code, response.topics[0].error_message)
+
+    async def create_partitions(self, name: str, partition_count: int) -> None:
+        topic = CreatePartitionsTopic(name=name, count=partition_count, assignments=None)
+        request = CreatePartitionsRequest(topics=[topic], timeout_ms=10_000)
+        response = await self.request(request, CreatePartitionsResponse)
+        _check(response.results[0].error_code, response.results[0].error_message)
 
     async def delete_topic(self, name: str) -> None:
         request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], topic_names=[], timeout_ms=10_000)

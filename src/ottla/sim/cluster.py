@@ -253,6 +253,12 @@ class Sim:
             self._clients[name] = Client(self.network, name, (broker, PORT))
         return self._clients[name]
 
+    def forget_client(self, name: str) -> None:
+        """The program is gone; its kernel closes its connection."""
+        client = self._clients.pop(name, None)
+        if client is not None:
+            client.close()
+
     def client_names(self) -> list[str]:
         return list(self._clients)
 
