@@ -14,6 +14,7 @@ from typing import Any
 from ottla.cluster import ClusterImage, ImageChanges, TopicImage
 from ottla.config import BrokerConfig, GroupConfig
 from ottla.groups.classic_groups import ClassicGroups
+from ottla.groups.consumer_groups import ConsumerGroups
 from ottla.groups.decision import Answer, Call, GroupDecision
 from ottla.groups.offsets import Offsets, commit_refused, transactional_commit_refused
 from ottla.groups.offsets_committed import NO_PRODUCER_ID
@@ -31,6 +32,7 @@ from ottla.wire.messages.list_groups import ListedGroup, ListGroupsRequest, List
 from ottla.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from ottla.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from ottla.wire.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
+from ottla.wire.messages.records import GROUP_KEYS, record_class
 from ottla.wire.messages.records.group_metadata_key import GroupMetadataKey
 from ottla.wire.messages.records.group_metadata_value import GroupMetadataValue
 from ottla.wire.messages.records.legacy_offset_commit_key import LegacyOffsetCommitKey
@@ -45,7 +47,7 @@ MAX_TOMBSTONE_COUNT = 1000
 """Of one decision. Its records go to the log as one batch, and a batch has a largest size."""
 FIRST_VERSION_THAT_TELLS_UNKNOWN_GROUPS = 6
 """Of DescribeGroups; before it a group that is not there is called Dead, without an error."""
-CONSUMER_GROUP_KINDS = (3, 4, 5, 6, 7, 8, 16)
+_CONSUMER_GROUP_KEYS = frozenset(record_class(GROUP_KEYS, kind) for kind in (3, 4, 5, 6, 7, 8, 16))
 
 
 class GroupShard:
@@ -61,6 +63,7 @@ class GroupShard:
     ) -> None:
         self.state = ShardState(image=image, config=config, group_config=group_config, rng=rng)
         self._classic = ClassicGroups(self.state)
+        self._consumer = ConsumerGroups(self.state, self._classic)
         self.offsets = Offsets(
             self.state, create_group=self._classic.create_group, keep_session=self._classic.keep_session
         )
@@ -79,6 +82,8 @@ class GroupShard:
         elif type(key) is GroupMetadataKey:
             assert value is None or type(value) is GroupMetadataValue
             self._classic.replay(key, value)
+        elif type(key) in _CONSUMER_GROUP_KEYS:
+            self._consumer.replay(key, value)
         elif type(key) is LegacyOffsetCommitKey:
             self.offsets.replay(*_legacy_commit(key, value), producer_id)
 
@@ -89,27 +94,41 @@ class GroupShard:
     # Membership.
 
     def join_group(self, request: JoinGroupRequest, call: Call) -> GroupDecision[JoinGroupResponse]:
+        """Into a consumer group with members a classic client joins as one of them; an empty one turns classic."""
+        group = self.state.groups.get(request.group_id)
+        if group is not None and group.type == "consumer" and not group.is_empty:
+            return self._consumer.classic_join(request, call)
         return self._classic.join(request, call)
 
     def sync_group(self, request: SyncGroupRequest, call: Call) -> GroupDecision[SyncGroupResponse]:
+        if self._is_consumer_group(request.group_id):
+            return self._consumer.classic_sync(request, call)
         return self._classic.sync(request, call)
 
     def heartbeat(self, request: HeartbeatRequest, call: Call) -> GroupDecision[HeartbeatResponse]:
+        if self._is_consumer_group(request.group_id):
+            return self._consumer.classic_heartbeat(request, call)
         return self._classic.heartbeat(request, call)
 
     def leave_group(self, request: LeaveGroupRequest, call: Call) -> GroupDecision[LeaveGroupResponse]:
+        if self._is_consumer_group(request.group_id):
+            return self._consumer.classic_leave(request, call)
         return self._classic.leave(request, call)
 
     def consumer_group_heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, call: Call
     ) -> GroupDecision[ConsumerGroupHeartbeatResponse]:
-        return GroupDecision([], ConsumerGroupHeartbeatResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        return self._consumer.heartbeat(request, call)
 
     def consumer_group_describe(
         self, request: ConsumerGroupDescribeRequest, call: Call
     ) -> GroupDecision[ConsumerGroupDescribeResponse]:
         """`request` names only groups of this shard."""
-        return GroupDecision([], ConsumerGroupDescribeResponse())
+        return GroupDecision([], ConsumerGroupDescribeResponse(groups=self._consumer.describe(request.group_ids)))
+
+    def _is_consumer_group(self, group_id: str) -> bool:
+        group = self.state.groups.get(group_id)
+        return group is not None and group.type == "consumer"
 
     # Groups of every type.
 
@@ -201,6 +220,7 @@ class GroupShard:
     def loaded(self, now: int, timestamp: int) -> None:
         """Everything that the partition holds has been replayed: deadlines run from now on."""
         self._classic.loaded(now, timestamp)
+        self._consumer.loaded(now)
         self._schedule_expiry(now)
 
     def deadline(self) -> int | None:
@@ -215,6 +235,7 @@ class GroupShard:
     def metadata_changed(self, image: ClusterImage, changes: ImageChanges, now: int) -> None:
         """The cluster has changed: groups may have other partitions to share out."""
         self.state.image = image
+        self._consumer.metadata_changed(changes, now)
 
     def topics_deleted(self, topics: Iterable[TopicImage], call: Call) -> GroupDecision[None]:
         """The offsets of deleted topics go. Where they are many, a part goes now and the rest as `next_due`."""
