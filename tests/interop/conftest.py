@@ -58,6 +58,7 @@ GROUP_SETTINGS = (
     "group.consumer.heartbeat.interval.ms=300",
     "group.consumer.min.session.timeout.ms=1000",
     "group.consumer.session.timeout.ms=6000",
+    "group.consumer.assignment.interval.ms=0",
     "offsets.topic.num.partitions=4",
 )
 

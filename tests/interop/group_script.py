@@ -162,6 +162,8 @@ def _sort_members(shown: Any) -> None:
                 value.sort(key=lambda each: str(each.get("member_id", each.get("topic_id"))))
             for each in value:
                 _sort_members(each)
+        elif name == "subscribed_topic_names":
+            value.sort()
         elif isinstance(value, dict):
             _sort_members(value)
 
