@@ -97,6 +97,7 @@ class Offsets:
         topics: list[OffsetCommitResponseTopic] = []
         for topic in request.topics:
             name, topic_id = topic.name, topic.topic_id
+            kept_id = topic_id if expire_timestamp == NO_EXPIRY else ZERO_UUID  # no version of the record has both
             results: list[OffsetCommitResponsePartition] = []
             topics.append(OffsetCommitResponseTopic(name=name, topic_id=topic_id, partitions=results))
             for partition in topic.partitions:
@@ -112,11 +113,11 @@ class Offsets:
                         OffsetCommitKey(group=group_id, topic=name, partition=index),
                         OffsetCommitValue(
                             offset=partition.committed_offset,
-                            leader_epoch=partition.committed_leader_epoch,
+                            leader_epoch=partition.committed_leader_epoch if expire_timestamp == NO_EXPIRY else -1,
                             metadata=metadata or "",
                             commit_timestamp=timestamp,
                             expire_timestamp=expire_timestamp,
-                            topic_id=topic_id,
+                            topic_id=kept_id,
                         ),
                     )
                 )

@@ -8,7 +8,7 @@ from typing import Any
 from ottla.cluster import ClusterImage, TopicImage
 from ottla.config import BrokerConfig, GroupConfig
 from ottla.groups import Call, GroupDecision, GroupRecord, GroupShard, decode_record, encode_record
-from ottla.wire import Message, encode_bytes
+from ottla.wire import encode_bytes
 from ottla.wire.messages.delete_groups import DeleteGroupsRequest
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from ottla.wire.messages.offset_commit import (
@@ -57,7 +57,7 @@ def topic_id(name: str, incarnation: int = 0) -> bytes:
 class Shard:
     """A GroupShard, its log, and both clocks."""
 
-    def __init__(self, *topics: str, is_loaded: bool = True, **settings: str) -> None:
+    def __init__(self, *topics: str, **settings: str) -> None:
         names = {name.replace("_", "."): value for name, value in settings.items()}
         self.config = BrokerConfig.parse(NODE | names)
         self.image = ClusterImage()
@@ -68,11 +68,10 @@ class Shard:
         self.timestamp = START_TIMESTAMP
         self.log: list[tuple[bytes, bytes | None, int] | tuple[int, bool]] = []
         """Records with the producer id of their batch, and markers of transactions."""
-        self.machine = self._new_machine()
-        if is_loaded:
-            self.machine.loaded(self.now, self.timestamp)
+        self.machine = self.new_machine()
+        self.machine.loaded(self.now, self.timestamp)
 
-    def _new_machine(self) -> GroupShard:
+    def new_machine(self) -> GroupShard:
         return GroupShard(
             image=self.image,
             config=lambda: self.config,
@@ -93,7 +92,7 @@ class Shard:
 
     def restarted(self) -> GroupShard:
         """The shard that the log makes."""
-        machine = self._new_machine()
+        machine = self.new_machine()
         for entry in self.log:
             if len(entry) == 2:
                 machine.replay_transaction_end(entry[0], is_commit=entry[1])
@@ -113,15 +112,15 @@ class Shard:
         end = self.now + duration_ms
         written: list[GroupRecord] = []
         while (deadline := self.machine.deadline()) is not None and deadline <= end:
-            self._move_to(max(deadline, self.now))
+            self.move_to(max(deadline, self.now))
             decision = self.machine.next_due(self.now, self.timestamp)
             if decision is not None:
                 written += decision.records
                 self.append(decision)
-        self._move_to(end)
+        self.move_to(end)
         return written
 
-    def _move_to(self, now: int) -> None:
+    def move_to(self, now: int) -> None:
         self.timestamp += now - self.now
         self.now = now
 
@@ -278,7 +277,7 @@ class Shard:
         )
         decision = self.machine.join_group(request, self.call(3, "join"))
         self.append(decision)
-        joined: Message = next((answer.response for answer in decision.answers), decision.reply)
+        joined: Any = next((answer.response for answer in decision.answers), decision.reply)
         if joined is None:
             decision = self.machine.next_due(self.now, self.timestamp)
             assert decision is not None

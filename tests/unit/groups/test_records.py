@@ -6,7 +6,7 @@ import pytest
 
 from ottla.groups import records
 from ottla.groups.records import GroupRecord, decode_record, encode_record
-from ottla.wire import Message, WireError, encode_bytes
+from ottla.wire import Message, WireError, encode_bytes, schema
 from ottla.wire.messages.records import GROUP_KEYS, GROUP_VALUES, record_class
 from ottla.wire.messages.records.consumer_group_metadata_key import ConsumerGroupMetadataKey
 from ottla.wire.messages.records.consumer_group_metadata_value import ConsumerGroupMetadataValue
@@ -139,7 +139,8 @@ def test_random_commits_are_read_as_they_were_written_with_and_without_the_fast_
 @pytest.mark.parametrize("kind", sorted(GROUP_KEYS))
 def test_every_kind_is_read_with_and_without_a_value(kind: int) -> None:
     key, value = record_class(GROUP_KEYS, kind)(), record_class(GROUP_VALUES, kind)()
-    for version in range(value.__schema__.first_version, value.__schema__.last_version + 1):
+    versions = schema(type(value)).versions
+    for version in range(versions[0], versions[1] + 1):
         assert decode_record(numbered(kind, key, 0), numbered(version, value, version)) == GroupRecord(key, value)
     assert decode_record(numbered(kind, key, 0), None) == GroupRecord(key, None)
 
