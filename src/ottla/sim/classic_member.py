@@ -55,6 +55,12 @@ class ClassicMember(Member):
     state = State.UNJOINED
     is_leader = False
     commits_before_joining = True
+    _protocol: str | None = None
+    _members: list[JoinGroupResponseMember]
+    _skips_assignment = False
+    _is_returned_leader = False
+    _counts: dict[str, int] | None = None
+    """By which it shared the partitions out when it last led."""
 
     def speak(self, versions: Versions) -> None:
         self.versions = versions
@@ -137,6 +143,12 @@ class ClassicMember(Member):
             self._protocol = response.protocol_name
             self._members = list(response.members)
             self._skips_assignment = response.skip_assignment
+            self._counts = None
+            self._is_returned_leader = response.skip_assignment or (
+                self.instance_id is not None
+                and response.leader.startswith(f"{self.instance_id}-")
+                and response.leader != response.member_id
+            )
             self.state = State.JOINED
         elif code is ErrorCode.MEMBER_ID_REQUIRED:
             self.member_id = response.member_id
@@ -190,14 +202,11 @@ class ClassicMember(Member):
         return {name: topic.partition_count for name, topic in self.topics.by_name.items()}
 
     def _counts_changed(self) -> bool:
-        return (
-            self.state is State.STABLE
-            and self.is_leader
-            and not self._skips_assignment
-            and self._counts != self._partition_counts()
-        )
+        """Whether it has to share out anew. A leader that was away cannot know what changed meanwhile (KIP-814)."""
+        return self._is_returned_leader or (self._counts is not None and self._counts != self._partition_counts())
 
     def _assign(self) -> dict[str, list[TopicPartition]]:
+        assert self._counts is not None
         assignment: dict[str, list[TopicPartition]] = {member.member_id: [] for member in self._members}
         for topic, count in sorted(self._counts.items()):
             readers = sorted(member.member_id for member in self._members if topic in topics_of(member))

@@ -5,7 +5,8 @@ coordinator that it gave the partition up (or left), it heard that it was thrown
 is what the member can prove without asking: the coordinator cannot have thrown it out before its session timeout has
 passed since it *sent* the last heartbeat that was answered, nor before its rebalance timeout has passed since it sent
 the last one that asked nothing of it. Within one group no two members may certainly own a partition at one time, and
-in one generation of a classic group a partition is given to one member only, whatever the time.
+in one generation of a classic group a partition is given to one member only, whatever the time. Incarnations of one
+static member count as one: the coordinator lets the later in and fences the earlier when that speaks next.
 
 Offsets. An owner begins where its group stands and only goes forward, and commits of former owners are refused. So what
 a group has committed never goes back: a commit that was answered is there, or a greater one. A commit without an answer
@@ -111,7 +112,7 @@ class GroupHistory:
 
     def _check(self, claim: Claim) -> None:
         for other in self._claims[(claim.owner.group_id, claim.partition)]:
-            if other.owner is not claim.owner:
+            if other.owner.identity != claim.owner.identity:
                 starts_at, ends_at = max(claim.started_at, other.started_at), min(claim.ends_at, other.ends_at)
                 check(starts_at >= ends_at, "owners", f"{claim.owner.group_id}: {other}; {claim}")
 
@@ -171,4 +172,5 @@ class GroupHistory:
         if claim is not None and now < claim.ends_at:
             # It owned the partition when it asked and still does: what former owners sent is refused from now on.
             committed.owner = claim
+            committed.floor = offset
             committed.doubtful.clear()

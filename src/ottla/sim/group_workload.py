@@ -330,7 +330,7 @@ class Groups:
         for partition, end in self.ends.items():
             if any(partition[0] in member.subscription for member in members):
                 owners = [member for member in members if partition in member.claims]
-                if len(owners) != 1 or max(0, self.history.committed(group_id, partition).floor) < end:
+                if len(owners) != 1 or not owners[0].has_committed(partition, end):
                     return False
         return all(member.is_steady for member in members)
 

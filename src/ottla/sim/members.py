@@ -142,6 +142,10 @@ class Member:
         assert offset >= self.positions[partition]
         self.positions[partition] = offset
 
+    def has_committed(self, partition: TopicPartition, offset: int) -> bool:
+        """Whether it owns the partition, and knows that its group has come so far."""
+        return self._committed.get(partition, -1) >= offset
+
     def leave(self) -> None:
         self.is_leaving = True
         self._waits_until = 0

@@ -444,8 +444,8 @@ class ShardWorld:
                     continue
                 for partition in range(self.topics.by_name[topic].partition_count):
                     owners = [member for member in members if (topic, partition) in member.claims]
-                    committed = self.history.committed(group_id, (topic, partition)).floor
-                    if len(owners) != 1 or max(committed, 0) < self.ends[topic, partition]:
+                    end = self.ends[topic, partition]
+                    if len(owners) != 1 or not owners[0].has_committed((topic, partition), end):
                         return False
         return True
 
