@@ -9,7 +9,7 @@ import socket
 
 import pytest
 
-from ottla.net import Channel, Listener
+from ottla.net import Channel, Listener, ReceiveBuffers
 from ottla.sim.loop import Loop
 from ottla.sim.network import Network, Socket, Weather
 
@@ -279,7 +279,7 @@ def test_ottlas_net_layer_keeps_frames_whole_and_in_order(seed: int) -> None:
             max_connections=10,
             max_connections_per_ip=10,
             idle_ms=600_000,
-            buffer=bytearray(8_192),
+            buffers=ReceiveBuffers(8_192),
         )
         listener.open("a", 9092)
         listener.start_accepting()

@@ -34,7 +34,7 @@ from ottla.config import BrokerConfig, TopicConfig
 from ottla.config import Listener as ListenerConfig
 from ottla.controller import Controller
 from ottla.machine import Decision
-from ottla.net import RECEIVE_BUFFER_BYTES, Channel, Listener, OsSockets, Sockets
+from ottla.net import Channel, Listener, OsSockets, ReceiveBuffers, Sockets
 from ottla.replication.fetch_sessions import FetchSessions
 from ottla.storage import Disk, LogDir, Logs, OsDisk
 from ottla.storage.compaction import Cleaner
@@ -126,7 +126,7 @@ class Node:
         self.on_failure: Callable[[], None] | None = None
         self._timers: list[asyncio.TimerHandle] = []
         self._cleaning: asyncio.Task[int] | None = None
-        self._receive_buffer = bytearray(RECEIVE_BUFFER_BYTES)
+        self._receive_buffers = ReceiveBuffers()
 
     # What handlers use
 
@@ -349,7 +349,7 @@ class Node:
             max_connections=self.config.max_connections,
             max_connections_per_ip=self.config.max_connections_per_ip,
             idle_ms=self.config.connections_max_idle_ms,
-            buffer=self._receive_buffer,
+            buffers=self._receive_buffers,
         )
         # Kafka's default of 50 is for a thread that does nothing but accept; ours also answers requests.
         backlog = max(self.config.socket_listen_backlog_size, MIN_LISTEN_BACKLOG)

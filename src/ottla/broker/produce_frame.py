@@ -10,8 +10,9 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
-from ottla.broker.apis.produce import append_to
+from ottla.broker.apis.produce import append_to, refused
 from ottla.wire import encode_bytes
+from ottla.wire.errors import KafkaError
 from ottla.wire.messages.produce import ProduceResponse, TopicProduceResponse
 
 if TYPE_CHECKING:
@@ -117,9 +118,17 @@ def produce_frame(frame: memoryview, position: int, version: int, correlation_id
     for partition, batch in places:
         log = partition.log
         topic = partition.topic
-        offset = log.place(batch, partition.leader_epoch, timestamp)
+        refusal = None
+        try:
+            offset = log.place(batch, partition.leader_epoch, timestamp)
+        except KafkaError as error:
+            offset = -1
+            refusal = error
         if offset < 0:
-            row, messages = append_to(partition, batch, timestamp, node.now(), node)
+            if refusal is None:
+                row, messages = append_to(partition, batch, timestamp, node.now(), node)
+            else:
+                row, messages = refused(partition, refusal, node), 0
             topic_response = TopicProduceResponse(name=topic, topic_id=partition.topic_id, partition_responses=[row])
             encoded = encode_bytes(ProduceResponse(responses=[topic_response]), version)
             parts.append(encoded[topic_end - topic_start + 2 : -len(_END)])

@@ -26,6 +26,8 @@ from ottla.net.sockets import Socket
 _SIZE = Struct(">i")
 RECEIVE_BUFFER_BYTES = 512 * 1024
 FIRST_FRAME_BYTES = 32 * 1024
+MAX_SPARES = 8
+MAX_SPARE_BYTES = 1024 * 1024
 FILE_CHUNK_BYTES = 1024 * 1024
 GATHER_PARTS = 64
 _MORE: int = getattr(socket, "MSG_MORE", 0)
@@ -60,6 +62,29 @@ class FrameReceiver(Protocol):
     def channel_closed(self) -> None: ...
 
 
+class ReceiveBuffers:
+    """What the connections of a node receive into: one buffer for all, and a few spare ones for frames that do not
+    arrive whole. Spare are those of frames that have been answered: to make a new one means to fill it with zeros,
+    which costs as much as to receive into it."""
+
+    __slots__ = ("_spares", "shared")
+
+    def __init__(self, shared_bytes: int = RECEIVE_BUFFER_BYTES) -> None:
+        self.shared = bytearray(shared_bytes)
+        self._spares: list[bytearray] = []
+
+    def take(self, size: int) -> bytearray | None:
+        """A spare buffer that holds so many bytes, if there is one."""
+        for index, spare in enumerate(self._spares):
+            if len(spare) >= size:
+                return self._spares.pop(index)
+        return None
+
+    def give(self, buffer: bytearray) -> None:
+        if len(self._spares) < MAX_SPARES and len(buffer) <= MAX_SPARE_BYTES:
+            self._spares.append(buffer)
+
+
 class _Rest:
     """What is left of a file part."""
 
@@ -81,12 +106,14 @@ class FrameTooLarge(ValueError):
 class Channel:
     __slots__ = (
         "_buffer",
+        "_buffers",
         "_closed",
         "_file",
         "_file_end",
         "_file_position",
         "_filled",
         "_frame",
+        "_frame_end",
         "_frame_size",
         "_head",
         "_is_paused",
@@ -112,20 +139,21 @@ class Channel:
         self,
         loop: asyncio.AbstractEventLoop,
         sock: Socket,
-        buffer: bytearray,
+        buffers: ReceiveBuffers,
         *,
         max_frame_bytes: int,
         supports_sendfile: bool,
     ) -> None:
         self._loop = loop
         self._sock = sock
-        self._buffer = buffer
-        self._view = memoryview(buffer)
+        self._buffers = buffers
+        self._buffer = buffers.shared
+        self._view = memoryview(buffers.shared)
         self._max_frame_bytes = max_frame_bytes
         self._sendfile = supports_sendfile
         self._head = b""
         self._frame: bytearray | None = None
-        self._frame_size = 0
+        self._frame_size = self._frame_end = 0
         self._largest_frame = 0
         self._filled = 0
         self._out: deque[Any] = deque()
@@ -175,7 +203,7 @@ class Channel:
         frame = self._frame
         try:
             if frame is not None:
-                received = self._sock.recv_into(memoryview(frame)[self._filled :])
+                received = self._sock.recv_into(memoryview(frame)[self._filled : self._frame_end])
             elif self._head:
                 kept = len(self._head)
                 self._buffer[:kept] = self._head
@@ -196,7 +224,7 @@ class Channel:
         self.active_at = self._loop.time()
         if frame is not None:
             self._filled += received
-            if self._filled == len(frame):
+            if self._filled == self._frame_end:
                 self._receiving(self._frame_filled, frame)
         else:
             self._receiving(self._parse, received)
@@ -214,14 +242,18 @@ class Channel:
             self._write()
 
     def _frame_filled(self, frame: bytearray) -> None:
-        if len(frame) < self._frame_size:
+        filled = self._frame_end
+        if filled < self._frame_size:
             # The peer did send what it announced so far: room for as much again.
-            frame.extend(bytes(min(len(frame), self._frame_size - len(frame))))
+            self._frame_end = min(2 * filled, self._frame_size)
+            grown = self._frame = bytearray(self._frame_end)
+            grown[:filled] = memoryview(frame)[:filled]
             return
         self._frame = None
-        self._largest_frame = max(self._largest_frame, len(frame))
-        self.bytes_in += len(frame) + 4
-        self.receiver.frame_received(memoryview(frame))
+        self._largest_frame = max(self._largest_frame, filled)
+        self.bytes_in += filled + 4
+        self.receiver.frame_received(memoryview(frame)[:filled])
+        self._buffers.give(frame)
 
     def _parse(self, end: int) -> None:
         view = self._view
@@ -237,10 +269,12 @@ class Channel:
             start = position + 4
             stop = start + size
             if stop > end:
-                frame = bytearray(min(size, max(FIRST_FRAME_BYTES, 2 * (end - start), self._largest_frame)))
                 self._filled = end - start
-                frame[: self._filled] = view[start:end]
-                self._frame, self._frame_size = frame, size
+                frame = self._buffers.take(size)
+                if frame is None:
+                    frame = bytearray(min(size, max(FIRST_FRAME_BYTES, 2 * self._filled, self._largest_frame)))
+                memoryview(frame)[: self._filled] = view[start:end]
+                self._frame, self._frame_size, self._frame_end = frame, size, min(size, len(frame))
                 return
             self.bytes_in += size + 4
             self.receiver.frame_received(view[start:stop])

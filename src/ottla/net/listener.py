@@ -6,7 +6,7 @@ import asyncio
 import errno
 from collections.abc import Callable
 
-from ottla.net.channel import RECEIVE_BUFFER_BYTES, Channel, FrameReceiver
+from ottla.net.channel import Channel, FrameReceiver, ReceiveBuffers
 from ottla.net.sockets import ListenSocket, Sockets
 
 ACCEPTS_PER_TURN = 64
@@ -27,7 +27,7 @@ class Listener:
         max_connections: int,
         max_connections_per_ip: int,
         idle_ms: int,
-        buffer: bytearray | None = None,
+        buffers: ReceiveBuffers | None = None,
     ) -> None:
         self._loop = loop
         self._sockets = sockets
@@ -36,7 +36,7 @@ class Listener:
         self.max_connections = max_connections
         self.max_connections_per_ip = max_connections_per_ip
         self._idle_ms = idle_ms
-        self._buffer = buffer if buffer is not None else bytearray(RECEIVE_BUFFER_BYTES)
+        self._buffers = buffers if buffers is not None else ReceiveBuffers()
         self._listening: ListenSocket | None = None
         self._sweep: asyncio.TimerHandle | None = None
         self.channels: dict[Channel, str] = {}
@@ -91,7 +91,7 @@ class Listener:
             channel = Channel(
                 self._loop,
                 sock,
-                self._buffer,
+                self._buffers,
                 max_frame_bytes=self._max_frame_bytes,
                 supports_sendfile=self._sockets.supports_sendfile,
             )

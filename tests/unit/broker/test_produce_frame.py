@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -13,6 +14,7 @@ from ottla.broker.apis.produce import produce
 from ottla.broker.produce_frame import produce_frame
 from ottla.records import Compression, Record, build
 from ottla.wire import WireError, decode, encode_bytes, frames
+from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from tests.unit.broker.test_produce_and_fetch import ID, NOW, PEER, World
 
@@ -90,6 +92,27 @@ def test_a_batch_that_is_not_as_it_should_be_is_answered_as_by_the_long_way(tmp_
         assert by_frame(one, message, 13) == the_long_way(other, message, 13)
     assert logs(one) == logs(other)
     assert one.metrics.topic("t").failed_produces == other.metrics.topic("t").failed_produces
+
+
+def test_a_full_disk_refuses_the_batch_and_answers_the_others(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    by_frame(world, request((0, batch()), (1, batch())), 13)
+
+    class Full:
+        def write(self, position: int, data: Any) -> None:
+            raise OSError(errno.ENOSPC, "no room")
+
+        def truncate(self, size: int) -> None:
+            return None
+
+    segment = world.log(0).segments[-1]
+    file, segment._file = segment._file, Full()  # type: ignore[assignment]
+    answer = by_frame(world, request((0, batch()), (1, batch())), 13)
+    segment._file = file
+    assert answer is not None
+    rows = decode(ProduceResponse, 13, answer, 9).responses[0].partition_responses
+    assert [(row.error_code, row.base_offset) for row in rows] == [(ErrorCode.KAFKA_STORAGE_ERROR, -1), (0, 3)]
+    assert world.log(0).log_end_offset == 3
 
 
 def test_who_waits_for_the_partition_learns_of_the_batch(tmp_path: Path) -> None:

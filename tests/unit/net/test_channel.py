@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ottla.net import Channel
+from ottla.net import Channel, ReceiveBuffers
 
 
 class Loop:
@@ -168,7 +168,7 @@ class World:
         self.channel = Channel(
             self.loop,  # type: ignore[arg-type]
             self.sock,
-            bytearray(buffer_bytes),
+            ReceiveBuffers(buffer_bytes),
             max_frame_bytes=max_frame_bytes,
             supports_sendfile=False,
         )
@@ -296,3 +296,24 @@ def test_the_end_of_the_stream_closes_the_channel_once() -> None:
     world.channel.close()
     assert world.frames.is_closed
     assert world.loop.readers == {}
+
+
+def test_a_frame_that_does_not_arrive_whole_takes_the_buffer_of_one_that_was_answered() -> None:
+    world = World()
+    frame = bytes(range(200)) * 3
+    for _ in range(3):
+        whole = len(frame).to_bytes(4, "big") + frame
+        for start in range(0, len(whole), 100):
+            world.arrive(whole[start : start + 100])
+        frame = frame[:-1]
+    assert world.frames.frames == [bytes(range(200)) * 3, (bytes(range(200)) * 3)[:-1], (bytes(range(200)) * 3)[:-2]]
+
+
+def test_only_few_and_small_buffers_are_kept() -> None:
+    buffers = ReceiveBuffers(64)
+    buffers.give(bytearray(2 << 20))
+    assert buffers.take(1) is None
+    for _ in range(50):
+        buffers.give(bytearray(100))
+    assert buffers.take(101) is None
+    assert sum(1 for _ in iter(lambda: buffers.take(100), None)) == 8

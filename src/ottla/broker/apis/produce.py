@@ -72,7 +72,7 @@ def produce(
             if partition.log.high_watermark < partition.log.log_end_offset:
                 unflushed.append(partition)
             messages_in += messages
-            bytes_in += len(data.records)
+            bytes_in += len(data.records or b"")
         if bytes_in:
             meter = node.metrics.topic(name)
             meter.produces += 1
@@ -106,8 +106,7 @@ def append_to(
             raise KafkaError(ErrorCode.INVALID_TXN_STATE, "the batch is transactional, and no transaction is open")
         appended = partition.append(records, timestamp, now)
     except KafkaError as error:
-        node.metrics.topic(partition.topic).failed_produces += 1
-        return _refused(partition.index, error), 0
+        return refused(partition, error, node), 0
     row = PartitionProduceResponse(
         index=partition.index,
         base_offset=appended.base_offset,
@@ -115,6 +114,12 @@ def append_to(
         log_start_offset=appended.log_start_offset,
     )
     return row, appended.last_offset - appended.base_offset + 1
+
+
+def refused(partition: Partition, error: KafkaError, node: Node) -> PartitionProduceResponse:
+    """The answer for a partition that did not take what was sent to it."""
+    node.metrics.topic(partition.topic).failed_produces += 1
+    return _refused(partition.index, error)
 
 
 async def _answer_when_flushed(response: ProduceResponse, partitions: list[Partition], node: Node) -> ProduceResponse:
