@@ -197,7 +197,7 @@ class ConsumerGroup:
                     client_host=member.client_host,
                     subscribed_topic_names=list(member.topics),
                     subscribed_topic_regex=member.regex,
-                    assignment=_described(member.assigned, image),
+                    assignment=_described(_all_owned(member), image),
                     target_assignment=_described(self.targets.get(member.id, EMPTY), image),
                     member_type=0 if member.is_classic else 1,
                 )
@@ -291,7 +291,16 @@ def _check_partition(member: ConsumerMember, epoch: int, topic: str, topic_id: b
         )
 
 
-def _described(partitions: Ownership | Assignment, image: ClusterImage) -> DescribedAssignment:
+def _all_owned(member: ConsumerMember) -> Assignment:
+    """What the member has, and what it has to give up and may still have."""
+    topic_ids = member.assigned.keys() | member.pending_revocation.keys()
+    return {
+        topic_id: tuple(sorted({*member.assigned.get(topic_id, ()), *member.pending_revocation.get(topic_id, ())}))
+        for topic_id in sorted(topic_ids)
+    }
+
+
+def _described(partitions: Assignment, image: ClusterImage) -> DescribedAssignment:
     """Topics that are gone by now are left out."""
     return DescribedAssignment(
         topic_partitions=[

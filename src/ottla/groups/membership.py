@@ -178,8 +178,8 @@ class Membership:
             records += member_tombstones(group.id, member.id)
             subscriptions = subscriptions.changed(member, None)
             self.cancel_timers(group.id, member.id)
-        for regex in group.subscriptions.resolved:
-            if regex not in subscriptions.resolved:
+        for regex in group.subscriptions.regexes:
+            if regex not in subscriptions.regexes:
                 records.append(regular_expression_tombstone(group.id, regex))
         records.append(group_epoch_record(group.id, group.epoch + 1, self.metadata_hash(subscriptions)))
         return GroupDecision(records, reply)

@@ -92,13 +92,13 @@ def _next(
 def _drop_unsubscribed(member: ConsumerMember, subscribed: Collection[bytes], owned: Owned | None) -> ConsumerMember:
     """The member loses the topics it no longer wants, before a new target assignment says so."""
     unwanted = [topic_id for topic_id in member.assigned if topic_id not in subscribed]
-    if not unwanted:
-        return member
+    if not unwanted and (subscribed or member.pending_revocation):
+        return member  # one that wants nothing any more is written again even if it had nothing, as Kafka does
     assigned = {topic_id: epochs for topic_id, epochs in member.assigned.items() if topic_id in subscribed}
     to_revoke = dict(member.pending_revocation)
     for topic_id in unwanted:
         to_revoke[topic_id] = {**to_revoke.get(topic_id, {}), **member.assigned[topic_id]}
-    if _owns_any(owned, to_revoke):
+    if to_revoke and _owns_any(owned, to_revoke):
         return member.at_epoch(member.epoch, UNREVOKED_PARTITIONS, assigned, to_revoke)
     return member.at_epoch(member.epoch, member.state, assigned, member.pending_revocation)
 
