@@ -402,10 +402,12 @@ class ClassicGroup:
             current=ClassicState.STABLE if value.members else ClassicState.EMPTY,
             generation=value.generation,
             protocol_type=value.protocol_type,
-            protocol_name=value.protocol,
-            leader=value.leader,
+            protocol_name=value.protocol or ("" if value.members else None),
+            leader=value.leader if any(written.member_id == value.leader for written in value.members) else None,
         )
         for written in value.members:
+            if written.member_id in group.members or written.group_instance_id in group.static_members:
+                continue  # no coordinator writes that, but a group must not be lost for it
             has_no_timeout = written.rebalance_timeout == -1
             member = ClassicMember(
                 id=written.member_id,

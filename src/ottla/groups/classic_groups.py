@@ -152,10 +152,12 @@ class ClassicGroups:
         self._state.groups[group_id] = ClassicGroup(group_id, timestamp=-1)
 
     def keep_session(self, group_id: str, member_id: str, now: int) -> None:
-        """A member that commits offsets is alive."""
+        """A member that commits offsets is alive. While assignments are made, its SyncGroup or heartbeats tell that."""
         group = self._rebalances.find(group_id)
-        member = None if group is None else group.members.get(member_id)
-        if group is not None and member is not None:
+        if group is None or group.current not in (ClassicState.STABLE, ClassicState.PREPARING_REBALANCE):
+            return
+        member = group.members.get(member_id)
+        if member is not None:
             self._rebalances.expect_heartbeat(group, member, now)
 
     def prepare_group(self, group: ClassicGroup) -> None:
