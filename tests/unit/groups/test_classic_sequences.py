@@ -58,7 +58,7 @@ class Sequence:
             self.pass_time,
             self.lose_write,
         )
-        weights = (60, 4, 4, 4, 1, 1, 8, 2 if self.may_lose_writes else 0)
+        weights = (60, 4, 4, 4, 1, 1, 4, 2 if self.may_lose_writes else 0)
         for _ in range(step_count):
             client = self.rng.choice(self.clients)
             self.rng.choices(actions, weights)[0](client)
@@ -238,7 +238,7 @@ def test_the_sequences_come_through_every_outcome() -> None:
     }.items():
         for code in codes.split():
             assert outcomes[response, ErrorCode[code]] > 0, (response, code)
-    assert outcomes[SyncGroupResponse, ErrorCode.NONE] > 300
+    assert outcomes[SyncGroupResponse, ErrorCode.NONE] > 100
 
 
 @pytest.mark.parametrize("seed", range(10))
