@@ -275,7 +275,8 @@ class Shard:
             protocol_type=protocol_type,
             protocols=[JoinGroupRequestProtocol(name="range", metadata=metadata)],
         )
-        decision = self.machine.join_group(request, self.call(3, "join"))
+        decision: GroupDecision[Any] | None = self.machine.join_group(request, self.call(3, "join"))
+        assert decision is not None
         self.append(decision)
         joined: Any = next((answer.response for answer in decision.answers), decision.reply)
         if joined is None:
