@@ -16,18 +16,27 @@ if TYPE_CHECKING:
     from ottla.broker.node import Node
 
 
+FIRST_VERSION_WITHOUT_PROTOCOL_NAME = 7
+"""From it on a refusal names no protocol; before, it names the empty one."""
+
+
 def join_group(request: JoinGroupRequest, node: Node, caller: Caller) -> Any:
     groups = node.groups
+    refused = _refused if caller.api_version >= FIRST_VERSION_WITHOUT_PROTOCOL_NAME else _old_refused
     if not request.group_id:
-        return _refused(request, KafkaError(ErrorCode.INVALID_GROUP_ID))
+        return refused(request, KafkaError(ErrorCode.INVALID_GROUP_ID))
     config = node.config
     if not config.group_min_session_timeout_ms <= request.session_timeout_ms <= config.group_max_session_timeout_ms:
-        return _refused(request, KafkaError(ErrorCode.INVALID_SESSION_TIMEOUT))
+        return refused(request, KafkaError(ErrorCode.INVALID_SESSION_TIMEOUT))
     call = groups.call(caller, node.loop.create_future())
-    return groups.run(request.group_id, GroupShard.join_group, request, call, _refused)
+    return groups.run(request.group_id, GroupShard.join_group, request, call, refused)
 
 
 def _refused(request: JoinGroupRequest, error: KafkaError) -> JoinGroupResponse:
+    return JoinGroupResponse(error_code=error.code, member_id=request.member_id, protocol_name=None)
+
+
+def _old_refused(request: JoinGroupRequest, error: KafkaError) -> JoinGroupResponse:
     return JoinGroupResponse(error_code=error.code, member_id=request.member_id)
 
 
