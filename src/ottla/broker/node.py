@@ -350,11 +350,17 @@ class Node:
             max_connections_per_ip=self.config.max_connections_per_ip,
             idle_ms=self.config.connections_max_idle_ms,
             buffers=self._receive_buffers,
+            hold_ms=self._hold_ms,
         )
+        listener.connections_per_ip = self.config.connections_per_ip_overrides
         # Kafka's default of 50 is for a thread that does nothing but accept; ours also answers requests.
         backlog = max(self.config.socket_listen_backlog_size, MIN_LISTEN_BACKLOG)
         self.ports[config.name] = listener.open(config.host, config.port, backlog)
         self._listeners.append(listener)
+
+    def _hold_ms(self, host: str) -> int:
+        """KIP-612: addresses that connect more often than their quota allows are held back, then closed."""
+        return self.quotas.record_connection(host, self.now()) if self.quotas.is_connection_quota_set else 0
 
     # Metadata takes effect
 
@@ -415,6 +421,7 @@ class Node:
             for listener in self._listeners:
                 listener.max_connections = self.config.max_connections
                 listener.max_connections_per_ip = self.config.max_connections_per_ip
+                listener.connections_per_ip = self.config.connections_per_ip_overrides
             topics = list(self.partitions.by_name)
         for name in topics:
             of_topic = self.partitions.by_name.get(name)

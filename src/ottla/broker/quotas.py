@@ -251,13 +251,16 @@ class Quotas:
         return bucket.throttle_ms(limit)
 
     def record_connection(self, host: str, now: int) -> int:
-        """A connection from an address: how long to wait before it is served."""
+        """A connection from an address: how long it is held before it is closed, 0 if it is taken."""
         limit = self._connection_limits.get(host, self._connection_limits.get(_ANY))
         if limit is None:
             return 0
         rate = self._rate((CONNECTION, host, ""), now)
         rate.record(1, now)
-        return min(rate.throttle_ms(limit, now), self._window[1])
+        throttle_ms = min(rate.throttle_ms(limit, now), self._window[1])
+        if throttle_ms:
+            rate.record(-1, now)  # it is not taken
+        return throttle_ms
 
     def expire(self, now: int) -> None:
         """Forget callers that did nothing for an hour; to be called now and then."""

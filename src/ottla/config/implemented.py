@@ -13,7 +13,7 @@ _BROKER: Final = """
     listeners advertised.listeners listener.security.protocol.map inter.broker.listener.name
     security.inter.broker.protocol
     socket.request.max.bytes socket.listen.backlog.size
-    max.connections max.connections.per.ip connections.max.idle.ms
+    max.connections max.connections.per.ip max.connections.per.ip.overrides connections.max.idle.ms
     metadata.log.dir metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms
     metadata.log.segment.bytes metadata.max.retention.bytes metadata.max.retention.ms
     log.dir log.dirs num.partitions default.replication.factor auto.create.topics.enable delete.topic.enable

@@ -7,7 +7,7 @@ import errno
 from collections.abc import Callable
 
 from ottla.net.channel import Channel, FrameReceiver, ReceiveBuffers
-from ottla.net.sockets import ListenSocket, Sockets
+from ottla.net.sockets import ListenSocket, Socket, Sockets
 
 ACCEPTS_PER_TURN = 64
 IDLE_SWEEP_S = 15.0
@@ -28,14 +28,20 @@ class Listener:
         max_connections_per_ip: int,
         idle_ms: int,
         buffers: ReceiveBuffers | None = None,
+        hold_ms: Callable[[str], int] = lambda host: 0,
     ) -> None:
+        """`hold_ms(host)`: how long a connection that comes too soon is held before it is closed, 0 to take it."""
         self._loop = loop
         self._sockets = sockets
         self._accept = accept
         self._max_frame_bytes = max_frame_bytes
         self.max_connections = max_connections
         self.max_connections_per_ip = max_connections_per_ip
+        self.connections_per_ip: dict[str, int] = {}
+        """Addresses that may have more or fewer connections than others."""
         self._idle_ms = idle_ms
+        self._hold_ms = hold_ms
+        self._held = 0
         self._buffers = buffers if buffers is not None else ReceiveBuffers()
         self._listening: ListenSocket | None = None
         self._sweep: asyncio.TimerHandle | None = None
@@ -83,9 +89,16 @@ class Listener:
                     return
                 raise
             host = address[0]
-            if len(self.channels) >= self.max_connections or self._per_ip.get(host, 0) >= self.max_connections_per_ip:
+            allowed = self.connections_per_ip.get(host, self.max_connections_per_ip)
+            if len(self.channels) + self._held >= self.max_connections or self._per_ip.get(host, 0) >= allowed:
                 self.refused += 1
                 sock.close()
+                continue
+            hold_ms = self._hold_ms(host)
+            if hold_ms:
+                self.refused += 1
+                self._held += 1
+                self._loop.call_later(hold_ms / 1000, self._let_go, sock)
                 continue
             self.accepted += 1
             channel = Channel(
@@ -98,6 +111,10 @@ class Listener:
             self.channels[channel] = host
             self._per_ip[host] = self._per_ip.get(host, 0) + 1
             channel.start(_Counted(self, channel, self._accept(channel, host, address[1])))
+
+    def _let_go(self, sock: Socket) -> None:
+        self._held -= 1
+        sock.close()
 
     def _listen_again(self) -> None:
         if self._listening is not None:

@@ -122,6 +122,10 @@ class FetchSessions:
         self._sessions[session_id] = found
         return FetchContext(found, True, list(found.partitions.values()))
 
+    def close(self, session: FetchSession) -> None:
+        """Forget a session that its client will not learn of."""
+        self._sessions.pop(session.id, None)
+
     def answered(self, session: FetchSession, served: Iterable[FetchPartition]) -> None:
         """These partitions returned data: they go to the end of the line."""
         for partition in served:

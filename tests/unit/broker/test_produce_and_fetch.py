@@ -325,3 +325,28 @@ def test_a_session_that_is_unknown_is_told_at_the_top(world: World) -> None:
 def test_old_versions_name_topics(world: World) -> None:
     assert rows(world.produce((0, batch(b"a")), version=12)) == [(0, ErrorCode.NONE, 0)]
     assert values(world.fetch((0, 0), version=4)) == {0: [b"a"]}
+
+
+def test_a_consumer_beyond_its_quota_gets_nothing_and_is_told_when_to_come_back(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.quotas.replace({(("client-id", "app"),): {"consumer_byte_rate": 100.0}})
+    world.produce((0, batch(bytes(900))))
+    first = world.fetch((0, 0), session_epoch=0)
+    assert values(first) == {0: [bytes(900)]} and first.session_id and not first.throttle_time_ms
+    # 1,000 bytes are what ten seconds allow: the second fetch of as many is beyond them.
+    opened = len(world.fetch_sessions)
+    second = world.fetch((0, 0), session_epoch=0)
+    assert second.throttle_time_ms > 0 and not second.responses
+    assert not second.session_id and len(world.fetch_sessions) == opened
+    # Nothing was sent, so nothing was counted, and a fetch within a session keeps it.
+    third = world.fetch((0, 0), session_epoch=1, session_id=first.session_id)
+    assert third.throttle_time_ms == second.throttle_time_ms and third.session_id == first.session_id
+
+
+def test_a_fetch_asks_for_no_more_than_its_quota_will_ever_allow(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.quotas.replace({(("client-id", "app"),): {"consumer_byte_rate": 100.0}})
+    for _ in range(5):
+        world.produce((0, batch(bytes(400))))
+    response = world.fetch((0, 0))
+    assert not response.throttle_time_ms and len(values(response)[0]) == 2

@@ -10,6 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from ottla.broker.api import Api, Caller
+from ottla.broker.quotas import CONSUME
 from ottla.replication.fetch_sessions import FetchContext, FetchPartition
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.fetch import (
@@ -78,6 +79,11 @@ class _Reading:
         self._node = node
         self._caller = caller
         self._max_bytes = min(request.max_bytes, node.config.fetch_max_bytes)
+        if node.quotas.is_consume_quota_set:
+            # More at once than a whole window allows would be throttled every time, and never be sent.
+            allowed = node.quotas.max_in_window(caller, CONSUME)
+            if allowed is not None:
+                self._max_bytes = min(self._max_bytes, max(int(allowed), 1))
         self._min_bytes = min(request.min_bytes, self._max_bytes)
         self._is_read_committed = request.isolation_level == READ_COMMITTED
         state = request.replica_state
@@ -216,6 +222,10 @@ class _Reading:
 
     def response(self) -> FetchResponse:
         context = self._context
+        if self.size and self._node.quotas.is_consume_quota_set:
+            throttle_ms = self._node.quotas.record_consumed(self._caller, self.size, self._node.now())
+            if throttle_ms:
+                return self._throttled(throttle_ms)
         topics: dict[tuple[str, bytes], list[PartitionData]] = {}
         is_incremental = context.is_incremental
         served: list[FetchPartition] = []
@@ -240,10 +250,17 @@ class _Reading:
         )
         if self.size:
             self._count(served)
-            if self._node.quotas.is_consume_quota_set:
-                throttle_ms = self._node.quotas.record_consumed(self._caller, self.size, self._node.now())
-                response.throttle_time_ms = self._caller.throttle_ms = throttle_ms
         return response
+
+    def _throttled(self, throttle_ms: int) -> FetchResponse:
+        """Beyond the quota: nothing is sent, so nothing counts, and the client comes back when it has waited."""
+        node, session = self._node, self._context.session
+        node.quotas.unrecord(self._caller, CONSUME, self.size, node.now())
+        self._caller.throttle_ms = throttle_ms
+        if session is not None and not self._context.is_incremental:
+            node.fetch_sessions.close(session)
+            session = None
+        return FetchResponse(throttle_time_ms=throttle_ms, session_id=0 if session is None else session.id)
 
     @staticmethod
     def _is_news(wanted: FetchPartition, row: PartitionData) -> bool:

@@ -1,0 +1,106 @@
+"""Whom a listener takes: limits on connections, and addresses that come too often."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ottla.net import Channel, Listener
+
+
+class Sock:
+    def __init__(self) -> None:
+        self.is_closed = False
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+class Listening:
+    def __init__(self) -> None:
+        self.waiting: list[tuple[Sock, tuple[str, int]]] = []
+
+    def getsockname(self) -> tuple[str, int]:
+        return "127.0.0.1", 9092
+
+    def accept(self) -> tuple[Sock, tuple[str, int]]:
+        if not self.waiting:
+            raise BlockingIOError
+        return self.waiting.pop(0)
+
+
+class Timer:
+    def cancel(self) -> None: ...
+
+
+class World:
+    """A loop that runs nothing by itself, and a listener on it."""
+
+    supports_sendfile = False
+
+    def __init__(self, hold_ms: Callable[[str], int] = lambda host: 0, per_ip: int = 10, most: int = 100) -> None:
+        self.later: list[tuple[float, Callable[..., None], tuple[Any, ...]]] = []
+        self.listening = Listening()
+        self.listener = Listener(
+            self,  # type: ignore[arg-type]
+            self,  # type: ignore[arg-type]
+            lambda channel, host, port: self,
+            max_frame_bytes=1000,
+            max_connections=most,
+            max_connections_per_ip=per_ip,
+            idle_ms=1000,
+            hold_ms=hold_ms,
+        )
+        self.listener.open("127.0.0.1", 0)
+
+    def frame_received(self, frame: memoryview) -> None: ...
+    def channel_closed(self) -> None: ...
+    def listen(self, host: str, port: int, backlog: int) -> Listening:
+        return self.listening
+
+    def time(self) -> float:
+        return 0.0
+
+    def add_reader(self, sock: Any, callback: Callable[[], None]) -> None: ...
+    def remove_reader(self, sock: Any) -> None: ...
+    def call_later(self, delay: float, callback: Callable[..., None], *arguments: Any) -> Timer:
+        self.later.append((delay, callback, arguments))
+        return Timer()
+
+    def connect(self, host: str) -> Sock:
+        sock = Sock()
+        self.listening.waiting.append((sock, (host, 5000)))
+        self.listener._acceptable()
+        return sock
+
+    def channels(self) -> list[Channel]:
+        return list(self.listener.channels)
+
+
+def test_an_address_has_as_many_connections_as_it_may() -> None:
+    world = World(per_ip=2)
+    assert [world.connect("10.0.0.1").is_closed for _ in range(3)] == [False, False, True]
+    assert not world.connect("10.0.0.2").is_closed
+
+
+def test_an_address_with_a_limit_of_its_own_has_that() -> None:
+    world = World(per_ip=2)
+    world.listener.connections_per_ip = {"10.0.0.1": 0, "10.0.0.2": 3}
+    assert world.connect("10.0.0.1").is_closed
+    assert [world.connect("10.0.0.2").is_closed for _ in range(4)] == [False, False, False, True]
+
+
+def test_who_comes_too_soon_is_held_and_then_closed() -> None:
+    world = World(lambda host: 700 if host == "10.0.0.1" else 0)
+    held = world.connect("10.0.0.1")
+    assert not held.is_closed and not world.channels()
+    delay, callback, arguments = world.later[-1]
+    assert delay == 0.7
+    callback(*arguments)
+    assert held.is_closed
+    assert not world.connect("10.0.0.2").is_closed and len(world.channels()) == 1
+
+
+def test_those_who_are_held_count_as_connections() -> None:
+    world = World(lambda host: 700, most=2)
+    assert [world.connect("10.0.0.1").is_closed for _ in range(3)] == [False, False, True]
