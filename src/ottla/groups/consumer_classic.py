@@ -60,7 +60,7 @@ class ClassicMembers:
         try:
             return self._join(self._group(request.group_id), request, call)
         except KafkaError as error:
-            return GroupDecision([], join_error(error.code, call.api_version, request.member_id))
+            return GroupDecision([], join_error(error.code, call.api_version))
 
     def sync(self, request: SyncGroupRequest, call: Call) -> GroupDecision[SyncGroupResponse]:
         if call.api_version >= _MANDATORY_PROTOCOL_VERSION and (
@@ -96,7 +96,7 @@ class ClassicMembers:
         assert member.classic is not None
         self._membership.schedule_session(group.id, member.id, member.classic.session_timeout_ms, call.now)
         if (
-            member.epoch < group.epoch
+            member.epoch < group.assignment_epoch
             or member.state == UNREVOKED_PARTITIONS
             or (member.state == UNRELEASED_PARTITIONS and not group.waits_for_others(member))
         ):
@@ -199,7 +199,7 @@ class ClassicMembers:
     # deadlines
 
     def _check_rebalance(self, group: ConsumerGroup, member: ConsumerMember, call: Call) -> None:
-        if group.epoch > member.epoch and member.state != UNREVOKED_PARTITIONS:
+        if group.assignment_epoch > member.epoch and member.state != UNREVOKED_PARTITIONS:
             self._schedule_join(group.id, member, call.now)
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
 
