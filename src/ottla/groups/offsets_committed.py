@@ -74,14 +74,15 @@ class CommittedOffsets:
 
     def replay(self, key: OffsetCommitKey, value: OffsetCommitValue | None, producer_id: int = NO_PRODUCER_ID) -> None:
         """Take in a record; one of a transaction is pending until `complete_transaction`."""
-        if value is None:
-            self._remove(key.group, key.topic, key.partition)
-            return
-        value.topic_id = self._topic_ids.setdefault(value.topic_id, value.topic_id)
-        if producer_id != NO_PRODUCER_ID:
-            self._add_pending(key.group, key.topic, key.partition, value, producer_id)
-            return
         group_id = key.group
+        if value is None:
+            self._remove(group_id, key.topic, key.partition)
+            return
+        topic_id = value.topic_id
+        value.topic_id = self._topic_ids.setdefault(topic_id, topic_id)
+        if producer_id != NO_PRODUCER_ID:
+            self._add_pending(group_id, key.topic, key.partition, value, producer_id)
+            return
         if group_id in self._pending:
             producers = self._pending[group_id].get(key.topic, {}).get(key.partition, {})
             for overtaken in producers:
@@ -106,12 +107,10 @@ class CommittedOffsets:
         self._topic_ids.pop(topic_id, None)
 
     def _put(self, group_id: str, topic: str, partition: int, value: OffsetCommitValue) -> None:
-        topics = self.by_group.get(group_id)
-        if topics is None:
-            topics = self.by_group[group_id] = {}
-        partitions = topics.get(topic)
-        if partitions is None:
-            partitions = topics[topic] = {}
+        try:
+            partitions = self.by_group[group_id][topic]
+        except KeyError:
+            partitions = self.by_group.setdefault(group_id, {}).setdefault(topic, {})
         if partition not in partitions:
             self.count += 1
         partitions[partition] = value
