@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ottla.broker.node import Node
 
 FIRST_BATCHED_VERSION = 4
+SHARE_COORDINATOR = 2
 SUCCESS_MESSAGE = "NONE"
 """What Kafka says in the versions whose response has a message even without an error."""
 
@@ -30,6 +31,8 @@ class Found(NamedTuple):
     node_id: int = -1
     host: str = ""
     port: int = -1
+    message: str = ""
+    """Only of a type that there is not; Kafka's other refusals leave it empty where several keys are answered."""
 
 
 def find_coordinator(
@@ -61,7 +64,14 @@ def _answer(request: FindCoordinatorRequest, node: Node, caller: Caller) -> Find
     for key in request.coordinator_keys:
         found = _find(request.key_type, key, node, caller)
         coordinators.append(
-            Coordinator(key=key, node_id=found.node_id, host=found.host, port=found.port, error_code=found.error)
+            Coordinator(
+                key=key,
+                node_id=found.node_id,
+                host=found.host,
+                port=found.port,
+                error_code=found.error,
+                error_message=found.message,
+            )
         )
     return FindCoordinatorResponse(coordinators=coordinators)
 
@@ -69,7 +79,8 @@ def _answer(request: FindCoordinatorRequest, node: Node, caller: Caller) -> Find
 def _find(key_type: int, key: str, node: Node, caller: Caller) -> Found:
     coordinator = node.coordinators.get(key_type)
     if coordinator is None:
-        return Found(ErrorCode.INVALID_REQUEST)
+        message = "" if key_type == SHARE_COORDINATOR else f"Unknown coordinator type: {key_type}"
+        return Found(ErrorCode.INVALID_REQUEST, message=message)
     partition = node.image.partition(coordinator.topic, coordinator.partition_for(key))
     if partition is not None:
         for node_id, host, port, _ in node.brokers(caller.peer.listener):
