@@ -204,7 +204,7 @@ def static_consumers_come_back_and_are_fenced(script: Script) -> None:
 @scene
 def a_regular_expression_subscribes(script: Script) -> None:
     group = Group(script)
-    group_join = {
+    group_join: dict[str, Any] = {
         "subscribed_topic_names": None,
         "subscribed_topic_regex": "scripted-(six|one)",
         "topic_partitions": [],
