@@ -302,7 +302,7 @@ class Connection:
         """KIP-511: answered in version 0, with the versions that would do."""
         from ottla.broker.apis.api_versions import unsupported_version
 
-        parts = frames.encode_response(header.api_key, 0, header.correlation_id, unsupported_version())
+        parts = frames.encode_response(header.api_key, 0, header.correlation_id, unsupported_version(self._node))
         if self._slots:
             slot = _Slot()
             slot.parts = parts

@@ -119,6 +119,9 @@ class Coordinator(ABC, Generic[S]):
     def complete_transaction(self, machine: S, producer_id: int, is_commit: bool) -> None:
         """A marker was written or read. Only topics that transactions write to have any."""
 
+    def perform(self, hosted: HostedShard[S], effects: list[Any]) -> None:
+        """What a decision wants done once its records are committed."""
+
     # Finding shards
 
     @property

@@ -14,6 +14,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from ottla.records import ControlType, CorruptRecords, Record, build, control_type, end_txn_marker, read, split
@@ -96,7 +97,7 @@ def coordinator_error(error: KafkaError) -> KafkaError:
 class _Pending:
     """A decision whose records are not committed yet, and who learns of it then."""
 
-    __slots__ = ("answers", "future", "producer", "records", "refuse", "reply", "request", "size")
+    __slots__ = ("answers", "future", "producer", "records", "refuse", "reply", "request", "size", "then")
 
     def __init__(
         self,
@@ -108,6 +109,7 @@ class _Pending:
         answers: list[Any],
         request: Any,
         refuse: Refuse | None,
+        then: Callable[[], None] | None = None,
     ) -> None:
         self.records = records
         self.size = size
@@ -117,11 +119,14 @@ class _Pending:
         self.answers = answers
         self.request = request
         self.refuse = refuse
+        self.then = then
 
     def release(self) -> None:
         if self.future is not None and not self.future.done():
             self.future.set_result(self.reply)
         _answer(self.answers)
+        if self.then is not None:
+            self.then()
 
     def fail(self, error: KafkaError) -> None:
         future = self.future
@@ -231,17 +236,21 @@ class HostedShard(Generic[S]):
             for record in decision.records:
                 machine.replay(record, producer[0])
         self.rearm()
+        effects = getattr(decision, "effects", None)
+        then = partial(self._coordinator.perform, self, effects) if effects else None
         if finish is not None and reply is not None:
             reply = finish(request, reply)
         if not records and not self._queue and not self._held:
             if answers:
                 _answer(answers)
+            if then is not None:
+                then()
             return reply if reply is not None else call.waiter
         future = call.waiter
         if reply is not None and future is None and request is not None:
             future = self._loop.create_future()
         pending = _Pending(
-            records, size, producer, future if reply is not None else None, reply, answers, request, refuse
+            records, size, producer, future if reply is not None else None, reply, answers, request, refuse, then
         )
         if not records and not self._queue:
             self._held[-1][1].append(pending)

@@ -27,6 +27,7 @@ from ottla.broker.partitions import Partition, Partitions
 from ottla.broker.producer_ids import ProducerIds
 from ottla.broker.quotas import Quotas
 from ottla.broker.telemetry import Telemetry
+from ottla.broker.transaction_coordinator import TransactionCoordinator
 from ottla.cluster import ClusterImage, ImageChanges, PartitionImage
 from ottla.cluster.features import SUPPORTED_FEATURES
 from ottla.cluster.image import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, TOPIC_RESOURCE
@@ -59,6 +60,7 @@ FLUSH_CHECK_INTERVAL_MS = 1_000
 CLIENT_EXPIRY_INTERVAL_MS = 60_000
 MAX_TOPIC_NAME_LENGTH = 249
 GROUP_COORDINATOR = 0
+TRANSACTION_COORDINATOR = 1
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
 
@@ -116,7 +118,11 @@ class Node:
         self._connections: dict[Connection, None] = {}
         self._tasks: dict[asyncio.Task[Any], None] = {}
         self.groups = GroupCoordinator(self)
-        self.coordinators: dict[int, Coordinator[Any]] = {GROUP_COORDINATOR: self.groups}
+        self.transactions = TransactionCoordinator(self)
+        self.coordinators: dict[int, Coordinator[Any]] = {
+            GROUP_COORDINATOR: self.groups,
+            TRANSACTION_COORDINATOR: self.transactions,
+        }
         """By FindCoordinator's type of key."""
         self.ports: dict[str, int] = {}
         self.on_bug: Callable[[BaseException], None] | None = None

@@ -33,11 +33,13 @@ class Partition:
         self.leader_epoch = leader_epoch
         self.waiters: dict[Waiter, None] = {}
 
-    def append(self, batches: memoryview, timestamp: int, now: int) -> Appended:
+    def append(self, batches: memoryview, timestamp: int, now: int, is_verified: bool = True) -> Appended:
         """Append as leader. The only replica is the whole ISR, so what it holds is committed: the high watermark
         follows at once, unless the topic wants records on disk before anyone may count on them (`flush.messages`)."""
         log = self.log
-        appended = log.append(batches, leader_epoch=self.leader_epoch, timestamp=timestamp, now=now)
+        appended = log.append(
+            batches, leader_epoch=self.leader_epoch, timestamp=timestamp, now=now, is_verified=is_verified
+        )
         if not log.is_flush_due:
             log.advance_high_watermark(log.log_end_offset)
             if self.waiters:

@@ -20,6 +20,10 @@ class ProducerIds:
         self._next = self._end = 0
         self._allocating: asyncio.Task[None] | None = None
 
+    @property
+    def is_empty(self) -> bool:
+        return self._next == self._end
+
     def take(self) -> int | None:
         if self._next == self._end:
             return None

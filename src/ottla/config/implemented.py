@@ -42,6 +42,11 @@ _BROKER: Final = """
     group.consumer.min.assignment.interval.ms group.consumer.max.assignment.interval.ms
     group.consumer.regex.refresh.interval.ms
     transaction.state.log.replication.factor transaction.state.log.min.isr
+    transaction.state.log.num.partitions transaction.state.log.segment.bytes
+    transaction.partition.verification.enable transactional.id.expiration.ms transaction.max.timeout.ms
+    transaction.abort.timed.out.transaction.cleanup.interval.ms
+    transaction.remove.expired.transaction.cleanup.interval.ms transaction.two.phase.commit.enable
+    add.partitions.to.txn.retry.backoff.ms add.partitions.to.txn.retry.backoff.max.ms
     telemetry.max.bytes internal.metadata.log.segment.bytes
 """
 

@@ -187,10 +187,13 @@ def test_acks_zero_gets_no_answer_and_an_error_closes_the_connection(world: Worl
     assert world.caller.is_refused
 
 
-def test_no_records_and_transactional_records_are_refused(world: World) -> None:
+def test_no_records_and_transactional_records_without_a_transactional_id_are_refused(world: World) -> None:
     transactional = batch(b"a", producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)
     response = world.produce((0, None), (1, transactional))
-    assert rows(response) == [(0, ErrorCode.INVALID_RECORD, -1), (1, ErrorCode.INVALID_TXN_STATE, -1)]
+    assert rows(response) == [
+        (0, ErrorCode.INVALID_RECORD, -1),
+        (1, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, -1),
+    ]
 
 
 def test_a_batch_sent_again_is_answered_with_its_first_offset(world: World) -> None:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 KEY = 18
 PRODUCE_KEY = 0
+INIT_PRODUCER_ID_KEY = 22
+"""Its newest version is for two-phase commit: Kafka holds it back, and so do we unless that is switched on."""
 PRODUCE_OLDEST_TOLD = 0
 """As Kafka 4 does: old librdkafka chooses codecs by the oldest Produce version it is told of. v0 to v2 are refused."""
 FIRST_VERSION_WITH_SOFTWARE_NAME = 3
@@ -35,7 +37,7 @@ def api_versions(request: ApiVersionsRequest, node: Node, caller: Caller) -> Api
     caller.peer.software_name = request.client_software_name
     caller.peer.software_version = request.client_software_version
     return ApiVersionsResponse(
-        api_keys=[_served(key) for key in sorted(SERVED) if caller.peer.role in APIS[key].listeners],
+        api_keys=[_served(key, node) for key in sorted(SERVED) if caller.peer.role in APIS[key].listeners],
         supported_features=[
             SupportedFeatureKey(name=name, min_version=low, max_version=high)
             for name, (low, high) in node.supported_features.items()
@@ -51,13 +53,17 @@ def api_versions(request: ApiVersionsRequest, node: Node, caller: Caller) -> Api
     )
 
 
-def unsupported_version() -> ApiVersionsResponse:
-    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_served(KEY)])
+def unsupported_version(node: Node) -> ApiVersionsResponse:
+    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_served(KEY, node)])
 
 
-def _served(key: int) -> ApiVersion:
+def _served(key: int, node: Node) -> ApiVersion:
     info = APIS[key]
-    newest = info.max_version - 1 if info.latest_version_unstable else info.max_version
+    newest = info.max_version
+    if info.latest_version_unstable and not (
+        key == INIT_PRODUCER_ID_KEY and node.config.transaction_two_phase_commit_enable
+    ):
+        newest -= 1
     oldest = PRODUCE_OLDEST_TOLD if key == PRODUCE_KEY else info.min_version
     return ApiVersion(api_key=key, min_version=oldest, max_version=newest)
 

@@ -1,4 +1,4 @@
-"""Produce v3-v13: acks 0, 1 and all; idempotent producers. Transactional records are refused: nothing opens one yet."""
+"""Produce v3-v13: acks 0, 1 and all; idempotent and transactional producers."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from ottla.broker.api import Api, Caller
+from ottla.broker.transactional_produce import Verdicts, is_verified, produce_transactional
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -28,9 +29,19 @@ TRANSACTIONAL = 0x10
 def produce(
     request: ProduceRequest, node: Node, caller: Caller
 ) -> ProduceResponse | asyncio.Future[ProduceResponse] | None:
+    if request.acks not in (1, -1, 0):
+        return refuse_all(request, ErrorCode.INVALID_REQUIRED_ACKS)
+    if request.transactional_id is not None:
+        return produce_transactional(request, node, caller)
+    return append_all(request, node, caller)
+
+
+def append_all(
+    request: ProduceRequest, node: Node, caller: Caller, verdicts: Verdicts | None = None
+) -> ProduceResponse | asyncio.Future[ProduceResponse] | None:
+    """Append what a request holds. `verdicts` is what the coordinator said of a transactional request; None if the
+    request is not transactional."""
     acks = request.acks
-    if acks not in (1, -1, 0):
-        return _refuse_all(request, ErrorCode.INVALID_REQUIRED_ACKS)
     timestamp, now = node.clock(), node.now()
     uses_topic_ids = caller.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
     partitions = node.partitions
@@ -64,7 +75,7 @@ def produce(
                 failed = True
                 continue
             name = partition.topic
-            row, messages = append_to(partition, data.records, timestamp, now, node)
+            row, messages = append_to(partition, data.records, timestamp, now, node, verdicts)
             rows.append(row)
             if row.error_code:
                 failed = True
@@ -96,15 +107,25 @@ def produce(
 
 
 def append_to(
-    partition: Partition, records: memoryview | None, timestamp: int, now: int, node: Node
+    partition: Partition,
+    records: memoryview | None,
+    timestamp: int,
+    now: int,
+    node: Node,
+    verdicts: Verdicts | None = None,
 ) -> tuple[PartitionProduceResponse, int]:
     """Append what a request holds for one partition; what is answered, and how many records the log grew by."""
     try:
         if records is None or len(records) == 0:
             raise KafkaError(ErrorCode.INVALID_RECORD, "a produce request holds no record batch for this partition")
         if len(records) > ATTRIBUTES_POSITION and records[ATTRIBUTES_POSITION] & TRANSACTIONAL:
-            raise KafkaError(ErrorCode.INVALID_TXN_STATE, "the batch is transactional, and no transaction is open")
-        appended = partition.append(records, timestamp, now)
+            if verdicts is None:
+                raise KafkaError(
+                    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "a transactional batch without a transactional id"
+                )
+            appended = partition.append(records, timestamp, now, is_verified(partition, verdicts))
+        else:
+            appended = partition.append(records, timestamp, now)
     except KafkaError as error:
         return refused(partition, error, node), 0
     row = PartitionProduceResponse(
@@ -156,7 +177,7 @@ def _refused(index: int, error: KafkaError) -> PartitionProduceResponse:
     )
 
 
-def _refuse_all(request: ProduceRequest, code: ErrorCode) -> ProduceResponse:
+def refuse_all(request: ProduceRequest, code: ErrorCode) -> ProduceResponse:
     return ProduceResponse(
         responses=[
             TopicProduceResponse(

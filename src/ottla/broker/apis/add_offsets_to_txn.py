@@ -1,0 +1,38 @@
+"""AddOffsetsToTxn v0-v4: the offsets of a group become part of a transaction, as a partition of __consumer_offsets."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from ottla.broker.api import Api, Caller
+from ottla.broker.transaction_coordinator import Partitions
+from ottla.transactions import TopicPartition
+from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+    from typing import Any
+
+    from ottla.broker.node import Node
+    from ottla.wire.errors import ErrorCode
+
+KEY = 25
+
+
+def add_offsets_to_txn(
+    request: AddOffsetsToTxnRequest, node: Node, caller: Caller
+) -> AddOffsetsToTxnResponse | Coroutine[Any, Any, AddOffsetsToTxnResponse]:
+    offsets = TopicPartition(node.groups.topic, node.groups.partition_for(request.group_id))
+    asked = Partitions(
+        request.transactional_id, request.producer_id, request.producer_epoch, [offsets], client_version=0, api_key=KEY
+    )
+    answer = node.transactions.add_partitions(asked, node.transactions.call(caller))
+    return _later(answer) if isinstance(answer, asyncio.Future) else AddOffsetsToTxnResponse(error_code=answer)
+
+
+async def _later(answer: asyncio.Future[ErrorCode]) -> AddOffsetsToTxnResponse:
+    return AddOffsetsToTxnResponse(error_code=await answer)
+
+
+api = Api(key=KEY, handler=add_offsets_to_txn)

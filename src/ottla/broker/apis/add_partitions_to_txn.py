@@ -1,0 +1,112 @@
+"""AddPartitionsToTxn v0-v5: partitions become part of a transaction. From v4 on several transactions at once, added or
+only asked for: what brokers send each other; clients stay with v3."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from ottla.broker.api import Api, Caller
+from ottla.broker.transaction_coordinator import CLIENT_VERSION_THAT_ADDS, Codes, Partitions
+from ottla.transactions import TopicPartition
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
+FIRST_BATCHED_VERSION = 4
+
+
+def add_partitions_to_txn(request: AddPartitionsToTxnRequest, node: Node, caller: Caller) -> Any:
+    if caller.api_version < FIRST_BATCHED_VERSION:
+        transactions = [
+            AddPartitionsToTxnTransaction(
+                transactional_id=request.v3_and_below_transactional_id,
+                producer_id=request.v3_and_below_producer_id,
+                producer_epoch=request.v3_and_below_producer_epoch,
+                topics=request.v3_and_below_topics,
+            )
+        ]
+    else:
+        transactions = request.transactions
+    answers = [_of_transaction(transaction, node, caller) for transaction in transactions]
+    if any(isinstance(answer, asyncio.Future) for answer in answers):
+        return _later(transactions, answers, caller)
+    return _response(transactions, answers, caller)
+
+
+def _of_transaction(
+    transaction: AddPartitionsToTxnTransaction, node: Node, caller: Caller
+) -> Codes | ErrorCode | asyncio.Future[ErrorCode]:
+    partitions = [TopicPartition(topic.name, index) for topic in transaction.topics for index in topic.partitions]
+    unknown = [partition for partition in partitions if node.image.partition(*partition) is None]
+    if unknown:
+        codes = dict.fromkeys(partitions, ErrorCode.OPERATION_NOT_ATTEMPTED)
+        return codes | dict.fromkeys(unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    asked = Partitions(
+        transaction.transactional_id,
+        transaction.producer_id,
+        transaction.producer_epoch,
+        partitions,
+        CLIENT_VERSION_THAT_ADDS if caller.api_version >= FIRST_BATCHED_VERSION else 0,
+    )
+    if transaction.verify_only:
+        return node.transactions.verify_partitions(asked)
+    return node.transactions.add_partitions(asked, node.transactions.call(caller))
+
+
+async def _later(
+    transactions: list[AddPartitionsToTxnTransaction], answers: list[Any], caller: Caller
+) -> AddPartitionsToTxnResponse:
+    done = [await answer if isinstance(answer, asyncio.Future) else answer for answer in answers]
+    return _response(transactions, done, caller)
+
+
+def _response(
+    transactions: list[AddPartitionsToTxnTransaction], answers: list[Any], caller: Caller
+) -> AddPartitionsToTxnResponse:
+    if caller.api_version < FIRST_BATCHED_VERSION:
+        return AddPartitionsToTxnResponse(
+            results_by_topic_v3_and_below=_topic_results(transactions[0].topics, answers[0])
+        )
+    return AddPartitionsToTxnResponse(
+        results_by_transaction=[
+            AddPartitionsToTxnResult(
+                transactional_id=transaction.transactional_id,
+                topic_results=_topic_results(transaction.topics, answer),
+            )
+            for transaction, answer in zip(transactions, answers, strict=True)
+        ]
+    )
+
+
+def _topic_results(
+    topics: list[AddPartitionsToTxnTopic], answer: Codes | ErrorCode
+) -> list[AddPartitionsToTxnTopicResult]:
+    return [
+        AddPartitionsToTxnTopicResult(
+            name=topic.name,
+            results_by_partition=[
+                AddPartitionsToTxnPartitionResult(
+                    partition_index=index,
+                    partition_error_code=(
+                        answer[TopicPartition(topic.name, index)] if isinstance(answer, dict) else answer
+                    ),
+                )
+                for index in topic.partitions
+            ],
+        )
+        for topic in topics
+    ]
+
+
+api = Api(key=24, handler=add_partitions_to_txn)

@@ -1,0 +1,189 @@
+"""TxnOffsetCommit v0-v5: offsets of a group that count when a transaction is committed.
+
+The group's partition of __consumer_offsets is part of the transaction like any other: its coordinator is asked before
+the first offsets of a transaction are written (see `transactional_produce`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from ottla.broker.api import Api, Caller
+from ottla.broker.transaction_coordinator import CLIENT_VERSION_THAT_ADDS, Codes, Partitions
+from ottla.broker.transactional_produce import verification_error
+from ottla.groups.offsets import transactional_commit_refused
+from ottla.groups.shard import GroupShard
+from ottla.transactions import TopicPartition
+from ottla.wire.errors import ErrorCode, KafkaError
+from ottla.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+    from ottla.broker.partitions import Partition
+    from ottla.replication.producers import Verification
+
+FIRST_VERSION_THAT_ADDS = 5
+FIRST_VERSION_WITH_ABORTABLE_ERRORS = 4
+FIRST_VERSION_THAT_KNOWS_LOADING = 2
+NO_SEQUENCE = -1
+
+
+def txn_offset_commit(request: TxnOffsetCommitRequest, node: Node, caller: Caller) -> Any:
+    refused = _without_unknown(request, node)
+    if not request.topics:
+        return TxnOffsetCommitResponse(topics=refused)
+    try:
+        partition = node.groups.shard(node.groups.partition_for(request.group_id)).partition
+        if request.producer_id < 0 or request.producer_epoch < 0:
+            raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    except KafkaError as error:
+        return _refuse(request, error.code, refused, caller)
+    adds = caller.api_version >= FIRST_VERSION_THAT_ADDS
+    verification = partition.log.producers.begin_verification(
+        node.clock(), request.producer_id, NO_SEQUENCE, request.producer_epoch, supports_epoch_bump=adds
+    )
+    if verification is None or not (adds or node.config.transaction_partition_verification_enable):
+        return _commit(request, node, caller, refused, partition, verification)
+    asked = Partitions(
+        request.transactional_id,
+        request.producer_id,
+        request.producer_epoch,
+        [TopicPartition(partition.topic, partition.index)],
+        CLIENT_VERSION_THAT_ADDS if adds else 0,
+    )
+    answer = node.transactions.admit(asked)
+    if isinstance(answer, asyncio.Future):
+        return _commit_when_admitted(request, node, caller, refused, partition, verification, answer)
+    return _after(request, node, caller, refused, partition, verification, answer)
+
+
+async def _commit_when_admitted(
+    request: TxnOffsetCommitRequest,
+    node: Node,
+    caller: Caller,
+    refused: list[TxnOffsetCommitResponseTopic],
+    partition: Partition,
+    verification: Verification,
+    answer: asyncio.Future[ErrorCode],
+) -> TxnOffsetCommitResponse:
+    codes = {TopicPartition(partition.topic, partition.index): await answer}
+    committed = _after(request, node, caller, refused, partition, verification, codes)
+    response: TxnOffsetCommitResponse = committed if isinstance(committed, TxnOffsetCommitResponse) else await committed
+    return response
+
+
+def _after(
+    request: TxnOffsetCommitRequest,
+    node: Node,
+    caller: Caller,
+    refused: list[TxnOffsetCommitResponseTopic],
+    partition: Partition,
+    verification: Verification,
+    codes: Codes,
+) -> Any:
+    code = codes[TopicPartition(partition.topic, partition.index)]
+    if code == ErrorCode.NONE:
+        return _commit(request, node, caller, refused, partition, verification)
+    verifications = partition.log.producers.verifications
+    if verifications.get(request.producer_id) is verification:
+        del verifications[request.producer_id]
+    code = verification_error(code, has_abortable=caller.api_version >= FIRST_VERSION_WITH_ABORTABLE_ERRORS)
+    return _refuse(request, code, refused, caller)
+
+
+def _commit(
+    request: TxnOffsetCommitRequest,
+    node: Node,
+    caller: Caller,
+    refused: list[TxnOffsetCommitResponseTopic],
+    partition: Partition,
+    verification: Verification | None,
+) -> Any:
+    """The offsets go into the log as records of the transaction, unless it has ended or changed hands meanwhile."""
+    producers = partition.log.producers
+    known = producers.producers.get(request.producer_id)
+    if known is not None and known.epoch > request.producer_epoch:
+        return _refuse(request, ErrorCode.INVALID_PRODUCER_EPOCH, refused, caller)
+    is_open = producers.has_ongoing_transaction(request.producer_id, request.producer_epoch)
+    if not is_open and producers.verifications.get(request.producer_id) is not verification:
+        return _refuse(request, ErrorCode.INVALID_TXN_STATE, refused, caller)
+
+    def refuse(request: TxnOffsetCommitRequest, error: KafkaError) -> TxnOffsetCommitResponse:
+        return _refuse(request, error.code, refused, caller)
+
+    def finish(request: TxnOffsetCommitRequest, response: TxnOffsetCommitResponse) -> TxnOffsetCommitResponse:
+        response.topics = _merged(refused, response.topics)
+        return _in_version(response, caller)
+
+    return node.groups.run(
+        request.group_id,
+        GroupShard.commit_transaction_offsets,
+        request,
+        node.groups.call(caller),
+        refuse,
+        finish,
+        producer=(request.producer_id, request.producer_epoch),
+    )
+
+
+def _refuse(
+    request: TxnOffsetCommitRequest, code: ErrorCode, refused: list[TxnOffsetCommitResponseTopic], caller: Caller
+) -> TxnOffsetCommitResponse:
+    response = transactional_commit_refused(request, code)
+    response.topics = _merged(refused, response.topics)
+    return _in_version(response, caller)
+
+
+def _in_version(response: TxnOffsetCommitResponse, caller: Caller) -> TxnOffsetCommitResponse:
+    """The oldest producers would not survive being told that a coordinator is loading."""
+    if caller.api_version < FIRST_VERSION_THAT_KNOWS_LOADING:
+        for topic in response.topics:
+            for row in topic.partitions:
+                if row.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                    row.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return response
+
+
+def _without_unknown(request: TxnOffsetCommitRequest, node: Node) -> list[TxnOffsetCommitResponseTopic]:
+    """Take out of the request what is no partition of the cluster, and say so."""
+    refused: list[TxnOffsetCommitResponseTopic] = []
+    known: list[TxnOffsetCommitRequestTopic] = []
+    for topic in request.topics:
+        image = node.image.topics_by_name.get(topic.name)
+        there = image.partitions if image is not None else {}
+        unknown = [row for row in topic.partitions if row.partition_index not in there]
+        if unknown:
+            missing = TxnOffsetCommitRequestTopic(name=topic.name, partitions=unknown)
+            refused += transactional_commit_refused(
+                TxnOffsetCommitRequest(topics=[missing]), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            ).topics
+            topic.partitions = [row for row in topic.partitions if row.partition_index in there]
+        if topic.partitions:
+            known.append(topic)
+    if refused:
+        request.topics = known
+    return refused
+
+
+def _merged(
+    refused: list[TxnOffsetCommitResponseTopic], committed: list[TxnOffsetCommitResponseTopic]
+) -> list[TxnOffsetCommitResponseTopic]:
+    if not refused:
+        return committed
+    merged = {topic.name: topic for topic in refused}
+    for topic in committed:
+        same = merged.get(topic.name)
+        if same is None:
+            merged[topic.name] = topic
+        else:
+            same.partitions += topic.partitions
+    return list(merged.values())
+
+
+api = Api(key=28, handler=txn_offset_commit)

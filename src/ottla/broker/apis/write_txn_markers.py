@@ -1,0 +1,84 @@
+"""WriteTxnMarkers v1-v2: a coordinator, or an administrator who ends a hanging transaction, writes its outcome into
+partitions of this broker."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from ottla.broker.api import Api, Caller
+from ottla.transactions import TopicPartition
+from ottla.wire.errors import ErrorCode, KafkaError
+from ottla.wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
+
+def write_txn_markers(request: WriteTxnMarkersRequest, node: Node, caller: Caller) -> Any:
+    waiting: list[tuple[WritableTxnMarkerPartitionResult, asyncio.Future[None]]] = []
+    results = [
+        WritableTxnMarkerResult(
+            producer_id=marker.producer_id,
+            topics=[
+                WritableTxnMarkerTopicResult(
+                    name=topic.name,
+                    partitions=[
+                        _write(TopicPartition(topic.name, index), marker, node, waiting)
+                        for index in topic.partition_indexes
+                    ],
+                )
+                for topic in marker.topics
+            ],
+        )
+        for marker in request.markers
+    ]
+    response = WriteTxnMarkersResponse(markers=results)
+    return _when_committed(response, waiting) if waiting else response
+
+
+def _write(
+    partition: TopicPartition,
+    marker: WritableTxnMarker,
+    node: Node,
+    waiting: list[tuple[WritableTxnMarkerPartitionResult, asyncio.Future[None]]],
+) -> WritableTxnMarkerPartitionResult:
+    row = WritableTxnMarkerPartitionResult(partition_index=partition.partition)
+    try:
+        done = node.transactions.markers.write(
+            partition,
+            marker.producer_id,
+            marker.producer_epoch,
+            is_commit=marker.transaction_result,
+            coordinator_epoch=marker.coordinator_epoch,
+            transaction_version=marker.transaction_version,
+        )
+    except KafkaError as error:
+        row.error_code = error.code
+    else:
+        if done is not None:
+            waiting.append((row, done))
+    return row
+
+
+async def _when_committed(
+    response: WriteTxnMarkersResponse, waiting: list[tuple[WritableTxnMarkerPartitionResult, asyncio.Future[None]]]
+) -> WriteTxnMarkersResponse:
+    for row, done in waiting:
+        try:
+            await done
+        except KafkaError as error:
+            row.error_code = error.code
+        except OSError:
+            row.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+    return response
+
+
+api = Api(key=27, handler=write_txn_markers)

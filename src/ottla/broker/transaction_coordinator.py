@@ -1,0 +1,174 @@
+"""The transaction coordinator of a node: `__transaction_state`, and the transactional ids in what it leads of that."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ottla.broker.coordinators import Coordinator
+from ottla.broker.transaction_markers import TransactionMarkers
+from ottla.cluster.features import TRANSACTION_VERSION
+from ottla.transactions import (
+    Call,
+    SendMarkers,
+    TopicPartition,
+    TransactionDecision,
+    TransactionRecord,
+    TransactionShard,
+    decode_record,
+    encode_record,
+)
+from ottla.wire.errors import ErrorCode, KafkaError
+from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig
+
+if TYPE_CHECKING:
+    from ottla.broker.api import Caller
+    from ottla.broker.hosted_shard import HostedShard
+    from ottla.broker.node import Node
+
+TRANSACTION_STATE_TOPIC = "__transaction_state"
+CLIENT_VERSION_THAT_ADDS = 2
+
+
+class Partitions(NamedTuple):
+    """Partitions that a producer's transaction is to get, or is asked whether it has."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    partitions: Sequence[TopicPartition]
+    client_version: int
+    api_key: int = 24
+
+
+Codes = dict[TopicPartition, ErrorCode]
+
+
+class TransactionCoordinator(Coordinator[TransactionShard]):
+    topic = TRANSACTION_STATE_TOPIC
+
+    def __init__(self, node: Node) -> None:
+        super().__init__(node)
+        self.markers = TransactionMarkers(node)
+
+    def new_machine(self, index: int) -> TransactionShard:
+        node = self.node
+        image = node.image.partition(self.topic, index)
+        return TransactionShard(
+            config=lambda: node.config,
+            transaction_version=lambda: self.transaction_version,
+            new_producer_id=self._take_producer_id,
+            coordinator_epoch=image.leader_epoch if image is not None else 0,
+        )
+
+    @property
+    def transaction_version(self) -> int:
+        return self.node.image.features.get(TRANSACTION_VERSION, 0)
+
+    def encode(self, record: TransactionRecord) -> tuple[bytes, bytes | None]:
+        return encode_record(record)
+
+    def decode(self, key: bytes, value: bytes | None) -> TransactionRecord | None:
+        return decode_record(key, value)
+
+    def complete_transaction(self, machine: TransactionShard, producer_id: int, is_commit: bool) -> None:
+        machine.replay_transaction_end(producer_id, is_commit=is_commit)
+
+    def own_call(self, now: int, timestamp: int) -> Call:
+        return Call(now, timestamp)
+
+    def call(self, caller: Caller) -> Call:
+        return Call(self.node.now(), self.node.clock(), caller.api_version)
+
+    def creatable_topic(self) -> CreatableTopic:
+        config = self.node.config
+        return CreatableTopic(
+            name=self.topic,
+            num_partitions=config.transaction_state_log_num_partitions,
+            replication_factor=config.transaction_state_log_replication_factor,
+            configs=[
+                CreatableTopicConfig(name=name, value=value)
+                for name, value in (
+                    ("cleanup.policy", "compact"),
+                    ("compression.type", "uncompressed"),
+                    ("min.insync.replicas", str(config.transaction_state_log_min_isr)),
+                    ("segment.bytes", str(config.transaction_state_log_segment_bytes)),
+                    ("unclean.leader.election.enable", "false"),
+                )
+            ],
+        )
+
+    @property
+    def configured_partition_count(self) -> int:
+        return self.node.config.transaction_state_log_num_partitions
+
+    def perform(self, hosted: HostedShard[TransactionShard], effects: list[SendMarkers]) -> None:
+        for effect in effects:
+            self.markers.send(hosted, effect)
+
+    # Partitions of transactions
+
+    def add_partitions(self, request: Partitions, call: Call) -> ErrorCode | asyncio.Future[ErrorCode]:
+        """AddPartitionsToTxn and AddOffsetsToTxn of one transactional id."""
+        found: ErrorCode | asyncio.Future[ErrorCode] = self.run(
+            request.transactional_id, _add_partitions, request, call, _refused
+        )
+        return found
+
+    def verify_partitions(self, request: Partitions) -> Codes:
+        try:
+            machine = self.shard(self.partition_for(request.transactional_id)).machine
+        except KafkaError as error:
+            return dict.fromkeys(request.partitions, error.code)
+        if machine is None:
+            return dict.fromkeys(request.partitions, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return machine.verify_partitions(
+            request.transactional_id, request.producer_id, request.producer_epoch, request.partitions
+        )
+
+    def admit(self, request: Partitions) -> Codes | asyncio.Future[ErrorCode]:
+        """May batches of this producer go into these partitions (KIP-890)? What a partition's leader wants to know
+        before it opens a transaction in its log. From version 2 of the protocol on the partitions join the transaction
+        with this; the record that says so is in the log before the answer, so that data never is without it."""
+        if request.client_version < CLIENT_VERSION_THAT_ADDS:
+            return self.verify_partitions(request)
+        call = Call(self.node.now(), self.node.clock(), api_version=5)
+        answer = self.add_partitions(request, call)
+        if isinstance(answer, ErrorCode):
+            return dict.fromkeys(request.partitions, answer)
+        if not answer.done():
+            hosted = self.shards.get(self.partition_for(request.transactional_id))
+            if hosted is not None:
+                hosted.append_now()
+        return dict.fromkeys(request.partitions, answer.result()) if answer.done() else answer
+
+    # Producer ids
+
+    async def reserve_producer_id(self) -> None:
+        """Wait until a shard can have a producer id."""
+        while self.node.producer_ids.is_empty:
+            await self.node.producer_ids.allocate(self.node)
+
+    def _take_producer_id(self) -> int | None:
+        node = self.node
+        producer_id = node.producer_ids.take()
+        if producer_id is None:
+            node.spawn(self.reserve_producer_id())
+        return producer_id
+
+
+def _add_partitions(machine: TransactionShard, request: Partitions, call: Call) -> TransactionDecision[Any]:
+    return machine.add_partitions(
+        request.transactional_id,
+        request.producer_id,
+        request.producer_epoch,
+        request.partitions,
+        call,
+        client_version=request.client_version,
+        api_key=request.api_key,
+    )
+
+
+def _refused(request: Partitions, error: KafkaError) -> ErrorCode:
+    return error.code

@@ -1,0 +1,196 @@
+"""Produce requests of transactional producers: before a partition takes the first batch of a transaction, its
+coordinator is asked (KIP-890), so that no batch that comes late or twice opens a transaction nobody will end.
+
+Clients of protocol version 2 (Produce v12 on) leave it to us to add the partition to the transaction; older ones have
+added it themselves, and the coordinator is only asked whether it is there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from struct import Struct
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.broker.transaction_coordinator import CLIENT_VERSION_THAT_ADDS, Codes, Partitions
+from ottla.transactions import TopicPartition
+from ottla.wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from ottla.broker.api import Caller
+    from ottla.broker.node import Node
+    from ottla.broker.partitions import Partition
+    from ottla.replication.producers import Verification
+    from ottla.wire.messages.produce import ProduceRequest, ProduceResponse
+
+FIRST_PRODUCE_VERSION_THAT_ADDS = 12
+FIRST_PRODUCE_VERSION_WITH_ABORTABLE_ERRORS = 11
+HEADER_SIZE = 61
+ATTRIBUTES_POSITION = 22
+TRANSACTIONAL = 0x10
+_PRODUCER = Struct(">qhi")  # id, epoch, base sequence
+_PRODUCER_POSITION = 43
+
+_PASSING = frozenset(
+    [
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    ]
+)
+"""Producers would not expect these of a partition's leader; NOT_ENOUGH_REPLICAS makes them try again."""
+
+
+class Unverified(NamedTuple):
+    """A batch that would open a transaction in its partition."""
+
+    partition: Partition
+    producer_id: int
+    producer_epoch: int
+    verification: Verification
+
+
+Verdicts = dict["Partition", KafkaError | Unverified]
+"""What is known of batches that would open a transaction: refused, or confirmed. Others need nothing."""
+
+
+def produce_transactional(
+    request: ProduceRequest, node: Node, caller: Caller
+) -> ProduceResponse | asyncio.Future[ProduceResponse] | None:
+    from ottla.broker.apis.produce import append_all, refuse_all
+
+    adds = caller.api_version >= FIRST_PRODUCE_VERSION_THAT_ADDS
+    try:
+        unverified = _find_unverified(request, node, caller, supports_epoch_bump=adds)
+    except KafkaError as error:
+        return refuse_all(request, error.code)
+    if not unverified or not (adds or node.config.transaction_partition_verification_enable):
+        return append_all(request, node, caller, {one.partition: one for one in unverified})
+    asked = Partitions(
+        request.transactional_id or "",
+        unverified[0].producer_id,
+        unverified[0].producer_epoch,
+        [TopicPartition(one.partition.topic, one.partition.index) for one in unverified],
+        CLIENT_VERSION_THAT_ADDS if adds else 0,
+    )
+    codes = node.transactions.admit(asked)
+    if isinstance(codes, dict) and not (adds and ErrorCode.CONCURRENT_TRANSACTIONS in codes.values()):
+        return append_all(request, node, caller, _verdicts(unverified, codes, caller.api_version))
+    # The answer comes later than this frame's buffer lives.
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            if data.records is not None:
+                data.records = memoryview(bytearray(data.records))
+    waiting = node.spawn(_append_when_admitted(request, node, caller, unverified, asked, codes))
+    return None if request.acks == 0 else waiting
+
+
+async def _append_when_admitted(
+    request: ProduceRequest,
+    node: Node,
+    caller: Caller,
+    unverified: list[Unverified],
+    asked: Partitions,
+    codes: Codes | asyncio.Future[ErrorCode],
+) -> ProduceResponse:
+    """Wait for the coordinator; while it still ends the transaction before this one, ask again for a short time."""
+    from ottla.broker.apis.produce import append_all, refuse_all
+
+    config = node.config
+    give_up_at = node.now() + config.add_partitions_to_txn_retry_backoff_max_ms
+    while True:
+        found = codes if isinstance(codes, dict) else dict.fromkeys(asked.partitions, await codes)
+        if ErrorCode.CONCURRENT_TRANSACTIONS not in found.values() or node.now() >= give_up_at:
+            break
+        await asyncio.sleep(config.add_partitions_to_txn_retry_backoff_ms / 1000)
+        codes = node.transactions.admit(asked)
+    answer = append_all(request, node, caller, _verdicts(unverified, found, caller.api_version))
+    if isinstance(answer, asyncio.Future):
+        return await answer
+    return answer if answer is not None else refuse_all(request, ErrorCode.NONE)
+
+
+def _find_unverified(
+    request: ProduceRequest, node: Node, caller: Caller, *, supports_epoch_bump: bool
+) -> list[Unverified]:
+    """The batches that would open a transaction. All transactional batches of a request are of one producer."""
+    from ottla.broker.apis.produce import FIRST_VERSION_WITH_TOPIC_IDS
+
+    partitions = node.partitions
+    timestamp = node.clock()
+    unverified: list[Unverified] = []
+    producers: dict[tuple[int, int], None] = {}
+    for topic in request.topic_data:
+        if caller.api_version >= FIRST_VERSION_WITH_TOPIC_IDS:
+            of_topic = partitions.by_id.get(topic.topic_id)
+        else:
+            of_topic = partitions.by_name.get(topic.name)
+        for data in topic.partition_data:
+            records = data.records
+            if (
+                records is None
+                or len(records) < HEADER_SIZE
+                or not records[ATTRIBUTES_POSITION] & TRANSACTIONAL
+                or of_topic is None
+            ):
+                continue
+            producer_id, epoch, sequence = _PRODUCER.unpack_from(records, _PRODUCER_POSITION)
+            producers[producer_id, epoch] = None
+            if len(producers) > 1:
+                raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+            partition = of_topic.get(data.index)
+            if partition is None or partition.is_internal or producer_id < 0:
+                continue
+            verification = partition.log.producers.begin_verification(
+                timestamp, producer_id, sequence, epoch, supports_epoch_bump=supports_epoch_bump
+            )
+            if verification is not None:
+                unverified.append(Unverified(partition, producer_id, epoch, verification))
+    return unverified
+
+
+def is_verified(partition: Partition, verdicts: Verdicts) -> bool:
+    """Whether a batch may open a transaction in its partition. What the coordinator confirmed no longer counts when
+    a marker has been written since. KafkaError if the coordinator refused it."""
+    verdict = verdicts.get(partition)
+    if verdict is None:
+        return False
+    if isinstance(verdict, KafkaError):
+        raise verdict
+    return partition.log.producers.verifications.get(verdict.producer_id) is verdict.verification
+
+
+def _verdicts(unverified: list[Unverified], codes: Codes, api_version: int) -> Verdicts:
+    verdicts: Verdicts = {}
+    for one in unverified:
+        partition = one.partition
+        code = codes[TopicPartition(partition.topic, partition.index)]
+        if code == ErrorCode.NONE:
+            verdicts[partition] = one
+            continue
+        verifications = partition.log.producers.verifications
+        if verifications.get(one.producer_id) is one.verification:
+            del verifications[one.producer_id]
+        verdicts[partition] = KafkaError(*_for_producer(code, api_version))
+    return verdicts
+
+
+def _for_producer(code: ErrorCode, api_version: int) -> tuple[ErrorCode, str | None]:
+    """What a producer is told of the coordinator's answer."""
+    code = verification_error(code, has_abortable=api_version >= FIRST_PRODUCE_VERSION_WITH_ABORTABLE_ERRORS)
+    if code in _PASSING or (
+        code == ErrorCode.CONCURRENT_TRANSACTIONS and api_version < FIRST_PRODUCE_VERSION_THAT_ADDS
+    ):
+        return ErrorCode.NOT_ENOUGH_REPLICAS, f"the partition's place in the transaction is not known now: {code.name}"
+    if code == ErrorCode.INVALID_TXN_STATE:
+        return code, "the partition was not added to the transaction"
+    return code, None
+
+
+def verification_error(code: ErrorCode, *, has_abortable: bool) -> ErrorCode:
+    """The coordinator's answer in words that clients of a partition's leader know."""
+    if code == ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if code == ErrorCode.TRANSACTION_ABORTABLE and not has_abortable:
+        return ErrorCode.INVALID_TXN_STATE
+    return code
