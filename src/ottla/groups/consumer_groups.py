@@ -87,7 +87,6 @@ class ConsumerGroups:
                         error_code=ErrorCode.GROUP_ID_NOT_FOUND,
                         error_message=f"Group {group_id} {reason}",
                         group_id=group_id,
-                        group_state="Dead" if group is None else "",
                     )
                 )
         return described
