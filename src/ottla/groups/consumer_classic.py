@@ -163,7 +163,11 @@ class ClassicMembers:
             ((topic.topic, topic.partitions) for topic in subscription.owned_partitions), self._state.image
         )
         if holder is not None and self._conversion.may_downgrade_replacing(group, holder):
-            is_rebalancing = group.assignment_epoch < step.epoch
+            # Kafka rebalances only when the target is behind. But the target is what the classic group begins with: a
+            # member that is still on its way to it would never hear of partitions that others just gave up for it.
+            is_rebalancing = group.assignment_epoch < step.epoch or not all(
+                member.is_reconciled_to(group.assignment_epoch) for member in group.members.values()
+            )
             if not is_rebalancing:
                 self._membership.reconcile(step, group.assignment_epoch, group.target(step.member), owned, call)
             reply = _joined(step.member)
