@@ -131,6 +131,8 @@ class ConsumerMember(Member):
             self._accepted(response, now)
         elif code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND):
             self._thrown_out(now)
+        elif code is ErrorCode.FENCED_INSTANCE_ID:
+            self._end(now)
         elif not self._passed(code, now):
             self._expect(code, "ConsumerGroupHeartbeat", ErrorCode.UNRELEASED_INSTANCE_ID)
             self._waits_until = now + self.heartbeat_interval_ms
@@ -169,6 +171,9 @@ class ConsumerMember(Member):
         if code is ErrorCode.UNKNOWN_MEMBER_ID or code is ErrorCode.GROUP_ID_NOT_FOUND:
             self._thrown_out(now)
             return
+        if code is ErrorCode.FENCED_INSTANCE_ID:
+            self._end(now)
+            return
         self._expect(
             code,
             "OffsetCommit",
@@ -198,3 +203,8 @@ class ConsumerMember(Member):
         self._target = None
         self._has_tried_to_commit = False
         self._give_up(now)
+
+    def _end(self, now: int) -> None:
+        """Another incarnation took its place."""
+        self._thrown_out(now)
+        self.has_left = True

@@ -10,7 +10,7 @@ static member count as one: the coordinator lets the later in and fences the ear
 
 Offsets. An owner begins where its group stands and only goes forward, and commits of former owners are refused. So what
 a group has committed never goes back: a commit that was answered is there, or a greater one. A commit without an answer
-may still arrive on its way, until another owner has read where the group stands.
+may still arrive on its way, until another member owns the partition and has read where the group stands.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Committed:
     floor: int = -1
     """The least offset that may be found, apart from the doubtful ones."""
     sent: dict[int, None] = field(default_factory=dict)
-    doubtful: dict[int, None] = field(default_factory=dict)
+    doubtful: dict[int, Owner] = field(default_factory=dict)
     """Sent by the present owner, never answered: may still arrive, and take later ones back."""
     owner: Claim | None = None
 
@@ -136,7 +136,7 @@ class GroupHistory:
         return committed.owner if committed.owner is not claim else None
 
     def commit_unanswered(self, claim: Claim, offset: int) -> None:
-        self.committed(claim.owner.group_id, claim.partition).doubtful[offset] = None
+        self.committed(claim.owner.group_id, claim.partition).doubtful[offset] = claim.owner
 
     def commit_answered(self, claim: Claim, offset: int, successor: Claim | None) -> None:
         committed = self.committed(claim.owner.group_id, claim.partition)
@@ -170,7 +170,10 @@ class GroupHistory:
         )
         committed.floor = min(offset, committed.floor) if is_doubtful else max(offset, committed.floor)
         if claim is not None and now < claim.ends_at:
-            # It owned the partition when it asked and still does: what former owners sent is refused from now on.
+            # It owned the partition when it asked and still does: what former owners sent is refused from now on. Not
+            # so its own: a member that kept the partition may commit with an epoch that is older (KIP-1251).
             committed.owner = claim
             committed.floor = offset
-            committed.doubtful.clear()
+            committed.doubtful = {
+                other: owner for other, owner in committed.doubtful.items() if owner is claim.owner and other != offset
+            }

@@ -296,9 +296,15 @@ class ShardWorld:
         link.version, link.request = request.version, request.message
         serial = link.serial
         if self.rng.random() < 0.01:
-            if self.rng.random() < 0.5:  # lost on its way, or late
-                self.at(self.rng.randint(1, 4_000), lambda: self._arrive(link, serial, request))
-            self.at(self.rng.randint(1, 300), lambda: self.silence(link) if link.serial == serial else None)
+            silent_ms = self.rng.randint(1, 300)
+            if self.rng.random() < 0.5:
+                # Late: its sender has given up on it. A heartbeat of KIP-848 or a JoinGroup that arrives after its
+                # successors asks for an answer that its member then never hears, in Kafka as here, and the member is
+                # thrown out for it; so these are never that late.
+                is_asking = isinstance(request.message, ConsumerGroupHeartbeatRequest | JoinGroupRequest)
+                late_ms = self.rng.randint(0, silent_ms if is_asking else 4_000)
+                self.at(late_ms, lambda: self._arrive(link, serial, request))
+            self.at(silent_ms, lambda: self.silence(link) if link.serial == serial else None)
             return
         self.at(self.rng.randint(0, 20), lambda: self._arrive(link, serial, request))
         self.at(request.timeout_ms, lambda: self.silence(link) if link.serial == serial else None)
