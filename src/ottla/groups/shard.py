@@ -45,6 +45,9 @@ EXPIRY_TIMER = ("expire-group-metadata",)
 TOPICS_DELETED_TIMER = ("topics-deleted",)
 MAX_TOMBSTONE_COUNT = 1000
 """Of one decision. Its records go to the log as one batch, and a batch has a largest size."""
+MAX_EXAMINED_COUNT = 2000
+"""Offsets that one step of the check for expired ones looks at: a millisecond's work, then requests get their turn."""
+STEP_INTERVAL_MS = 1
 FIRST_VERSION_THAT_TELLS_UNKNOWN_GROUPS = 6
 """Of DescribeGroups; before it a group that is not there is called Dead, without an error."""
 _CONSUMER_GROUP_KEYS = frozenset(record_class(GROUP_KEYS, kind) for kind in (3, 4, 5, 6, 7, 8, 16))
@@ -279,14 +282,16 @@ class GroupShard:
         return self._expire(now, timestamp)
 
     def _expire(self, now: int, timestamp: int) -> GroupDecision[None]:
-        """Expired offsets go, and with its last offset a group without members. Many at once go in several batches."""
+        """Expired offsets go, and with its last offset a group without members. Much to do is done in several steps."""
         records: list[GroupRecord] = []
-        while self._expiring and len(records) < MAX_TOMBSTONE_COUNT:
+        examined_count = 0
+        while self._expiring and len(records) < MAX_TOMBSTONE_COUNT and examined_count < MAX_EXAMINED_COUNT:
             group = self.state.groups.get(self._expiring[-1])
             if group is None:
                 self._expiring.pop()
                 continue
             room = MAX_TOMBSTONE_COUNT - len(records)
+            examined_count += 1 + sum(map(len, self.offsets.committed.of(group.id).values()))
             expired, is_all = self.offsets.expire(group, timestamp, max_count=room)
             records += expired
             if len(expired) < room or is_all:
@@ -294,7 +299,7 @@ class GroupShard:
             if is_all and group.is_empty:
                 records += group.tombstones()
         if self._expiring:
-            self.state.timers.schedule(EXPIRY_TIMER, now, self._expire)
+            self.state.timers.schedule(EXPIRY_TIMER, now + STEP_INTERVAL_MS, self._expire)
         else:
             self._schedule_expiry(now)
         return GroupDecision(records, None)

@@ -112,13 +112,19 @@ class Shard:
         end = self.now + duration_ms
         written: list[GroupRecord] = []
         while (deadline := self.machine.deadline()) is not None and deadline <= end:
-            self.move_to(max(deadline, self.now))
-            decision = self.machine.next_due(self.now, self.timestamp)
-            if decision is not None:
-                written += decision.records
-                self.append(decision)
+            written += self.step()
         self.move_to(end)
         return written
+
+    def step(self) -> list[GroupRecord]:
+        """Wait for the next deadline; returns the records that it wrote."""
+        deadline = self.machine.deadline()
+        assert deadline is not None
+        self.move_to(max(deadline, self.now))
+        decision = self.machine.next_due(self.now, self.timestamp)
+        assert decision is not None
+        self.append(decision)
+        return decision.records
 
     def move_to(self, now: int) -> None:
         self.timestamp += now - self.now

@@ -9,7 +9,7 @@ import pytest
 
 from ottla.cluster import ImageChanges, TopicImage
 from ottla.groups.records import GroupRecord
-from ottla.groups.shard import MAX_TOMBSTONE_COUNT
+from ottla.groups.shard import MAX_EXAMINED_COUNT, MAX_TOMBSTONE_COUNT
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from ottla.wire.messages.consumer_group_heartbeat import (
@@ -329,20 +329,32 @@ def test_the_check_goes_on_for_ever_at_the_interval_that_is_set_now() -> None:
 
 def test_many_expired_offsets_go_in_batches_that_fit_into_the_log() -> None:
     shard = Shard(**RETENTION)
-    count = 2 * MAX_TOMBSTONE_COUNT + 10
-    for partition in range(count):
+    for partition in range(2 * MAX_TOMBSTONE_COUNT + 10):
         shard.commit(partition=partition)
     shard.commit("other", partition=0)
     shard.move_to(shard.now + 11 * MINUTE_MS)
 
-    sizes = []
-    while (decision := shard.machine.next_due(shard.now, shard.timestamp)) is not None:
-        sizes.append(len(decision.records))
-        shard.append(decision)
+    sizes = [len(shard.step()) for _ in range(4)]
 
-    assert sizes == [MAX_TOMBSTONE_COUNT, MAX_TOMBSTONE_COUNT, 10 + 1 + 2]
+    assert sizes == [MAX_TOMBSTONE_COUNT, MAX_TOMBSTONE_COUNT, 10 + 1 + 2, 0]
     assert shard.machine.offset_count == 0
     assert shard.machine.state.groups == {}
+
+
+def test_the_check_of_many_offsets_lets_requests_have_their_turn() -> None:
+    shard = Shard(**RETENTION)
+    for group in range(5):
+        for partition in range(MAX_EXAMINED_COUNT // 2):
+            shard.commit(f"group-{group}", partition=partition)
+    shard.move_to(shard.now + 1_000)
+
+    started_at = shard.now
+    moments = []
+    for _ in range(3):
+        assert shard.step() == []
+        moments.append(shard.now - started_at)
+
+    assert moments == [0, 1, 2]
     assert shard.machine.deadline() == shard.now + 1_000
 
 
@@ -362,12 +374,10 @@ def test_a_group_that_goes_while_others_still_expire_is_passed_over() -> None:
         shard.commit("a", partition=partition)
     shard.commit("b")
     shard.move_to(shard.now + 11 * MINUTE_MS)
-    decision = shard.machine.next_due(shard.now, shard.timestamp)
-    assert decision is not None
-    shard.append(decision)
+    shard.step()
 
     assert shard.delete_groups("b") == {"b": NONE}
-    shard.pass_ms(0)
+    shard.step()
 
     assert shard.machine.state.groups == {}
 
