@@ -197,7 +197,7 @@ class ClassicGroup:
     @property
     def rebalance_timeout_ms(self) -> int:
         """How long members may take to join a rebalance: as long as the most patient of them says."""
-        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+        return max(0, max((member.rebalance_timeout_ms for member in self.members.values()), default=0))
 
     def next_generation(self, timestamp: int) -> None:
         self.generation += 1

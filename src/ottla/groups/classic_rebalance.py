@@ -23,6 +23,8 @@ from ottla.wire.messages.records.group_metadata_value import GroupMetadataValue
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 """How long a new member's first JoinGroup may wait. Nothing else tells whether it is still there."""
+RETRY_DELAY_MS = 100
+"""The least time between two tries to begin a generation, whatever time its members give each other."""
 
 
 @dataclass(slots=True)
@@ -113,7 +115,8 @@ class ClassicRebalances:
             for member in missing:
                 self.drop(group, member, step)
         if not group.elect_joined_leader() and group.members:
-            self._expect_joins(group, step.now)  # only silent static members are left: their sessions end one day
+            # Only silent static members are left; their sessions end one day.
+            self._expect_joins(group, step.now, RETRY_DELAY_MS)
             return
         group.next_generation(step.timestamp)
         if group.is_empty:
@@ -182,10 +185,9 @@ class ClassicRebalances:
         for member_id in group.pending_joins:
             timers.cancel(_session_key(group.id, member_id))
 
-    def _expect_joins(self, group: ClassicGroup, now: int) -> None:
-        self._state.timers.schedule(
-            _join_key(group.id), now + group.rebalance_timeout_ms, partial(self._expire_joins, group.id)
-        )
+    def _expect_joins(self, group: ClassicGroup, now: int, at_least_ms: int = 0) -> None:
+        timeout_ms = max(group.rebalance_timeout_ms, at_least_ms)
+        self._state.timers.schedule(_join_key(group.id), now + timeout_ms, partial(self._expire_joins, group.id))
 
     def _delay_initial(self, group: ClassicGroup, now: int, delay_ms: int, remaining_ms: int) -> None:
         self._state.timers.schedule(

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from ottla.groups.classic_member import ClassicMember
 from ottla.wire.errors import ErrorCode
 from tests.unit.groups.classic_driver import GROUP, RANGE, Classic
 
@@ -437,6 +440,24 @@ def test_a_rebalance_waits_for_sessions_to_end_if_only_silent_static_members_are
     assert classic.group.generation == 2
 
 
+@pytest.mark.parametrize("rebalance_ms", [0, -5])
+def test_a_group_whose_members_give_each_other_no_time_does_not_keep_the_coordinator_busy(rebalance_ms: int) -> None:
+    classic = Classic()
+    joining = [classic.join(instance=each, session_ms=100_000) for each in ("one", "two")]
+    classic.initial_delay()
+    classic.sync_all([each.response.member_id for each in joining])
+    for each in ("one", "two"):
+        assert classic.join(instance=each, session_ms=100_000, rebalance_ms=rebalance_ms).code is ErrorCode.NONE
+    assert classic.leave_codes(("", "two")) == [ErrorCode.NONE]
+    tries = 0
+    end = classic.now + 10_000
+    while (due := classic.state.timers.deadline()) is not None and due <= end:
+        classic.advance(due - classic.now)
+        tries += 1
+    assert classic.group.state == "PreparingRebalance"
+    assert tries <= 101
+
+
 def test_a_new_member_is_dropped_if_its_join_waits_for_five_minutes() -> None:
     classic = Classic()
     classic.stable(rebalance_ms=600_000, session_ms=1_800_000)
@@ -495,6 +516,39 @@ def test_members_of_a_group_that_was_read_and_is_too_large_have_to_join_and_the_
 
 
 # --- many at once
+
+
+class Members(dict[str, ClassicMember]):
+    """Members that count how often somebody looks at all of them."""
+
+    scan_count = 0
+
+    def values(self) -> Any:
+        self.scan_count += 1
+        return super().values()
+
+
+def test_a_request_of_one_member_does_not_look_at_all_the_others() -> None:
+    classic = Classic()
+    ids = [classic.join_as_new()[0] for _ in range(10)]
+    members = classic.group.members = Members(classic.group.members)
+    joining = [classic.join_as_new() for _ in range(90)]
+    assert members.scan_count == 0
+    classic.initial_delay()
+    at_begin = members.scan_count
+    assert at_begin < 10
+    ids += [member_id for member_id, _ in joining]
+    for member_id in ids[1:]:
+        classic.sync(member_id, 1)
+        classic.heartbeat(member_id, 1)
+    assert members.scan_count == at_begin
+    classic.sync(ids[0], 1, dict.fromkeys(ids, b"part"))
+    assert members.scan_count - at_begin < 10
+    at_stable = members.scan_count
+    for member_id in ids:
+        classic.leave((member_id, None))
+    assert members.scan_count - at_stable < 10
+    assert classic.group.state == "Empty"
 
 
 def test_500_members_that_join_at_once_are_in_one_generation() -> None:
