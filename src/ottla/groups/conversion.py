@@ -127,8 +127,8 @@ class Conversion:
             )
         if group.generation:
             upgraded.metadata_hash = self._membership.metadata_hash(upgraded.subscriptions)
-        # else nobody has been assigned anything yet, and whoever joins next begins the first epoch, also a static member
-        # that takes a waiting one's place: an answer with epoch 0 would mean to it that it has not joined
+        # else nobody has been assigned anything yet, and whoever joins next begins the first epoch, also a static
+        # member that takes a waiting one's place: an answer with epoch 0 would mean to it that it has not joined
         return upgraded
 
     def _assigned(self, member: ClassicMember, generation: int) -> Ownership:
