@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from ottla.groups import GroupRecord
 from ottla.groups.classic_member import ClassicMember
 from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.records.group_metadata_key import GroupMetadataKey
 from tests.unit.groups.classic_driver import GROUP, RANGE, Classic
 
 BOTH = (("range", b"r"), ("roundrobin", b"rr"))
@@ -171,6 +173,55 @@ def test_a_protocol_that_is_named_twice_counts_once() -> None:
     assert joining.code is ErrorCode.NONE
     assert joining.response.protocol_name == "range"
     assert [member.metadata for member in joining.response.members] == [b"first"]
+
+
+# --- groups of another type
+
+
+class Another:
+    """As much of a group of another type as joining it as a classic one needs."""
+
+    id = GROUP
+
+    def __init__(self, group_type: str, *, is_empty: bool) -> None:
+        self.type = group_type
+        self.is_empty = is_empty
+
+    def tombstones(self) -> list[GroupRecord]:
+        return [GroupRecord(GroupMetadataKey(group="tombstone of the other"), None)]
+
+
+def test_the_place_of_an_empty_consumer_group_is_taken() -> None:
+    classic = Classic()
+    another: Any = Another("consumer", is_empty=True)
+    classic.state.groups[GROUP] = another
+    assert classic.join("somebody").code is ErrorCode.UNKNOWN_MEMBER_ID
+    assert classic.state.groups[GROUP] is another
+    member_id, joining = classic.join_as_new()
+    assert len(classic.written) == 2
+    assert classic.group.state == "PreparingRebalance"
+    classic.initial_delay()
+    assert joining.response.leader == member_id
+
+
+def test_an_empty_consumer_group_stays_if_nothing_can_be_written() -> None:
+    classic = Classic()
+    another: Any = Another("consumer", is_empty=True)
+    classic.state.groups[GROUP] = another
+    classic.write_error = ErrorCode.NOT_ENOUGH_REPLICAS
+    assert classic.join().code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert classic.state.groups[GROUP] is another
+    assert len(classic.state.timers) == 0
+
+
+@pytest.mark.parametrize("another", [Another("share", is_empty=True), Another("consumer", is_empty=False)])
+def test_groups_of_another_type_are_not_joined(another: Any) -> None:
+    classic = Classic()
+    classic.state.groups[GROUP] = another
+    assert classic.join().code is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert classic.heartbeat("somebody", 1) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert classic.sync("somebody", 1).code is ErrorCode.UNKNOWN_MEMBER_ID
+    assert classic.leave_codes(("somebody", None)) == [ErrorCode.UNKNOWN_MEMBER_ID]
 
 
 # --- the initial rebalance
