@@ -19,8 +19,9 @@ from ottla.wire.errors import KafkaError
 if TYPE_CHECKING:
     from ottla.broker.node import Node
     from ottla.broker.partitions import Partition
+    from ottla.wire.messages.records.offset_commit_value import OffsetCommitValue
 
-MAX_LAG_SERIES = 10_000
+MAX_LAG_SERIES = 5_000
 """Partitions of groups that are told one by one; what is left out is counted."""
 MAX_LOOKUPS_PER_SCRAPE = 1_000
 """A lookup takes some 20 microseconds; partitions that had to wait are told from the next scrape on."""
@@ -101,6 +102,12 @@ def _offset_count(node: Node) -> int:
     return sum(hosted.machine.offset_count for hosted in node.groups.active() if hosted.machine is not None)
 
 
+def _committed(node: Node) -> Iterator[tuple[str, str, int, OffsetCommitValue]]:
+    for hosted in node.groups.active():
+        if hosted.machine is not None:
+            yield from hosted.machine.committed_offsets()
+
+
 def _partitions(node: Node) -> Iterator[Sample]:
     loading = sum(hosted.machine is None for hosted in node.groups.shards.values())
     yield (("state", "loading"),), loading
@@ -121,23 +128,19 @@ class Lag:
         """Lag in records; also remembers for `seconds`, which is asked next, who is behind and where."""
         node = self._node
         self._behind = []
-        self.omitted = 0
-        count = 0
-        for hosted in node.groups.active():
-            if hosted.machine is None:
+        seen = 0
+        for group_id, topic, index, committed in _committed(node):
+            if seen == MAX_LAG_SERIES:
+                break
+            seen += 1
+            partition = node.partitions.get(topic, index)
+            if partition is None:
                 continue
-            for group_id, topic, index, committed in hosted.machine.committed_offsets():
-                partition = node.partitions.get(topic, index)
-                if partition is None:
-                    continue
-                count += 1
-                if count > MAX_LAG_SERIES:
-                    self.omitted += 1
-                    continue
-                labels = (("group", group_id), ("topic", topic), ("partition", str(index)))
-                lag = max(0, partition.log.high_watermark - committed.offset)
-                self._behind.append((labels, partition, committed.offset if lag else -1))
-                yield labels, lag
+            labels = (("group", group_id), ("topic", topic), ("partition", str(index)))
+            lag = max(0, partition.log.high_watermark - committed.offset)
+            self._behind.append((labels, partition, committed.offset if lag else -1))
+            yield labels, lag
+        self.omitted = _offset_count(node) - seen
 
     def seconds(self) -> Iterator[Sample]:
         timestamp = self._node.clock()
