@@ -65,7 +65,7 @@ def _group_lines() -> Iterator[Line]:
             yield Line(11, "the same, broker CPU", f"{name}.cpu_s", "s")
     for protocol in ("classic", "consumer"):
         name = f"first.many.brisk.{protocol}"
-        yield Line(11, f"{protocol}: the same, 50 members, the last one; no delays", f"{name}.s", "s", at_most=1.0)
+        yield Line(11, f"{protocol}: the same, 50 members, the last one; no delays", f"{name}.s", "s", at_most=TIMERS)
         yield Line(11, "the same, broker CPU", f"{name}.cpu_s", "s")
         name = f"first.many.default.{protocol}"
         yield Line(11, f"{protocol}: the same, Kafka's default delays", f"{name}.s", "s", at_most=TIMERS)
