@@ -1,4 +1,4 @@
-"""Java's consumers in groups: all assignors, both protocols. java/JavaGroups.java makes the checks, one JVM runs them."""
+"""Java's consumers in groups, all assignors and both protocols: java/JavaGroups.java makes the checks in one JVM."""
 
 from __future__ import annotations
 
