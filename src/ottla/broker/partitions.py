@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from ottla.storage import Appended, Log
 
 
+EVERYTHING = 1 << 62
+"""More bytes than anyone waits for."""
+
+
 class Waiter(Protocol):
     """A fetch that waits for data (Kafka's purgatory)."""
 
@@ -91,7 +95,7 @@ class Partition:
     def wake_all(self) -> None:
         """Something other than data changed (deleted, moved, truncated): let everyone look again."""
         for waiter in list(self.waiters):
-            waiter.grew(self, 1 << 62)
+            waiter.grew(self, EVERYTHING)
 
     def notify(self, size: int) -> None:
         """So many bytes more can be read."""

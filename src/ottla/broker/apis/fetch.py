@@ -10,6 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from ottla.broker.api import Api, Caller
+from ottla.broker.partitions import EVERYTHING
 from ottla.broker.quotas import CONSUME
 from ottla.replication.fetch_sessions import FetchContext, FetchPartition
 from ottla.wire.errors import ErrorCode, KafkaError
@@ -68,6 +69,7 @@ class _Reading:
         "_replica_id",
         "_request",
         "_rows",
+        "_stable",
         "_timeout",
         "has_news",
         "size",
@@ -93,6 +95,8 @@ class _Reading:
         self._future: asyncio.Future[FetchResponse]
         self._timeout: asyncio.TimerHandle | None = None
         self._grown = 0
+        self._stable: dict[Partition, int] = {}
+        """Of a read_committed fetch that waits: how far it could read in each partition."""
         self.size = 0
         self.has_news = False
 
@@ -192,12 +196,16 @@ class _Reading:
         self._timeout = loop.call_later(self._request.max_wait_ms / 1000, self._finish)
         for partition in self._partitions:
             partition.add_waiter(self)
+        if self._is_read_committed:
+            self._stable = {partition: partition.log.last_stable_offset for partition in self._partitions}
         self._node.metrics.fetches_waiting += 1
         return self._future
 
     def grew(self, partition: Partition, size: int) -> None:
         self._grown += size
         if self._grown >= self._min_bytes:
+            if self._stable.get(partition) == partition.log.last_stable_offset and size < EVERYTHING:
+                return  # what came is part of an open transaction: there is nothing to read before its marker
             self._finish()
 
     def _finish(self) -> None:
