@@ -185,7 +185,8 @@ class ClassicMember(Member):
         if code is ErrorCode.NONE:
             self.state = State.STABLE
             self._heartbeat_at = now + self.heartbeat_interval_ms
-            self._confirm(is_settled=True)
+            # Kafka does not begin a session anew for it: what it was given is certain once a heartbeat was answered.
+            self._settled_at = self._sent_at
             self._take(decode_assignment(response.assignment), now)
         elif code is ErrorCode.UNKNOWN_MEMBER_ID:
             self._forget(now)

@@ -82,13 +82,13 @@ class GroupHistory:
     def take(self, owner: Owner, partition: TopicPartition, generation: int, now: int, *, is_classic: bool) -> Claim:
         """An answer gave the partition to this member."""
         claim = Claim(owner, partition, generation, now)
+        given = self._generations.setdefault(owner.group_id, {})
+        if not self._is_inhabited(owner, now):
+            given.clear()  # nobody was left: the group may have been forgotten, and counts from the start again
         claims = self._claims.setdefault((owner.group_id, partition), deque(maxlen=KEPT_CLAIMS))
         claims.append(claim)
         self.claim_count += 1
         if is_classic:
-            given = self._generations.setdefault(owner.group_id, {})
-            if not self._is_inhabited(owner, now):
-                given.clear()  # nobody was left: the group may have been forgotten, and counts from the start again
             before = given.setdefault((generation, partition), claim)
             check(
                 before.owner.identity == owner.identity,

@@ -35,6 +35,8 @@ TURN_S = 0.04
 SETTLE_S = 60.0
 MAX_PARTITIONS = 8
 PROPERTIES = {
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "3",
     "group.min.session.timeout.ms": "100",
     "group.initial.rebalance.delay.ms": "200",
     "group.consumer.min.session.timeout.ms": "100",
@@ -390,6 +392,7 @@ class Groups:
     async def _describe(self, group: ListedGroup) -> Any:
         group_id = group.group_id
         described: Any
+        deadline_s = self._sim.loop.time() + SETTLE_S
         while True:
             if group.group_type.lower() == "consumer":
                 described = await self._client.request(
@@ -398,11 +401,11 @@ class Groups:
             else:
                 described = await self._client.request(DescribeGroupsRequest(groups=[group_id]), DescribeGroupsResponse)
             code = ErrorCode(described.groups[0].error_code)
-            if code not in NOT_THERE:
+            check(code is ErrorCode.NONE or code in NOT_THERE, "describe", f"{group_id}: {code.name}")
+            state = described.groups[0].group_state
+            if code is ErrorCode.NONE and state == "Stable":
                 break
+            check(self._sim.loop.time() < deadline_s, "stable", f"{group_id} is {state}, {code.name}")
             await asyncio.sleep(RETRY_S)
-        check(code is ErrorCode.NONE, "describe", f"{group_id}: {code.name}")
-        state = described.groups[0].group_state
-        check(state == "Stable", "stable", f"{group_id} is {state}")
         described.groups[0].members.sort(key=lambda member: member.member_id)
         return described.groups[0]

@@ -27,8 +27,10 @@ UNAVAILABLE = (
     ErrorCode.REQUEST_TIMED_OUT,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.NOT_CONTROLLER,
+    ErrorCode.INVALID_TIMESTAMP,
 )
-"""What a node may answer while its disk is full or while it starts; anything else is a failure."""
+"""What a node may answer while its disk is full, while it starts, or when its clock jumped while the request was on its
+way; anything else is a failure."""
 FORGOTTEN = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.INVALID_PRODUCER_EPOCH)
 """What an idempotent producer may hear after a power loss took the broker's memory of it."""
 

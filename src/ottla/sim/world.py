@@ -13,12 +13,15 @@ import logging
 import random
 from dataclasses import dataclass
 
+from ottla.sim import group_workload
 from ottla.sim.cluster import DATA, Host, Sim
+from ottla.sim.group_workload import Groups
 from ottla.sim.network import Weather
 from ottla.sim.trace import Trace
 from ottla.sim.workloads import Admin, Counter, Pipelined, Reader, Workload
 
 LIVENESS_S = 120.0
+DAY_MS = 86_400_000
 SECOND = "/second"
 SETTLING_S = 3.0
 PAUSE_S = 0.03
@@ -159,7 +162,11 @@ class Disturbances:
         await self._rng.choice((self._kill, self._clean_restart))()
 
     async def _clock_jump(self) -> None:
-        self._sim.wall_clock_skew_ms += self._rng.choice((-3_600_000, -1_000, 1_000, 3_600_000))
+        skew_ms = self._sim.wall_clock_skew_ms + self._rng.choice(
+            (-DAY_MS, -3_600_000, -1_000, 1_000, 3_600_000, DAY_MS)
+        )
+        # Committed offsets live for a week in a group without members: no two moments of a run lie as far apart.
+        self._sim.wall_clock_skew_ms = max(-3 * DAY_MS, min(3 * DAY_MS, skew_ms))
 
 
 def draw(sim: Sim, host: Host) -> list[Workload]:
@@ -219,6 +226,7 @@ def draw(sim: Sim, host: Host) -> list[Workload]:
         ),
         Pipelined(sim, host, part("pipelined"), "pipelined", tiny),
         Admin(sim, host, part("admin")),
+        Groups(sim, host, part("groups"), tiny),
     ]
     chosen = [workload for workload in menu if rng.random() < 0.6] or menu[:1]
     readers: list[Workload] = [
@@ -232,6 +240,8 @@ def draw(sim: Sim, host: Host) -> list[Workload]:
 def new_sim(seed: int) -> Sim:
     rng = random.Random(f"properties {seed}")
     properties = {
+        **group_workload.PROPERTIES,
+        "offsets.retention.check.interval.ms": str(rng.choice((2_000, 600_000))),
         "log.dirs": DATA if rng.random() < 0.6 else f"{DATA},{SECOND}",
         "log.retention.check.interval.ms": str(rng.choice((1_000, 5_000))),
         "log.flush.offset.checkpoint.interval.ms": str(rng.choice((500, 5_000))),
