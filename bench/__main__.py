@@ -17,9 +17,14 @@ from bench import report
 from bench.groups import QUICK_GROUPS, GroupBench, GroupScale
 from bench.observation import load_average
 from bench.session import QUICK, Bench, Figures, Scale
+from bench.transactions import QUICK_TRANSACTIONS, TransactionBench, TransactionScale
 
-SUITES = {"latest": frozenset(range(1, 11)), "groups": frozenset(range(11, 16))}
-"""Rows that belong together, by the name of their results: a single broker's, and those of consumer groups."""
+SUITES = {
+    "latest": frozenset(range(1, 11)),
+    "groups": frozenset(range(11, 16)),
+    "transactions": frozenset(range(16, 19)),
+}
+"""Rows that belong together, by the name of their results: a single broker's, those of consumer groups, and so on."""
 ALL_ROWS = frozenset().union(*SUITES.values())
 SERVERS = ("ottla", "kafka")
 RESULTS = Path(__file__).with_name("results")
@@ -91,6 +96,9 @@ def main() -> int:
                     figures |= Bench(server, data, scale, options.rows, progress).run()
                 if options.rows & SUITES["groups"]:
                     figures |= GroupBench(server, data, scale, options.rows, progress, sizes=group_scale).run()
+                if options.rows & SUITES["transactions"]:
+                    sizes = QUICK_TRANSACTIONS if options.quick else TransactionScale()
+                    figures |= TransactionBench(server, data, scale, options.rows, progress, sizes=sizes).run()
                 rounds[server].append(figures)
     facts = report.machine()
     date = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())

@@ -15,6 +15,7 @@ from bench.observation import Cost, Watch
 RECORD_BYTES = 1000
 CONSUME = Path(__file__).with_name("java") / "Consume.java"
 SUBSCRIBE = Path(__file__).with_name("java") / "Subscribe.java"
+TRANSACT = Path(__file__).with_name("java") / "Transact.java"
 TOOL_TIMEOUT_SECONDS = 600
 
 _NUMBER = r"([\d.,]+)"
@@ -103,9 +104,11 @@ def produce(
     return summaries, cost
 
 
-def consume(server: Server, topic: str, partitions: int, records: int) -> tuple[Consumed, Cost]:
+def consume(
+    server: Server, topic: str, partitions: int, records: int, isolation_level: str = "read_uncommitted"
+) -> tuple[Consumed, Cost]:
     watch = Watch(server.pid)
-    printed = run([str(CONSUME), server.bootstrap, topic, str(partitions), str(records)])
+    printed = run([str(CONSUME), server.bootstrap, topic, str(partitions), str(records), isolation_level])
     cost = watch.cost()
     count, size, milliseconds = printed.split()
     return Consumed(int(count), int(size), float(milliseconds.replace(",", "")) / 1000), cost

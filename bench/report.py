@@ -104,6 +104,28 @@ def _group_lines() -> Iterator[Line]:
         yield Line(15, "the commits before, one after another", f"{name}.fill_s", "s")
 
 
+def _transaction_lines() -> Iterator[Line]:
+    for partitions in (1, 6, 30):
+        for records in (1, 10, 100):
+            name = f"transact.{records}.{partitions}"
+            title = f"one producer, {records} records in a transaction, {partitions} partitions"
+            yield Line(16, title, f"{name}.transactions_per_s", "/s", at_least=1.0)
+            yield Line(16, "the same, p99 of commit", f"{name}.commit_p99_ms", "ms", at_most=1.0)
+            yield Line(16, "the same, p50 of commit", f"{name}.commit_p50_ms", "ms")
+            yield Line(16, "the same, broker CPU per transaction", f"{name}.cpu_ms", "ms")
+    for records in (1, 10, 100):
+        name = f"transact_many.{records}"
+        title = f"ten producers, {records} records in a transaction, 6 partitions"
+        yield Line(17, title, f"{name}.transactions_per_s", "/s", at_least=1.0)
+        yield Line(17, "the same, p99 of commit", f"{name}.commit_p99_ms", "ms", at_most=1.0)
+        yield Line(17, "the same, broker CPU per transaction", f"{name}.cpu_ms", "ms")
+    for level in ("read_uncommitted", "read_committed"):
+        yield Line(18, f"{level}, every tenth transaction aborted", f"{level}.records_per_s", "rec/s", at_least=1.0)
+        yield Line(18, "the same, broker CPU", f"{level}.cpu_s_per_gb", "s/GB", at_most=1.0)
+    yield Line(18, "read_committed to read_uncommitted, speed", "isolation.speed_ratio")
+    yield Line(18, "the same, broker CPU", "isolation.cpu_s_ratio")
+
+
 TIMERS = 1.05
 """Where waiting by a timer is nearly all of a figure: its ratio is 1 give or take a heartbeat."""
 
@@ -133,6 +155,7 @@ LINES = (
     Line(10, "2,000 partitions: one full Metadata answer", "large.metadata_ms", "ms"),
     Line(10, "its size (v12)", "large.metadata_bytes", "B"),
     *_group_lines(),
+    *_transaction_lines(),
 )
 
 

@@ -12,7 +12,8 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
  * Reads a whole topic with assign(), which needs no group coordinator. Settings and what is counted are those of
  * kafka-consumer-perf-test: 2 MB receive buffer, 1 MB per partition, no second CRC check in the client.
  *
- * Arguments: bootstrap server, topic, count of partitions, count of records. Prints: records bytes milliseconds.
+ * Arguments: bootstrap server, topic, count of partitions, count of records, isolation level (read_uncommitted). Prints:
+ * records bytes milliseconds.
  */
 public class Consume {
     private static final long PATIENCE_NANOS = 30_000_000_000L;
@@ -25,6 +26,7 @@ public class Consume {
         settings.put("receive.buffer.bytes", "2097152");
         settings.put("max.partition.fetch.bytes", "1048576");
         settings.put("check.crcs", "false");
+        settings.put("isolation.level", arguments.length > 4 ? arguments[4] : "read_uncommitted");
         List<TopicPartition> partitions = new ArrayList<>();
         for (int index = 0; index < Integer.parseInt(arguments[2]); index++) {
             partitions.add(new TopicPartition(arguments[1], index));
