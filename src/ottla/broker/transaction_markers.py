@@ -79,6 +79,8 @@ class TransactionMarkers:
     ) -> asyncio.Future[None] | None:
         """One marker; None when it is committed, otherwise a future for that. KafkaError when it cannot be written."""
         node = self._node
+        if producer_id < 0 or producer_epoch < 0:
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "a marker needs a producer id and an epoch")
         if at.topic == GROUP_METADATA_TOPIC:
             if not self._exists(at):
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

@@ -40,8 +40,10 @@ def txn_offset_commit(request: TxnOffsetCommitRequest, node: Node, caller: Calle
         return TxnOffsetCommitResponse(topics=refused)
     try:
         partition = node.groups.shard(node.groups.partition_for(request.group_id)).partition
-        if request.producer_id < 0 or request.producer_epoch < 0:
+        if request.producer_id < 0:
             raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        if request.producer_epoch < 0:
+            raise KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH)
     except KafkaError as error:
         return _refuse(request, error.code, refused, caller)
     adds = caller.api_version >= FIRST_VERSION_THAT_ADDS
