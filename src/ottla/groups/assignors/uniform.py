@@ -29,16 +29,20 @@ def _assign_equally(group: GroupSpec) -> dict[str, Assignment]:
     quota, extra = divmod(sum(group.partition_counts[topic_id] for topic_id in topic_ids), member_count)
     kept: dict[str, dict[bytes, tuple[int, ...]]] = {}
     wanting: list[tuple[str, int]] = []
-    owned: dict[bytes, set[int]] = {topic_id: set() for topic_id in topic_ids}
+    taken: dict[bytes, set[int]] = {topic_id: set() for topic_id in topic_ids}
+    given_up: list[tuple[bytes, int]] = []
     for index, (id, member) in enumerate(group.members.items()):
         room = quota + (extra > 0)
         may_have_extra = extra > 0
         keeps: dict[bytes, tuple[int, ...]] = {}
         for topic_id, partitions in member.assignment.items():
-            if topic_id in owned and room:
+            if topic_id not in taken:
+                continue
+            taken[topic_id].update(partitions)
+            if room:
                 keeps[topic_id] = partitions[:room]
-                room -= len(keeps[topic_id])
-                owned[topic_id].update(keeps[topic_id])
+            given_up += ((topic_id, partition) for partition in partitions[room:])
+            room -= min(room, len(partitions))
         if room and may_have_extra and member_count - index > extra:
             # somebody further on may already have one more, and would have to give it up
             room -= 1
@@ -52,8 +56,9 @@ def _assign_equally(group: GroupSpec) -> dict[str, Assignment]:
         (topic_id, partition)
         for topic_id in topic_ids
         for partition in range(group.partition_counts[topic_id])
-        if partition not in owned[topic_id]
+        if partition not in taken[topic_id]
     ]
+    free += given_up
     start = 0
     for id, room in wanting:
         assignment = kept[id]
