@@ -1,8 +1,9 @@
 """One shard of a coordinator on this node: its machine, its partition, and what is on its way from one to the other.
 
-A command decides and returns records and a reply. The records are replayed at once, so that the next command sees them;
-all that a shard decides in one turn of the loop is appended together at its end; the reply leaves when the records are
-committed. So does a reply without records of its own that may rest on records of others which are not committed yet.
+A command decides and returns records and a reply. The records are replayed at once, so that the next command sees them.
+The first decision of a turn of the loop is appended right away, before it is replayed; what the shard decides after it
+in the same turn is appended together at the turn's end, in one batch where it fits. The reply leaves when the records
+are committed. So does a reply without records of its own that may rest on records of others which are not yet.
 
  C1  what has been replayed and is not in the log never outlives the turn in which that became known;
  C2  whoever waits is answered: by a decision, or by an error when the shard goes.
@@ -185,6 +186,7 @@ class HostedShard(Generic[S]):
         self._held: deque[tuple[int, list[_Pending]]] = deque()
         """Appended up to an offset and not committed yet."""
         self._is_append_due = False
+        """Whether this turn of the loop has had its first decision with records."""
         self._armed: asyncio.TimerHandle | None = None
         self._armed_at = 0
 
@@ -226,21 +228,31 @@ class HostedShard(Generic[S]):
         records: list[Record] = []
         size = 0
         reply, answers = decision.reply, decision.answers
+        is_written = False
         if decision.records:
+            # The first of a turn is written at once: it is spared the wait for the turn's end, and if it cannot be
+            # written nothing has happened. What comes after it in the same turn is written together.
+            is_written = not self._is_append_due and not self._held
             try:
                 records, size = self._encode(decision.records)
+                if is_written:
+                    self._write(records, producer)
             except KafkaError as error:
                 return self._refused(decision, error, call, request, refuse, finish)
             machine = self.machine
             assert machine is not None
             for record in decision.records:
                 machine.replay(record, producer[0])
+            if not self._is_append_due:
+                self._is_append_due = True
+                self._loop.call_soon(self._append)
         self.rearm()
         effects = getattr(decision, "effects", None)
         then = partial(self._coordinator.perform, self, effects) if effects else None
         if finish is not None and reply is not None:
             reply = finish(request, reply)
-        if not records and not self._queue and not self._held:
+        is_committed = not is_written or self._is_all_committed
+        if (is_written or not records) and is_committed and not self._queue and not self._held:
             if answers:
                 _answer(answers)
             if then is not None:
@@ -252,13 +264,12 @@ class HostedShard(Generic[S]):
         pending = _Pending(
             records, size, producer, future if reply is not None else None, reply, answers, request, refuse, then
         )
-        if not records and not self._queue:
+        if is_written:
+            self._hold([pending])
+        elif not records and not self._queue:
             self._held[-1][1].append(pending)
         else:
             self._queue.append(pending)
-            if not self._is_append_due:
-                self._is_append_due = True
-                self._loop.call_soon(self._append)
         return future
 
     def _refused(
@@ -300,7 +311,7 @@ class HostedShard(Generic[S]):
     # Writing
 
     def _append(self) -> None:
-        """At the end of a turn: what was decided in it, in as few batches as hold it."""
+        """At the end of a turn: what else was decided in it, in as few batches as hold it."""
         self._is_append_due = False
         queue, self._queue = self._queue, []
         limit = self._max_batch_bytes
@@ -325,20 +336,28 @@ class HostedShard(Generic[S]):
     def _append_batch(self, decided: list[_Pending], producer: tuple[int, int]) -> None:
         records = decided[0].records if len(decided) == 1 else [record for one in decided for record in one.records]
         if records:
-            timestamp, now = self._node.clock(), self._node.now()
-            if producer[0] < 0:
-                batch = build(records, compression=self._coordinator.compression)
-                self.partition.append(memoryview(batch), timestamp, now)
-            else:
-                batch = build(
-                    records,
-                    compression=self._coordinator.compression,
-                    producer_id=producer[0],
-                    producer_epoch=producer[1],
-                    is_transactional=True,
-                )
-                self.partition.append_as_coordinator(batch, timestamp, now)
+            self._write(records, producer)
         self._hold(decided)
+
+    def _write(self, records: list[Record], producer: tuple[int, int]) -> None:
+        timestamp, now = self._node.clock(), self._node.now()
+        if producer[0] < 0:
+            batch = build(records, compression=self._coordinator.compression)
+            self.partition.append(memoryview(batch), timestamp, now)
+        else:
+            batch = build(
+                records,
+                compression=self._coordinator.compression,
+                producer_id=producer[0],
+                producer_epoch=producer[1],
+                is_transactional=True,
+            )
+            self.partition.append_as_coordinator(batch, timestamp, now)
+
+    @property
+    def _is_all_committed(self) -> bool:
+        log = self.partition.log
+        return log.high_watermark >= log.log_end_offset
 
     def end_transaction(
         self,
@@ -376,7 +395,7 @@ class HostedShard(Generic[S]):
         """Let go what is committed; the rest waits for the high watermark."""
         partition = self.partition
         end_offset = partition.log.log_end_offset
-        if partition.log.high_watermark >= end_offset and not self._held:
+        if self._is_all_committed and not self._held:
             for pending in decided:
                 pending.release()
             return

@@ -260,24 +260,36 @@ def test_trouble_with_the_partition_is_told_in_codes_that_group_clients_know() -
     assert coordinator_error(KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)).code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_reply_leaves_when_its_records_are_in_the_log(tmp_path: Path) -> None:
+def test_the_first_decision_of_a_turn_is_written_and_answered_at_once(tmp_path: Path) -> None:
     async def scenario() -> None:
         world = started(tmp_path)
-        reply = world.run(Counting.add, "x")
-        assert isinstance(reply, asyncio.Future) and not reply.done()
-        assert world.batches() == []
-        assert await reply == 1
+        assert world.run(Counting.add, "x") == 1
         assert world.batches() == [[(b"x", b"\0\0\0\1")]]
 
     asyncio.run(scenario())
 
 
-def test_what_is_decided_in_one_turn_becomes_one_batch(tmp_path: Path) -> None:
+def test_a_reply_leaves_when_its_records_are_in_the_log(tmp_path: Path) -> None:
     async def scenario() -> None:
         world = started(tmp_path)
+        world.run(Counting.add, "first")
+        reply = world.run(Counting.add, "x")
+        assert isinstance(reply, asyncio.Future) and not reply.done()
+        assert len(world.batches()) == 1
+        assert await reply == 1
+        assert world.batches()[1:] == [[(b"x", b"\0\0\0\1")]]
+
+    asyncio.run(scenario())
+
+
+def test_what_else_is_decided_in_a_turn_becomes_one_batch(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        world = started(tmp_path)
+        assert world.run(Counting.add, "x") == 1
         replies = [world.run(Counting.add, name) for name in ("x", "y", "x")]
-        assert await asyncio.gather(*replies) == [1, 1, 2]
-        assert [len(batch) for batch in world.batches()] == [3]
+        assert await asyncio.gather(*replies) == [2, 1, 3]
+        assert [len(batch) for batch in world.batches()] == [1, 3]
+        assert world.run(Counting.add, "x") == 4, "a new turn"
 
     asyncio.run(scenario())
 
@@ -285,9 +297,9 @@ def test_what_is_decided_in_one_turn_becomes_one_batch(tmp_path: Path) -> None:
 def test_a_decision_is_never_cut_over_two_batches(tmp_path: Path) -> None:
     async def scenario() -> None:
         world = started(tmp_path, max_message_bytes=61 + 300)
-        replies = [world.run(Counting.add_three, name) for name in ("x", "y", "z")]
-        assert await asyncio.gather(*replies) == [3, 3, 3]
-        assert [len(batch) % 3 for batch in world.batches()] == [0, 0]
+        replies = [world.run(Counting.add_three, name) for name in ("w", "x", "y", "z")]
+        assert await asyncio.gather(*replies[1:]) == [3, 3, 3]
+        assert [len(batch) for batch in world.batches()] == [3, 6, 3]
 
     asyncio.run(scenario())
 
@@ -297,10 +309,12 @@ def test_a_reply_without_records_waits_for_those_it_may_rest_on(tmp_path: Path) 
         world = started(tmp_path)
         assert world.run(Counting.get, "x") == 0
         world.run(Counting.add, "x")
+        assert world.run(Counting.get, "x") == 1, "what it rests on is in the log"
+        world.run(Counting.add, "x")
         reply = world.run(Counting.get, "x")
         assert isinstance(reply, asyncio.Future)
-        assert await reply == 1
-        assert world.run(Counting.get, "x") == 1
+        assert await reply == 2
+        assert world.run(Counting.get, "x") == 2
 
     asyncio.run(scenario())
 
@@ -328,7 +342,25 @@ def test_a_response_may_be_made_of_the_reply(tmp_path: Path) -> None:
         world = started(tmp_path)
         finish = lambda request, reply: f"{request}={reply}"  # noqa: E731
         assert world.run(Counting.get, "x", finish=finish) == "x=0"
-        assert await world.run(Counting.add, "x", finish=finish) == "x=1"
+        assert world.run(Counting.add, "x", finish=finish) == "x=1"
+        assert await world.run(Counting.add, "x", finish=finish) == "x=2"
+
+    asyncio.run(scenario())
+
+
+def test_a_first_decision_that_cannot_be_written_has_not_happened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        world = started(tmp_path)
+        waiter: asyncio.Future[Any] = world.loop.create_future()
+        world.run(Counting.wait, "w", Call(waiter))
+        with monkeypatch.context() as patched:
+            patched.setattr(Log, "append", _disk_full)
+            assert world.run(Counting.add, "x") == "error: NOT_COORDINATOR"
+            assert world.run(Counting.refusing, "x") == "refused: NOT_COORDINATOR"
+        assert world.run(Counting.add, "x") == 1
+        assert not waiter.done(), "nobody else is disturbed"
 
     asyncio.run(scenario())
 
@@ -338,9 +370,9 @@ def test_a_failed_append_sends_everybody_away_and_loads_the_log_anew(
 ) -> None:
     async def scenario() -> None:
         world = started(tmp_path)
-        await world.run(Counting.add, "x")
         waiter: asyncio.Future[Any] = world.loop.create_future()
         assert world.run(Counting.wait, "w", Call(waiter)) is waiter
+        assert world.run(Counting.add, "x") == 1
         with monkeypatch.context() as patched:
             patched.setattr(Log, "append", _disk_full)
             added, read_after = world.run(Counting.add, "x"), world.run(Counting.get, "x")
@@ -351,7 +383,7 @@ def test_a_failed_append_sends_everybody_away_and_loads_the_log_anew(
         await asyncio.sleep(0)
         await world.loaded()
         assert world.run(Counting.get, "x") == 1
-        assert await world.run(Counting.add, "x") == 2
+        assert world.run(Counting.add, "x") == 2
 
     asyncio.run(scenario())
 
@@ -363,6 +395,7 @@ def test_those_whom_a_failed_decision_would_have_answered_are_sent_away(
         world = started(tmp_path)
         waiter: asyncio.Future[Any] = world.loop.create_future()
         world.run(Counting.wait, "w", Call(waiter))
+        world.run(Counting.add, "first")
         with monkeypatch.context() as patched:
             patched.setattr(Log, "append", _disk_full)
             world.run(Counting.wake, "w")
@@ -379,7 +412,7 @@ def test_a_waiter_whose_connection_closed_harms_nobody(tmp_path: Path) -> None:
         world.run(Counting.wait, "w", Call(gone))
         world.run(Counting.wait, "w", Call(there))
         gone.cancel()
-        assert await world.run(Counting.wake, "w") == "woken"
+        assert world.run(Counting.wake, "w") == "woken"
         assert (await there).generation_id == 4
 
     asyncio.run(scenario())
@@ -389,7 +422,8 @@ def test_the_log_is_replayed_in_pieces(tmp_path: Path) -> None:
     async def scenario() -> None:
         first = started(tmp_path)
         for _ in range(RECORDS_PER_PIECE + 1):
-            await first.run(Counting.add, "x")
+            first.run(Counting.add, "x")
+            await asyncio.sleep(0)
         second = World(tmp_path / "never")
         second.partitions = first.partitions
         second.counts.start()
@@ -445,12 +479,12 @@ def test_a_shard_that_somebody_asks_for_is_loaded_first(tmp_path: Path) -> None:
 def test_records_of_a_transaction_count_when_its_marker_is_written(tmp_path: Path) -> None:
     async def scenario() -> None:
         world = started(tmp_path)
-        assert await world.run(Counting.add, "x", producer=(7, 0)) == 1
+        assert world.run(Counting.add, "x", producer=(7, 0)) == 1
         assert world.run(Counting.get, "x") == 0
         shard = world.counts.shard(0)
         await shard.end_transaction(7, 0, is_commit=True, coordinator_epoch=1)
         assert world.run(Counting.get, "x") == 1
-        await world.run(Counting.add, "y", producer=(7, 0))
+        world.run(Counting.add, "y", producer=(7, 0))
         await shard.end_transaction(7, 0, is_commit=False, coordinator_epoch=1)
         world.counts.stop()
         world.counts.start()
@@ -463,8 +497,8 @@ def test_records_of_a_transaction_count_when_its_marker_is_written(tmp_path: Pat
 def test_records_of_a_transaction_have_a_batch_of_their_own(tmp_path: Path) -> None:
     async def scenario() -> None:
         world = started(tmp_path)
+        world.run(Counting.add, "a")
         replies = [
-            world.run(Counting.add, "a"),
             world.run(Counting.add, "b", producer=(7, 0)),
             world.run(Counting.add, "c", producer=(7, 0)),
             world.run(Counting.add, "d"),
@@ -483,7 +517,6 @@ def test_with_flush_messages_a_reply_leaves_when_its_records_are_on_disk(tmp_pat
     async def scenario() -> None:
         world = started(tmp_path, flush_messages=1)
         added = world.run(Counting.add, "x")
-        await asyncio.sleep(0)
         assert not added.done() and world.log().log_end_offset == 1
         read_after = world.run(Counting.get, "x")
         assert not read_after.done(), "it rests on a record that is not on disk yet"
@@ -525,7 +558,7 @@ def test_a_deleted_topic_takes_its_shards_along(tmp_path: Path) -> None:
 def test_a_partition_that_another_broker_leads_is_not_coordinated_here(tmp_path: Path) -> None:
     async def scenario() -> None:
         world = started(tmp_path)
-        assert await world.run(Counting.add, "x") == 1
+        assert world.run(Counting.add, "x") == 1
         world.image.topics_by_id[ID].partitions[0] = _led_by(2, leader_epoch=4)
         world.counts.metadata_changed(ImageChanges(partitions_changed={(ID, 0): _led_by(1)}))
         assert world.run(Counting.get, "x") == "error: NOT_COORDINATOR"
@@ -541,7 +574,7 @@ def test_a_partition_that_another_broker_leads_is_not_coordinated_here(tmp_path:
 def test_an_offline_log_dir_takes_its_shards_along(tmp_path: Path) -> None:
     async def scenario() -> None:
         world = started(tmp_path)
-        assert await world.run(Counting.add, "x") == 1
+        assert world.run(Counting.add, "x") == 1
         world.log().is_offline = True
         world.counts.log_dir_failed()
         assert not world.counts.shards
@@ -552,10 +585,11 @@ def test_an_offline_log_dir_takes_its_shards_along(tmp_path: Path) -> None:
 def test_a_stop_writes_what_was_decided(tmp_path: Path) -> None:
     async def scenario() -> None:
         world = started(tmp_path)
+        world.run(Counting.add, "x")
         reply = world.run(Counting.add, "x")
         world.counts.stop()
-        assert await reply == 1
-        assert len(world.batches()) == 1
+        assert await reply == 2
+        assert len(world.batches()) == 2
         assert world.run(Counting.get, "x") == "error: NOT_COORDINATOR"
 
     asyncio.run(scenario())

@@ -414,9 +414,7 @@ def test_a_member_joins_syncs_beats_and_leaves(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_to_leave_a_group_that_is_not_there_is_told_per_member(
-    tmp_path: Path, version: int
-) -> None:
+def test_to_leave_a_group_that_is_not_there_is_told_per_member(tmp_path: Path, version: int) -> None:
     async def scenario(world: World) -> None:
         request = LeaveGroupRequest(group_id="g", member_id="m")
         if version >= 3:
