@@ -20,6 +20,7 @@ from ottla.groups.consumer_member import (
     JOINING_EPOCH,
     LEAVING_EPOCH,
     NOTHING,
+    STABLE,
     STATIC_LEAVING_EPOCH,
     ConsumerMember,
     Ownership,
@@ -66,6 +67,9 @@ class ConsumerGroups:
     def heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, call: Call
     ) -> GroupDecision[ConsumerGroupHeartbeatResponse]:
+        group = self._state.groups.get(request.group_id)
+        if isinstance(group, ConsumerGroup) and _changes_nothing(group, request, call):
+            return GroupDecision([], self._alive(group, request.member_id, request.member_epoch, call))
         try:
             self._check(request, call.api_version)
             if request.member_epoch in (LEAVING_EPOCH, STATIC_LEAVING_EPOCH):
@@ -165,13 +169,7 @@ class ConsumerGroups:
         self._membership.advance(step, owned, call)
         answers = self._conversion.upgraded(group, call.now) if is_joining else []
         member = step.member
-        config = self._state.group_config(group.id)
-        self._membership.schedule_session(group.id, member.id, config.consumer_session_timeout_ms, call.now)
-        response = ConsumerGroupHeartbeatResponse(
-            member_id=member.id,
-            member_epoch=member.epoch,
-            heartbeat_interval_ms=config.consumer_heartbeat_interval_ms,
-        )
+        response = self._alive(group, member.id, member.epoch, call)
         is_full = (
             request.rebalance_timeout_ms != -1
             and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)
@@ -180,6 +178,14 @@ class ConsumerGroups:
         if is_joining or is_full or (member.assigned is not before.assigned and member.assigned != before.assigned):
             response.assignment = _assignment(member.assigned)
         return GroupDecision(step.records, response, answers)
+
+    def _alive(self, group: ConsumerGroup, member_id: str, epoch: int, call: Call) -> ConsumerGroupHeartbeatResponse:
+        """The member was heard of: its session begins anew."""
+        config = self._state.group_config(group.id)
+        self._membership.schedule_session(group.id, member_id, config.consumer_session_timeout_ms, call.now)
+        return ConsumerGroupHeartbeatResponse(
+            member_id=member_id, member_epoch=epoch, heartbeat_interval_ms=config.consumer_heartbeat_interval_ms
+        )
 
     def _check_room(self, group: ConsumerGroup, member_id: str) -> None:
         max_size = self._state.config.group_consumer_max_size
@@ -252,6 +258,29 @@ class ConsumerGroups:
         assigned = {topic_id: dict.fromkeys(epochs, 0) for topic_id, epochs in member.assigned.items()}
         waiting = replace(member, epoch=STATIC_LEAVING_EPOCH, assigned=assigned, pending_revocation=NOTHING)
         return GroupDecision([current_assignment_record(group.id, waiting)], response)
+
+
+def _changes_nothing(group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, call: Call) -> bool:
+    """Whether it is the heartbeat that nearly all are: from a member that is where it should be, and wants no more.
+
+    Nothing has to be looked at for it but the member itself, however large the group is."""
+    member = group.members.get(request.member_id)
+    return (
+        member is not None
+        and member.epoch == request.member_epoch == group.assignment_epoch == group.epoch
+        and member.state == STABLE
+        and request.subscribed_topic_names is None
+        and request.subscribed_topic_regex is None
+        and request.rebalance_timeout_ms == -1
+        and request.server_assignor is None
+        and request.rack_id is None
+        and request.instance_id == member.instance_id
+        and call.client_id == member.client_id
+        and call.client_host == member.client_host
+        and member.classic is None
+        and not group.subscriptions.regexes
+        and not group.needs_refresh
+    )
 
 
 def _check_join(request: ConsumerGroupHeartbeatRequest) -> None:

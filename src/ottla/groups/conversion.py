@@ -39,6 +39,7 @@ from ottla.groups.records import GroupRecord
 from ottla.groups.state import ShardState
 from ottla.wire import WireError
 from ottla.wire.errors import ErrorCode, KafkaError
+from ottla.wire.messages.records.group_metadata_value import GroupMetadataValue
 
 _UPGRADE_POLICIES = ("upgrade", "bidirectional")
 _DOWNGRADE_POLICIES = ("downgrade", "bidirectional")
@@ -225,6 +226,11 @@ class Conversion:
             version = protocol_version(classic_member.protocols.metadata(downgraded.protocol_name))
             classic_member.assignment = encode_assignment(target, version, self._state.image)
         record = downgraded.record({member.id: member.assignment for member in downgraded.members.values()})
+        if is_rebalancing:
+            # Those who left are not among the members, so after a restart no session would run out that starts the
+            # rebalance anew. Kafka forgets it then; a group without a leader is read here as one that has to assign.
+            assert isinstance(record.value, GroupMetadataValue)
+            record.value.leader = None
         for member_id in group.members:
             self._membership.cancel_timers(group.id, member_id)
         self._classic.prepare_group(downgraded)

@@ -57,7 +57,10 @@ class Step:
     is_epoch_bumped: bool = False
     epoch: int = 0
     """Of the group, as it will be."""
-    subscriptions: Subscriptions = field(default_factory=Subscriptions)
+    subscriptions: Subscriptions = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.subscriptions = self.group.subscriptions
 
 
 class Membership:
