@@ -95,6 +95,8 @@ class ClassicGroup:
         """Whether somebody joined since the initial rebalance was last prolonged."""
         self.writing: GroupMetadataValue | None = None
         """The record made last, until it is replayed: the group is what it tells already, and more."""
+        self.is_unassigned = False
+        """Whether the record it was read from names no leader: what its members have is no whole assignment."""
         self._supported: Counter[str] = Counter()
         self._subscriptions: list[bytes] | None = None
         self._subscribed_topics: frozenset[str] | None = None
@@ -421,4 +423,5 @@ class ClassicGroup:
             )
             group.add(member, value.protocol_type)
         group.note_subscriptions()
+        group.is_unassigned = bool(group.members) and value.leader is None
         return group

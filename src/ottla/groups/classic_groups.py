@@ -129,8 +129,9 @@ class ClassicGroups:
                 continue
             for member in found.members.values():
                 self._rebalances.expect_heartbeat(found, member, now)
-            if len(found.members) > self._state.config.group_max_size:
-                # The limit was lowered. Members get to commit and join; those who come too late are refused.
+            if found.is_unassigned or len(found.members) > self._state.config.group_max_size:
+                # A downgrade was not followed by the rebalance it calls for, and nobody else would ever do it; or the
+                # limit was lowered: members get to commit and join, and those who come too late are refused.
                 step = Step(now, timestamp)
                 self._rebalances.prepare(found, step)
                 assert not step.records and not step.answers, "nobody waits in a group that was just read"

@@ -205,8 +205,10 @@ class Conversion:
             generation=group.epoch,
             protocol_type=CONSUMER_PROTOCOL_TYPE,
         )
+        held: dict[str, dict[bytes, tuple[int, ...]]] = {}
         for member in members:
             assert member.classic is not None
+            held[member.id] = _held(member)
             downgraded.add(
                 ClassicMember(
                     id=member.id,
@@ -222,9 +224,15 @@ class Conversion:
         downgraded.protocol_name = downgraded.select_protocol()
         downgraded.note_subscriptions()
         for classic_member in downgraded.members.values():
-            target = group.targets.get(target_ids.get(classic_member.id, classic_member.id), EMPTY)
+            # Kafka writes the target in any case. A member that is on its way to it may still read what it has, and
+            # if the group is upgraded again before it has rebalanced, that must not be another's at once.
+            share = (
+                held[classic_member.id]
+                if is_rebalancing
+                else group.targets.get(target_ids.get(classic_member.id, classic_member.id), EMPTY)
+            )
             version = protocol_version(classic_member.protocols.metadata(downgraded.protocol_name))
-            classic_member.assignment = encode_assignment(target, version, self._state.image)
+            classic_member.assignment = encode_assignment(share, version, self._state.image)
         record = downgraded.record({member.id: member.assignment for member in downgraded.members.values()})
         if is_rebalancing:
             # Those who left are not among the members, so after a restart no session would run out that starts the
@@ -246,6 +254,15 @@ class Conversion:
         self._classic.abandon_group(downgraded)
         self._membership.expect_all(group, call.now)
         return GroupDecision([], None if reply is None else type(reply)(error_code=write_error(error.code)))
+
+
+def _held(member: ConsumerMember) -> dict[bytes, tuple[int, ...]]:
+    """All that a member may be reading: what it is to keep, and what it has not given up yet."""
+    held: dict[bytes, set[int]] = {}
+    for owned in (member.assigned, member.pending_revocation):
+        for topic_id, partitions in owned.items():
+            held.setdefault(topic_id, set()).update(partitions)
+    return {topic_id: tuple(sorted(held[topic_id])) for topic_id in sorted(held)}
 
 
 def _records(group: ConsumerGroup) -> list[GroupRecord]:
