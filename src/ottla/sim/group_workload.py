@@ -275,10 +275,10 @@ class Groups:
             member.handle_silence(loop.now())
         else:
             await self._thaw(program)
-            before = list(member.codes.values())
+            before = dict(member.codes)
             member.handle(response, loop.now())
-            errors = "" if before == list(member.codes.values()) else " with an error"
-            loop.trace.note(member.name, f"{name}: answered{errors}, {member!r}")
+            codes = [code.name for code, count in member.codes.items() if before.get(code) != count]
+            loop.trace.note(member.name, f"{name}: {' '.join(codes) or 'answered'}, {member!r}")
 
     async def _read(self, program: Program) -> None:
         member = program.member

@@ -1,0 +1,388 @@
+"""The ring: transactions move tokens between partitions and topics, and copy an input into an output together with a
+group's offsets, while clients crash, freeze, come back as another instance, and requests arrive twice or late.
+
+A token that moves is one record where it leaves and one where it arrives, in one transaction. So every token is in
+exactly one place, their sum never changes, and an input has exactly one output if and only if the group has passed it:
+for whoever reads with read_committed, at every moment that does not fall between two markers of one transaction.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from itertools import count
+from typing import NamedTuple
+
+from ottla.sim.checkers import Content, check
+from ottla.sim.client import Client, NoAnswer, batch_of
+from ottla.sim.cluster import Host, Sim
+from ottla.sim.transaction_client import (
+    PASSING,
+    RETRY_S,
+    SPOKEN,
+    Fenced,
+    GaveUp,
+    TransactionalProducer,
+    Versions,
+    committed_offset,
+    open_coordinators,
+    send_again,
+)
+from ottla.sim.transaction_history import CLIENT, READER, Attempt, Partition, TransactionHistory
+from ottla.sim.transaction_reader import READ_COMMITTED, committed, end_offsets, fetch, read_committed
+from ottla.sim.workloads import until_done
+from ottla.wire.errors import ErrorCode, KafkaError
+
+PLAIN, COMPACTED, INPUT, OUTPUT = "ring-plain", "ring-compacted", "ring-input", "ring-output"
+GROUP = "ring-group"
+COPIER = "copier"
+TOKENS_OF_A_MOVER = 3
+STABLE_WITHIN_S = 30.0
+SETTLE_S = 90.0
+TURN_S = 0.05
+LONG_TIMEOUT_MS, SHORT_TIMEOUT_MS = 600_000, 2_000
+PROPERTIES = {
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "3",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+    "producer.id.expiration.ms": str(30 * 86_400_000),
+}
+"""Producers are remembered for longer than any jump of the clock: without that memory version 1 of the protocol cannot
+tell a batch that comes late from a new one, neither here nor in Kafka."""
+LATE_IN_VERSION_1 = ("Produce", "AddPartitionsToTxn", "AddOffsetsToTxn")
+"""A late EndTxn or TxnOffsetCommit of version 1 looks like one of the next transaction: that is why there is a 2."""
+
+
+class Place(NamedTuple):
+    partition: Partition
+    version: int
+
+
+class Instance:
+    """One run of a client program."""
+
+    def __init__(self, producer: TransactionalProducer, born_at: int, jump_count: int) -> None:
+        self.producer = producer
+        self.is_ready = False
+        self.is_superseded = False
+        """Whether a later instance has been told that it is the owner now."""
+        self.excused = False
+        """Whether somebody else may have fenced it."""
+        self.quiet_since = born_at
+        self.jump_count = jump_count
+        self.attempt: Attempt | None = None
+        self.task: asyncio.Task[None] | None = None
+        self.frozen_until_s = 0.0
+
+
+class Ring:
+    name = "ring"
+
+    def __init__(
+        self,
+        sim: Sim,
+        host: Host,
+        rng: random.Random,
+        configs: dict[str, str] | None = None,
+        *,
+        spoken: tuple[Versions, ...] = SPOKEN,
+        mover_count: int = 2,
+    ) -> None:
+        self._sim = sim
+        self._host = host
+        self._rng = rng
+        always = {"flush.messages": "1", **(configs or {})}
+        compacted = {
+            "cleanup.policy": "compact",
+            "min.cleanable.dirty.ratio": "0.01",
+            "segment.ms": "2000",
+            "max.compaction.lag.ms": "4000",
+            "delete.retention.ms": "1000",
+        }
+        self._configs = {PLAIN: always, COMPACTED: {**always, **compacted}, INPUT: always, OUTPUT: always}
+        self._client = sim.client("ring", host.name)
+        self.history = TransactionHistory()
+        self._partitions: dict[str, int] = {PLAIN: rng.randint(1, 3), COMPACTED: rng.randint(1, 2), INPUT: 1, OUTPUT: 2}
+        self._versions = {
+            **{f"mover-{index}": rng.choice(spoken) for index in range(mover_count)},
+            COPIER: rng.choice(spoken),
+        }
+        self._instances: dict[str, Instance] = {}
+        self._zombies: list[Instance] = []
+        self._names = count(1)
+        self._views: dict[Partition, dict[int, Content]] = {partition: {} for partition in self.partitions()}
+        """What was read so far of each partition, read_committed."""
+        self._positions: dict[Partition, int] = dict.fromkeys(self.partitions(), 0)
+        self._places: dict[str, dict[str, Place]] = {}
+        """Where each mover's tokens are, once a reader has found them."""
+        self._input_end = 0
+        self._sends_late = rng.random() < 0.7
+        self._stops = False
+        self._is_calm = False
+        self._done: dict[str, int] = {}
+        """How many transactions each client has committed."""
+        self._reading = asyncio.Lock()
+
+    def partitions(self, *, is_moving: bool = False) -> list[Partition]:
+        """Those that transactions write to, or only those that tokens move between."""
+        topics = (PLAIN, COMPACTED) if is_moving else (PLAIN, COMPACTED, OUTPUT)
+        return [(topic, index) for topic in topics for index in range(self._partitions[topic])]
+
+    async def set_up(self) -> None:
+        for topic, partition_count in self._partitions.items():
+            await until_done(
+                lambda topic=topic, partition_count=partition_count: self._client.create_topic(  # type: ignore[misc]
+                    topic, partition_count, self._configs[topic]
+                ),
+                ErrorCode.TOPIC_ALREADY_EXISTS,
+            )
+        await open_coordinators(self._client, GROUP, COPIER)
+
+    # Steps
+
+    async def step(self) -> None:
+        self.look_for_failures()
+        rng = self._rng
+        for transactional_id in self._versions:
+            if transactional_id not in self._instances and rng.random() < 0.5:
+                self.come(transactional_id)
+        chance = rng.random()
+        running = list(self._instances)
+        try:
+            if chance < 0.25:
+                await self.produce_input()
+            elif chance < 0.55:
+                await self.read_on(rng.choice(self.partitions()))
+            elif chance < 0.6:
+                await self.check_group()
+            elif chance < 0.75 and self._sends_late:
+                await self.send_late()
+            elif chance < 0.78 and running:
+                self.crash(rng.choice(running))
+            elif chance < 0.8 and running:
+                self.come(rng.choice(running))
+            elif chance < 0.82 and running:
+                self._instances[rng.choice(running)].frozen_until_s = self._sim.loop.time() + rng.choice((0.5, 4.0))
+            else:
+                await asyncio.sleep(rng.uniform(0.0, 0.2))
+        except NoAnswer:
+            await asyncio.sleep(RETRY_S)
+        except KafkaError as error:
+            if error.code not in PASSING:
+                raise
+            await asyncio.sleep(RETRY_S)
+
+    def look_for_failures(self) -> None:
+        for transactional_id, instance in list(self._instances.items()):
+            if instance.task is not None and instance.task.done():
+                del self._instances[transactional_id]
+                instance.task.result()
+        for instance in list(self._zombies):
+            if instance.task is not None and instance.task.done():
+                self._zombies.remove(instance)
+                instance.task.result()
+
+    async def produce_input(self) -> None:
+        values = [self._sim.new_value(20) for _ in range(self._rng.choice((1, 3)))]
+        offset = await self._client.produce(INPUT, 0, batch_of(values, self._sim.clock()))
+        self._input_end = max(self._input_end, offset + len(values))
+
+    async def read_on(self, partition: Partition, client: Client | None = None) -> None:
+        """A reader goes on where it was: what it sees, and what it does not see, is remembered."""
+        async with self._reading:
+            position = self._positions[partition]
+            size = self._rng.choice((200, 2_000, 50_000))
+            fetched = await fetch(client or self._client, partition, position, READ_COMMITTED, size=size)
+            found = committed(fetched, position)
+            self._positions[partition] = fetched.next_offset
+            self.history.see(
+                partition, position, fetched.next_offset, found, is_compacted=partition[0] == COMPACTED
+            )
+            self._views[partition].update(found)
+
+    async def check_group(self) -> tuple[int, str]:
+        offset, note = await committed_offset(self._client, GROUP, (INPUT, 0))
+        if note:
+            self.history.conclude(self.history.attempts[note], True, READER, f"the group stands at {offset}")
+        return offset, note
+
+    async def send_late(self) -> None:
+        """The network delivers a request that was sent before, once more."""
+        instances = [instance for instance in (*self._instances.values(), *self._zombies) if instance.producer.sent]
+        if not instances:
+            return
+        instance = self._rng.choice(instances)
+        sent = self._rng.choice(list(instance.producer.sent))
+        if not instance.producer.bumps_epochs and sent.name not in LATE_IN_VERSION_1:
+            return
+        if sent.name == "InitProducerId" or not instance.producer.bumps_epochs:
+            # Whoever owns the id may be fenced, by this or when the transaction that it begins times out.
+            for one in (instance, self._instances.get(instance.producer.transactional_id)):
+                if one is not None:
+                    one.excused = True
+        codes = await send_again(self._sim.client("ring-late", self._host.name), sent)
+        self._sim.loop.trace.note("ring", f"late {sent.name}: {' '.join(code.name for code in codes)}")
+        check(ErrorCode.UNKNOWN_SERVER_ERROR not in codes, "late", f"{sent.name}: {codes}")
+
+    # Clients
+
+    def come(self, transactional_id: str) -> None:
+        """A new instance; the one before, if it still runs, goes on until it is fenced."""
+        before = self._instances.pop(transactional_id, None)
+        if before is not None:
+            before.excused = True
+            self._zombies.append(before)
+        name = f"{transactional_id}.{next(self._names)}"
+        rng = self._rng
+        producer = TransactionalProducer(
+            self._sim.client(name, self._host.name),
+            transactional_id,
+            self._versions[transactional_id],
+            clock=self._sim.clock,
+            timeout_ms=LONG_TIMEOUT_MS if self._is_calm else rng.choice((LONG_TIMEOUT_MS, SHORT_TIMEOUT_MS)),
+            attempts=1_000 if self._is_calm else rng.choice((3, 30)),
+        )
+        instance = Instance(producer, self._sim.loop.now(), self._sim.clock_jump_count)
+        self._instances[transactional_id] = instance
+        self._sim.loop.trace.note(name, "comes")
+        rng = random.Random(f"{self._sim.seed} {name}")
+        work = self._copy if transactional_id == COPIER else self._move
+        instance.task = self._sim.loop.create_task(self._live(instance, rng, work, before), name=name)
+
+    def crash(self, transactional_id: str) -> None:
+        instance = self._instances.pop(transactional_id)
+        assert instance.task is not None
+        self._sim.loop.trace.note(instance.producer.client.host, "crashes")
+        instance.task.cancel()
+        self._sim.forget_client(instance.producer.client.host)
+
+    async def _live(self, instance: Instance, rng: random.Random, work: Work, before: Instance | None) -> None:
+        producer = instance.producer
+        try:
+            await producer.init()
+            instance.is_ready = True
+            for zombie in self._zombies:
+                if zombie.producer.transactional_id == producer.transactional_id and zombie is not instance:
+                    zombie.is_superseded = True
+            while not self._stops:
+                instance.quiet_since, instance.jump_count = self._sim.loop.now(), self._sim.clock_jump_count
+                await work(instance, rng)
+                await asyncio.sleep(rng.uniform(0.0, TURN_S))
+                await self._thaw(instance)
+        except Fenced as error:
+            self._sim.loop.trace.note(producer.client.host, f"is fenced: {error}")
+            self._check_fenced(instance, str(error))
+        except GaveUp as error:
+            self._sim.loop.trace.note(producer.client.host, f"gives up: {error}")
+        finally:
+            if instance.attempt is not None:
+                self.history.abandon(instance.attempt)
+            self._sim.forget_client(producer.client.host)
+
+    def _check_fenced(self, instance: Instance, error: str) -> None:
+        """Nobody is fenced without a reason."""
+        is_timed_out = self._sim.loop.now() - instance.quiet_since >= instance.producer.timeout_ms
+        has_jumped = self._sim.clock_jump_count != instance.jump_count
+        check(
+            instance.excused or is_timed_out or has_jumped,
+            "fenced",
+            f"{instance.producer.client.host} without a reason: {error}",
+        )
+
+    async def _thaw(self, instance: Instance) -> None:
+        if (left_s := instance.frozen_until_s - self._sim.loop.time()) > 0 and not self._is_calm:
+            await asyncio.sleep(left_s)
+
+    def _begin(self, instance: Instance) -> Attempt:
+        name = f"{instance.producer.transactional_id}/{len(self.history.attempts)}"
+        instance.attempt = self.history.begin(name)
+        return instance.attempt
+
+    async def _write(self, instance: Instance, attempt: Attempt, partition: Partition, contents: list[Content]) -> None:
+        self.history.write(attempt, partition, contents)
+        offset = await instance.producer.produce(partition, contents)
+        self.history.acknowledge(partition, offset, contents)
+
+    async def _end(self, instance: Instance, attempt: Attempt, *, is_commit: bool) -> bool:
+        """Whether it is committed."""
+        producer = instance.producer
+        host = producer.client.host
+        was_superseded = instance.is_superseded
+        attempt.is_commit_asked = is_commit
+        await producer.end(is_commit=is_commit)
+        self._sim.loop.trace.note(host, f"{attempt.name} is {'committed' if is_commit else 'aborted'}")
+        self.history.conclude(attempt, is_commit, CLIENT, f"{host} was told so")
+        check(not (was_superseded and is_commit and attempt.writes), "zombie", f"{host} committed {attempt.name}")
+        instance.attempt = None
+        if is_commit:
+            transactional_id = producer.transactional_id
+            self._done[transactional_id] = self._done.get(transactional_id, 0) + 1
+        return is_commit
+
+    async def _transact(
+        self, instance: Instance, rng: random.Random, writes: list[tuple[Partition, list[Content]]], offset: int = -1
+    ) -> bool:
+        attempt = self._begin(instance)
+        name = attempt.name.encode()
+        producer = instance.producer
+        try:
+            for partition, contents in writes:
+                marked = [(key, b"%s %d %s" % (value or b"", index, name)) for index, (key, value) in enumerate(contents)]
+                await self._write(instance, attempt, partition, marked)
+                if rng.random() < 0.03:
+                    await self._thaw(instance)
+            if offset >= 0:
+                await producer.commit_offset(GROUP, (INPUT, 0), offset, attempt.name)
+        except GaveUp as error:
+            self._sim.loop.trace.note(producer.client.host, f"aborts {attempt.name} after {error}")
+            await self._end(instance, attempt, is_commit=False)
+            if not producer.bumps_epochs:
+                await producer.recover()
+            return False
+        return await self._end(instance, attempt, is_commit=self._is_calm or rng.random() < 0.85)
+
+    # Movers
+
+    async def _move(self, instance: Instance, rng: random.Random) -> None:
+        """Some tokens go somewhere else."""
+        transactional_id = instance.producer.transactional_id
+        if instance.attempt is None and not self._knows_tokens(instance):
+            await self._find_tokens(instance)
+        places = self._places[transactional_id]
+        if not places:
+            start = rng.choice(self.partitions(is_moving=True))
+            tokens = [f"{transactional_id}-{index}" for index in range(TOKENS_OF_A_MOVER)]
+            minted = [(token.encode(), b"here 0") for token in tokens]
+            if await self._transact(instance, rng, [(start, minted)]):
+                places.update({token: Place(start, 0) for token in tokens})
+            return
+        moves = {
+            token: (places[token], rng.choice(self.partitions(is_moving=True)))
+            for token in rng.sample(list(places), rng.randint(1, len(places)))
+        }
+        writes: list[tuple[Partition, list[Content]]] = []
+        for token, (place, target) in moves.items():
+            version = b"%d" % (place.version + 1)
+            if place.partition == target:
+                continue
+            writes.append((place.partition, [(token.encode(), b"gone " + version)]))
+            writes.append((target, [(token.encode(), b"here " + version)]))
+        rng.shuffle(writes)
+        if writes and await self._transact(instance, rng, writes):
+            for token, (place, target) in moves.items():
+                if place.partition != target:
+                    places[token] = Place(target, place.version + 1)
+
+    def _knows_tokens(self, instance: Instance) -> bool:
+        transactional_id = instance.producer.transactional_id
+        return getattr(instance, "knows_tokens", False) and transactional_id in self._places
+
+    async def _find_tokens(self, instance: Instance) -> None:
+        """Read everything: no transaction of an earlier instance is open any more, so the tokens stand still."""
+        await self._read_to_the_end(self.partitions(is_moving=True), instance.producer.client)
+        places = self.tokens(self._views)
+        transactional_id = instance.producer.transactional_id
+        mine = {token: place for token, place in places.items() if token.startswith(f"{transactional_id}-")}
+        check(len(mine) in (0, TOKENS_OF_A_MOVER), "sum", f"{transactional_id} finds only {mine}")
+        self._places[transactional_id] = mine
