@@ -174,6 +174,8 @@ class Sim:
         self.rng = random.Random(f"world {seed}")
         self.network = Network(self.loop, random.Random(f"network {seed}"), weather)
         self.wall_clock_skew_ms = 0
+        self.clock_jump_count = 0
+        self._seen_skew_ms = 0
         self.properties = dict(properties or {})
         self.hosts: dict[str, Host] = {}
         self.histories: dict[tuple[str, int], History] = {}
@@ -182,7 +184,10 @@ class Sim:
         self._producer_ids: dict[int, None] = {}
 
     def clock(self) -> int:
-        """Wall clock milliseconds, the same for all hosts."""
+        """Wall clock milliseconds, the same for all hosts. Jumps that somebody saw are counted."""
+        if self.wall_clock_skew_ms != self._seen_skew_ms:
+            self._seen_skew_ms = self.wall_clock_skew_ms
+            self.clock_jump_count += 1
         return START_TIMESTAMP + self.loop.now() + self.wall_clock_skew_ms
 
     def run(self, coroutine: Coroutine[Any, Any, T], *, within_s: float = 600.0) -> T:

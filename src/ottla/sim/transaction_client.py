@@ -1,6 +1,7 @@
 """A transactional producer for simulated hosts, in both versions of the protocol.
 
-Version 2 (KIP-890): Produce v12 and TxnOffsetCommit v5 add the partition by themselves, EndTxn v5 brings the next epoch.
+Version 2 (KIP-890): Produce v12 and TxnOffsetCommit v5 add the partition by themselves, EndTxn v5 brings the next
+epoch.
 Version 1: AddPartitionsToTxn and AddOffsetsToTxn come first, and the epoch stays until somebody asks for the next one.
 
 It repeats a request until it is answered, as Kafka's clients do, and keeps the requests it sent, so that a world can
@@ -240,7 +241,10 @@ class TransactionalProducer:
         if not self._added and not (self.bumps_epochs and self._has_written):
             return
         response = await self._until_answered(
-            self.end_request(is_commit=is_commit), self.versions.end_txn, EndTxnResponse, lambda answer: answer.error_code
+            self.end_request(is_commit=is_commit),
+            self.versions.end_txn,
+            EndTxnResponse,
+            lambda answer: answer.error_code,
         )
         if self.bumps_epochs:
             self._go_on_as(response.producer_id, response.producer_epoch)
@@ -279,7 +283,7 @@ class TransactionalProducer:
 async def send_again(client: Client, sent: Sent) -> list[ErrorCode]:
     """Deliver a request once more, whatever it leads to; the codes in the answer."""
     answer = response_class(API_KEYS[type(sent.message).__name__])
-    response: Any = await client.request(sent.message, answer, version=sent.version)  # type: ignore[type-var]
+    response: Any = await client.request(sent.message, answer, version=sent.version)
     return [ErrorCode(code) for code in _codes(response)]
 
 

@@ -112,7 +112,9 @@ class TransactionHistory:
             content = places.get(offset, (None, None))
             if content == (None, None) or offset in found:
                 if offset in found and content != (None, None):
-                    check(found[offset] == content, "changed", f"{partition}: {offset} is {found[offset]}, not {content}")
+                    check(
+                        found[offset] == content, "changed", f"{partition}: {offset} is {found[offset]}, not {content}"
+                    )
                 continue
             attempt = self._owners[partition, content]
             self.conclude(attempt, False, READER, f"{partition} does not show {content} at {offset}")

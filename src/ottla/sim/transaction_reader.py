@@ -134,7 +134,9 @@ async def read_committed(
     offset = start
     while offset < end:
         fetched = await fetch(client, partition, offset, READ_COMMITTED, size=rng.choice((100, 1_000, 50_000)))
-        check(fetched.next_offset > offset, "stuck", f"{partition}: nothing stable at {offset}, though it ends at {end}")
+        check(
+            fetched.next_offset > offset, "stuck", f"{partition}: nothing stable at {offset}, though it ends at {end}"
+        )
         log.check_aborted(offset, fetched.next_offset, fetched.aborted, fetched.last_stable_offset)
         found.update(committed(fetched, offset))
         offset = fetched.next_offset

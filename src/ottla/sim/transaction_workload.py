@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Awaitable, Callable
 from itertools import count
 from typing import NamedTuple
 
@@ -46,7 +47,7 @@ PROPERTIES = {
     "transaction.state.log.min.isr": "1",
     "transaction.state.log.num.partitions": "3",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
-    "producer.id.expiration.ms": str(30 * 86_400_000),
+    "producer.id.expiration.ms": str(20 * 86_400_000),
 }
 """Producers are remembered for longer than any jump of the clock: without that memory version 1 of the protocol cannot
 tell a batch that comes late from a new one, neither here nor in Kafka."""
@@ -64,7 +65,6 @@ class Instance:
 
     def __init__(self, producer: TransactionalProducer, born_at: int, jump_count: int) -> None:
         self.producer = producer
-        self.is_ready = False
         self.is_superseded = False
         """Whether a later instance has been told that it is the owner now."""
         self.excused = False
@@ -72,6 +72,10 @@ class Instance:
         self.quiet_since = born_at
         self.jump_count = jump_count
         self.attempt: Attempt | None = None
+        self.places: dict[str, Place] | None = None
+        """Where a mover's tokens are, once it has found them."""
+        self.offset: int | None = None
+        """Up to where the copier has copied."""
         self.task: asyncio.Task[None] | None = None
         self.frozen_until_s = 0.0
 
@@ -104,18 +108,14 @@ class Ring:
         self._client = sim.client("ring", host.name)
         self.history = TransactionHistory()
         self._partitions: dict[str, int] = {PLAIN: rng.randint(1, 3), COMPACTED: rng.randint(1, 2), INPUT: 1, OUTPUT: 2}
-        self._versions = {
-            **{f"mover-{index}": rng.choice(spoken) for index in range(mover_count)},
-            COPIER: rng.choice(spoken),
-        }
+        self._spoken = spoken
+        self._transactional_ids = [*(f"mover-{index}" for index in range(mover_count)), COPIER]
         self._instances: dict[str, Instance] = {}
         self._zombies: list[Instance] = []
         self._names = count(1)
         self._views: dict[Partition, dict[int, Content]] = {partition: {} for partition in self.partitions()}
         """What was read so far of each partition, read_committed."""
         self._positions: dict[Partition, int] = dict.fromkeys(self.partitions(), 0)
-        self._places: dict[str, dict[str, Place]] = {}
-        """Where each mover's tokens are, once a reader has found them."""
         self._input_end = 0
         self._sends_late = rng.random() < 0.7
         self._stops = False
@@ -144,7 +144,7 @@ class Ring:
     async def step(self) -> None:
         self.look_for_failures()
         rng = self._rng
-        for transactional_id in self._versions:
+        for transactional_id in self._transactional_ids:
             if transactional_id not in self._instances and rng.random() < 0.5:
                 self.come(transactional_id)
         chance = rng.random()
@@ -155,7 +155,7 @@ class Ring:
             elif chance < 0.55:
                 await self.read_on(rng.choice(self.partitions()))
             elif chance < 0.6:
-                await self.check_group()
+                self._see_note(*await committed_offset(self._client, GROUP, (INPUT, 0)))
             elif chance < 0.75 and self._sends_late:
                 await self.send_late()
             elif chance < 0.78 and running:
@@ -196,16 +196,13 @@ class Ring:
             fetched = await fetch(client or self._client, partition, position, READ_COMMITTED, size=size)
             found = committed(fetched, position)
             self._positions[partition] = fetched.next_offset
-            self.history.see(
-                partition, position, fetched.next_offset, found, is_compacted=partition[0] == COMPACTED
-            )
+            self.history.see(partition, position, fetched.next_offset, found, is_compacted=partition[0] == COMPACTED)
             self._views[partition].update(found)
 
-    async def check_group(self) -> tuple[int, str]:
-        offset, note = await committed_offset(self._client, GROUP, (INPUT, 0))
+    def _see_note(self, offset: int, note: str) -> None:
+        """The group's offset is that of a transaction, so that one is committed."""
         if note:
             self.history.conclude(self.history.attempts[note], True, READER, f"the group stands at {offset}")
-        return offset, note
 
     async def send_late(self) -> None:
         """The network delivers a request that was sent before, once more."""
@@ -233,12 +230,12 @@ class Ring:
         if before is not None:
             before.excused = True
             self._zombies.append(before)
-        name = f"{transactional_id}.{next(self._names)}"
         rng = self._rng
+        name = f"{transactional_id}.{next(self._names)}"
         producer = TransactionalProducer(
             self._sim.client(name, self._host.name),
             transactional_id,
-            self._versions[transactional_id],
+            rng.choice(self._spoken),
             clock=self._sim.clock,
             timeout_ms=LONG_TIMEOUT_MS if self._is_calm else rng.choice((LONG_TIMEOUT_MS, SHORT_TIMEOUT_MS)),
             attempts=1_000 if self._is_calm else rng.choice((3, 30)),
@@ -248,7 +245,7 @@ class Ring:
         self._sim.loop.trace.note(name, "comes")
         rng = random.Random(f"{self._sim.seed} {name}")
         work = self._copy if transactional_id == COPIER else self._move
-        instance.task = self._sim.loop.create_task(self._live(instance, rng, work, before), name=name)
+        instance.task = self._sim.loop.create_task(self._live(instance, rng, work), name=name)
 
     def crash(self, transactional_id: str) -> None:
         instance = self._instances.pop(transactional_id)
@@ -257,11 +254,10 @@ class Ring:
         instance.task.cancel()
         self._sim.forget_client(instance.producer.client.host)
 
-    async def _live(self, instance: Instance, rng: random.Random, work: Work, before: Instance | None) -> None:
+    async def _live(self, instance: Instance, rng: random.Random, work: Work) -> None:
         producer = instance.producer
         try:
             await producer.init()
-            instance.is_ready = True
             for zombie in self._zombies:
                 if zombie.producer.transactional_id == producer.transactional_id and zombie is not instance:
                     zombie.is_superseded = True
@@ -328,10 +324,11 @@ class Ring:
         producer = instance.producer
         try:
             for partition, contents in writes:
-                marked = [(key, b"%s %d %s" % (value or b"", index, name)) for index, (key, value) in enumerate(contents)]
+                marked: list[Content] = [
+                    (key, b"%s %d %s" % (value or b"", index, name)) for index, (key, value) in enumerate(contents)
+                ]
                 await self._write(instance, attempt, partition, marked)
-                if rng.random() < 0.03:
-                    await self._thaw(instance)
+                await self._thaw(instance)
             if offset >= 0:
                 await producer.commit_offset(GROUP, (INPUT, 0), offset, attempt.name)
         except GaveUp as error:
@@ -347,42 +344,161 @@ class Ring:
     async def _move(self, instance: Instance, rng: random.Random) -> None:
         """Some tokens go somewhere else."""
         transactional_id = instance.producer.transactional_id
-        if instance.attempt is None and not self._knows_tokens(instance):
-            await self._find_tokens(instance)
-        places = self._places[transactional_id]
+        if instance.places is None:
+            instance.places = await self._find_tokens(instance)
+        places = instance.places
         if not places:
             start = rng.choice(self.partitions(is_moving=True))
-            tokens = [f"{transactional_id}-{index}" for index in range(TOKENS_OF_A_MOVER)]
-            minted = [(token.encode(), b"here 0") for token in tokens]
-            if await self._transact(instance, rng, [(start, minted)]):
-                places.update({token: Place(start, 0) for token in tokens})
+            minted: dict[str, bytes] = {f"{transactional_id}-{index}": b"here 0" for index in range(TOKENS_OF_A_MOVER)}
+            contents: list[Content] = [(token.encode(), value) for token, value in minted.items()]
+            if await self._transact(instance, rng, [(start, contents)]):
+                places.update({token: Place(start, 0) for token in minted})
             return
         moves = {
-            token: (places[token], rng.choice(self.partitions(is_moving=True)))
+            token: Place(rng.choice(self.partitions(is_moving=True)), places[token].version + 1)
             for token in rng.sample(list(places), rng.randint(1, len(places)))
         }
         writes: list[tuple[Partition, list[Content]]] = []
-        for token, (place, target) in moves.items():
-            version = b"%d" % (place.version + 1)
-            if place.partition == target:
-                continue
-            writes.append((place.partition, [(token.encode(), b"gone " + version)]))
-            writes.append((target, [(token.encode(), b"here " + version)]))
+        for token, target in moves.items():
+            if places[token].partition != target.partition:
+                writes.append((places[token].partition, [(token.encode(), b"gone %d" % target.version)]))
+            writes.append((target.partition, [(token.encode(), b"here %d" % target.version)]))
         rng.shuffle(writes)
-        if writes and await self._transact(instance, rng, writes):
-            for token, (place, target) in moves.items():
-                if place.partition != target:
-                    places[token] = Place(target, place.version + 1)
+        if await self._transact(instance, rng, writes):
+            places.update(moves)
 
-    def _knows_tokens(self, instance: Instance) -> bool:
-        transactional_id = instance.producer.transactional_id
-        return getattr(instance, "knows_tokens", False) and transactional_id in self._places
-
-    async def _find_tokens(self, instance: Instance) -> None:
+    async def _find_tokens(self, instance: Instance) -> dict[str, Place]:
         """Read everything: no transaction of an earlier instance is open any more, so the tokens stand still."""
-        await self._read_to_the_end(self.partitions(is_moving=True), instance.producer.client)
-        places = self.tokens(self._views)
-        transactional_id = instance.producer.transactional_id
-        mine = {token: place for token, place in places.items() if token.startswith(f"{transactional_id}-")}
-        check(len(mine) in (0, TOKENS_OF_A_MOVER), "sum", f"{transactional_id} finds only {mine}")
-        self._places[transactional_id] = mine
+        await self._read_to_the_end(instance)
+        prefix = f"{instance.producer.transactional_id}-"
+        if instance.excused:
+            raise Fenced("a later instance may be moving the tokens")
+        places = tokens(self._views, prefix)
+        check(len(places) in (0, TOKENS_OF_A_MOVER), "sum", f"{prefix}: only {places}")
+        return places
+
+    async def _read_to_the_end(self, instance: Instance) -> None:
+        for partition in self.partitions(is_moving=True):
+            end: int | None = None
+            while end is None or self._positions[partition] < end:
+                try:
+                    if end is None:
+                        _, end = await end_offsets(instance.producer.client, partition)
+                    else:
+                        await self.read_on(partition, instance.producer.client)
+                        await asyncio.sleep(0.01)
+                except NoAnswer:
+                    await asyncio.sleep(RETRY_S)
+                except KafkaError as error:
+                    if error.code not in PASSING:
+                        raise
+                    await asyncio.sleep(RETRY_S)
+
+    # The copier
+
+    async def _copy(self, instance: Instance, rng: random.Random) -> None:
+        """Some inputs get their outputs, and the group passes them, in one transaction."""
+        if instance.offset is None:
+            offset, note = await committed_offset(instance.producer.client, GROUP, (INPUT, 0))
+            self._see_note(offset, note)
+            instance.offset = max(offset, 0)
+        if instance.offset >= self._input_end:
+            await asyncio.sleep(RETRY_S)
+            return
+        end = min(self._input_end, instance.offset + rng.randint(1, 3))
+        writes: list[tuple[Partition, list[Content]]] = [
+            ((OUTPUT, rng.randrange(self._partitions[OUTPUT])), [(b"%d" % offset, b"copied")])
+            for offset in range(instance.offset, end)
+        ]
+        if await self._transact(instance, rng, writes, end):
+            instance.offset = end
+
+    # Verdicts
+
+    async def settle(self) -> None:
+        """Nobody crashes any more: every client commits again, then all of them stop."""
+        self._is_calm = True
+        for zombie in self._zombies:
+            if zombie.task is not None:
+                zombie.task.cancel()
+        self._zombies.clear()
+        for transactional_id in list(self._instances):
+            self.crash(transactional_id)
+        before = dict(self._done)
+        await until_done(self.produce_input, ErrorCode.NONE)
+        deadline_s = self._sim.loop.time() + SETTLE_S
+        while any(self._done.get(one, 0) <= before.get(one, 0) for one in self._transactional_ids):
+            self.look_for_failures()
+            for transactional_id in self._transactional_ids:
+                if transactional_id not in self._instances:
+                    self.come(transactional_id)
+            check(
+                self._sim.loop.time() < deadline_s, "liveness", f"committed {before}, {SETTLE_S} s later {self._done}"
+            )
+            await asyncio.sleep(RETRY_S)
+        self._stops = True
+        while self._instances:
+            self.look_for_failures()
+            check(self._sim.loop.time() < deadline_s, "liveness", f"{list(self._instances)} do not end")
+            await asyncio.sleep(RETRY_S)
+
+    async def verify(self) -> None:
+        """Everything at rest: all is stable, all is there as a whole, and everybody agrees on what."""
+        for partition in self.partitions():
+            await self.until_stable(partition)
+        found = {
+            partition: await read_committed(self._client, partition, self._rng, is_compacted=partition[0] == COMPACTED)
+            for partition in self.partitions()
+        }
+        for partition, contents in found.items():
+            end = max(contents, default=-1) + 1
+            self.history.see(partition, 0, end, contents, is_compacted=partition[0] == COMPACTED)
+        self.history.check_all(found, compacted=[COMPACTED])
+        for transactional_id in self._transactional_ids:
+            if transactional_id != COPIER:
+                places = tokens(found, f"{transactional_id}-")
+                check(len(places) == TOKENS_OF_A_MOVER, "sum", f"{transactional_id} has only {places}")
+        offset, note = await committed_offset(self._client, GROUP, (INPUT, 0))
+        self._see_note(offset, note)
+        copied = sorted(
+            int(key or b"")
+            for partition, contents in found.items()
+            if partition[0] == OUTPUT
+            for key, _ in contents.values()
+        )
+        check(copied == list(range(offset)), "copied", f"the group stands at {offset}, outputs are those of {copied}")
+
+    async def until_stable(self, partition: Partition) -> None:
+        deadline_s = self._sim.loop.time() + STABLE_WITHIN_S
+        while True:
+            last_stable_offset, high_watermark = await end_offsets(self._client, partition)
+            if last_stable_offset == high_watermark:
+                return
+            check(
+                self._sim.loop.time() < deadline_s,
+                "stuck",
+                f"{partition}: last stable offset {last_stable_offset}, high watermark {high_watermark}",
+            )
+            await asyncio.sleep(RETRY_S)
+
+
+Work = Callable[[Instance, random.Random], Awaitable[None]]
+
+
+def tokens(found: dict[Partition, dict[int, Content]], prefix: str) -> dict[str, Place]:
+    """Where each token with this prefix is: the one partition in which it is here and not gone again."""
+    places: dict[str, Place] = {}
+    for partition, contents in found.items():
+        latest: dict[str, tuple[bytes, int]] = {}
+        for offset in sorted(contents):
+            key, value = contents[offset]
+            token = (key or b"").decode()
+            if token.startswith(prefix) and value is not None:
+                what, version = value.split(b" ")[:2]
+                latest[token] = what, int(version)
+        for token, (what, at) in latest.items():
+            if what == b"here":
+                there = places.get(token)
+                check(there is None, "sum", f"token {token} is in {partition} and in {there}")
+                places[token] = Place(partition, at)
+    return places
