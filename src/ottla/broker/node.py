@@ -248,8 +248,14 @@ class Node:
 
     async def auto_create_topics(self, names: list[str]) -> dict[str, ErrorCode]:
         """Create topics that a client named before they were; says which could not be, and why."""
+        internal = {coordinator.topic: coordinator for coordinator in self.coordinators.values()}
         request = CreateTopicsRequest(
-            topics=[CreatableTopic(name=name, num_partitions=-1, replication_factor=-1) for name in names],
+            topics=[
+                internal[name].creatable_topic()
+                if name in internal
+                else CreatableTopic(name=name, num_partitions=-1, replication_factor=-1)
+                for name in names
+            ],
             timeout_ms=30_000,
         )
         response = await self.commit(self.controller.create_topics(request))
