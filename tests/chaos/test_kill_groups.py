@@ -1,0 +1,99 @@
+"""kill -9 of the broker under commits and in the middle of rebalances: no committed offset is lost, groups recover."""
+
+from __future__ import annotations
+
+import os
+import time
+from random import Random
+
+import pytest
+
+from tests.chaos.conftest import NewServer
+from tests.chaos.group import KINDS, Member, Promises, committed
+from tests.chaos.load import Writer, create
+from tests.interop.conftest import GROUP_SETTINGS
+
+ROUNDS = int(os.environ.get("OTTLA_CHAOS_ROUNDS", "4"))
+PARTITIONS = 6
+
+
+def wait_for_shares(members: list[Member], timeout_seconds: float = 60) -> None:
+    """Until every partition has exactly one owner and nobody has two more than another."""
+    end = time.monotonic() + timeout_seconds
+    while True:
+        owned = [member.owned for member in members]
+        sizes = sorted(map(len, owned))
+        if sum(sizes) == len(frozenset().union(*owned)) == PARTITIONS and sizes[-1] - sizes[0] <= 1:
+            return
+        assert time.monotonic() < end, f"the group does not recover: {[sorted(each) for each in owned]}"
+        time.sleep(0.05)
+
+
+@pytest.mark.timeout(180 + 60 * ROUNDS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_committed_offset_is_lost_and_every_record_is_read(start_server: NewServer, kind: str) -> None:
+    server = start_server(*GROUP_SETTINGS)
+    create(server.bootstrap, "grouped", PARTITIONS)
+    writer = Writer(server.bootstrap, "grouped", PARTITIONS, {"enable.idempotence": True}, rate=1000)
+    promises, rng = Promises(), Random(21)
+    members = [Member(server.bootstrap, "group", "grouped", promises, KINDS[kind]) for _ in range(3)]
+    try:
+        wait_for_shares(members)
+        for _ in range(ROUNDS):
+            commits, end = promises.commits, time.monotonic() + 60
+            while promises.commits < commits + 10:
+                assert time.monotonic() < end, "no commit succeeds any more"
+                time.sleep(0.02)
+            time.sleep(rng.uniform(0, 0.5))
+            server.kill()
+            acknowledged = dict(promises.acknowledged)
+            server.start()
+            known = committed(server.bootstrap, "group", "grouped", PARTITIONS)
+            for partition, offset in acknowledged.items():
+                assert offset <= known[partition] <= promises.attempted[partition]
+        writer.stop()
+        wait_for_shares(members)
+        end = time.monotonic() + 60
+        while len(promises.read) < sum(writer.sent):
+            assert time.monotonic() < end, f"read {len(promises.read)} of {sum(writer.sent)}"
+            time.sleep(0.05)
+    finally:
+        writer.stop()
+        for member in members:
+            member.leave()
+    assert not [error for member in members for error in member.fatal]
+    assert not writer.failed
+    known = committed(server.bootstrap, "group", "grouped", PARTITIONS)
+    assert known == dict(enumerate(writer.sent))
+
+
+@pytest.mark.timeout(180 + 60 * ROUNDS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_group_recovers_from_a_kill_in_the_middle_of_a_rebalance(start_server: NewServer, kind: str) -> None:
+    server = start_server(*GROUP_SETTINGS)
+    create(server.bootstrap, "grouped", PARTITIONS)
+    promises, rng = Promises(), Random(22)
+    members = [Member(server.bootstrap, "group", "grouped", promises, KINDS[kind]) for _ in range(2)]
+    try:
+        wait_for_shares(members)
+        for number in range(ROUNDS):
+            if number % 2:
+                members.pop(0).leave()
+            else:
+                members.append(Member(server.bootstrap, "group", "grouped", promises, KINDS[kind]))
+            time.sleep(rng.uniform(0, 0.3))
+            server.kill()
+            server.start()
+            wait_for_shares(members)
+        writer = Writer(server.bootstrap, "grouped", PARTITIONS, {"enable.idempotence": True}, rate=1000)
+        writer.wait_for(600)
+        writer.stop()
+        end = time.monotonic() + 60
+        while len(promises.read) < sum(writer.sent):
+            assert time.monotonic() < end, f"read {len(promises.read)} of {sum(writer.sent)}"
+            time.sleep(0.05)
+        assert set(promises.read.values()) == {1}
+    finally:
+        for member in members:
+            member.leave()
+    assert not [error for member in members for error in member.fatal]
