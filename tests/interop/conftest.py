@@ -74,6 +74,26 @@ def group_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     assert still_runs, f"{server.name} died during the tests\n{server.output()}"
 
 
+TRANSACTION_SETTINGS = (
+    "group.initial.rebalance.delay.ms=0",
+    "offsets.topic.num.partitions=4",
+    "transaction.state.log.num.partitions=4",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms=100",
+    "unstable.api.versions.enable=true",  # InitProducerId v6, two-phase commit
+)
+
+
+@pytest.fixture(scope="session")
+def transaction_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """The server that tests of transactions share: it soon aborts what takes too long."""
+    server = new_server(tmp_path_factory.mktemp("transactions") / "data", TRANSACTION_SETTINGS)
+    server.start()
+    yield server
+    still_runs = server.is_running()
+    server.stop()
+    assert still_runs, f"{server.name} died during the tests\n{server.output()}"
+
+
 @pytest.fixture
 def start_server(tmp_path: Path) -> Iterator[StartServer]:
     """Start servers of one's own: start_server("key=value", ...), also on a given data folder."""
