@@ -168,9 +168,7 @@ def _verdicts(unverified: list[Unverified], codes: Codes, api_version: int) -> V
         if code == ErrorCode.NONE:
             verdicts[partition] = one
             continue
-        verifications = partition.log.producers.verifications
-        if verifications.get(one.producer_id) is one.verification:
-            del verifications[one.producer_id]
+        partition.log.producers.end_verification(one.producer_id, one.producer_epoch, one.verification)
         verdicts[partition] = KafkaError(*_for_producer(code, api_version))
     return verdicts
 

@@ -260,6 +260,11 @@ class ProducerState:
         here."""
         if self.has_ongoing_transaction(producer_id, epoch):
             return None
+        entry = self.producers.get(producer_id)
+        if entry is not None and entry.epoch == epoch and sequence < entry.next_sequence:
+            # A retry of what is in the log already. It says nothing of the order of the batches to come: those would
+            # otherwise all be too high for it.
+            sequence = entry.next_sequence
         verification = self.verifications.get(producer_id)
         if verification is None:
             verification = Verification(timestamp, sequence, epoch, supports_epoch_bump)
@@ -270,6 +275,11 @@ class ProducerState:
         elif epoch == verification.epoch and sequence < verification.lowest_sequence:
             verification.lowest_sequence = sequence
         return verification
+
+    def end_verification(self, producer_id: int, epoch: int, verification: Verification) -> None:
+        """The coordinator refused it, unless a later epoch of the producer waits for its answer by now."""
+        if self.verifications.get(producer_id) is verification and verification.epoch == epoch:
+            del self.verifications[producer_id]
 
     # --- what was appended
 

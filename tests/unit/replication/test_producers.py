@@ -205,6 +205,29 @@ def test_a_transaction_is_verified_before_its_first_batch() -> None:
     assert not state.verifications
 
 
+def test_a_late_retry_does_not_stand_in_the_way_of_the_next_transaction() -> None:
+    partition = Partition()
+    state = partition.state
+    partition.send(0, is_transactional=True)
+    partition.send(1, is_transactional=True)
+    partition.end()
+    verification = state.begin_verification(0, 7, 0, 0)
+    assert verification is not None and verification.lowest_sequence == 2
+    assert partition.send(0, is_transactional=True) == 0, "recognised"
+    assert partition.send(2, is_transactional=True) == 3
+
+
+def test_a_refused_verification_ends_unless_a_later_epoch_has_joined_it() -> None:
+    state = Partition().state
+    verification = state.begin_verification(0, 7, 0, 0)
+    assert verification is not None
+    state.begin_verification(0, 7, 0, 1)
+    state.end_verification(7, 0, verification)
+    assert state.verifications == {7: verification}
+    state.end_verification(7, 1, verification)
+    assert not state.verifications
+
+
 def test_silent_producers_expire_but_not_inside_a_transaction() -> None:
     partition = Partition()
     state = partition.state

@@ -92,9 +92,7 @@ def _after(
     code = codes[TopicPartition(partition.topic, partition.index)]
     if code == ErrorCode.NONE:
         return _commit(request, node, caller, refused, partition, verification)
-    verifications = partition.log.producers.verifications
-    if verifications.get(request.producer_id) is verification:
-        del verifications[request.producer_id]
+    partition.log.producers.end_verification(request.producer_id, request.producer_epoch, verification)
     code = verification_error(code, has_abortable=caller.api_version >= FIRST_VERSION_WITH_ABORTABLE_ERRORS)
     return _refuse(request, code, refused, caller)
 
