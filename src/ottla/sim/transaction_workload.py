@@ -41,6 +41,8 @@ TOKENS_OF_A_MOVER = 3
 STABLE_WITHIN_S = 30.0
 SETTLE_S = 90.0
 TURN_S = 0.05
+IN_FLIGHT_MS = 30_000
+"""More than a request can be on its way."""
 LONG_TIMEOUT_MS, SHORT_TIMEOUT_MS = 600_000, 2_000
 PROPERTIES = {
     "transaction.state.log.replication.factor": "1",
@@ -65,6 +67,8 @@ class Instance:
 
     def __init__(self, producer: TransactionalProducer, born_at: int, jump_count: int) -> None:
         self.producer = producer
+        self.is_ready = False
+        """Whether it has been told that it is the owner."""
         self.is_superseded = False
         """Whether a later instance has been told that it is the owner now."""
         self.excused = False
@@ -116,6 +120,8 @@ class Ring:
         self._views: dict[Partition, dict[int, Content]] = {partition: {} for partition in self.partitions()}
         """What was read so far of each partition, read_committed."""
         self._positions: dict[Partition, int] = dict.fromkeys(self.partitions(), 0)
+        self._doubtful_until: dict[str, int] = {}
+        """Until when an InitProducerId of an instance that is gone, or was overtaken, may still arrive."""
         self._input_end = 0
         self._sends_late = rng.random() < 0.7
         self._stops = False
@@ -230,6 +236,7 @@ class Ring:
         if before is not None:
             before.excused = True
             self._zombies.append(before)
+            self._doubt(before)
         rng = self._rng
         name = f"{transactional_id}.{next(self._names)}"
         producer = TransactionalProducer(
@@ -237,7 +244,9 @@ class Ring:
             transactional_id,
             rng.choice(self._spoken),
             clock=self._sim.clock,
-            timeout_ms=LONG_TIMEOUT_MS if self._is_calm else rng.choice((LONG_TIMEOUT_MS, SHORT_TIMEOUT_MS)),
+            timeout_ms=LONG_TIMEOUT_MS if self._is_calm else rng.choice((IN_FLIGHT_MS = 30_000
+"""More than a request can be on its way."""
+LONG_TIMEOUT_MS, SHORT_TIMEOUT_MS)),
             attempts=1_000 if self._is_calm else rng.choice((3, 30)),
         )
         instance = Instance(producer, self._sim.loop.now(), self._sim.clock_jump_count)
@@ -250,17 +259,27 @@ class Ring:
     def crash(self, transactional_id: str) -> None:
         instance = self._instances.pop(transactional_id)
         assert instance.task is not None
+        self._doubt(instance)
         self._sim.loop.trace.note(instance.producer.client.host, "crashes")
         instance.task.cancel()
         self._sim.forget_client(instance.producer.client.host)
 
+    def _doubt(self, instance: Instance) -> None:
+        if not instance.is_ready:
+            self._doubtful_until[instance.producer.transactional_id] = self._sim.loop.now() + IN_FLIGHT_MS
+
     async def _live(self, instance: Instance, rng: random.Random, work: Work) -> None:
         producer = instance.producer
         try:
+            owners = [
+                zombie
+                for zombie in self._zombies
+                if zombie.producer.transactional_id == producer.transactional_id and zombie.is_ready
+            ]
             await producer.init()
-            for zombie in self._zombies:
-                if zombie.producer.transactional_id == producer.transactional_id and zombie is not instance:
-                    zombie.is_superseded = True
+            instance.is_ready = True
+            for zombie in owners:
+                zombie.is_superseded = True
             while not self._stops:
                 instance.quiet_since, instance.jump_count = self._sim.loop.now(), self._sim.clock_jump_count
                 await work(instance, rng)
@@ -279,9 +298,10 @@ class Ring:
     def _check_fenced(self, instance: Instance, error: str) -> None:
         """Nobody is fenced without a reason."""
         is_timed_out = self._sim.loop.now() - instance.quiet_since >= instance.producer.timeout_ms
+        is_doubtful = self._doubtful_until.get(instance.producer.transactional_id, 0) > self._sim.loop.now()
         has_jumped = self._sim.clock_jump_count != instance.jump_count
         check(
-            instance.excused or is_timed_out or has_jumped,
+            instance.excused or is_timed_out or has_jumped or is_doubtful,
             "fenced",
             f"{instance.producer.client.host} without a reason: {error}",
         )
@@ -335,7 +355,9 @@ class Ring:
             self._sim.loop.trace.note(producer.client.host, f"aborts {attempt.name} after {error}")
             await self._end(instance, attempt, is_commit=False)
             if not producer.bumps_epochs:
+                instance.is_ready = False
                 await producer.recover()
+                instance.is_ready = True
             return False
         return await self._end(instance, attempt, is_commit=self._is_calm or rng.random() < 0.85)
 
