@@ -244,9 +244,7 @@ class Ring:
             transactional_id,
             rng.choice(self._spoken),
             clock=self._sim.clock,
-            timeout_ms=LONG_TIMEOUT_MS if self._is_calm else rng.choice((IN_FLIGHT_MS = 30_000
-"""More than a request can be on its way."""
-LONG_TIMEOUT_MS, SHORT_TIMEOUT_MS)),
+            timeout_ms=LONG_TIMEOUT_MS if self._is_calm else rng.choice((LONG_TIMEOUT_MS, SHORT_TIMEOUT_MS)),
             attempts=1_000 if self._is_calm else rng.choice((3, 30)),
         )
         instance = Instance(producer, self._sim.loop.now(), self._sim.clock_jump_count)
