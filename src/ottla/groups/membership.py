@@ -33,6 +33,7 @@ from ottla.groups.regex import UNRESOLVED, ResolvedRegex, check_regex, matching_
 from ottla.groups.state import ShardState
 from ottla.groups.subscriptions import Subscriptions
 from ottla.groups.target_assignment import compute_target, may_compute
+from ottla.wire.errors import KafkaError
 
 REGEX_MIN_REFRESH_INTERVAL_MS = 10_000
 """Regular expressions of a group are not looked up again sooner, whatever asks for it."""
@@ -132,17 +133,15 @@ class Membership:
         if not step.is_subscription_changed and member.is_reconciled_to(target_epoch):
             return
         topics_by_name = self._state.image.topics_by_name
+        names = step.subscriptions.topics_of(member)
         moved = reconcile(
             member,
             target_epoch=target_epoch,
             target=target,
-            subscribed={
-                topic.id
-                for name in step.subscriptions.topics_of(member)
-                if (topic := topics_by_name.get(name)) is not None
-            },
+            subscribed={topic.id for name in names if (topic := topics_by_name.get(name)) is not None},
             partition_epoch=group.partition_epoch,
             has_subscription_changed=step.is_subscription_changed,
+            wants_nothing=not names,
             owned=owned,
         )
         if moved == member:
@@ -163,8 +162,6 @@ class Membership:
         step.records.append(member_metadata_record(group_id, step.before))
         step.records.append(target_assignment_record(group_id, step.before.id, step.group.targets.get(replaced.id, {})))
         step.records.append(current_assignment_record(group_id, step.before))
-        if replaced.id != step.before.id:
-            self.cancel_timers(group_id, replaced.id)
 
     # members go
 
@@ -185,7 +182,12 @@ class Membership:
             if regex not in subscriptions.regexes:
                 records.append(regular_expression_tombstone(group.id, regex))
         records.append(group_epoch_record(group.id, group.epoch + 1, self.metadata_hash(subscriptions)))
-        return GroupDecision(records, reply)
+        return GroupDecision(records, reply, refused=partial(self._fence_refused, group, reply))
+
+    def _fence_refused(self, group: ConsumerGroup, reply: Any, error: KafkaError, call: Call) -> GroupDecision[Any]:
+        """Nothing was written: they are still members, and their sessions begin anew."""
+        self.expect_all(group, call.now)
+        return GroupDecision([], None if reply is None else type(reply)(error_code=error.code))
 
     def fence_by_id(self, group_id: str, member_id: str, now: int, timestamp: int) -> GroupDecision[None]:
         """A deadline has come for a member, who may be gone by now."""

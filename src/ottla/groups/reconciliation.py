@@ -34,16 +34,17 @@ def reconcile(
     subscribed: Collection[bytes],
     partition_epoch: Callable[[bytes, int], int],
     has_subscription_changed: bool,
+    wants_nothing: bool = False,
     owned: Owned | None,
 ) -> ConsumerMember:
     """The member's next step towards the target; the member itself if there is none.
 
-    `subscribed` are the ids of the topics it wants: what the target gives it of others is void. `owned` is None when
-    the member did not say what it owns, which it does only when that changes."""
+    `subscribed` are the ids of the topics it wants that exist: what the target gives it of others is void. `owned` is
+    None when the member did not say what it owns, which it does only when that changes."""
     if member.state == STABLE and member.epoch == target_epoch:
-        return _drop_unsubscribed(member, subscribed, owned) if has_subscription_changed else member
+        return _drop_unsubscribed(member, subscribed, owned, wants_nothing) if has_subscription_changed else member
     if member.state == UNREVOKED_PARTITIONS and _owns_any(owned, member.pending_revocation):
-        return _drop_unsubscribed(member, subscribed, owned) if has_subscription_changed else member
+        return _drop_unsubscribed(member, subscribed, owned, wants_nothing) if has_subscription_changed else member
     if member.state == UNKNOWN_STATE and (owned is None or owned):
         raise KafkaError(
             ErrorCode.FENCED_MEMBER_EPOCH,
@@ -89,10 +90,12 @@ def _next(
     return member.at_epoch(target_epoch, UNRELEASED_PARTITIONS if waits else STABLE, assigned, NOTHING)
 
 
-def _drop_unsubscribed(member: ConsumerMember, subscribed: Collection[bytes], owned: Owned | None) -> ConsumerMember:
+def _drop_unsubscribed(
+    member: ConsumerMember, subscribed: Collection[bytes], owned: Owned | None, wants_nothing: bool
+) -> ConsumerMember:
     """The member loses the topics it no longer wants, before a new target assignment says so."""
     unwanted = [topic_id for topic_id in member.assigned if topic_id not in subscribed]
-    if not unwanted and (subscribed or member.pending_revocation):
+    if not unwanted and (not wants_nothing or member.pending_revocation):
         return member  # one that wants nothing any more is written again even if it had nothing, as Kafka does
     assigned = {topic_id: epochs for topic_id, epochs in member.assigned.items() if topic_id in subscribed}
     to_revoke = dict(member.pending_revocation)

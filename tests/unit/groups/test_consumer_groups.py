@@ -392,6 +392,17 @@ def test_a_write_that_fails_changes_nothing_and_is_made_up_for() -> None:
     assert coordinator.group.epoch == 3, "the topics are looked at again"
 
 
+def test_a_member_whose_leaving_cannot_be_written_stays_and_its_session_runs_on() -> None:
+    coordinator = Coordinator(topics={"t": 1})
+    coordinator.heartbeat("a", 0, topics=["t"])
+    coordinator.write_error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert code(coordinator.heartbeat("a", -1)) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    coordinator.advance(44_999)
+    assert "a" in coordinator.group.members
+    coordinator.advance(1)
+    assert coordinator.group.is_empty
+
+
 # describing
 
 

@@ -110,3 +110,13 @@ def test_offsets_of_the_predecessor_may_be_committed_in_any_epoch_by_the_success
     coordinator.heartbeat("a", 0, topics=["t"], instance="i")
     coordinator.heartbeat("a", -2, instance="i")
     assert coordinator.member("a").assigned == {coordinator.topic_id("t"): {0: 0}}
+
+
+def test_a_successor_that_is_refused_does_not_stop_the_clock_of_its_predecessor() -> None:
+    coordinator = Coordinator(topics={"t": 1})
+    coordinator.heartbeat("a", 0, topics=["t"], instance="i")
+    coordinator.heartbeat("a", -2, instance="i")
+    refused = coordinator.heartbeat("b", 0, regex="(", instance="i")
+    assert code(refused) is ErrorCode.INVALID_REGULAR_EXPRESSION
+    coordinator.advance(45_000)
+    assert coordinator.group.is_empty
