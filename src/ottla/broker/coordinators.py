@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.coordinator")
 
 RELOAD_DELAY_MS = 5_000
+RETRY_LOAD_MS = 30_000
 MAX_CACHED_HASHES = 10_000
 
 
@@ -65,6 +66,8 @@ class Coordinator(ABC, Generic[S]):
         self._loading: asyncio.Task[None] | None = None
         self._creating: asyncio.Task[None] | None = None
         self._reloaded_at: dict[int, int] = {}
+        self._failed_at: dict[int, int] = {}
+        """When the log of a shard was last found to be beyond loading."""
         self.load_count = 0
         self.load_ms_total = 0.0
         self.load_ms_max = 0.0
@@ -179,6 +182,9 @@ class Coordinator(ABC, Generic[S]):
     def _host(self, index: int) -> HostedShard[S]:
         if not self.is_started or not self._is_led_here(index):
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
+        failed_at = self._failed_at.get(index)
+        if failed_at is not None and self.node.now() - failed_at < RETRY_LOAD_MS:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
         try:
             partition = self.node.partition(self.topic, index)
         except KafkaError:
@@ -207,8 +213,18 @@ class Coordinator(ABC, Generic[S]):
                 await hosted.load()
             except (CorruptRecords, KafkaError, OSError) as error:
                 log.error("%s-%d cannot be loaded: %s", self.topic, index, error)
-                if self.shards.get(index) is hosted:
-                    self._drop(index)
+                self._load_failed(hosted)
+            except Exception as error:  # a bug, told like that of a request; the other shards are loaded all the same
+                log.error("a bug: %s-%d cannot be loaded", self.topic, index, exc_info=error)
+                self.node.metrics.internal_errors.add()
+                self._load_failed(hosted)
+                self.node.bug(error)
+
+    def _load_failed(self, hosted: HostedShard[S]) -> None:
+        """Whoever asks is told that the coordinator is not here, and after a while the log is read again."""
+        self._failed_at[hosted.index] = self.node.now()
+        if self.shards.get(hosted.index) is hosted:
+            self._drop(hosted.index)
 
     def note_load(self, load_ms: float) -> None:
         self.load_count += 1

@@ -239,10 +239,7 @@ class HostedShard(Generic[S]):
                     self._write(records, producer)
             except KafkaError as error:
                 return self._refused(decision, error, call, request, refuse, finish)
-            machine = self.machine
-            assert machine is not None
-            for record in decision.records:
-                machine.replay(record, producer[0])
+            self._replay(decision.records, producer[0])
             if not self._is_append_due:
                 self._is_append_due = True
                 self._loop.call_soon(self._append)
@@ -304,6 +301,17 @@ class HostedShard(Generic[S]):
             raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE)
         return records, size
 
+    def _replay(self, records: list[Any], producer_id: int) -> None:
+        machine = self.machine
+        assert machine is not None
+        try:
+            for record in records:
+                machine.replay(record, producer_id)
+        except Exception as error:
+            # A bug. Half of a decision is worse than none: the log knows what is true (C1).
+            self._fail(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, repr(error)))
+            raise
+
     @property
     def _max_batch_bytes(self) -> int:
         return self.partition.log.config.max_message_bytes - BATCH_OVERHEAD_BYTES
@@ -338,6 +346,15 @@ class HostedShard(Generic[S]):
         if records:
             self._write(records, producer)
         self._hold(decided)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is on its way, and what is written now is committed at once: so that `write_now` may be."""
+        return not self._queue and not self._held and not self.partition.log.flushes_by_count
+
+    def write_now(self, records: list[Record]) -> None:
+        """Write records that the caller replays itself, if this does not raise."""
+        self._write(records, NO_PRODUCER)
 
     def _write(self, records: list[Record], producer: tuple[int, int]) -> None:
         timestamp, now = self._node.clock(), self._node.now()

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.coordinators import Coordinator, java_hash, partition_for
+from ottla.broker.coordinators import RETRY_LOAD_MS, Coordinator, java_hash, partition_for
 from ottla.broker.hosted_shard import RECORDS_PER_PIECE, HostedShard, coordinator_error
+from ottla.broker.metrics import Metrics
 from ottla.broker.partitions import Partition, Partitions
 from ottla.cluster import ClusterImage, ImageChanges, PartitionImage, TopicImage
 from ottla.config import TopicConfig
@@ -147,6 +148,9 @@ class World:
         self.ms = 0
         self.timer = lambda: 0.0
         self.tasks: list[asyncio.Task[Any]] = []
+        self.metrics = Metrics()
+        self.bugs: list[BaseException] = []
+        self.bug = self.bugs.append
         topic = TopicImage(TOPIC, ID, {index: _led_by(1) for index in range(partition_count)})
         self.image.topics_by_name[TOPIC] = self.image.topics_by_id[ID] = topic
         for index in range(partition_count):
@@ -458,6 +462,42 @@ def test_a_log_that_cannot_be_read_leaves_no_coordinator(tmp_path: Path, monkeyp
         monkeypatch.setattr(Log, "read", _disk_full)
         world.counts.start()
         await until(lambda: not world.counts.shards)
+        assert world.run(Counting.get, "x") == "error: NOT_COORDINATOR"
+        assert not world.counts.shards, "it is not tried again and again"
+        monkeypatch.undo()
+        world.ms += RETRY_LOAD_MS
+        assert world.run(Counting.get, "x") == "error: COORDINATOR_LOAD_IN_PROGRESS"
+        await world.loaded()
+        assert world.run(Counting.get, "x") == 5
+
+    asyncio.run(scenario())
+
+
+def test_a_mistake_in_a_machine_costs_no_other_shard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        world = World(tmp_path, partition_count=2)
+        for index, name in enumerate((b"bad", b"good")):
+            world.partition(TOPIC, index).append(memoryview(build([Record(0, CLOCK, name, b"\0\0\0\5")])), CLOCK, 0)
+        world.counts.start()
+        await until(lambda: not world.counts.is_loading)
+        assert list(world.counts.shards) == [1]
+        assert len(world.bugs) == 1
+
+    monkeypatch.setattr(Counting, "replay", _stumble)
+    asyncio.run(scenario())
+
+
+def test_half_of_a_decision_is_worse_than_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        world = started(tmp_path)
+        world.run(Counting.add, "x")
+        with monkeypatch.context() as patched:
+            patched.setattr(Counting, "replay", _stumble)
+            with pytest.raises(ZeroDivisionError):
+                world.run(Counting.add, "bad")
+        await asyncio.sleep(0)
+        await world.loaded()
+        assert (world.run(Counting.get, "x"), world.run(Counting.get, "bad")) == (1, 0)
 
     asyncio.run(scenario())
 
@@ -603,6 +643,12 @@ def test_more_partitions_do_not_move_what_is_there(tmp_path: Path) -> None:
         assert world.counts.partition_for("a") == before
 
     asyncio.run(scenario())
+
+
+def _stumble(machine: Counting, record: tuple[str, int], producer_id: int = -1) -> None:
+    if record[0] == "bad":
+        raise ZeroDivisionError
+    machine.counts[record[0]] = record[1]
 
 
 def _disk_full(*_: Any, **__: Any) -> Any:
