@@ -41,6 +41,8 @@ from ottla.wire.messages.records.transaction_log_value import TransactionLogValu
 
 PRODUCER_FENCED_SINCE = {22: 4, 24: 2, 25: 2, 26: 2}
 """Older versions of these APIs say INVALID_PRODUCER_EPOCH where newer ones say PRODUCER_FENCED."""
+MAX_ID_BYTES = 32767
+"""A transactional id is the key of a record, where a string has a length of two bytes."""
 DECIDED_TOGETHER = 500
 """How many timed out or expired transactional ids one decision takes care of."""
 
@@ -293,7 +295,8 @@ class TransactionShard:
             was_committed = transaction.state == TransactionState.COMPLETE_COMMIT
             if request.committed != was_committed:
                 raise KafkaError(ErrorCode.INVALID_TXN_STATE)
-            return TransactionDecision([], _ended(transaction))
+            response = EndTxnResponse(producer_id=transaction.producer_id, producer_epoch=transaction.producer_epoch)
+            return TransactionDecision([], response)
         if request.committed and transaction.state != TransactionState.ONGOING:
             raise KafkaError(ErrorCode.INVALID_TXN_STATE)
         next_producer_id = self._take_producer_id() if is_epoch_exhausted(client_epoch) else NO_PRODUCER_ID
@@ -305,20 +308,28 @@ class TransactionShard:
         transaction: Transaction,
         value: TransactionLogValue,
         timestamp: int,
-        reply: Callable[[Transaction], Any],
+        reply: Callable[[TransactionLogValue], Any],
     ) -> TransactionDecision[Any]:
         """The outcome is decided by the first record; with no partition to tell, the transaction is over at once.
-        `reply` is made of what the transaction will be when it is complete."""
+        `reply` is made of the first record."""
         records = [self._record(transaction, value)]
-        prepared = Transaction.replay(transaction.transactional_id, value, transaction)
-        completion = prepared.plan_completion(timestamp)
-        complete = Transaction.replay(transaction.transactional_id, completion, prepared)
         effects = []
-        if prepared.awaited:
-            effects.append(prepared.markers(self.coordinator_epoch))
+        if transaction.partitions:
+            effects.append(
+                SendMarkers(
+                    transaction.transactional_id,
+                    value.producer_id,
+                    value.producer_epoch,
+                    self.coordinator_epoch,
+                    value.client_transaction_version,
+                    value.transaction_status == TransactionState.PREPARE_COMMIT,
+                    tuple(transaction.partitions),
+                )
+            )
         else:
-            records.append(self._record(prepared, completion))
-        return TransactionDecision(records, reply(complete), effects)
+            prepared = Transaction.replay(transaction.transactional_id, value, transaction)
+            records.append(self._record(prepared, prepared.plan_completion(timestamp)))
+        return TransactionDecision(records, reply(value), effects)
 
     def _fence(self, transaction: Transaction, timestamp: int) -> TransactionDecision[None]:
         """Abort an ongoing transaction on the coordinator's own account, so that its producer can go on no more."""
@@ -527,7 +538,7 @@ class TransactionShard:
 
 
 def _checked_id(transactional_id: str | None) -> str:
-    if not transactional_id:
+    if not transactional_id or len(transactional_id.encode("utf-8", "replace")) > MAX_ID_BYTES:
         raise KafkaError(ErrorCode.INVALID_REQUEST)
     return transactional_id
 
@@ -540,8 +551,11 @@ def _may_recover(transaction: Transaction, producer_id: int, producer_epoch: int
     return producer_id == transaction.previous_producer_id and is_epoch_exhausted(producer_epoch)
 
 
-def _ended(transaction: Transaction) -> EndTxnResponse:
-    return EndTxnResponse(producer_id=transaction.producer_id, producer_epoch=transaction.producer_epoch)
+def _ended(value: TransactionLogValue) -> EndTxnResponse:
+    """With the identity that the producer has when the transaction is complete."""
+    if value.next_producer_id != NO_PRODUCER_ID:
+        return EndTxnResponse(producer_id=value.next_producer_id, producer_epoch=max(value.next_producer_epoch, 0))
+    return EndTxnResponse(producer_id=value.producer_id, producer_epoch=value.producer_epoch)
 
 
 def _init_failed(code: ErrorCode, call: Call) -> InitProducerIdResponse:

@@ -28,8 +28,10 @@ def test_ids_differ_between_transactional_ids() -> None:
     assert coordinator.producer("one")[0] != coordinator.producer("two")[0]
 
 
-@pytest.mark.parametrize("transactional_id", ["", None])
-def test_an_empty_transactional_id_is_an_invalid_request(transactional_id: str | None) -> None:
+@pytest.mark.parametrize("transactional_id", ["", None, "x" * 32768, "\u00e9" * 20000])
+def test_an_empty_transactional_id_and_one_too_long_for_a_record_are_invalid_requests(
+    transactional_id: str | None,
+) -> None:
     response = Coordinator().init(transactional_id)
     assert (response.error_code, response.producer_id, response.producer_epoch) == (ErrorCode.INVALID_REQUEST, -1, -1)
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from random import Random
+from typing import Any
+
 import pytest
 
 from ottla.transactions import TransactionRecord, decode_record, encode_record
-from ottla.wire import WireError
+from ottla.wire import WireError, encoder
 from ottla.wire.messages.records.transaction_log_key import TransactionLogKey
 from ottla.wire.messages.records.transaction_log_value import PartitionsSchema, TransactionLogValue
 
@@ -76,3 +79,36 @@ def test_kinds_of_a_later_release_are_passed_over() -> None:
 def test_damaged_bytes_are_an_error_of_the_wire(key: bytes, value: bytes) -> None:
     with pytest.raises(WireError):
         decode_record(key, value)
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_values_are_written_as_the_general_encoder_writes_them(seed: int) -> None:
+    rng = Random(seed)
+    value = TransactionLogValue(
+        producer_id=rng.choice([0, 7, 2**62]),
+        previous_producer_id=rng.choice([-1, 0, 2**40]),
+        next_producer_id=rng.choice([-1, 0, 2**40]),
+        producer_epoch=rng.choice([0, 1, 32767]),
+        next_producer_epoch=rng.choice([-1, 0, 32767]),
+        transaction_timeout_ms=rng.choice([1, 2**31 - 1]),
+        transaction_status=rng.randrange(6),
+        transaction_partitions=rng.choice(
+            [
+                None,
+                [],
+                [
+                    PartitionsSchema(topic="t" * rng.choice([1, 126, 127, 249]), partition_ids=list(range(count)))
+                    for count in (0, 1, 126, 127, 500)
+                ],
+            ]
+        ),
+        transaction_last_update_timestamp_ms=rng.choice([-1, 2**41]),
+        transaction_start_timestamp_ms=rng.choice([-1, 2**41]),
+        client_transaction_version=rng.choice([0, 2]),
+    )
+    key = TransactionLogKey(transactional_id=rng.choice(["x", "\u00e9" * 300]))
+    pieces: list[Any] = []
+    encoder(TransactionLogValue, 1)(value, pieces)
+    written = encode_record(TransactionRecord(key, value))
+    assert written[1] == b"\0\1" + b"".join(pieces)
+    assert decode_record(*written) == TransactionRecord(key, value, 1)
