@@ -106,6 +106,14 @@ class GroupHistory:
         if claim.released_at is None:
             claim.released_at = min(now, claim.ends_at)
 
+    def supersede(self, group_id: str, identity: str, now: int) -> None:
+        """A static member is about to join once more: what its incarnations have is no longer certain."""
+        for (group, _), claims in self._claims.items():
+            if group == group_id:
+                for claim in claims:
+                    if claim.owner.identity == identity:
+                        self.release(claim, now)
+
     def owners(self, group_id: str, partition: TopicPartition, now: int) -> list[Claim]:
         claims = self._claims.get((group_id, partition), ())
         return [claim for claim in claims if claim.started_at <= now < claim.ends_at]

@@ -189,11 +189,11 @@ class Groups:
         instance_id: str | None = None
         if self.rng.random() < STATIC:
             instance_id = f"instance-{self.rng.randint(1, 2)}"
+            self.history.supersede(group_id, instance_id, self._sim.loop.now())
             for program in list(self.programs):
-                if (program.member.group_id, program.member.instance_id) == (group_id, instance_id):
-                    program.member.supersede(self._sim.loop.now())
-                    if self.rng.random() < 0.7:
-                        self.end(program)
+                is_same = (program.member.group_id, program.member.instance_id) == (group_id, instance_id)
+                if is_same and self.rng.random() < 0.7:
+                    self.end(program)
         topics = self.rng.sample(subscription, self.rng.randint(1, len(subscription)))
         return self.start(self.new_member(group_id, topics, is_classic=is_classic, instance_id=instance_id))
 

@@ -150,11 +150,6 @@ class Member:
         self.is_leaving = True
         self._waits_until = 0
 
-    def supersede(self, now: int) -> None:
-        """Another incarnation of this static member is about to join: it owns nothing any more for certain."""
-        for claim in self.claims.values():
-            self.history.release(claim, now)
-
     def deadline(self) -> int:
         """When it next wants to send something, if nothing is on its way."""
         return max(self._waits_until, min(self._heartbeat_at, self._commit_at)) if self.is_steady else self._waits_until

@@ -533,11 +533,11 @@ def _come(world: ShardWorld, group_id: str, kind: str, subscription: list[str]) 
     instance_id: str | None = None
     if rng.random() < 0.3:
         instance_id = f"instance-{rng.randint(1, 2)}"
+        world.history.supersede(group_id, instance_id, world.now)
         for link in list(world.links):
-            if link.member.group_id == group_id and link.member.instance_id == instance_id:
-                link.member.supersede(world.now)
-                if rng.random() < 0.7:
-                    world.vanish(link)
+            is_same = link.member.group_id == group_id and link.member.instance_id == instance_id
+            if is_same and rng.random() < 0.7:
+                world.vanish(link)
     topics = rng.sample(subscription, rng.randint(1, len(subscription)))
     is_classic = kind == "classic" or (kind == "mixed" and rng.random() < 0.5)
     if is_classic:
