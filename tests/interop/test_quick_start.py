@@ -16,7 +16,7 @@ README = (REPOSITORY / "README.md").read_text()
 
 def test_the_first_python_example_prints_its_record(broker: Server) -> None:
     pytest.importorskip("confluent_kafka", reason="librdkafka: confluent-kafka is not installed")
-    (program,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    program = re.findall(r"```python\n(.*?)```", README, re.DOTALL)[0]
     program = program.replace("127.0.0.1:9092", broker.bootstrap)
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=15, check=False)
     assert (ran.returncode, ran.stdout.strip()) == (0, "b'hello'"), ran.stdout + ran.stderr

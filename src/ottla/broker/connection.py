@@ -32,6 +32,7 @@ MAX_PLAIN_REQUEST_BYTES = 8 * 1024 * 1024
 """Of a request without records. Its fields become objects, many times their size: `socket.request.max.bytes` of small
 fields would take gigabytes, and no client has use for so many."""
 PRODUCE_KEY = 0
+OFFSET_COMMIT_KEY = 8
 
 FrameHandler = Callable[[memoryview, int, int, int, "Node"], bytes | None]
 
@@ -67,6 +68,10 @@ class ServedApi:
             from ottla.broker.produce_frame import produce_frame
 
             self.frame_handler = produce_frame
+        elif key == OFFSET_COMMIT_KEY:
+            from ottla.broker.offset_commit_frame import offset_commit_frame
+
+            self.frame_handler = offset_commit_frame
         self.decoders: dict[int, Any] = {}
         self.observe = node.metrics.request_observer(info.name)
 

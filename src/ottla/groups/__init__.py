@@ -2,7 +2,7 @@
 
 from ottla.groups.decision import Answer, Call, GroupDecision
 from ottla.groups.offsets import commit_refused, transactional_commit_refused
-from ottla.groups.records import GroupRecord, decode_record, encode_record
+from ottla.groups.records import GroupRecord, commit_key_prefix, decode_record, encode_record
 from ottla.groups.shard import GroupShard
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "GroupDecision",
     "GroupRecord",
     "GroupShard",
+    "commit_key_prefix",
     "commit_refused",
     "decode_record",
     "encode_record",

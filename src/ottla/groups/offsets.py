@@ -69,6 +69,31 @@ class Offsets:
             self._create_group(key.group)
         self.committed.replay(key, value, producer_id)
 
+    # A commit in three steps, for whoever writes the records of an ordinary one by itself.
+
+    def may_commit(self, group_id: str, member_id: str, generation: int, api_version: int) -> bool:
+        """Whether `commit` would take any partition of the member's."""
+        group = self._state.groups.get(group_id)
+        if group is None:
+            return False
+        try:
+            check = group.check_offset_commit(
+                member_id, None, generation, is_transactional=False, api_version=api_version
+            )
+        except KafkaError:
+            return False
+        return check is None
+
+    def put(self, group_id: str, topic: str, partition: int, value: OffsetCommitValue) -> None:
+        """Take in what has been written for a partition of a group that is there."""
+        self.committed.put(group_id, topic, partition, value)
+
+    def note_commit(self, group_id: str, member_id: str, count: int, now: int) -> None:
+        self._state.counts["offset-commit"] += count
+        group = self._state.groups.get(group_id)
+        if group is not None and group.type == "classic":
+            self._keep_session(group_id, member_id, now)
+
     def commit(self, request: OffsetCommitRequest, call: Call) -> GroupDecision[OffsetCommitResponse]:
         """OffsetCommit. All partitions of the request are committed, but those whose metadata is too long."""
         group_id = request.group_id

@@ -78,16 +78,21 @@ class CommittedOffsets:
         if value is None:
             self._remove(group_id, key.topic, key.partition)
             return
+        if producer_id == NO_PRODUCER_ID:
+            self.put(group_id, key.topic, key.partition, value)
+            return
+        value.topic_id = self._topic_ids.setdefault(value.topic_id, value.topic_id)
+        self._add_pending(group_id, key.topic, key.partition, value, producer_id)
+
+    def put(self, group_id: str, topic: str, partition: int, value: OffsetCommitValue) -> None:
+        """Take in a committed offset."""
         topic_id = value.topic_id
         value.topic_id = self._topic_ids.setdefault(topic_id, topic_id)
-        if producer_id != NO_PRODUCER_ID:
-            self._add_pending(group_id, key.topic, key.partition, value, producer_id)
-            return
         if group_id in self._pending:
-            producers = self._pending[group_id].get(key.topic, {}).get(key.partition, {})
+            producers = self._pending[group_id].get(topic, {}).get(partition, {})
             for overtaken in producers:
                 producers[overtaken] = None
-        self._put(group_id, key.topic, key.partition, value)
+        self._put(group_id, topic, partition, value)
 
     def complete_transaction(self, producer_id: int, *, is_commit: bool) -> None:
         """The transaction's marker has been written or read: what was pending is committed or forgotten."""

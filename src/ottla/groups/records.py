@@ -91,6 +91,11 @@ def _encode(message: Message, number: int, version: int) -> bytes:
     return b"".join(pieces)
 
 
+def commit_key_prefix(group: bytes, topic: bytes) -> bytes:
+    """The key of a committed offset up to the partition, which is the four bytes that are missing."""
+    return b"".join((_KEY_START.pack(1, len(group)), group, _SIZE.pack(len(topic)), topic))
+
+
 def _encode_offset_key(key: OffsetCommitKey) -> bytes:
     group, topic = key.group.encode(), key.topic.encode()
     try:
