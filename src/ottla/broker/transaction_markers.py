@@ -137,11 +137,13 @@ class TransactionMarkers:
             return
         node = self._node
         now, timestamp = node.now(), node.clock()
-        decision = machine.markers_written(
-            effect.transactional_id, effect.producer_id, effect.producer_epoch, partitions, timestamp
-        )
+        transaction = effect.transactional_id, effect.producer_id, effect.producer_epoch
+        decision = machine.markers_written(*transaction, partitions, timestamp)
         if decision.records:
             hosted.carry_out(decision, node.transactions.own_call(now, timestamp))
+            if machine.markers_written(*transaction, (), timestamp).records:
+                # What completes it could not be written (the disk may be full), and nobody else would try again.
+                node.loop.call_later(RETRY_MS / 1000, self._tell, hosted, effect, [])
 
 
 def _of(effect: SendMarkers, partitions: tuple[TopicPartition, ...]) -> SendMarkers:
