@@ -272,7 +272,8 @@ class TransactionalProducer:
                 code = ErrorCode(code_of(response))
                 if code is ErrorCode.NONE:
                     return response
-                if code in FENCED:
+                if code in FENCED or (code is ErrorCode.INVALID_TXN_STATE and isinstance(request, EndTxnRequest)):
+                    # A commit of what the coordinator has aborted is told the latter.
                     raise Fenced(f"{type(request).__name__}: {code.name}")
                 if code not in PASSING:
                     raise KafkaError(code, f"{self.transactional_id}: {request}")

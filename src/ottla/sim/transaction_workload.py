@@ -281,7 +281,7 @@ class Ring:
             while not self._stops:
                 instance.quiet_since, instance.jump_count = self._sim.loop.now(), self._sim.clock_jump_count
                 await work(instance, rng)
-                await asyncio.sleep(rng.uniform(0.0, TURN_S))
+                await asyncio.sleep(1.0 if self._is_calm else rng.uniform(0.0, TURN_S))
                 await self._thaw(instance)
         except Fenced as error:
             self._sim.loop.trace.note(producer.client.host, f"is fenced: {error}")
