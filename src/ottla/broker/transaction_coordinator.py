@@ -51,6 +51,8 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
     def __init__(self, node: Node) -> None:
         super().__init__(node)
         self.markers = TransactionMarkers(node)
+        self.waiting: dict[int, asyncio.Task[Any]] = {}
+        """By producer id: the latest of its produce requests that waits for a coordinator."""
 
     def new_machine(self, index: int) -> TransactionShard:
         node = self.node

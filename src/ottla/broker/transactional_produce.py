@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from struct import Struct
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.broker.transaction_coordinator import CLIENT_VERSION_THAT_ADDS, Codes, Partitions
 from ottla.transactions import TopicPartition
@@ -73,16 +73,33 @@ def produce_transactional(
         [TopicPartition(one.partition.topic, one.partition.index) for one in unverified],
         CLIENT_VERSION_THAT_ADDS if adds else 0,
     )
+    before = node.transactions.waiting.get(asked.producer_id)
     codes = node.transactions.admit(asked)
-    if isinstance(codes, dict) and not (adds and ErrorCode.CONCURRENT_TRANSACTIONS in codes.values()):
+    if (
+        before is None
+        and isinstance(codes, dict)
+        and not (adds and ErrorCode.CONCURRENT_TRANSACTIONS in codes.values())
+    ):
         return append_all(request, node, caller, _verdicts(unverified, codes, caller.api_version))
     # The answer comes later than this frame's buffer lives.
     for topic in request.topic_data:
         for data in topic.partition_data:
             if data.records is not None:
                 data.records = memoryview(bytearray(data.records))
-    waiting = node.spawn(_append_when_admitted(request, node, caller, unverified, asked, codes))
+    waiting = node.spawn(_append_when_admitted(request, node, caller, unverified, asked, codes, before))
+    _note_waiting(waiting, node.transactions.waiting, asked.producer_id)
     return None if request.acks == 0 else waiting
+
+
+def _note_waiting(task: asyncio.Task[Any], waiting: dict[int, asyncio.Task[Any]], producer_id: int) -> None:
+    """A producer's next batch must not come before this one."""
+
+    def ended(_: asyncio.Task[Any]) -> None:
+        if waiting.get(producer_id) is task:
+            del waiting[producer_id]
+
+    waiting[producer_id] = task
+    task.add_done_callback(ended)
 
 
 async def _append_when_admitted(
@@ -92,10 +109,14 @@ async def _append_when_admitted(
     unverified: list[Unverified],
     asked: Partitions,
     codes: Codes | asyncio.Future[ErrorCode],
+    before: asyncio.Task[Any] | None,
 ) -> ProduceResponse:
-    """Wait for the coordinator; while it still ends the transaction before this one, ask again for a short time."""
+    """Wait for the coordinator, and for the batch `before` this one; while the coordinator still ends the transaction
+    before, ask again for a short time."""
     from ottla.broker.apis.produce import append_all, refuse_all
 
+    if before is not None:
+        await asyncio.wait([before])
     config = node.config
     give_up_at = node.now() + config.add_partitions_to_txn_retry_backoff_max_ms
     while True:

@@ -463,6 +463,47 @@ def test_a_batch_waits_a_little_for_the_markers_of_the_transaction_before(tmp_pa
     run(scenario, tmp_path, add_partitions_to_txn_retry_backoff_max_ms="2000")
 
 
+def test_batches_of_a_producer_that_wait_keep_their_order(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        producer = await world.begin()
+        await world.produce(producer, 0, 1)
+        world.log(1).is_offline = True
+        following = await world.end(producer, commit=True)
+        first = asyncio.ensure_future(world.produce(following, 0))
+        second = asyncio.ensure_future(world.produce(following, 0, sequence=1))
+        await asyncio.sleep(0)
+        world.log(1).is_offline = False
+        for _ in range(500):
+            await asyncio.sleep(0.001)
+            if await world.state() == "CompleteCommit":
+                break
+        third = await world.produce(following, 0, sequence=2)
+        assert [await first, await second, third] == [[0], [0], [0]]
+        assert world.kinds(0) == ["data", "commit", "data", "data", "data"]
+        assert not world.transactions.waiting
+
+    run(scenario, tmp_path, add_partitions_to_txn_retry_backoff_max_ms="2000")
+
+
+def test_a_client_that_takes_over_keeps_a_prepared_transaction(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        request = InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=1, enable2_pc=True)
+        begun = await world.ask(init_producer_id, request, 6)
+        old = begun.producer_id, begun.producer_epoch
+        await world.produce(old, 0, 1)
+        world.restart()
+        await asyncio.sleep(0.01)
+        request.keep_prepared_txn = True
+        kept = await world.ask(init_producer_id, request, 6)
+        assert (kept.error_code, kept.ongoing_txn_producer_id, kept.ongoing_txn_producer_epoch) == (0, *old)
+        assert await world.produce(old, 2) == [ErrorCode.INVALID_PRODUCER_EPOCH]
+        following = await world.end((kept.producer_id, kept.producer_epoch), commit=True)
+        assert [world.kinds(index) for index in (0, 1, 2)] == [["data", "commit"], ["data", "commit"], []]
+        assert await world.produce(following, 2) == [0]
+
+    run(scenario, tmp_path, transaction_two_phase_commit_enable="true")
+
+
 def test_a_coordinator_that_reads_its_log_again_goes_on_with_its_markers(tmp_path: Path) -> None:
     async def scenario(world: World) -> None:
         producer = await world.begin()
