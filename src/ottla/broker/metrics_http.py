@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from ottla.broker.group_metrics import register_group_metrics
 from ottla.broker.metrics import CONTENT_TYPE
 from ottla.broker.node_metrics import register_gauges
+from ottla.broker.transaction_metrics import register_transaction_metrics
 
 if TYPE_CHECKING:
     from ottla.broker.node import Node
@@ -37,6 +38,7 @@ async def serve_metrics(node: Node, port: int, host: str = "127.0.0.1") -> Metri
     """Answer for a node; close it with `close()`. Port 0 takes a free one: see `port`."""
     register_gauges(node)
     register_group_metrics(node)
+    register_transaction_metrics(node)
     server = MetricsServer(node.metrics.render, lambda: health(node))
     await server.open(host, port)
     return server

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -51,6 +52,9 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
     def __init__(self, node: Node) -> None:
         super().__init__(node)
         self.markers = TransactionMarkers(node)
+        self.past_counts: Counter[str] = Counter()
+        """What shards counted that are no longer here."""
+        self.unconfirmed_count = 0
         self.waiting: dict[int, asyncio.Task[Any]] = {}
         """By producer id: the latest of its produce requests that waits for a coordinator."""
 
@@ -76,6 +80,9 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
 
     def complete_transaction(self, machine: TransactionShard, producer_id: int, is_commit: bool) -> None:
         machine.replay_transaction_end(producer_id, is_commit=is_commit)
+
+    def retired(self, machine: TransactionShard) -> None:
+        self.past_counts.update(machine.counts)
 
     def own_call(self, now: int, timestamp: int) -> Call:
         return Call(now, timestamp)

@@ -80,7 +80,7 @@ def produce_transactional(
         and isinstance(codes, dict)
         and not (adds and ErrorCode.CONCURRENT_TRANSACTIONS in codes.values())
     ):
-        return append_all(request, node, caller, _verdicts(unverified, codes, caller.api_version))
+        return append_all(request, node, caller, _verdicts(unverified, codes, caller.api_version, node))
     # The answer comes later than this frame's buffer lives.
     for topic in request.topic_data:
         for data in topic.partition_data:
@@ -125,7 +125,7 @@ async def _append_when_admitted(
             break
         await asyncio.sleep(config.add_partitions_to_txn_retry_backoff_ms / 1000)
         codes = node.transactions.admit(asked)
-    answer = append_all(request, node, caller, _verdicts(unverified, found, caller.api_version))
+    answer = append_all(request, node, caller, _verdicts(unverified, found, caller.api_version, node))
     if isinstance(answer, asyncio.Future):
         return await answer
     return answer if answer is not None else refuse_all(request, ErrorCode.NONE)
@@ -181,7 +181,7 @@ def is_verified(partition: Partition, verdicts: Verdicts) -> bool:
     return partition.log.producers.verifications.get(verdict.producer_id) is verdict.verification
 
 
-def _verdicts(unverified: list[Unverified], codes: Codes, api_version: int) -> Verdicts:
+def _verdicts(unverified: list[Unverified], codes: Codes, api_version: int, node: Node) -> Verdicts:
     verdicts: Verdicts = {}
     for one in unverified:
         partition = one.partition
@@ -189,6 +189,7 @@ def _verdicts(unverified: list[Unverified], codes: Codes, api_version: int) -> V
         if code == ErrorCode.NONE:
             verdicts[partition] = one
             continue
+        node.transactions.unconfirmed_count += 1
         partition.log.producers.end_verification(one.producer_id, one.producer_epoch, one.verification)
         verdicts[partition] = KafkaError(*_for_producer(code, api_version))
     return verdicts

@@ -63,6 +63,8 @@ class TransactionShard:
         """A producer id that nobody has; None when the node must first be given more."""
         self.coordinator_epoch = coordinator_epoch
         self.transactions: dict[str, Transaction] = {}
+        self.counts: Counter[str] = Counter()
+        """Transactions that were decided here: "committed", "aborted", "timed_out"."""
         self._ongoing: dict[str, None] = {}
         """Transactional ids whose transaction the clock may end."""
         self._resumed: dict[str, None] = {}
@@ -312,6 +314,8 @@ class TransactionShard:
     ) -> TransactionDecision[Any]:
         """The outcome is decided by the first record; with no partition to tell, the transaction is over at once.
         `reply` is made of the first record."""
+        is_commit = value.transaction_status == TransactionState.PREPARE_COMMIT
+        self.counts["committed" if is_commit else "aborted"] += 1
         records = [self._record(transaction, value)]
         effects = []
         if transaction.partitions:
@@ -322,7 +326,7 @@ class TransactionShard:
                     value.producer_epoch,
                     self.coordinator_epoch,
                     value.client_transaction_version,
-                    value.transaction_status == TransactionState.PREPARE_COMMIT,
+                    is_commit,
                     tuple(transaction.partitions),
                 )
             )
@@ -488,6 +492,8 @@ class TransactionShard:
                 decision = self._fence(self.transactions[transactional_id], timestamp)
             except KafkaError:
                 continue  # no producer id at hand: it is tried again at the next check
+            self.counts["aborted"] -= 1  # told as what it is
+            self.counts["timed_out"] += 1
             together.records += decision.records
             together.effects += decision.effects
         return together

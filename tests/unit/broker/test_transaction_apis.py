@@ -27,6 +27,7 @@ from ottla.broker.partitions import Partition, Partitions
 from ottla.broker.quotas import Quotas
 from ottla.broker.transaction_coordinator import TransactionCoordinator
 from ottla.broker.transaction_markers import RETRY_MS
+from ottla.broker.transaction_metrics import register_transaction_metrics
 from ottla.cluster import ClusterImage, PartitionImage, TopicImage
 from ottla.config import BrokerConfig, TopicConfig
 from ottla.records import ControlType, Record, build, control_type, read, split
@@ -632,6 +633,25 @@ def test_transactions_are_listed_by_pattern(tmp_path: Path) -> None:
         assert await listed("t") == (0, [])
         assert await listed("(") == (ErrorCode.INVALID_REGULAR_EXPRESSION, [])
         assert await world.state("nobody") == "TRANSACTIONAL_ID_NOT_FOUND"
+
+    run(scenario, tmp_path)
+
+
+def test_transactions_are_counted_by_state_and_outcome(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        register_transaction_metrics(world)  # type: ignore[arg-type]
+        producer = await world.begin()
+        await world.produce(producer, 0)
+        lines = world.metrics.render().splitlines()
+        assert 'ottla_transactional_ids{state="Ongoing"} 1' in lines
+        assert "kafka_server_replicamanager_partitionswithlatetransactionscount 0" in lines
+        await world.end(producer, commit=True)
+        await world.produce(producer, 0)
+        world.transactions.stop()
+        lines = world.metrics.render().splitlines()
+        assert 'ottla_transactions_total{outcome="committed"} 1' in lines
+        assert 'ottla_transactions_total{outcome="aborted"} 0' in lines
+        assert "kafka_server_addpartitionstotxnmanager_verificationfailures_total 1" in lines
 
     run(scenario, tmp_path)
 

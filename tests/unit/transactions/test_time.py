@@ -27,6 +27,7 @@ def test_a_transaction_that_takes_too_long_is_aborted_and_its_producer_fenced(tr
     coordinator.write_markers()
     assert coordinator.add(producer, A0) == ErrorCode.PRODUCER_FENCED
     assert coordinator.transaction().producer_epoch == producer[1] + 1
+    assert dict(coordinator.shard.counts) == {"aborted": 0, "timed_out": 1}
 
 
 def test_a_client_learns_of_the_timeout_when_it_commits_and_goes_on_after_an_abort() -> None:
