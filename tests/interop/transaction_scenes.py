@@ -100,8 +100,10 @@ class Script:
         created = self.quietly("create_topics", 7, topics=wish, timeout=10_000)
         assert set(error_codes(created)) == {"none"}, created
         self._topic_ids[topic] = created["topics"][0]["topic_id"]
-        probe = [{"name": topic, "partition_indexes": list(range(partitions))}]
-        while set(error_codes(self.quietly("describe_producers", 0, topics=probe))) != {"none"}:
+        probe = [
+            {"name": topic, "partitions": [{"partition_index": index, "timestamp": -1} for index in range(partitions)]}
+        ]
+        while set(error_codes(self.quietly("list_offsets", 7, replica_id=-1, topics=probe))) != {"none"}:
             time.sleep(0.02)
         return topic
 
@@ -419,7 +421,7 @@ def play(server: Server, scene: Scene) -> None:
     script = Script(server, name)
     try:
         if server.bootstrap not in _prepared:
-            _wait_for_coordinators(script)
+            wait_for_coordinators(script)
             _prepared.add(server.bootstrap)
         scene(script)
     finally:
@@ -437,7 +439,7 @@ def play(server: Server, scene: Scene) -> None:
     assert not wrong, "\n" + "\n".join(wrong)
 
 
-def _wait_for_coordinators(script: Script) -> None:
+def wait_for_coordinators(script: Script) -> None:
     """The internal topics are made on the first question; wait until every shard of them is loaded."""
     names = [f"warm-up-{number}" for number in range(20)]
     end = time.monotonic() + 60
