@@ -1,0 +1,28 @@
+"""Without a C compiler Ottla runs as plain Python: the tests of what is compiled pass that way, too."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+TESTS = (
+    "tests/unit/storage/test_log.py",
+    "tests/unit/storage/test_reserve.py",
+    "tests/unit/broker/test_produce_frame.py",
+    "tests/unit/broker/test_produce_and_fetch.py",
+)
+
+
+def test_the_compiled_files_pass_their_tests_as_plain_python() -> None:
+    check = "import tests.plain_python, ottla.storage.tail as tail; assert tail.__file__.endswith('.py'), tail.__file__"
+    subprocess.run([sys.executable, "-c", check], cwd=REPOSITORY, check=True)
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "tests.plain_python", *TESTS],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert run.returncode == 0, run.stdout[-4000:]
