@@ -100,7 +100,8 @@ class Ring:
         self._sim = sim
         self._host = host
         self._rng = rng
-        always = {"flush.messages": "1", **(configs or {})}
+        # Batches are sent as they are until they are answered, also after the clock has gone back by a day.
+        always = {"flush.messages": "1", "message.timestamp.after.max.ms": str(20 * 86_400_000), **(configs or {})}
         compacted = {
             "cleanup.policy": "compact",
             "min.cleanable.dirty.ratio": "0.01",
