@@ -8,6 +8,7 @@
     checkers    what must hold whatever happened
     cluster     hosts that run `broker.Node`; the vocabulary of scenarios
     workloads   programs that know what they were promised
+    transaction_workload   the ring: tokens that transactions move; beside it its client, reader and history
     world       one seed, one world: what is drawn from it, what happens in it, the verdict
 
 `python -m ottla.sim --seeds 200` tries fresh worlds, `--seed 7` replays one exactly.

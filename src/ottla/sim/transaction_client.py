@@ -302,15 +302,23 @@ def _codes(response: Any) -> list[int]:
     return [response.error_code]
 
 
-async def open_coordinators(client: Client, group_id: str, transactional_id: str) -> None:
-    """Have the internal topics made, and synced before they answer: a power loss must take nothing back."""
-    for key_type, key, topic in ((0, group_id, "__consumer_offsets"), (1, transactional_id, TRANSACTION_STATE_TOPIC)):
+async def open_coordinators(
+    client: Client, group_id: str, transactional_id: str, configs: dict[str, str] | None = None
+) -> None:
+    """Have the internal topics made, and synced before they answer: a power loss must take nothing back. `configs` are
+    those of `__transaction_state`."""
+    for key_type, key, topic in (
+        (0, group_id, "__consumer_offsets"),
+        (TRANSACTION_KEY, transactional_id, TRANSACTION_STATE_TOPIC),
+    ):
         while True:
             request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
             try:
                 response = await client.request(request, FindCoordinatorResponse)
                 if response.coordinators[0].error_code == 0:
                     await client.alter_topic_config(topic, "flush.messages", "1")
+                    for name, value in (configs or {}).items() if key_type == TRANSACTION_KEY else ():
+                        await client.alter_topic_config(topic, name, value)
                     break
             except (NoAnswer, KafkaError):
                 pass

@@ -40,7 +40,7 @@ COPIER = "copier"
 TOKENS_OF_A_MOVER = 3
 STABLE_WITHIN_S = 30.0
 SETTLE_S = 90.0
-TURN_S = 0.05
+TURN_S = 0.15
 IN_FLIGHT_MS = 30_000
 """More than a request can be on its way."""
 LONG_TIMEOUT_MS, SHORT_TIMEOUT_MS = 600_000, 2_000
@@ -144,7 +144,8 @@ class Ring:
                 ),
                 ErrorCode.TOPIC_ALREADY_EXISTS,
             )
-        await open_coordinators(self._client, GROUP, COPIER)
+        state = {"segment.ms": "3000", "max.compaction.lag.ms": "4000", "min.cleanable.dirty.ratio": "0.01"}
+        await open_coordinators(self._client, GROUP, COPIER, state if self._rng.random() < 0.5 else None)
 
     # Steps
 

@@ -13,11 +13,12 @@ import logging
 import random
 from dataclasses import dataclass
 
-from ottla.sim import group_workload
+from ottla.sim import group_workload, transaction_workload
 from ottla.sim.cluster import DATA, Host, Sim
 from ottla.sim.group_workload import Groups
 from ottla.sim.network import Weather
 from ottla.sim.trace import Trace
+from ottla.sim.transaction_workload import Ring
 from ottla.sim.workloads import Admin, Counter, Pipelined, Reader, Workload
 
 LIVENESS_S = 120.0
@@ -227,6 +228,7 @@ def draw(sim: Sim, host: Host) -> list[Workload]:
         Pipelined(sim, host, part("pipelined"), "pipelined", tiny),
         Admin(sim, host, part("admin")),
         Groups(sim, host, part("groups"), tiny),
+        Ring(sim, host, part("ring"), tiny),
     ]
     chosen = [workload for workload in menu if rng.random() < 0.6] or menu[:1]
     readers: list[Workload] = [
@@ -241,6 +243,7 @@ def new_sim(seed: int) -> Sim:
     rng = random.Random(f"properties {seed}")
     properties = {
         **group_workload.PROPERTIES,
+        **transaction_workload.PROPERTIES,
         "offsets.retention.check.interval.ms": str(rng.choice((2_000, 600_000))),
         "log.dirs": DATA if rng.random() < 0.6 else f"{DATA},{SECOND}",
         "log.retention.check.interval.ms": str(rng.choice((1_000, 5_000))),
