@@ -6,7 +6,10 @@ import sys
 from importlib import import_module
 
 VERSION = "0.1.0"
-COMMANDS = {"start": "run a node: broker and controller in one process"}
+COMMANDS = {
+    "start": "run a node: broker and controller in one process",
+    "transactions": "show transactions, find those that hang, and end them",
+}
 
 HELP = f"""\
 ottla {VERSION}: a Kafka-compatible streaming platform
@@ -14,7 +17,7 @@ ottla {VERSION}: a Kafka-compatible streaming platform
 usage: ottla COMMAND [options]
 
 commands:
-{"".join(f"  {name:<10} {what}" + chr(10) for name, what in COMMANDS.items())}
+{"".join(f"  {name:<13} {what}" + chr(10) for name, what in COMMANDS.items())}
   ottla COMMAND --help   what a command takes
   ottla --version        the version, and whether the record kernel is compiled
 """
