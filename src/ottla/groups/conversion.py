@@ -126,10 +126,10 @@ class Conversion:
                     ),
                 )
             )
-        if group.generation:
+        if group.current is ClassicState.STABLE:
             upgraded.metadata_hash = self._membership.metadata_hash(upgraded.subscriptions)
-        # else nobody has been assigned anything yet, and whoever joins next begins the first epoch, also a static
-        # member that takes a waiting one's place: an answer with epoch 0 would mean to it that it has not joined
+        # else whoever joins next begins a new epoch, also a static member that takes a waiting one's place: those who
+        # wait have no share yet, and an answer with epoch 0, in a first rebalance, would mean that nobody has joined
         return upgraded
 
     def _assigned(self, member: ClassicMember, generation: int) -> Ownership:
