@@ -39,8 +39,8 @@ def test_one_seed_gives_one_trace_whatever_strings_hash_to() -> None:
 class Scene:
     """A quiet world with one topic and one group."""
 
-    def __init__(self) -> None:
-        self.world = ShardWorld(1)
+    def __init__(self, *, assignment_interval_ms: int = 0) -> None:
+        self.world = ShardWorld(1, properties={"group.consumer.assignment.interval.ms": str(assignment_interval_ms)})
         self.world.add_topic(TOPIC, 4)
 
     def classic(self, *, instance_id: str | None = None) -> Link:
@@ -55,6 +55,7 @@ class Scene:
     def settle(self) -> None:
         self.world.produce()
         assert self.world.run(30_000, lambda: self.world.is_settled({GROUP: [TOPIC]})), self.members
+        self.world.run(2_000)  # everybody has heard of it
         self.world.check_replay()
         self.world.check_offsets()
 
@@ -108,6 +109,8 @@ def test_partitions_given_up_in_the_middle_of_a_downgrade_find_a_reader() -> Non
     modern = scene.consumer(instance_id="instance")
     scene.settle()
     classic = scene.classic()
+    assert scene.world.run(10_000, lambda: classic.member.is_steady)
+    scene.world.freeze(classic, 800)
     assert scene.world.run(10_000, lambda: len(modern.member.claims) == 2)
     scene.world.run(100)
     assert not classic.member.claims
@@ -134,11 +137,24 @@ def test_an_upgrade_in_the_middle_of_a_downgrade_leaves_what_members_hold() -> N
     scene.settle()
     scene.world.freeze(holder, 1_500)
     modern = scene.consumer(instance_id="instance")
-    scene.world.run(200)
+    assert scene.world.run(400, lambda: modern.member.generation > 1)
     classic = scene.replace(modern, by_classic=True)
-    scene.world.run(200)
+    assert scene.world.run(400, lambda: scene.type == "classic")
     scene.replace(classic, by_classic=False)
+    assert scene.world.run(400, lambda: scene.type == "consumer")
+    assert len(holder.member.claims) == 4
     scene.settle()  # the history finds two owners if a partition moved before its holder was heard or expired
+
+
+def test_a_member_that_takes_the_place_of_one_that_waits_in_a_rebalance_gets_its_share() -> None:
+    scene = Scene()
+    scene.classic()
+    scene.settle()
+    waiting = scene.classic(instance_id="instance")
+    assert scene.world.run(1_000, lambda: scene.world.shard.state.groups[GROUP].state == "PreparingRebalance")
+    modern = scene.replace(waiting, by_classic=False)
+    scene.settle()
+    assert len(modern.member.claims) == 2
 
 
 def test_a_log_that_is_replayed_twice_adds_up_to_the_same() -> None:
