@@ -169,6 +169,9 @@ class World:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
         return found
 
+    def is_internal_topic(self, name: str) -> bool:
+        return name in (OFFSETS, STATE)
+
     def log(self, index: int, topic: str = "t") -> Log:
         return self.partitions.by_name[topic][index].log
 

@@ -48,10 +48,14 @@ def _of_transaction(
     transaction: AddPartitionsToTxnTransaction, node: Node, caller: Caller
 ) -> Codes | ErrorCode | asyncio.Future[ErrorCode]:
     partitions = [TopicPartition(topic.name, index) for topic in transaction.topics for index in topic.partitions]
-    unknown = [partition for partition in partitions if node.image.partition(*partition) is None]
-    if unknown:
-        codes = dict.fromkeys(partitions, ErrorCode.OPERATION_NOT_ATTEMPTED)
-        return codes | dict.fromkeys(unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    refused: Codes = {}
+    for partition in partitions:
+        if caller.api_version < FIRST_BATCHED_VERSION and node.is_internal_topic(partition.topic):
+            refused[partition] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        elif node.image.partition(*partition) is None:
+            refused[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if refused:
+        return dict.fromkeys(partitions, ErrorCode.OPERATION_NOT_ATTEMPTED) | refused
     asked = Partitions(
         transaction.transactional_id,
         transaction.producer_id,

@@ -13,9 +13,11 @@ from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProd
 if TYPE_CHECKING:
     from ottla.broker.node import Node
 
+NONE = -1
+
 
 def init_producer_id(request: InitProducerIdRequest, node: Node, caller: Caller) -> Any:
-    if request.transactional_id == "":
+    if request.transactional_id == "" or (request.producer_id == NONE) != (request.producer_epoch == NONE):
         return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_id=-1, producer_epoch=-1)
     if node.producer_ids.is_empty:
         return _when_ids_are_here(request, node, caller)

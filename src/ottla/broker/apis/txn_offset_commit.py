@@ -39,6 +39,8 @@ def txn_offset_commit(request: TxnOffsetCommitRequest, node: Node, caller: Calle
     if not request.topics:
         return TxnOffsetCommitResponse(topics=refused)
     try:
+        if not request.group_id:
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID)
         partition = node.groups.shard(node.groups.partition_for(request.group_id)).partition
         if request.producer_id < 0:
             raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
