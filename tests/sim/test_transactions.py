@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from ottla.records import split
 from ottla.sim.client import batch_of
 from ottla.sim.transaction_client import OLD_VERSION_1, SPOKEN, VERSION_1, VERSION_2, Fenced, Sent, Versions
 from ottla.sim.transaction_reader import READ_COMMITTED, committed, end_offsets, fetch
@@ -387,6 +388,35 @@ def test_compaction_leaves_an_open_transaction_alone(scene: Scene) -> None:
     scene.sim.sleep(5)
     contents = scene.run(scene.verify(KEPT))[KEPT]
     assert [value for _, value in contents.values()] == [b"transaction 7, 0"]
+
+
+def test_offsets_are_loaded_from_a_log_whose_markers_were_compacted_away(scene: Scene) -> None:
+    """Found by a seed: what compaction leaves of a marker is an empty batch, which the coordinator took for damage."""
+    client = scene.sim.client()
+    for name, value in (
+        ("segment.ms", "1000"),
+        ("max.compaction.lag.ms", "1000"),
+        ("min.cleanable.dirty.ratio", "0.01"),
+        ("delete.retention.ms", "1000"),
+    ):
+        scene.run(client.alter_topic_config("__consumer_offsets", name, value))
+    for index in range(8):
+        producer = scene.producer(VERSION_2, f"id-{index // 2}")
+        attempt = scene.begin()
+        scene.run(scene.write(producer, attempt, A))
+        scene.run(producer.commit_offset(GROUP, INPUT, index, attempt.name))
+        scene.run(scene.end(producer, attempt, is_commit=index % 4 > 0))
+        scene.sim.sleep(2)
+    data = b"".join(
+        scene.host.device.content(path)
+        for partition in range(2)
+        for path in scene.host.device.files(f"/data/__consumer_offsets-{partition}")
+        if path.endswith(".log")
+    )
+    assert any(header.is_control and not header.count for _, header in split(data)), "a marker was emptied"
+    scene.sim.restart()
+    assert scene.committed_offset() == (7, "transaction 8")
+    scene.check(A)
 
 
 def test_a_plain_batch_in_the_middle_of_a_transaction_is_refused(scene: Scene) -> None:

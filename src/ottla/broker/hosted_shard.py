@@ -497,7 +497,8 @@ class HostedShard(Generic[S]):
             for position, header in batches:
                 batch = data[position : position + header.size]
                 if header.is_control:
-                    kind = control_type(batch)
+                    # An emptied one only keeps the place of a marker that compaction took away.
+                    kind = control_type(batch) if header.count else ControlType.UNKNOWN
                     if kind in (ControlType.COMMIT, ControlType.ABORT):
                         coordinator.complete_transaction(machine, header.producer_id, kind == ControlType.COMMIT)
                 else:

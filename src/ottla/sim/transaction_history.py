@@ -161,6 +161,8 @@ class LoggedTransactions:
             if header.producer_id < 0:
                 continue
             if header.is_control:
+                if not header.count:
+                    continue  # compaction took the marker away, after all that was before it
                 kind = records.control_type(data[position : position + header.size])
                 self._end(header, is_aborted=kind is ControlType.ABORT)
             else:

@@ -81,7 +81,7 @@ def committed(fetched: Fetch, offset: int) -> dict[int, Content]:
         while waiting and waiting[0][1] <= header.last_offset:
             aborted.add(waiting.pop(0)[0])
         if header.is_control:
-            if records.control_type(batch) is ControlType.ABORT:
+            if header.count and records.control_type(batch) is ControlType.ABORT:
                 aborted.discard(header.producer_id)
         elif not (header.is_transactional and header.producer_id in aborted):
             for record in records.read(batch):
