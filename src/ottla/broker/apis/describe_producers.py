@@ -28,9 +28,9 @@ def describe_producers(request: DescribeProducersRequest, node: Node, caller: Ca
             try:
                 producers = node.partition(topic.name, index).log.producers.producers
             except KafkaError as error:
-                rows.append(
-                    PartitionResponse(partition_index=index, error_code=error.code, error_message=error.message)
-                )
+                is_topic_there = topic.name in node.image.topics_by_name
+                message = error.message if is_topic_there else "there is no topic of this name"
+                rows.append(PartitionResponse(partition_index=index, error_code=error.code, error_message=message))
                 continue
             rows.append(
                 PartitionResponse(

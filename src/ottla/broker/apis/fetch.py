@@ -121,7 +121,11 @@ class _Reading:
                 row = self._read_partition(partition, wanted, left)
             except KafkaError as error:
                 row = PartitionData(
-                    partition_index=wanted.index, error_code=error.code, high_watermark=-1, records=EMPTY
+                    partition_index=wanted.index,
+                    error_code=error.code,
+                    high_watermark=-1,
+                    aborted_transactions=None,
+                    records=EMPTY,
                 )
                 self.has_news = True
             else:

@@ -70,8 +70,8 @@ def _find(
         found = log.max_timestamp()
     elif timestamp >= 0:
         found = log.offset_for_timestamp(timestamp)
-        if found is not None and found.offset >= end_offset:
-            found = None
+    if found is not None and found.offset >= end_offset and (timestamp >= 0 or timestamp == MAX_TIMESTAMP):
+        found = None  # it is there, but this client may not read it yet
     if found is None:
         found = TimestampOffset(UNKNOWN, UNKNOWN, UNKNOWN)
     return ListOffsetsPartitionResponse(

@@ -24,6 +24,13 @@ FIRST_VERSION_WITH_TOPIC_IDS = 13
 ADMIN_CLIENT_ID = "__admin_client"
 ATTRIBUTES_POSITION = 22
 TRANSACTIONAL = 0x10
+WITHOUT_START_OFFSET = (
+    ErrorCode.CORRUPT_MESSAGE,
+    ErrorCode.MESSAGE_TOO_LARGE,
+    ErrorCode.RECORD_LIST_TOO_LARGE,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+)
+"""As in Kafka, what is wrong with a batch in these ways is told without the offset that the log starts at."""
 
 
 def produce(
@@ -118,14 +125,18 @@ def append_to(
     try:
         if records is None or len(records) == 0:
             raise KafkaError(ErrorCode.INVALID_RECORD, "a produce request holds no record batch for this partition")
+        may_open = True
         if len(records) > ATTRIBUTES_POSITION and records[ATTRIBUTES_POSITION] & TRANSACTIONAL:
             if verdicts is None:
                 raise KafkaError(
                     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "a transactional batch without a transactional id"
                 )
-            appended = partition.append(records, timestamp, now, is_verified(partition, verdicts))
-        else:
-            appended = partition.append(records, timestamp, now)
+            may_open = is_verified(partition, verdicts)
+    except KafkaError as error:
+        node.metrics.topic(partition.topic).failed_produces += 1
+        return _refused(partition.index, error), 0
+    try:
+        appended = partition.append(records, timestamp, now, may_open)
     except KafkaError as error:
         return refused(partition, error, node), 0
     row = PartitionProduceResponse(
@@ -138,9 +149,12 @@ def append_to(
 
 
 def refused(partition: Partition, error: KafkaError, node: Node) -> PartitionProduceResponse:
-    """The answer for a partition that did not take what was sent to it."""
+    """The answer for a partition whose log did not take what was sent to it."""
     node.metrics.topic(partition.topic).failed_produces += 1
-    return _refused(partition.index, error)
+    row = _refused(partition.index, error)
+    if error.code not in WITHOUT_START_OFFSET:
+        row.log_start_offset = partition.log.log_start_offset
+    return row
 
 
 async def _answer_when_flushed(response: ProduceResponse, partitions: list[Partition], node: Node) -> ProduceResponse:
