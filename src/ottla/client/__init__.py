@@ -1,0 +1,1 @@
+"""The Python client: producer, consumer and admin, against Ottla and Apache Kafka alike."""

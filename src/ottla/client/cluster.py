@@ -1,0 +1,538 @@
+"""A client's view of a cluster: which broker to ask, and the connections to ask them over.
+
+All clients of this package stand on it. It keeps the metadata of the topics that are used fresh, finds coordinators,
+connects when a broker is first needed, and pauses between tries with jitter, so that a thousand clients of a broker
+that has come back do not arrive at once.
+
+Requests that a broker answers late hold up all later ones of their connection (a broker answers in order). So every
+broker can have several connections, each named by its `lane`: what waits long (fetches, joining a group) is kept from
+what must not (heartbeats).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from enum import IntEnum
+from random import Random, SystemRandom
+from typing import Any, TypeVar
+
+from ottla.client.config import ClientConfig, split_address
+from ottla.client.connection import Connection
+from ottla.client.errors import (
+    ClientClosed,
+    ErrorCode,
+    KafkaError,
+    NetworkError,
+    NoBrokerReached,
+    RequestTimedOut,
+    UnknownTopicOrPartition,
+    error_of,
+    is_retriable,
+)
+from ottla.client.metadata import NO_LEADER, Broker, Metadata, PartitionInfo, TopicInfo
+from ottla.wire import Message
+from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+
+T = TypeVar("T")
+_log = logging.getLogger("ottla.client")
+
+MAIN = "main"
+"""The lane of everything that is answered soon."""
+MAX_TOPIC_COUNT = 100_000
+MAX_COORDINATOR_COUNT = 10_000
+
+
+class CoordinatorType(IntEnum):
+    GROUP = 0
+    TRANSACTION = 1
+    SHARE = 2
+
+
+class Backoff:
+    """Pauses that double from the first to the longest, each by chance a fifth shorter or longer (KIP-580)."""
+
+    __slots__ = ("_first_ms", "_max_ms", "_rng")
+
+    def __init__(self, first_ms: int, max_ms: int, rng: Random) -> None:
+        self._first_ms = first_ms
+        self._max_ms = max(first_ms, max_ms)
+        self._rng = rng
+
+    def pause_ms(self, attempt: int) -> float:
+        """The pause after so many failures in a row (1, 2, ...)."""
+        longest = min(self._first_ms * 2.0 ** min(max(attempt - 1, 0), 30), self._max_ms)
+        return longest * (0.8 + 0.4 * self._rng.random())
+
+
+class Cluster:
+    """A cluster as one client sees it. Made without I/O; what first needs a broker connects."""
+
+    def __init__(
+        self, config: ClientConfig, *, rng: Random | None = None, allow_auto_topic_creation: bool = True
+    ) -> None:
+        self.config = config
+        self.metadata = Metadata()
+        self.rng: Random = rng or SystemRandom()
+        self.retry_backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, self.rng)
+        self._reconnect_backoff = Backoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms, self.rng)
+        self._allow_auto_topic_creation = allow_auto_topic_creation
+        self._connections: dict[tuple[int, str], Connection] = {}
+        self._connecting: dict[tuple[int, str], asyncio.Task[Connection]] = {}
+        self._failures: dict[int, tuple[int, float]] = {}
+        self._coordinators: dict[tuple[int, str], int] = {}
+        self._finding: dict[tuple[int, str], asyncio.Task[int]] = {}
+        self._topics: dict[str, float] = {}
+        self._wants_all_topics = False
+        self._refreshing: asyncio.Task[None] | None = None
+        self._is_update_wanted = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._refreshed_at: float | None = None
+        self._idle_timer: asyncio.TimerHandle | None = None
+        self._listeners: list[Callable[[Metadata], None]] = []
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._is_closed = False
+
+    # Lifecycle
+
+    @property
+    def is_closed(self) -> bool:
+        return self._is_closed
+
+    async def close(self) -> None:
+        """End every connection; whoever waits gets an error."""
+        self._is_closed = True
+        for timer in (self._timer, self._idle_timer):
+            if timer is not None:
+                timer.cancel()
+        tasks = [*self._connecting.values(), *self._finding.values(), *self._tasks]
+        if self._refreshing is not None:
+            tasks.append(self._refreshing)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        connections = list(self._connections.values())
+        self._connections.clear()
+        for connection in connections:
+            connection.close()
+        await asyncio.sleep(0)
+
+    async def __aenter__(self) -> Cluster:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    # Requests
+
+    async def send(
+        self,
+        node_id: int,
+        request: Message,
+        *,
+        lane: str = MAIN,
+        timeout_ms: int | None = None,
+        max_version: int | None = None,
+    ) -> Any:
+        """The broker's response, in the highest version both speak; NetworkError when the connection could not be made
+        or has ended. Error codes inside the response are the caller's to look at."""
+        connection = self.ready(node_id, lane) or await self.connection(node_id, lane)
+        api_key = type(request).__schema__.api_key
+        assert api_key is not None
+        version = connection.version_of(api_key, max_version)
+        return await connection.request(request, version=version, timeout_ms=timeout_ms)
+
+    async def send_any(self, request: Message, *, timeout_ms: int | None = None) -> Any:
+        """The response of some broker: of the one that owes the fewest answers."""
+        return await self.send(await self.any_node(), request, timeout_ms=timeout_ms)
+
+    def ready(self, node_id: int, lane: str = MAIN) -> Connection | None:
+        """The connection to a broker if it stands and the broker has not asked for silence."""
+        connection = self._connections.get((node_id, lane))
+        if connection is None or connection.is_closed:
+            return None
+        if connection.muted_until and connection.muted_until > asyncio.get_running_loop().time():
+            return None
+        return connection
+
+    async def connection(self, node_id: int, lane: str = MAIN) -> Connection:
+        """The connection to a broker, made now if there is none; waits while the broker asked for silence."""
+        if self._is_closed:
+            raise ClientClosed
+        key = (node_id, lane)
+        connection = self._connections.get(key)
+        if connection is None or connection.is_closed:
+            task = self._connecting.get(key)
+            if task is None:
+                task = self._connecting[key] = asyncio.create_task(self._connect(node_id, lane))
+                task.add_done_callback(lambda done: self._connected(key, done))
+            connection = await _shared(task)
+        loop = asyncio.get_running_loop()
+        if connection.muted_until > loop.time():
+            await asyncio.sleep(connection.muted_until - loop.time())
+        return connection
+
+    async def _connect(self, node_id: int, lane: str) -> Connection:
+        loop = asyncio.get_running_loop()
+        failures, until = self._failures.get(node_id, (0, 0.0))
+        if until > loop.time():
+            await asyncio.sleep(until - loop.time())
+        broker = self.metadata.brokers.get(node_id)
+        if broker is None:
+            raise NetworkError(f"no broker {node_id} is known")
+        try:
+            connection = await Connection.connect(broker.host, broker.port, self.config)
+        except KafkaError:
+            self._failures[node_id] = (
+                failures + 1,
+                loop.time() + self._reconnect_backoff.pause_ms(failures + 1) / 1000,
+            )
+            raise
+        self._failures.pop(node_id, None)
+        return connection
+
+    def _connected(self, key: tuple[int, str], task: asyncio.Task[Connection]) -> None:
+        self._connecting.pop(key, None)
+        if task.cancelled() or task.exception() is not None:
+            if not self._is_closed:
+                self.request_update()
+            return
+        connection = task.result()
+        if self._is_closed:
+            connection.close()
+            return
+        self._connections[key] = connection
+        self._watch_idle()
+
+    def disconnect(self, node_id: int, lane: str = MAIN) -> None:
+        """End a connection; what waits on it fails."""
+        connection = self._connections.pop((node_id, lane), None)
+        if connection is not None:
+            connection.close()
+
+    def finalized_feature(self, name: str) -> int:
+        """The level of a feature (`transaction.version`) as the connected brokers tell it; 0 if none does."""
+        return max((one.finalized_features.get(name, 0) for one in self._connections.values()), default=0)
+
+    def _watch_idle(self) -> None:
+        idle_ms = self.config.connections_max_idle_ms
+        if idle_ms >= 0 and self._idle_timer is None:
+            self._idle_timer = asyncio.get_running_loop().call_later(max(idle_ms / 2000, 0.01), self._close_idle)
+
+    def _close_idle(self) -> None:
+        self._idle_timer = None
+        oldest = asyncio.get_running_loop().time() - self.config.connections_max_idle_ms / 1000
+        for key, connection in list(self._connections.items()):
+            if connection.is_closed or (connection.used_at <= oldest and not connection.in_flight_count):
+                del self._connections[key]
+                connection.close()
+        if self._connections:
+            self._watch_idle()
+
+    async def any_node(self) -> int:
+        """A broker to ask what any broker knows: one that is connected and has little to do, if there is."""
+        connected = [
+            (connection.in_flight_count, node_id)
+            for (node_id, lane), connection in self._connections.items()
+            if lane == MAIN and not connection.is_closed
+        ]
+        if connected:
+            return min(connected)[1]
+        if not self.metadata.brokers:
+            await self.refresh()
+        now = asyncio.get_running_loop().time()
+        nodes = sorted(self.metadata.brokers)
+        if not nodes:
+            raise NoBrokerReached("the cluster has no brokers")
+        rested = [node for node in nodes if self._failures.get(node, (0, 0.0))[1] <= now]
+        return self.rng.choice(rested or nodes)
+
+    async def controller(self) -> int:
+        """The broker that takes the requests meant for the controller."""
+        if self.metadata.controller_id < 0:
+            await self.refresh()
+        if self.metadata.controller_id not in self.metadata.brokers:
+            raise error_of(ErrorCode.NOT_CONTROLLER, "no controller is known")
+        return self.metadata.controller_id
+
+    # Metadata
+
+    def on_change(self, listener: Callable[[Metadata], None]) -> None:
+        """Call after every change of the metadata."""
+        self._listeners.append(listener)
+
+    def track(self, topics: Iterable[str]) -> None:
+        """Keep these topics' metadata fresh from now on (what is not known yet is asked for at once)."""
+        now = asyncio.get_running_loop().time()
+        unknown = False
+        for topic in topics:
+            unknown = unknown or topic not in self.metadata.topics
+            self._topics[topic] = now
+        if len(self._topics) > MAX_TOPIC_COUNT:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"more than {MAX_TOPIC_COUNT} topics")
+        if unknown:
+            self.request_update()
+
+    def track_all(self, wanted: bool = True) -> None:
+        """Keep all topics' metadata (a subscription by pattern needs it)."""
+        if wanted != self._wants_all_topics:
+            self._wants_all_topics = wanted
+            self.request_update()
+
+    def forget(self, topics: Iterable[str]) -> None:
+        gone = [topic for topic in topics if self._topics.pop(topic, None) is not None]
+        if gone:
+            self.metadata = self.metadata.without(gone)
+
+    @property
+    def tracked(self) -> list[str]:
+        return list(self._topics)
+
+    def request_update(self) -> None:
+        """Ask for the metadata soon, without waiting for it; repeated until a broker answers."""
+        if self._is_closed:
+            return
+        self._is_update_wanted = True
+        if self._refreshing is None:
+            self._refreshing = asyncio.create_task(self._refresh_until_done())
+            self._refreshing.add_done_callback(self._refreshed)
+
+    def _refreshed(self, task: asyncio.Task[None]) -> None:
+        self._refreshing = None
+        if not task.cancelled() and (error := task.exception()) is not None and not self._is_closed:
+            _log.debug("metadata could not be refreshed: %s", error)
+        if self._is_update_wanted and not self._is_closed and not task.cancelled() and task.exception() is None:
+            self.request_update()
+
+    async def _refresh_until_done(self) -> None:
+        attempt = 0
+        loop = asyncio.get_running_loop()
+        if self._refreshed_at is not None:
+            # A burst of errors asks once, not once each.
+            pause = self._refreshed_at + self.config.retry_backoff_ms / 1000 - loop.time()
+            if pause > 0 and all(topic in self.metadata.topics for topic in self._topics):
+                await asyncio.sleep(pause)
+        while not self._is_closed:
+            self._is_update_wanted = False
+            try:
+                await self.refresh()
+                return
+            except KafkaError as error:
+                if not is_retriable(error):
+                    raise
+                attempt += 1
+                _log.debug("metadata: %s", error)
+                await asyncio.sleep(self.retry_backoff.pause_ms(attempt) / 1000)
+
+    async def refresh(self, topics: Iterable[str] | None = None) -> Metadata:
+        """Ask once for the metadata: of the topics given, or of all tracked ones; KafkaError if no broker answers."""
+        if topics is not None:
+            asked: list[str] | None = list(topics)
+        elif self._wants_all_topics:
+            asked = None
+        else:
+            asked = list(self._topics)
+        request = MetadataRequest(
+            topics=None if asked is None else [MetadataRequestTopic(name=name) for name in asked],
+            allow_auto_topic_creation=self._allow_auto_topic_creation and asked is not None,
+        )
+        response = await self._ask_for_metadata(request)
+        if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
+            self._rebootstrap()
+            raise NetworkError("the broker asked to begin again at bootstrap.servers")
+        loop = asyncio.get_running_loop()
+        self._refreshed_at = loop.time()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = loop.call_later(max(self.config.metadata_max_age_ms / 1000, 0.01), self.request_update)
+        previous = self.metadata
+        self._set_metadata(self.metadata.updated(response, asked))
+        for node_id, broker in previous.brokers.items():
+            if self.metadata.brokers.get(node_id) != broker:
+                for lane_node, lane in list(self._connections):
+                    if lane_node == node_id:
+                        self.disconnect(node_id, lane)
+                self._failures.pop(node_id, None)
+        return self.metadata
+
+    def _set_metadata(self, metadata: Metadata) -> None:
+        self.metadata = metadata
+        for listener in self._listeners:
+            listener(metadata)
+
+    async def _ask_for_metadata(self, request: MetadataRequest) -> MetadataResponse:
+        """From a broker that is known; when none of them answers, from a bootstrap server."""
+        error: KafkaError | None = None
+        nodes = sorted(self.metadata.brokers)
+        self.rng.shuffle(nodes)
+        nodes.sort(key=lambda node: (self.ready(node) is None, self._failures.get(node, (0, 0.0))[1]))
+        for node_id in nodes:
+            try:
+                response: MetadataResponse = await self.send(node_id, request)
+                return response
+            except NetworkError as failed:
+                error = failed
+            except RequestTimedOut as failed:
+                error = failed
+        if error is not None and self.config.metadata_recovery_strategy == "none":
+            raise error
+        addresses = list(self.config.bootstrap_servers)
+        self.rng.shuffle(addresses)
+        for address in addresses:
+            try:
+                connection = await Connection.connect(*split_address(address), self.config)
+            except KafkaError as failed:
+                error = failed
+                continue
+            try:
+                response = await connection.request(request)
+            except KafkaError as failed:
+                connection.close()
+                error = failed
+                continue
+            self._adopt(connection, response)
+            return response
+        raise NoBrokerReached(f"none of {', '.join(self.config.bootstrap_servers)} answers: {error}")
+
+    def _adopt(self, connection: Connection, response: MetadataResponse) -> None:
+        """The connection to a bootstrap server serves on, if that server goes by the same address in the metadata."""
+        for broker in response.brokers:
+            key = (broker.node_id, MAIN)
+            if (broker.host, broker.port) == (connection.host, connection.port) and key not in self._connections:
+                self._connections[key] = connection
+                self._failures.pop(broker.node_id, None)
+                self._watch_idle()
+                return
+        connection.close()
+
+    def _rebootstrap(self) -> None:
+        for node_id, lane in list(self._connections):
+            self.disconnect(node_id, lane)
+        self._failures.clear()
+        self.metadata = self.metadata._replace(brokers={})
+
+    async def topic(self, name: str, *, timeout_ms: float) -> TopicInfo:
+        """A topic with its partitions, waited for while it is being created; an error when it cannot be had."""
+        info = self.metadata.topics.get(name)
+        loop = asyncio.get_running_loop()
+        if info is not None and not info.error and name in self._topics:
+            return info
+        self._topics[name] = loop.time()
+        attempt = 0
+        ends_at = loop.time() + timeout_ms / 1000
+        error: KafkaError | None = None
+        while True:
+            try:
+                async with asyncio.timeout_at(ends_at):
+                    info = (await self.refresh([name])).topics.get(name)
+                if info is not None and not info.error and info.partitions:
+                    return info
+                code = ErrorCode.LEADER_NOT_AVAILABLE if info is None or not info.error else info.error
+                error = error_of(code, f"topic {name}: {code.text}")
+            except KafkaError as failed:
+                error = failed
+            except TimeoutError:
+                raise RequestTimedOut(f"topic {name} was not found within {timeout_ms:.0f} ms: {error}") from error
+            if not is_retriable(error):
+                self._topics.pop(name, None)
+                raise error
+            if isinstance(error, UnknownTopicOrPartition) and not self._allow_auto_topic_creation:
+                self._topics.pop(name, None)
+                raise error
+            attempt += 1
+            pause = self.retry_backoff.pause_ms(attempt) / 1000
+            if loop.time() + pause >= ends_at:
+                self._topics.pop(name, None)
+                raise RequestTimedOut(f"topic {name} was not found within {timeout_ms:.0f} ms: {error}") from error
+            await asyncio.sleep(pause)
+
+    async def partitions(self, topic: str, *, timeout_ms: float | None = None) -> tuple[PartitionInfo, ...]:
+        """The partitions of a topic, by number."""
+        if timeout_ms is None:
+            timeout_ms = self.config.request_timeout_ms
+        return (await self.topic(topic, timeout_ms=timeout_ms)).partitions
+
+    def leader(self, topic: str, partition: int) -> int | None:
+        """The broker that leads a partition as far as is known now; if not, `request_update` finds it."""
+        info = self.metadata.partition(topic, partition)
+        return None if info is None or info.leader_id == NO_LEADER else info.leader_id
+
+    def leader_moved(
+        self, topic: str, partition: int, leader_id: int, leader_epoch: int, brokers: Iterable[Broker] = ()
+    ) -> None:
+        """A response named a partition's new leader, and perhaps where it is (KIP-951)."""
+        metadata = self.metadata.with_brokers(brokers).with_leader(topic, partition, leader_id, leader_epoch)
+        if metadata != self.metadata:
+            self._set_metadata(metadata)
+
+    # Coordinators
+
+    async def coordinator(self, key: str, kind: CoordinatorType, *, timeout_ms: float | None = None) -> int:
+        """The broker that coordinates a group or a transactional id; asked for until there is one."""
+        known = self._coordinators.get((kind, key))
+        if known is not None and known in self.metadata.brokers:
+            return known
+        if timeout_ms is None:
+            timeout_ms = getattr(self.config, "default_api_timeout_ms", self.config.request_timeout_ms)
+        task = self._finding.get((kind, key))
+        if task is None:
+            task = self._finding[kind, key] = asyncio.create_task(self._find_coordinator(key, kind))
+            task.add_done_callback(lambda _: self._finding.pop((kind, key), None))
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                return await _shared(task)
+        except TimeoutError:
+            raise RequestTimedOut(f"no coordinator of {kind.name.lower()} {key} within {timeout_ms:.0f} ms") from None
+
+    def forget_coordinator(self, key: str, kind: CoordinatorType) -> None:
+        """It said it is none any more, or does not answer."""
+        self._coordinators.pop((kind, key), None)
+
+    async def _find_coordinator(self, key: str, kind: CoordinatorType) -> int:
+        attempt = 0
+        while True:
+            try:
+                broker = await self._ask_for_coordinator(key, kind)
+            except KafkaError as error:
+                if not is_retriable(error):
+                    raise
+                attempt += 1
+                await asyncio.sleep(self.retry_backoff.pause_ms(attempt) / 1000)
+                continue
+            if self.metadata.brokers.get(broker.id) is None:
+                self._set_metadata(self.metadata.with_brokers([broker]))
+            if len(self._coordinators) >= MAX_COORDINATOR_COUNT:
+                self._coordinators.clear()
+            self._coordinators[kind, key] = broker.id
+            return broker.id
+
+    async def _ask_for_coordinator(self, key: str, kind: CoordinatorType) -> Broker:
+        connection = await self.connection(await self.any_node())
+        version = connection.version_of(10)
+        request = FindCoordinatorRequest(key_type=int(kind))
+        if version >= 4:
+            request.coordinator_keys = [key]
+        else:
+            request.key = key
+        response: FindCoordinatorResponse = await connection.request(request, version=version)
+        found: Any = response
+        if version >= 4:
+            found = next((one for one in response.coordinators if one.key == key), None)
+            if found is None:
+                raise error_of(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the broker named no coordinator of {key}")
+        if found.error_code:
+            raise error_of(found.error_code, found.error_message)
+        return Broker(found.node_id, found.host, found.port)
+
+
+async def _shared(task: asyncio.Task[T]) -> T:
+    """The result of a task that several wait for: who gives up waiting does not end it."""
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        if task.cancelled():
+            raise ClientClosed from None
+        raise

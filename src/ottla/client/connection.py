@@ -1,0 +1,333 @@
+"""One connection to a broker: requests out, responses in, each answered through a future.
+
+A broker answers the requests of a connection in their order, so the oldest one that waits is the one an answer belongs
+to; the correlation id must agree. When a connection ends, for whatever reason, everyone who waits gets a NetworkError:
+whether the broker did what was asked is not known. An answer that does not come within its time ends the connection, as
+Kafka's own client does it, since every later answer stands behind it.
+
+A response larger than what has arrived gets a buffer of its own that the socket is read into; a decoded response may
+keep views of it (the records of a fetch) for as long as it likes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections import deque
+from struct import Struct
+from typing import Any
+
+from ottla.client.config import ClientConfig
+from ottla.client.errors import NetworkError, RequestTimedOut, UnsupportedByBroker, check_error
+from ottla.wire import Message, WireError, decode
+from ottla.wire.apis import API_VERSIONS, APIS, response_class
+from ottla.wire.errors import ErrorCode
+from ottla.wire.frames import decode_response_header, encode_request
+from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+
+_SIZE = Struct(">i")
+_ERROR_CODE = Struct(">h")
+RECEIVE_BYTES = 64 * 1024
+MAX_FRAME_BYTES = 2**31 - 1
+FIRST_FRAME_BYTES = 1024 * 1024
+"""A buffer is never made larger than this on the word of a peer alone: it grows with what has come."""
+
+SOFTWARE_NAME = "ottla"
+SOFTWARE_VERSION = "0.1.0"
+
+
+class _Waiting:
+    """A request on its way: what the answer is read with, and who waits for it until when."""
+
+    __slots__ = ("answer", "api_key", "correlation_id", "expires_at", "timeout_ms", "version")
+
+    def __init__(
+        self, api_key: int, version: int, correlation_id: int, expires_at: float, timeout_ms: int, answer: Any
+    ) -> None:
+        self.api_key = api_key
+        self.version = version
+        self.correlation_id = correlation_id
+        self.expires_at = expires_at
+        self.timeout_ms = timeout_ms
+        self.answer: asyncio.Future[Any] = answer
+
+
+class Connection(asyncio.BufferedProtocol):
+    """A connection that is made by `connect` and then carries any number of requests at once."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, config: ClientConfig, host: str, port: int) -> None:
+        self.host = host
+        self.port = port
+        self.versions: dict[int, tuple[int, int]] = {}
+        """api key -> first and last version the broker speaks."""
+        self.finalized_features: dict[str, int] = {}
+        self.used_at = loop.time()
+        """When a request was last sent, on the loop's clock in seconds."""
+        self.muted_until = 0.0
+        """A broker that throttles asks for silence: nothing should be sent before this moment of the loop's clock."""
+        self._loop = loop
+        self._config = config
+        self._transport: asyncio.Transport | None = None
+        self._waiting: deque[_Waiting] = deque()
+        self._correlation_id = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._closed = loop.create_future()
+        self._error: NetworkError | None = None
+        self._is_closed = False
+        self._room: asyncio.Future[None] | None = None
+        self._small = bytearray(RECEIVE_BYTES)
+        self._small_filled = 0
+        self._frame: bytearray | None = None
+        self._frame_filled = self._frame_size = 0
+
+    @classmethod
+    async def connect(cls, host: str, port: int, config: ClientConfig) -> Connection:
+        """A connection that stands and knows the broker's versions; NetworkError if there is none to be had."""
+        loop = asyncio.get_running_loop()
+        connection = cls(loop, config, host, port)
+        try:
+            async with asyncio.timeout(config.socket_connection_setup_timeout_ms / 1000):
+                transport, _ = await loop.create_connection(lambda: connection, host, port)
+        except TimeoutError:
+            raise NetworkError(
+                f"{host}:{port} took no connection in {config.socket_connection_setup_timeout_ms} ms"
+            ) from None
+        except OSError as error:
+            raise NetworkError(f"cannot connect to {host}:{port}: {error}") from error
+        connection._tune(transport)
+        try:
+            await connection._negotiate()
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _tune(self, transport: asyncio.Transport) -> None:
+        sock = transport.get_extra_info("socket")
+        if sock is None:
+            return
+        try:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._config.send_buffer_bytes > 0:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._config.send_buffer_bytes)
+        except OSError:
+            pass
+
+    async def _negotiate(self) -> None:
+        """ApiVersions, newest first (KIP-511): a broker that lacks that version answers in version 0 with its own."""
+        version = APIS[API_VERSIONS].max_version
+        request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=SOFTWARE_VERSION)
+        response: ApiVersionsResponse = await self.request(request, version=version)
+        if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
+            spoken = next((api.max_version for api in response.api_keys if api.api_key == API_VERSIONS), 0)
+            response = await self.request(request, version=min(version, spoken))
+        check_error(response.error_code)
+        self.versions = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
+        self.finalized_features = {feature.name: feature.max_version_level for feature in response.finalized_features}
+
+    # Sending
+
+    @property
+    def is_closed(self) -> bool:
+        return self._is_closed
+
+    @property
+    def in_flight_count(self) -> int:
+        """Requests that wait for their answer."""
+        return len(self._waiting)
+
+    def version_of(self, api_key: int, max_version: int | None = None) -> int:
+        """The highest version that both sides speak; UnsupportedByBroker if there is none."""
+        api = APIS[api_key]
+        last = api.max_version - 1 if api.latest_version_unstable else api.max_version
+        if max_version is not None:
+            last = min(last, max_version)
+        spoken = self.versions.get(api_key)
+        if spoken is None or spoken[0] > last or spoken[1] < api.min_version:
+            offered = "does not offer it" if spoken is None else f"offers versions {spoken[0]} to {spoken[1]}"
+            raise UnsupportedByBroker(f"{api.name}: the broker at {self.host}:{self.port} {offered}")
+        return min(last, spoken[1])
+
+    def request(
+        self, request: Message, *, version: int | None = None, timeout_ms: int | None = None
+    ) -> asyncio.Future[Any]:
+        """Send now; the future has the response, or the NetworkError of a connection that ended.
+
+        A future that is cancelled leaves its place in the line: the answer is dropped when it comes.
+        """
+        api_key = type(request).__schema__.api_key
+        assert api_key is not None
+        if version is None:
+            version = self.version_of(api_key)
+        correlation_id = self._write(api_key, version, request)
+        now = self._loop.time()
+        if timeout_ms is None:
+            timeout_ms = self._config.request_timeout_ms
+        waiting = _Waiting(
+            api_key, version, correlation_id, now + timeout_ms / 1000, timeout_ms, self._loop.create_future()
+        )
+        self._waiting.append(waiting)
+        if self._timer is None or self._timer.when() > waiting.expires_at:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = self._loop.call_at(waiting.expires_at, self._expire)
+        return waiting.answer
+
+    def send_only(self, request: Message, *, version: int | None = None) -> None:
+        """Send a request that has no answer (Produce with acks=0)."""
+        api_key = type(request).__schema__.api_key
+        assert api_key is not None
+        self._write(api_key, self.version_of(api_key) if version is None else version, request)
+
+    def _write(self, api_key: int, version: int, request: Message) -> int:
+        if self._is_closed or self._transport is None:
+            raise self._error or NetworkError(f"the connection to {self.host}:{self.port} is closed")
+        correlation_id = self._correlation_id
+        self._correlation_id = (correlation_id + 1) & 0x7FFFFFFF
+        pieces = encode_request(api_key, version, correlation_id, self._config.client_id, request)
+        self.used_at = self._loop.time()
+        if len(pieces) == 1:
+            self._transport.write(pieces[0])
+        else:
+            self._transport.writelines(pieces)
+        return correlation_id
+
+    async def room(self) -> None:
+        """Wait until the socket takes more, so that a slow broker does not make the send queue grow."""
+        if self._room is not None and not self._is_closed:
+            await asyncio.shield(self._room)
+
+    def pause_writing(self) -> None:
+        if self._room is None:
+            self._room = self._loop.create_future()
+
+    def resume_writing(self) -> None:
+        if self._room is not None:
+            room, self._room = self._room, None
+            if not room.done():
+                room.set_result(None)
+
+    # Receiving
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        transport.set_write_buffer_limits(high=1024 * 1024)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        if self._frame is not None:
+            return memoryview(self._frame)[self._frame_filled :]
+        return memoryview(self._small)[self._small_filled :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        try:
+            if self._frame is not None:
+                self._frame_filled += nbytes
+                self._frame_grew(self._frame)
+            else:
+                self._small_filled += nbytes
+                self._parse()
+        except WireError as error:
+            self._fail(NetworkError(f"{self.host}:{self.port} sent what cannot be read: {error}"))
+
+    def _frame_grew(self, frame: bytearray) -> None:
+        if self._frame_filled == self._frame_size:
+            self._frame = None
+            self._handle(memoryview(frame))
+        elif self._frame_filled == len(frame):
+            larger = bytearray(min(2 * len(frame), self._frame_size))
+            larger[: len(frame)] = frame
+            self._frame = larger
+
+    def _parse(self) -> None:
+        view = memoryview(self._small)
+        position, end = 0, self._small_filled
+        while end - position >= 4 and not self._is_closed:
+            (size,) = _SIZE.unpack_from(view, position)
+            if not 4 <= size <= MAX_FRAME_BYTES:
+                raise WireError(f"a frame of {size} bytes")
+            start = position + 4
+            stop = start + size
+            if stop > end:
+                if stop - position <= RECEIVE_BYTES // 4:
+                    break
+                self._frame_filled, self._frame_size = end - start, size
+                self._frame = bytearray(max(min(size, FIRST_FRAME_BYTES), self._frame_filled))
+                self._frame[: self._frame_filled] = view[start:end]
+                position = end
+                break
+            self._handle(memoryview(bytes(view[start:stop])))
+            position = stop
+        kept = end - position
+        if kept and position:
+            self._small[:kept] = bytes(view[position:end])
+        self._small_filled = kept
+
+    def _handle(self, frame: memoryview) -> None:
+        if not self._waiting:
+            raise WireError("an answer to nothing")
+        waiting = self._waiting[0]
+        correlation_id, position = decode_response_header(frame, waiting.api_key, waiting.version)
+        if correlation_id != waiting.correlation_id:
+            raise WireError(f"answer {correlation_id} where {waiting.correlation_id} was due")
+        cls = response_class(waiting.api_key)
+        version = waiting.version
+        if waiting.api_key == API_VERSIONS and _ERROR_CODE.unpack_from(frame, 4)[0] == ErrorCode.UNSUPPORTED_VERSION:
+            version = 0
+        response: Any = decode(cls, version, frame, position)
+        self._waiting.popleft()
+        throttle_time_ms = getattr(response, "throttle_time_ms", 0)
+        if throttle_time_ms > 0:
+            self.muted_until = self._loop.time() + throttle_time_ms / 1000
+        if not waiting.answer.done():
+            waiting.answer.set_result(response)
+
+    # Ending
+
+    def _expire(self) -> None:
+        self._timer = None
+        now = self._loop.time()
+        for waiting in self._waiting:
+            if waiting.expires_at <= now:
+                name = APIS[waiting.api_key].name
+                message = f"{self.host}:{self.port} did not answer {name} within {waiting.timeout_ms} ms"
+                if not waiting.answer.done():
+                    waiting.answer.set_exception(RequestTimedOut(message))
+                self._fail(NetworkError(message))
+                return
+        if self._waiting:
+            next_at = min(waiting.expires_at for waiting in self._waiting)
+            self._timer = self._loop.call_at(next_at, self._expire)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        reason = f": {exc}" if exc else ""
+        self._fail(NetworkError(f"the connection to {self.host}:{self.port} ended{reason}"))
+
+    def eof_received(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        self._fail(NetworkError(f"the connection to {self.host}:{self.port} was closed"))
+
+    async def closed(self) -> None:
+        """Wait until the connection has ended."""
+        await asyncio.shield(self._closed)
+
+    def _fail(self, error: NetworkError) -> None:
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._error = error
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._transport is not None:
+            self._transport.abort()
+        self._frame = None
+        self.resume_writing()
+        waiting, self._waiting = self._waiting, deque()
+        for one in waiting:
+            if not one.answer.done():
+                one.answer.set_exception(NetworkError(error.message))
+        if not self._closed.done():
+            self._closed.set_result(None)

@@ -1,0 +1,1 @@
+"""What the clients decide, without clock, chance and I/O."""

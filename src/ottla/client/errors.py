@@ -1,0 +1,166 @@
+"""What goes wrong for a client: every error carries Kafka's code, and says whether trying again may help.
+
+`KafkaError` is the one to catch. Some kinds have a class of their own, because programs treat them differently.
+"""
+
+from __future__ import annotations
+
+from ottla.wire.errors import ErrorCode, KafkaError
+
+__all__ = [
+    "AuthorizationError",
+    "BufferExhausted",
+    "ClientClosed",
+    "ConfigError",
+    "ErrorCode",
+    "KafkaError",
+    "NetworkError",
+    "NoBrokerReached",
+    "OutOfOrderSequence",
+    "ProducerFenced",
+    "RecordTooLarge",
+    "RequestTimedOut",
+    "TransactionAborted",
+    "UnknownTopicOrPartition",
+    "UnsupportedByBroker",
+    "check_error",
+    "error_code",
+    "error_of",
+    "is_retriable",
+]
+
+
+class NetworkError(KafkaError):
+    """The connection ended, or could not be made: whether the broker did what it was asked is not known."""
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(ErrorCode.NETWORK_EXCEPTION, message)
+
+
+class NoBrokerReached(NetworkError):
+    """None of the bootstrap servers answered."""
+
+
+class RequestTimedOut(KafkaError, TimeoutError):
+    """No answer, or no success, within the time allowed."""
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(ErrorCode.REQUEST_TIMED_OUT, message)
+
+
+class BufferExhausted(RequestTimedOut):
+    """The producer's buffer.memory stayed full for max.block.ms."""
+
+
+class ConfigError(KafkaError, ValueError):
+    """A setting that does not exist or cannot have this value."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.INVALID_CONFIG, message)
+
+    def __str__(self) -> str:
+        return self.message or ""
+
+
+class ClientClosed(KafkaError):
+    """The client was closed before this could be done."""
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(ErrorCode.OPERATION_NOT_ATTEMPTED, message or "the client is closed")
+
+
+class UnsupportedByBroker(KafkaError):
+    """The broker is too old for what was asked."""
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(ErrorCode.UNSUPPORTED_VERSION, message)
+
+
+class UnknownTopicOrPartition(KafkaError):
+    """No such topic, or no such partition of it."""
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
+
+
+class RecordTooLarge(KafkaError):
+    """A record, or its batch, is larger than max.request.size, buffer.memory or the topic's max.message.bytes."""
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(ErrorCode.MESSAGE_TOO_LARGE, message)
+
+
+class ProducerFenced(KafkaError):
+    """Another producer has taken over the transactional id: this one can do nothing more and has to be closed."""
+
+    def __init__(self, message: str | None = None, code: ErrorCode = ErrorCode.PRODUCER_FENCED) -> None:
+        super().__init__(code, message)
+
+
+class OutOfOrderSequence(KafkaError):
+    """The partition misses a batch of this producer that was sent before: records may be lost."""
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, message)
+
+
+class TransactionAborted(KafkaError):
+    """The record was in a transaction that was aborted, or that can only be aborted now."""
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(ErrorCode.TRANSACTION_ABORTABLE, message)
+
+
+class AuthorizationError(KafkaError):
+    """The broker does not allow it."""
+
+
+_CLASSES: dict[ErrorCode, type[KafkaError]] = {
+    ErrorCode.NETWORK_EXCEPTION: NetworkError,
+    ErrorCode.REQUEST_TIMED_OUT: RequestTimedOut,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: UnknownTopicOrPartition,
+    ErrorCode.UNSUPPORTED_VERSION: UnsupportedByBroker,
+    ErrorCode.MESSAGE_TOO_LARGE: RecordTooLarge,
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: OutOfOrderSequence,
+    ErrorCode.TRANSACTION_ABORTABLE: TransactionAborted,
+}
+_FENCED = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
+_FORBIDDEN = (
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
+)
+
+
+def error_code(code: int) -> ErrorCode:
+    """The code of a response; one that only a newer broker knows becomes UNKNOWN_SERVER_ERROR."""
+    try:
+        return ErrorCode(code)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def error_of(code: int, message: str | None = None) -> KafkaError:
+    """The exception for a code of a response."""
+    known = error_code(code)
+    if known is ErrorCode.UNKNOWN_SERVER_ERROR and code != known:
+        message = f"error code {code}" + (f": {message}" if message else "")
+    if known in _FENCED:
+        return ProducerFenced(message, known)
+    if known in _FORBIDDEN:
+        return AuthorizationError(known, message)
+    cls = _CLASSES.get(known)
+    return KafkaError(known, message) if cls is None else cls(message)  # type: ignore[arg-type]
+
+
+def check_error(code: int, message: str | None = None) -> None:
+    """Raises what a response's code says, unless it says success."""
+    if code:
+        raise error_of(code, message)
+
+
+def is_retriable(error: BaseException) -> bool:
+    """Whether the same request may succeed when it is sent again."""
+    return isinstance(error, KafkaError) and error.code.is_retriable
