@@ -88,6 +88,12 @@ class Script:
     def close(self) -> None:
         self._connection.close()
 
+    def go_on(self, server: Server) -> None:
+        """The same conversation with another server, which has the same data."""
+        self.close()
+        self._connection = server.connect(30)
+        wait_for_coordinators(self)
+
     def called(self, name: str) -> str:
         """A name that no other script uses: of a topic, a group or a transactional id."""
         return f"{self._name}.{name}"
