@@ -1,0 +1,288 @@
+"""Fetching without the network: the client's half of a fetch session (KIP-227), and the records that a fetch brought.
+
+A session names its partitions once and then only what changes. Its life, as (id, epoch) of the requests:
+
+    (0, 0) everything is named; the answer's session id n > 0 opens the session
+    (n, k) only changes, k = 1, 2, ...; after 2^31 - 1 comes 1
+    (n, 0) after a failure: session n ends, everything is named again
+    (0, 0) after FETCH_SESSION_ID_NOT_FOUND: the broker has none to end
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from operator import itemgetter
+from typing import NamedTuple
+
+from ottla import records
+from ottla.client.core.codes import error_code
+from ottla.client.core.partitions import TopicPartition
+from ottla.records import BatchHeader, ControlType, CorruptRecords, Record, UnsupportedMagic
+from ottla.wire.errors import ErrorCode, KafkaError
+from ottla.wire.messages.fetch import (
+    AbortedTransaction,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+)
+from ottla.wire.primitives import ZERO_UUID
+
+NO_SESSION = 0
+INITIAL_EPOCH = 0
+MAX_EPOCH = 0x7FFFFFFF
+LAST_VERSION_WITH_NAMES = 12
+
+
+class ConsumerRecord(NamedTuple):
+    """One record as the application gets it."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    """Milliseconds since 1970: when it was created, or when the broker wrote it (message.timestamp.type)."""
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+
+class FetchTarget(NamedTuple):
+    """What is wanted of one partition."""
+
+    topic_id: bytes
+    offset: int
+    leader_epoch: int
+    max_bytes: int
+
+
+class FetchSession:
+    """The session with one broker. `plan` names what the next request carries, `handle` reads its answer; only one
+    request is under way at a time."""
+
+    def __init__(self) -> None:
+        self.id = NO_SESSION
+        self.epoch = INITIAL_EPOCH
+        self._partitions: dict[TopicPartition, FetchTarget] = {}
+        self._names: dict[bytes, str] = {}
+
+    def plan(self, wanted: Mapping[TopicPartition, FetchTarget]) -> FetchRequest:
+        """The request's session and partitions; the rest of it (sizes, isolation) is the caller's."""
+        if self.epoch == INITIAL_EPOCH:
+            named: Iterable[TopicPartition] = wanted
+            forgotten: list[tuple[TopicPartition, FetchTarget]] = []
+        else:
+            before = self._partitions
+            named = [partition for partition, target in wanted.items() if before.get(partition) != target]
+            forgotten = [
+                (partition, target)
+                for partition, target in before.items()
+                if partition not in wanted or wanted[partition].topic_id != target.topic_id
+            ]
+        self._partitions = dict(wanted)
+        self._names = {target.topic_id: partition.topic for partition, target in wanted.items()}
+        return FetchRequest(
+            session_id=self.id,
+            session_epoch=self.epoch,
+            topics=_named(named, wanted),
+            forgotten_topics_data=_forgotten(forgotten),
+        )
+
+    @property
+    def max_version(self) -> int | None:
+        """Topics without an id can only be named; one request speaks either way for all of them."""
+        return LAST_VERSION_WITH_NAMES if ZERO_UUID in self._names else None
+
+    def handle(self, response: FetchResponse) -> list[tuple[TopicPartition, PartitionData]]:
+        """The partitions of an answer. KafkaError if the session is void: the next request opens another one."""
+        code = response.error_code
+        if code:
+            if code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
+                self.id = NO_SESSION
+            self.epoch = INITIAL_EPOCH
+            raise KafkaError(error_code(code))
+        if self.epoch == INITIAL_EPOCH:
+            self.id = response.session_id
+            self.epoch = 1 if self.id != NO_SESSION else INITIAL_EPOCH
+        else:
+            self.epoch = self.epoch + 1 if self.epoch < MAX_EPOCH else 1
+        answered = []
+        for topic in response.responses:
+            name = topic.topic or self._names.get(topic.topic_id)
+            if name is None:
+                continue
+            answered += [(TopicPartition(name, one.partition_index), one) for one in topic.partitions]
+        return answered
+
+    def fail(self) -> None:
+        """No answer came: what the broker knows of the session is uncertain, so the next request ends it."""
+        self.epoch = INITIAL_EPOCH
+
+
+def _named(partitions: Iterable[TopicPartition], targets: Mapping[TopicPartition, FetchTarget]) -> list[FetchTopic]:
+    topics: dict[str, FetchTopic] = {}
+    for partition in partitions:
+        target = targets[partition]
+        topic = topics.get(partition.topic)
+        if topic is None:
+            topic = topics[partition.topic] = FetchTopic(topic=partition.topic, topic_id=target.topic_id, partitions=[])
+        topic.partitions.append(
+            FetchPartition(
+                partition=partition.partition,
+                current_leader_epoch=target.leader_epoch,
+                fetch_offset=target.offset,
+                partition_max_bytes=target.max_bytes,
+            )
+        )
+    return list(topics.values())
+
+
+def _forgotten(partitions: Iterable[tuple[TopicPartition, FetchTarget]]) -> list[ForgottenTopic]:
+    topics: dict[tuple[str, bytes], ForgottenTopic] = {}
+    for partition, target in partitions:
+        key = partition.topic, target.topic_id
+        if key not in topics:
+            topics[key] = ForgottenTopic(topic=partition.topic, topic_id=target.topic_id, partitions=[])
+        topics[key].partitions.append(partition.partition)
+    return list(topics.values())
+
+
+class FetchedBatches:
+    """The batches of one partition that one fetch brought, decoded one by one as they are consumed.
+
+    For read_committed the broker names the aborted transactions of what it sent; their batches are passed over, from a
+    transaction's first offset to the marker that aborts it.
+    """
+
+    __slots__ = (
+        "_aborted",
+        "_aborted_producer_ids",
+        "_batches",
+        "_checks_crcs",
+        "_data",
+        "_index",
+        "_records",
+        "_records_index",
+        "end_offset",
+        "leader_epoch",
+        "next_offset",
+        "partition",
+        "size",
+    )
+
+    def __init__(
+        self,
+        partition: TopicPartition,
+        data: bytes | bytearray | memoryview,
+        offset: int,
+        aborted: Iterable[AbortedTransaction] | None = None,
+        *,
+        checks_crcs: bool = True,
+    ) -> None:
+        self.partition = partition
+        self.next_offset = offset
+        """The offset after the last record taken, or after what was passed over."""
+        self.leader_epoch = -1
+        """The epoch of the batch that was last taken from."""
+        self.size = len(data)
+        self._data = memoryview(data)
+        self._checks_crcs = checks_crcs
+        try:
+            self._batches = records.split(data)
+        except (CorruptRecords, UnsupportedMagic) as error:
+            raise self._damaged(str(error)) from None
+        if not self._batches and len(data):
+            raise KafkaError(
+                ErrorCode.MESSAGE_TOO_LARGE, f"the batch of {partition} at offset {offset} did not fit into a fetch"
+            )
+        self.end_offset = self._batches[-1][1].next_offset if self._batches else offset
+        """Where the next fetch of this partition begins."""
+        self._index = 0
+        self._records: list[ConsumerRecord] = []
+        self._records_index = 0
+        self._aborted_producer_ids: set[int] = set()
+        self._aborted = sorted(
+            ((one.first_offset, one.producer_id) for one in aborted or ()), key=itemgetter(0), reverse=True
+        )
+
+    @property
+    def is_empty(self) -> bool:
+        return self._records_index >= len(self._records) and self._index >= len(self._batches)
+
+    def take(self, max_count: int) -> list[ConsumerRecord]:
+        """The next records, at most so many, none only at the end. KafkaError for a damaged batch; a later call meets
+        it again."""
+        taken: list[ConsumerRecord] = []
+        while len(taken) < max_count:
+            left = len(self._records) - self._records_index
+            if left:
+                count = min(left, max_count - len(taken))
+                start = self._records_index
+                piece = self._records if count == len(self._records) else self._records[start : start + count]
+                self._records_index += count
+                taken = piece if not taken else taken + piece
+                self.next_offset = piece[-1].offset + 1
+                if count == left:
+                    self._records = []
+                    self._records_index = 0
+                    self.next_offset = self._batches[self._index - 1][1].next_offset
+                continue
+            if self._index >= len(self._batches):
+                break
+            if taken and self._checks_crcs and not self._is_sound():
+                break  # what is sound goes first; the next call says what is not
+            self._decode_next()
+        return taken
+
+    def _is_sound(self) -> bool:
+        position, header = self._batches[self._index]
+        return records.crc_ok(self._data, position, header.size)
+
+    def _decode_next(self) -> None:
+        position, header = self._batches[self._index]
+        if self._checks_crcs and not records.crc_ok(self._data, position, header.size):
+            raise self._damaged("the checksum does not fit")
+        self.leader_epoch = header.leader_epoch
+        batch = self._data[position : position + header.size]
+        if self._is_passed_over(header, batch):
+            self.next_offset = max(self.next_offset, header.next_offset)
+        else:
+            self._records = self._read(batch, header)
+            if not self._records:
+                self.next_offset = max(self.next_offset, header.next_offset)
+        self._index += 1
+
+    def _read(self, batch: memoryview, header: BatchHeader) -> list[ConsumerRecord]:
+        try:
+            decoded = records.read(batch)
+        except CorruptRecords as error:
+            raise self._damaged(str(error)) from None
+        if header.base_offset < self.next_offset:
+            decoded = [record for record in decoded if record.offset >= self.next_offset]
+        topic, partition = self.partition
+        return _with_partition(decoded, topic, partition)
+
+    def _is_passed_over(self, header: BatchHeader, batch: memoryview) -> bool:
+        """Control batches are never the application's; batches of aborted transactions are not, either."""
+        if header.has_producer_id and (self._aborted or self._aborted_producer_ids):
+            while self._aborted and self._aborted[-1][0] <= header.last_offset:
+                self._aborted_producer_ids.add(self._aborted.pop()[1])
+            if header.is_control:
+                if records.control_type(batch) is ControlType.ABORT:
+                    self._aborted_producer_ids.discard(header.producer_id)
+            elif header.is_transactional and header.producer_id in self._aborted_producer_ids:
+                return True
+        return header.is_control
+
+    def _damaged(self, reason: str) -> KafkaError:
+        return KafkaError(
+            ErrorCode.CORRUPT_MESSAGE,
+            f"{self.partition} at offset {self.next_offset}: {reason}; seek past it to read on",
+        )
+
+
+def _with_partition(decoded: list[Record], topic: str, partition: int) -> list[ConsumerRecord]:
+    new = tuple.__new__
+    return [new(ConsumerRecord, (topic, partition, *record)) for record in decoded]

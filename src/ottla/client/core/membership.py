@@ -1,0 +1,194 @@
+"""What both kinds of membership in a group have in common: what happens to them and what they want done.
+
+A membership is a machine: `handle(event, now) -> effects`, `deadline() -> when it wants a Tick`. It never calls the
+application: it asks for a `Release` or a `Take` and goes on when it hears `Released` or `Taken`. The consumer performs
+those two inside `poll` only, as Kafka's do: whoever is in the middle of its records keeps its partitions until it asks
+for more. Two clocks run beside each other: heartbeats say that the process lives (session.timeout.ms, seen by the
+coordinator), polls that the application gets on with its work (max.poll.interval.ms, seen here).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Protocol
+
+from ottla.client.core.partitions import TopicPartition
+from ottla.wire import Message
+from ottla.wire.errors import ErrorCode, KafkaError
+
+COORDINATOR_LOST = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR})
+"""Somebody else coordinates the group now: ask who."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MembershipConfig:
+    """The settings of a consumer that concern its group, under Kafka's names."""
+
+    group_id: str
+    group_instance_id: str | None = None
+    client_rack: str | None = None
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 3_000
+    max_poll_interval_ms: int = 300_000
+    request_timeout_ms: int = 30_000
+    retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 1_000
+    partition_assignment_strategy: Sequence[str] = ("range", "cooperative-sticky")
+    group_remote_assignor: str | None = None
+
+    def backoff_ms(self, attempt: int, rng: Random) -> int:
+        """How long to wait after the n-th failure in a row, with a fifth of chance either way."""
+        exact = min(self.retry_backoff_ms * 2 ** min(attempt, 20), self.retry_backoff_max_ms)
+        return int(exact * rng.uniform(0.8, 1.2))
+
+
+# Events
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribed:
+    """The application, or its pattern over new metadata, asks for these topics; a regex is the broker's to match."""
+
+    topics: tuple[str, ...]
+    regex: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Unsubscribed:
+    """The application is done with the group."""
+
+
+@dataclass(frozen=True, slots=True)
+class Polled:
+    """The application asked for records."""
+
+
+@dataclass(frozen=True, slots=True)
+class Responded:
+    request: Message
+    response: Message
+
+
+@dataclass(frozen=True, slots=True)
+class Unanswered:
+    """No answer will come: no coordinator, no connection, or no time left."""
+
+    request: Message
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The client cannot send this at all, say because the broker does not have the API."""
+
+    request: Message
+    error: KafkaError
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """The application has given up what the last Release named."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """The application has taken what the last Take named."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsKnown:
+    """Metadata came: partition counts of the topics that exist, and their names by id."""
+
+    partition_counts: Mapping[str, int]
+    names: Mapping[bytes, str]
+
+
+@dataclass(frozen=True, slots=True)
+class CommitRefused:
+    """The coordinator did not take a commit that carried this generation (or member epoch)."""
+
+    code: ErrorCode
+    generation: int
+
+
+# Effects
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """To the group's coordinator, found first if need be; `Responded` or `Unanswered` comes back."""
+
+    request: Message
+    timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetCoordinator:
+    """It is another one by now, or it does not answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Give these partitions up: commit, tell the application, then say `Released`. What `is_lost` may be in other
+    hands already: nothing can be committed for it."""
+
+    partitions: tuple[TopicPartition, ...]
+    is_lost: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Take:
+    """Begin to read these partitions, tell the application, then say `Taken`."""
+
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LearnTopics:
+    """Ask for the metadata of these topics, by name or by id, then say `TopicsKnown`."""
+
+    topics: tuple[str, ...]
+    topic_ids: tuple[bytes, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """Membership is over: the application hears of it at its next poll."""
+
+    error: KafkaError
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """The member is out of the group, and nothing is owned."""
+
+
+Effect = Send | ForgetCoordinator | Release | Take | LearnTopics | Fail | Left
+
+
+class Membership(Protocol):
+    """What the consumer knows of its membership, whatever the protocol."""
+
+    member_id: str
+    is_polling: bool
+    """While the application waits in poll, max.poll.interval.ms does not run."""
+
+    @property
+    def owned(self) -> tuple[TopicPartition, ...]:
+        """The partitions this member has taken and not released."""
+
+    @property
+    def generation(self) -> int:
+        """What commits carry: the generation, or the member epoch; -1 outside the group."""
+
+    @property
+    def is_rebalancing(self) -> bool:
+        """Whether its partitions may soon be others."""
+
+    @property
+    def has_failed(self) -> bool: ...
+
+    def handle(self, event: object, now: int) -> list[Effect]: ...
+
+    def deadline(self) -> int | None: ...

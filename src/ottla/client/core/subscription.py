@@ -1,0 +1,292 @@
+"""What a consumer reads, and how far it is: the topics asked for, the partitions assigned, position and data of each.
+
+A partition has two offsets: `position`, the next record the application gets, and `fetch_offset`, the next that is
+fetched. Data between the two waits in `fetched`. A seek moves both and drops the data; an answer to a fetch of before
+is known by its `seek_count` and thrown away.
+
+S1: fetched data of a partition is contiguous: each piece begins where the one before ends.
+S2: a partition without a position is not fetched.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+
+from ottla.client.core.fetching import ConsumerRecord, FetchedBatches
+from ottla.client.core.partitions import TopicPartition
+from ottla.wire.errors import ErrorCode, KafkaError
+
+LATEST_TIMESTAMP = -1
+EARLIEST_TIMESTAMP = -2
+_DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.IGNORECASE)
+_SECOND_MS, _MINUTE_MS, _HOUR_MS, _DAY_MS = 1_000, 60_000, 3_600_000, 86_400_000
+
+
+class ResetKind(Enum):
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    NONE = "none"
+    BY_DURATION = "by_duration"
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetReset:
+    """auto.offset.reset: where to begin when there is no committed offset, or it lies outside the log."""
+
+    kind: ResetKind
+    duration_ms: int = 0
+
+    @classmethod
+    def parse(cls, text: str) -> OffsetReset:
+        name, colon, duration = text.partition(":")
+        try:
+            kind = ResetKind(name.lower())
+        except ValueError:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"auto.offset.reset cannot be {text!r}") from None
+        if (kind is ResetKind.BY_DURATION) != bool(colon):
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"auto.offset.reset cannot be {text!r}")
+        return cls(kind, parse_duration_ms(duration) if colon else 0)
+
+    def timestamp(self, timestamp: int) -> int:
+        """What to ask ListOffsets for, at this wall-clock time."""
+        match self.kind:
+            case ResetKind.EARLIEST:
+                return EARLIEST_TIMESTAMP
+            case ResetKind.LATEST:
+                return LATEST_TIMESTAMP
+            case ResetKind.BY_DURATION:
+                return max(timestamp - self.duration_ms, 0)
+        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, "there is no offset to begin at, and auto.offset.reset is none")
+
+
+EARLIEST = OffsetReset(ResetKind.EARLIEST)
+LATEST = OffsetReset(ResetKind.LATEST)
+
+
+def parse_duration_ms(text: str) -> int:
+    """An ISO 8601 duration such as P3D or PT1H30M (KIP-1106)."""
+    matched = _DURATION.fullmatch(text)
+    if matched is None or not any(matched.groups()):
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"{text!r} is no duration such as PT1H30M")
+    days, hours, minutes, seconds = matched.groups()
+    return (
+        int(days or 0) * _DAY_MS
+        + int(hours or 0) * _HOUR_MS
+        + int(minutes or 0) * _MINUTE_MS
+        + int(float(seconds or 0) * _SECOND_MS)
+    )
+
+
+class IsolationLevel(IntEnum):
+    READ_UNCOMMITTED = 0
+    READ_COMMITTED = 1
+
+
+class AssignedPartition:
+    """One partition this consumer reads."""
+
+    __slots__ = (
+        "fetch_offset",
+        "fetched",
+        "fetched_size",
+        "high_watermark",
+        "is_fetching",
+        "is_paused",
+        "is_taken",
+        "last_stable_offset",
+        "leader_epoch",
+        "log_start_offset",
+        "partition",
+        "position",
+        "preferred_replica",
+        "preferred_until",
+        "reset",
+        "retry_at",
+        "seek_count",
+    )
+
+    def __init__(self, partition: TopicPartition) -> None:
+        self.partition = partition
+        self.position: int | None = None
+        self.leader_epoch = -1
+        """The epoch of the record before the position; a commit carries it."""
+        self.reset: OffsetReset | None = None
+        """Where to begin, while that is being looked up."""
+        self.is_paused = False
+        self.is_taken = True
+        """False until the rebalance listener knows of the partition: it may seek before anything is fetched."""
+        self.is_fetching = False
+        self.retry_at = 0
+        self.seek_count = 0
+        self.fetch_offset = -1
+        self.fetched: deque[FetchedBatches] = deque()
+        self.fetched_size = 0
+        self.high_watermark = -1
+        self.last_stable_offset = -1
+        self.log_start_offset = -1
+        self.preferred_replica = -1
+        self.preferred_until = 0
+
+    def seek(self, offset: int, leader_epoch: int = -1) -> None:
+        self.position = self.fetch_offset = offset
+        self.leader_epoch = leader_epoch
+        self.reset = None
+        self._drop()
+
+    def begin_reset(self, reset: OffsetReset) -> None:
+        """Forget the position until the broker has told where the log begins or ends."""
+        self.position = None
+        self.fetch_offset = -1
+        self.reset = reset
+        self.retry_at = 0
+        self._drop()
+
+    def _drop(self) -> None:
+        self.seek_count += 1
+        self.fetched.clear()
+        self.fetched_size = 0
+
+    def wants_data(self, max_buffered_bytes: int, now: int) -> bool:
+        """Whether to fetch more of it now (S2)."""
+        return (
+            self.position is not None
+            and self.is_taken
+            and not self.is_paused
+            and not self.is_fetching
+            and self.fetched_size < max_buffered_bytes
+            and now >= self.retry_at
+        )
+
+    def add(self, batches: FetchedBatches) -> None:
+        assert self.position is not None
+        assert batches.next_offset == self.fetch_offset, "S1"
+        self.fetch_offset = batches.end_offset
+        self.fetched.append(batches)
+        self.fetched_size += batches.size
+
+    def take(self, max_count: int) -> list[ConsumerRecord]:
+        """The next records the application gets; the position moves behind them."""
+        while self.fetched:
+            batches = self.fetched[0]
+            taken = batches.take(max_count)
+            self.position = batches.next_offset
+            self.leader_epoch = batches.leader_epoch
+            if batches.is_empty:
+                self.fetched.popleft()
+                self.fetched_size -= batches.size
+            if taken:
+                return taken
+        return []
+
+    @property
+    def lag(self) -> int | None:
+        """Records between the position and the end, as of the last fetch."""
+        if self.position is None or self.high_watermark < 0:
+            return None
+        return max(self.high_watermark - self.position, 0)
+
+
+class Subscription:
+    """Which partitions a consumer reads and why: it was given topics or a pattern, or partitions by hand."""
+
+    def __init__(self, reset: OffsetReset) -> None:
+        self.default_reset = reset
+        self.topics: tuple[str, ...] = ()
+        self.pattern: re.Pattern[str] | None = None
+        self.regex: str | None = None
+        """A pattern that the broker matches (RE2, group.protocol=consumer)."""
+        self.is_manual = False
+        self.assigned: dict[TopicPartition, AssignedPartition] = {}
+
+    @property
+    def is_subscribed(self) -> bool:
+        return bool(self.topics) or self.pattern is not None or self.regex is not None
+
+    def subscribe(self, topics: Iterable[str]) -> None:
+        self._by_group()
+        self.topics = tuple(sorted(set(topics)))
+        self.pattern = self.regex = None
+
+    def subscribe_pattern(self, pattern: re.Pattern[str]) -> None:
+        """Topics are chosen here, whenever metadata comes (`match`)."""
+        self._by_group()
+        self.topics = ()
+        self.pattern, self.regex = pattern, None
+
+    def subscribe_regex(self, regex: str) -> None:
+        self._by_group()
+        self.topics = ()
+        self.pattern, self.regex = None, regex
+
+    def _by_group(self) -> None:
+        if self.is_manual:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "partitions are assigned by hand; unsubscribe first")
+
+    def match(self, names: Iterable[str]) -> bool:
+        """Choose the topics whose whole name the pattern matches; whether that changed them."""
+        assert self.pattern is not None
+        topics = tuple(sorted(name for name in names if self.pattern.fullmatch(name)))
+        is_changed, self.topics = topics != self.topics, topics
+        return is_changed
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read exactly these; what was read before goes on where it was."""
+        if self.is_subscribed:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "topics are subscribed to; unsubscribe first")
+        wanted = dict.fromkeys(partitions)
+        self.is_manual = bool(wanted)
+        self.assigned = {
+            partition: self.assigned.get(partition) or AssignedPartition(partition) for partition in wanted
+        }
+
+    def unsubscribe(self) -> None:
+        self.topics, self.pattern, self.regex = (), None, None
+        self.is_manual = False
+        self.assigned = {}
+
+    def add(self, partitions: Iterable[TopicPartition]) -> None:
+        """The group gave these. They are read once the listener knows of them."""
+        for partition in partitions:
+            if partition not in self.assigned:
+                self.assigned[partition] = taken = AssignedPartition(partition)
+                taken.is_taken = False
+
+    def remove(self, partitions: Iterable[TopicPartition]) -> None:
+        for partition in partitions:
+            self.assigned.pop(partition, None)
+
+    def state_of(self, partition: TopicPartition) -> AssignedPartition:
+        state = self.assigned.get(partition)
+        if state is None:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{partition} is not assigned to this consumer")
+        return state
+
+    def collect(self, max_count: int) -> list[ConsumerRecord]:
+        """The next records of all partitions, at most so many, each partition's together and in order. A partition
+        that gave records goes to the end of the line."""
+        collected: list[ConsumerRecord] = []
+        served = []
+        error: KafkaError | None = None
+        for partition, state in self.assigned.items():
+            if not state.fetched or state.is_paused:
+                continue
+            try:
+                taken = state.take(max_count - len(collected))
+            except KafkaError as failed:
+                error = error or failed
+                continue
+            if taken:
+                served.append(partition)
+                collected = collected + taken if collected else taken
+                if len(collected) >= max_count:
+                    break
+        if error is not None and not collected:
+            raise error
+        if len(self.assigned) > 1:
+            for partition in served:
+                self.assigned[partition] = self.assigned.pop(partition)
+        return collected
