@@ -70,7 +70,6 @@ class Scene:
     def replace(self, link: Link, *, by_classic: bool) -> Link:
         """Another incarnation of a static member comes while it is still there."""
         assert link.member.instance_id is not None
-        self.world.history.supersede(GROUP, link.member.instance_id, self.world.now)
         self.world.vanish(link)
         come = self.classic if by_classic else self.consumer
         return come(instance_id=link.member.instance_id)

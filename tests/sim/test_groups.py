@@ -149,7 +149,6 @@ def test_a_frozen_static_member_whose_place_was_taken_is_fenced(scene: Scene) ->
     scene.settle_now()
     generation = frozen.member.generation
     scene.freeze(frozen, 2.0)
-    scene.history.supersede(GROUP, "instance", scene.sim.loop.now())
     heir = scene.classic(instance_id="instance")
     scene.sim.run(scene.until(lambda: len(owned(heir.member)) == 4))
     assert commit(scene, frozen, generation, instance_id="instance") == ErrorCode.FENCED_INSTANCE_ID

@@ -83,7 +83,7 @@ class ClassicMember(Member):
                 return self._commit(offsets, now)
             self._unjoin(now)
         if self.state is State.UNJOINED:
-            return self._join()
+            return self._join(now)
         if self.state is State.JOINED:
             return self._sync()
         if self._counts_changed():
@@ -119,7 +119,9 @@ class ClassicMember(Member):
 
     # Joining
 
-    def _join(self) -> Request:
+    def _join(self, now: int) -> Request:
+        if self.instance_id is not None and not self.member_id:
+            self.history.supersede(self.group_id, self.identity, now)
         subscription = ConsumerProtocolSubscription(topics=sorted(self.subscription))
         metadata = SUBSCRIPTION_VERSION.to_bytes(2, "big") + encode_bytes(subscription, SUBSCRIPTION_VERSION)
         message = JoinGroupRequest(

@@ -53,6 +53,8 @@ class ConsumerMember(Member):
                 self.has_left = True
                 return None
             self._give_up(now)
+            if self.instance_id is not None:
+                self.history.supersede(self.group_id, self.identity, now)
             self.generation = 0
             self._says_all = True
             return self._heartbeat(now)

@@ -189,12 +189,14 @@ class Groups:
         instance_id: str | None = None
         if self.rng.random() < STATIC:
             instance_id = f"instance-{self.rng.randint(1, 2)}"
-            self.history.supersede(group_id, instance_id, self._sim.loop.now())
             for program in list(self.programs):
                 is_same = (program.member.group_id, program.member.instance_id) == (group_id, instance_id)
-                if is_same and self.rng.random() < 0.7:
+                # A consumer waits until the other is gone; a classic member takes the place of one that lives.
+                if is_same and (not is_classic or self.rng.random() < 0.7):
                     self.end(program)
         topics = self.rng.sample(subscription, self.rng.randint(1, len(subscription)))
+        if instance_id is not None:
+            topics = list(subscription)  # Kafka does not share out anew when a classic one returns with another
         return self.start(self.new_member(group_id, topics, is_classic=is_classic, instance_id=instance_id))
 
     def new_member(
@@ -258,6 +260,7 @@ class Groups:
     async def exchange(self, program: Program) -> None:
         """Send what the member wants to send, and hand it the answer."""
         member, loop = program.member, self._sim.loop
+        loads_before = self._loads()
         request = member.next_request(loop.now())
         if request is None:
             return
@@ -276,9 +279,15 @@ class Groups:
         else:
             await self._thaw(program)
             before = dict(member.codes)
-            member.handle(response, loop.now())
+            # A coordinator that reads its log answers classic heartbeats blindly, as Kafka's does: they prove nothing.
+            member.handle(response, loop.now(), is_certain=loads_before is not None and loads_before == self._loads())
             codes = [code.name for code, count in member.codes.items() if before.get(code) != count]
             loop.trace.note(member.name, f"{name}: {' '.join(codes) or 'answered'}, {member!r}")
+
+    def _loads(self) -> int | None:
+        """How many logs the coordinator has read; None while it reads one."""
+        node = self._host.node
+        return None if node is None or node.groups.is_loading else node.groups.load_count
 
     async def _read(self, program: Program) -> None:
         member = program.member

@@ -117,6 +117,7 @@ class Member:
         self._commit_at = 0
         self._sent: Message | None = None
         self._sent_at = 0
+        self._is_certain = True
         self._floors: dict[TopicPartition, int] = {}
         self._sent_offsets: dict[TopicPartition, tuple[int, Claim, Claim | None]] = {}
         self._confirmed_at = -NEVER
@@ -171,8 +172,10 @@ class Member:
             self._sent, self._sent_at = request.message, now
         return request
 
-    def handle(self, response: Message, now: int) -> None:
+    def handle(self, response: Message, now: int, *, is_certain: bool = True) -> None:
+        """`is_certain`: whether an answer without an error proves that the sender was a member."""
         sent, self._sent = self._sent, None
+        self._is_certain = is_certain
         assert sent is not None
         match response:
             case FindCoordinatorResponse():
@@ -263,6 +266,8 @@ class Member:
 
     def _confirm(self, *, is_settled: bool) -> None:
         """An answer to what was sent at `_sent_at` shows that the member was one then."""
+        if not self._is_certain:
+            return
         self._confirmed_at = self._sent_at
         if is_settled:
             self._settled_at = self._sent_at

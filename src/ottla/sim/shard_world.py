@@ -533,12 +533,13 @@ def _come(world: ShardWorld, group_id: str, kind: str, subscription: list[str]) 
     instance_id: str | None = None
     if rng.random() < 0.3:
         instance_id = f"instance-{rng.randint(1, 2)}"
-        world.history.supersede(group_id, instance_id, world.now)
         for link in list(world.links):
             is_same = link.member.group_id == group_id and link.member.instance_id == instance_id
             if is_same and rng.random() < 0.7:
                 world.vanish(link)
     topics = rng.sample(subscription, rng.randint(1, len(subscription)))
+    if instance_id is not None:
+        topics = list(subscription)  # Kafka does not share out anew when a classic one returns with another
     is_classic = kind == "classic" or (kind == "mixed" and rng.random() < 0.5)
     if is_classic:
         world.add(world.new_classic(group_id, topics, instance_id=instance_id))
