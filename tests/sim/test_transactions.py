@@ -7,6 +7,7 @@ version 1 must stand those that a check with the coordinator can stop.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 
 import pytest
@@ -320,6 +321,19 @@ def test_a_full_disk_holds_a_decided_transaction_up_and_no_longer(scene: Scene) 
         scene.run(scene.until_stable(B))
         scene.run(scene.transact(producer, A))
     scene.check()
+
+
+def test_a_batch_waits_for_the_marker_of_the_transaction_before(scene: Scene) -> None:
+    """Found by a seed: a marker that came while the batch waited made the batch look like one that comes late."""
+    producer = scene.producer(VERSION_2)
+    for delay_ms in range(0, 200, 15):
+        attempt = scene.begin()
+        scene.run(scene.write(producer, attempt, A))
+        scene.host.device.fail("write", "/data/topic-0/", errno.ENOSPC, count=3)
+        scene.run(scene.end(producer, attempt))
+        scene.sim.sleep(delay_ms / 1000)
+        scene.transaction(producer, A)
+    assert len(scene.check(A)[A]) == 28
 
 
 def test_a_clock_that_jumps_back_and_forth_tears_nothing(scene: Scene) -> None:

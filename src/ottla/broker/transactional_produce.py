@@ -66,13 +66,7 @@ def produce_transactional(
         return refuse_all(request, error.code)
     if not unverified or not (adds or node.config.transaction_partition_verification_enable):
         return append_all(request, node, caller, {one.partition: one for one in unverified})
-    asked = Partitions(
-        request.transactional_id or "",
-        unverified[0].producer_id,
-        unverified[0].producer_epoch,
-        [TopicPartition(one.partition.topic, one.partition.index) for one in unverified],
-        CLIENT_VERSION_THAT_ADDS if adds else 0,
-    )
+    asked = _asked(request, unverified, adds)
     before = node.transactions.waiting.get(asked.producer_id)
     codes = node.transactions.admit(asked)
     if (
@@ -124,11 +118,27 @@ async def _append_when_admitted(
         if ErrorCode.CONCURRENT_TRANSACTIONS not in found.values() or node.now() >= give_up_at:
             break
         await asyncio.sleep(config.add_partitions_to_txn_retry_backoff_ms / 1000)
+        # The marker that ends the transaction before ends this verification, too: it begins anew.
+        unverified = _find_unverified(request, node, caller, supports_epoch_bump=True)
+        if not unverified:
+            found = {}
+            break
+        asked = _asked(request, unverified, adds=True)
         codes = node.transactions.admit(asked)
     answer = append_all(request, node, caller, _verdicts(unverified, found, caller.api_version, node))
     if isinstance(answer, asyncio.Future):
         return await answer
     return answer if answer is not None else refuse_all(request, ErrorCode.NONE)
+
+
+def _asked(request: ProduceRequest, unverified: list[Unverified], adds: bool) -> Partitions:
+    return Partitions(
+        request.transactional_id or "",
+        unverified[0].producer_id,
+        unverified[0].producer_epoch,
+        [TopicPartition(one.partition.topic, one.partition.index) for one in unverified],
+        CLIENT_VERSION_THAT_ADDS if adds else 0,
+    )
 
 
 def _find_unverified(
