@@ -182,6 +182,4 @@ class GroupHistory:
             # so its own: a member that kept the partition may commit with an epoch that is older (KIP-1251).
             committed.owner = claim
             committed.floor = offset
-            committed.doubtful = {
-                other: owner for other, owner in committed.doubtful.items() if owner is claim.owner and other != offset
-            }
+            committed.doubtful = {other: owner for other, owner in committed.doubtful.items() if owner is claim.owner}
