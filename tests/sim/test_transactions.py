@@ -16,10 +16,10 @@ from ottla.records import split
 from ottla.sim.client import batch_of
 from ottla.sim.transaction_client import OLD_VERSION_1, SPOKEN, VERSION_1, VERSION_2, Fenced, Sent, Versions
 from ottla.sim.transaction_reader import READ_COMMITTED, committed, end_offsets, fetch
+from ottla.transactions.transaction import LAST_CLIENT_EPOCH
 from ottla.wire.errors import ErrorCode, KafkaError
 from tests.sim.transactions import GROUP, INPUT, KEPT, A, B, Scene
 
-LAST_EPOCH = 2**15 - 2
 BOTH = pytest.mark.parametrize("versions", [VERSION_2, VERSION_1], ids=["version 2", "version 1"])
 ALL = pytest.mark.parametrize("versions", SPOKEN, ids=["version 2", "version 1", "old version 1"])
 
@@ -227,8 +227,8 @@ def test_a_zombie_stays_fenced_over_a_kill(scene: Scene, versions: Versions) -> 
 def test_the_last_epoch_of_a_producer_id_is_followed_by_another_id(scene: Scene) -> None:
     producer = scene.producer(VERSION_2)
     first = producer.producer[0]
-    scene.exhaust(producer, LAST_EPOCH - 2)
-    for epoch in (LAST_EPOCH - 1, LAST_EPOCH, 0, 1):
+    scene.go_through_epochs(producer, LAST_CLIENT_EPOCH - 2)
+    for epoch in (LAST_CLIENT_EPOCH - 1, LAST_CLIENT_EPOCH, 0, 1):
         scene.transaction(producer, A, B)
         assert producer.producer[1] == epoch
         assert (producer.producer[0] == first) == (epoch > 1)
@@ -243,7 +243,7 @@ def test_the_last_epoch_of_a_producer_id_is_followed_by_another_id(scene: Scene)
 @BOTH
 def test_a_producer_with_the_last_epoch_is_fenced_by_another_id(scene: Scene, versions: Versions) -> None:
     zombie = scene.producer(versions, name="zombie")
-    scene.exhaust(zombie, LAST_EPOCH)
+    scene.go_through_epochs(zombie, LAST_CLIENT_EPOCH)
     attempt = scene.begin()
     scene.run(scene.write(zombie, attempt, A))
     successor = scene.producer(versions, name="successor")

@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 
 from ottla.sim.checkers import Content
 from ottla.sim.cluster import Host, Sim
-from ottla.sim.loop import current_process
 from ottla.sim.transaction_client import (
     Sent,
     TransactionalProducer,
@@ -20,12 +19,9 @@ from ottla.sim.transaction_client import (
 )
 from ottla.sim.transaction_history import CLIENT, Attempt, Partition, TransactionHistory
 from ottla.sim.transaction_reader import end_offsets, read_committed
-from ottla.sim.transaction_workload import PROPERTIES
-from ottla.transactions.decision import TransactionDecision
-from ottla.transactions.transaction import new_record
+from ottla.sim.transaction_workload import PROPERTIES, go_through_epochs
 from ottla.wire.errors import ErrorCode
 from ottla.wire.message import Message
-from ottla.wire.messages.records.transaction_log_value import TransactionLogValue
 
 T = TypeVar("T")
 
@@ -184,35 +180,5 @@ class Scene:
     def committed_offset(self) -> tuple[int, str]:
         return self.run(committed_offset(self.sim.client("reader"), GROUP, INPUT))
 
-    # The coordinator
-
-    def exhaust(self, producer: TransactionalProducer, epoch: int) -> None:
-        """As if the transactional id had gone through this many epochs already."""
-
-        async def write() -> None:
-            assert current_process() is self.host.process
-            node = self.host.node
-            assert node is not None
-            shard = node.transactions.shard(node.transactions.partition_for(producer.transactional_id))
-            assert shard.machine is not None
-            value = TransactionLogValue(
-                producer_id=producer.producer[0],
-                previous_producer_id=producer.producer[0],
-                producer_epoch=epoch,
-                transaction_timeout_ms=60_000,
-                transaction_status=0,
-                transaction_partitions=None,
-                transaction_last_update_timestamp_ms=self.sim.clock(),
-                transaction_start_timestamp_ms=-1,
-            )
-            record = new_record(producer.transactional_id, value, 1)
-            shard.carry_out(TransactionDecision([record], None), node.transactions.own_call(0, 0))
-
-        assert self.host.process is not None
-
-        async def exhaust() -> None:
-            assert self.host.process is not None
-            await self.sim.loop.spawn(self.host.process, write())
-
-        self.run(exhaust())
-        producer.producer = producer.producer[0], epoch
+    def go_through_epochs(self, producer: TransactionalProducer, epoch: int) -> None:
+        self.run(go_through_epochs(self.host, producer, epoch))

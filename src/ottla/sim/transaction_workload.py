@@ -32,7 +32,10 @@ from ottla.sim.transaction_client import (
 from ottla.sim.transaction_history import CLIENT, READER, Attempt, Partition, TransactionHistory
 from ottla.sim.transaction_reader import READ_COMMITTED, committed, end_offsets, fetch, read_committed
 from ottla.sim.workloads import until_done
+from ottla.transactions.decision import TransactionDecision
+from ottla.transactions.transaction import LAST_CLIENT_EPOCH, TransactionState, new_record
 from ottla.wire.errors import ErrorCode, KafkaError
+from ottla.wire.messages.records.transaction_log_value import TransactionLogValue
 
 PLAIN, COMPACTED, INPUT, OUTPUT = "ring-plain", "ring-compacted", "ring-input", "ring-output"
 GROUP = "ring-group"
@@ -123,6 +126,8 @@ class Ring:
         self._positions: dict[Partition, int] = dict.fromkeys(self.partitions(), 0)
         self._doubtful_until: dict[str, int] = {}
         """Until when an InitProducerId of an instance that is gone, or was overtaken, may still arrive."""
+        self._owners: dict[tuple[int, int], str] = {}
+        """Which instance was given a producer id and epoch."""
         self._input_end = 0
         self._sends_late = rng.random() < 0.7
         self._stops = False
@@ -146,6 +151,11 @@ class Ring:
             )
         state = {"segment.ms": "3000", "max.compaction.lag.ms": "4000", "min.cleanable.dirty.ratio": "0.01"}
         await open_coordinators(self._client, GROUP, COPIER, state if self._rng.random() < 0.5 else None)
+        for transactional_id in self._transactional_ids:
+            if self._rng.random() < 0.3:
+                producer = TransactionalProducer(self._client, transactional_id, clock=self._sim.clock)
+                await producer.init()
+                await go_through_epochs(self._host, producer, LAST_CLIENT_EPOCH - self._rng.randrange(12))
 
     # Steps
 
@@ -313,6 +323,9 @@ class Ring:
     def _begin(self, instance: Instance) -> Attempt:
         name = f"{instance.producer.transactional_id}/{len(self.history.attempts)}"
         instance.attempt = self.history.begin(name)
+        host = instance.producer.client.host
+        owner = self._owners.setdefault(instance.producer.producer, host)
+        check(owner == host, "identity", f"{instance.producer.producer} belongs to {owner} and to {host}")
         return instance.attempt
 
     async def _write(self, instance: Instance, attempt: Attempt, partition: Partition, contents: list[Content]) -> None:
@@ -502,6 +515,31 @@ class Ring:
                 f"{partition}: last stable offset {last_stable_offset}, high watermark {high_watermark}",
             )
             await asyncio.sleep(RETRY_S)
+
+
+async def go_through_epochs(host: Host, producer: TransactionalProducer, epoch: int) -> None:
+    """As if a transactional id had gone through this many epochs already, by a record that says so."""
+    node, process = host.node, host.process
+    assert node is not None and process is not None
+    value = TransactionLogValue(
+        producer_id=producer.producer[0],
+        previous_producer_id=producer.producer[0],
+        producer_epoch=epoch,
+        transaction_timeout_ms=producer.timeout_ms,
+        transaction_status=TransactionState.EMPTY,
+        transaction_partitions=None,
+        transaction_last_update_timestamp_ms=node.clock(),
+        transaction_start_timestamp_ms=-1,
+    )
+
+    async def write() -> None:
+        transactions = node.transactions
+        shard = transactions.shard(transactions.partition_for(producer.transactional_id))
+        record = new_record(producer.transactional_id, value, 1)
+        shard.carry_out(TransactionDecision([record], None), transactions.own_call(node.now(), node.clock()))
+
+    await host.sim.loop.spawn(process, write())
+    producer.producer = producer.producer[0], epoch
 
 
 Work = Callable[[Instance, random.Random], Awaitable[None]]
