@@ -15,9 +15,11 @@ import pytest
 from ottla.records import split
 from ottla.sim.client import batch_of
 from ottla.sim.transaction_client import OLD_VERSION_1, SPOKEN, VERSION_1, VERSION_2, Fenced, Sent, Versions
+from ottla.sim.transaction_history import CLIENT
 from ottla.sim.transaction_reader import READ_COMMITTED, committed, end_offsets, fetch
 from ottla.transactions.transaction import LAST_CLIENT_EPOCH
 from ottla.wire.errors import ErrorCode, KafkaError
+from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from tests.sim.transactions import GROUP, INPUT, KEPT, A, B, Scene
 
 BOTH = pytest.mark.parametrize("versions", [VERSION_2, VERSION_1], ids=["version 2", "version 1"])
@@ -253,6 +255,47 @@ def test_a_producer_with_the_last_epoch_is_fenced_by_another_id(scene: Scene, ve
     scene.history.abandon(attempt)
     scene.transaction(successor, A)
     assert scene.check() == {A: [b"transaction 2, 0"], B: []}
+
+
+# Two-phase commit for an outside coordinator (KIP-939)
+
+
+@pytest.mark.parametrize("is_commit", [True, False], ids=["commit", "abort"])
+def test_a_prepared_transaction_waits_for_its_coordinator_over_timeouts_and_crashes(is_commit: bool) -> None:
+    scene = Scene(transaction_two_phase_commit_enable="true")
+    prepared = scene.new_producer(VERSION_2, name="prepared", timeout_ms=1_000)
+    request = InitProducerIdRequest(transactional_id="id", transaction_timeout_ms=1_000, enable2_pc=True)
+    client = scene.sim.client("prepared")
+    answer = scene.run(client.request(request, InitProducerIdResponse, version=6))
+    assert answer.error_code == 0
+    prepared.producer = answer.producer_id, answer.producer_epoch
+    attempt = scene.begin()
+    scene.run(scene.write(prepared, attempt, A, B))
+    for crash in (scene.host.kill, scene.host.power_loss):
+        crash()
+        scene.sim.restart()
+        scene.sim.sleep(100)
+    successor = scene.new_producer(VERSION_2, name="successor")
+    request.keep_prepared_txn = True
+    answer = scene.run(scene.sim.client("successor").request(request, InitProducerIdResponse, version=6))
+    assert (answer.ongoing_txn_producer_id, answer.ongoing_txn_producer_epoch) == prepared.producer
+    successor.producer = answer.producer_id, answer.producer_epoch
+    with pytest.raises(Fenced):
+        scene.run(scene.write(prepared, attempt, KEPT))
+    attempt.writes.pop()
+    scene.host.kill()
+    scene.sim.restart()
+    assert scene.late(prepared.end_request(is_commit=not is_commit), 5) == [ErrorCode.PRODUCER_FENCED]
+    attempt.is_commit_asked = is_commit
+    end = successor.end_request(is_commit=is_commit)
+    assert scene.late(end, 5) == [ErrorCode.NONE]
+    scene.history.conclude(attempt, is_commit, CLIENT, "told so")
+    scene.check()
+    assert scene.late(end, 5) == [ErrorCode.NONE], "a retry"
+    scene.run(successor.init())
+    scene.transaction(successor, A)
+    assert len(scene.check()[A]) == 1 + is_commit
+    scene.finish()
 
 
 # Requests that come twice
