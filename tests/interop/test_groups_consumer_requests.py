@@ -409,3 +409,32 @@ def settings_of_one_group(script: Script) -> None:
         if config["name"].startswith("consumer."):
             shown = {name: config[name] for name in ("name", "value", "config_source", "config_type", "read_only")}
             script.note(f"{shown} {[(each['name'], each['value'], each['source']) for each in config['synonyms']]}")
+
+
+@scene
+def a_commit_with_an_older_epoch_counts_for_what_was_owned_since(script: Script) -> None:
+    """KIP-1251: a member that moved on to a new epoch may still commit what it owned before, with the old one."""
+    group = Group(script)
+    group.join(A)
+    group.beat(A, 2, topic_partitions=group.owned(*range(6)))
+    group.join(B)
+    kept = group.beat(A, 2)["assignment"]["topic_partitions"][0]["partitions"]
+    group.beat(A, 2, topic_partitions=group.owned(*kept))
+    second = group.until_epoch(B, 3, 3, topic_partitions=[])
+    given = second["assignment"]["topic_partitions"][0]["partitions"]
+
+    def commit(version: int, member: str, epoch: int, *indexes: int) -> None:
+        named = {"topic_id": script.topic_id("scripted-six")} if version >= 10 else {"name": "scripted-six"}
+        partitions = [{"partition_index": index, "committed_offset": 5} for index in indexes]
+        of = {"group_id": group.group_id, "member_id": member, "generation_id_or_member_epoch": epoch}
+        script.ask("offset_commit", version, **of, topics=[{**named, "partitions": partitions}])
+
+    for version in (8, 9, 10):
+        script.note(f"the first member with epochs 1 to 4, OffsetCommit v{version}")
+        for epoch in (1, 2, 3, 4):
+            commit(version, A, epoch, kept[0], given[0])
+            commit(version, A, epoch, kept[0])
+        script.note("the second one")
+        for epoch in (2, 3):
+            commit(version, B, epoch, given[0])
+            commit(version, B, epoch, kept[0])

@@ -36,10 +36,19 @@ class Member(threading.Thread):
         )
         self._seen = seen
         self.owned: frozenset[int] = frozenset()
+        self.failure: Exception | None = None
         self._stopping = threading.Event()
         self.start()
 
     def run(self) -> None:
+        try:
+            self._read()
+        except Exception as failure:  # told by shares_are
+            self.failure = failure
+        self.consumer.close()
+        self.owned = frozenset()
+
+    def _read(self) -> None:
         while not self._stopping.is_set():
             batches = self.consumer.poll(timeout_ms=100)
             self.owned = frozenset(each.partition for each in self.consumer.assignment())
@@ -48,8 +57,6 @@ class Member(threading.Thread):
                     self._seen[partition.partition, record.offset] += 1
             if batches:
                 self.consumer.commit()
-        self.consumer.close()
-        self.owned = frozenset()
 
     def leave(self) -> None:
         self._stopping.set()
@@ -74,6 +81,9 @@ def write(server: Server, topic: str, each: int) -> None:
 
 def shares_are(members: list[Member], *sizes: int) -> None:
     def hold() -> bool:
+        for member in members:
+            if member.failure is not None:
+                raise member.failure
         owned = [member.owned for member in members]
         return sorted(map(len, owned)) == sorted(sizes) and len(frozenset().union(*owned)) == sum(sizes)
 
