@@ -192,6 +192,11 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.writelines(pieces)
         return correlation_id
 
+    @property
+    def is_full(self) -> bool:
+        """Whether the socket takes no more for now: `room` waits for it."""
+        return self._room is not None
+
     async def room(self) -> None:
         """Wait until the socket takes more, so that a slow broker does not make the send queue grow."""
         if self._room is not None and not self._is_closed:

@@ -5,19 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from ottla.client.core.partitions import TopicPartition
 from ottla.client.errors import ErrorCode, error_code
 from ottla.wire.messages.metadata import MetadataResponse, MetadataResponseTopic
 from ottla.wire.primitives import ZERO_UUID
 
+__all__ = ["Broker", "ConsumerGroupMetadata", "Metadata", "PartitionInfo", "TopicInfo", "TopicPartition"]
+
 NO_LEADER = -1
 
 
-class TopicPartition(NamedTuple):
-    topic: str
-    partition: int
+class ConsumerGroupMetadata(NamedTuple):
+    """Who commits offsets in a transaction: a member of a group, so that a member that is thought dead is refused."""
 
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"
+    group_id: str
+    generation_id: int = -1
+    """The generation, or the member's epoch in group.protocol=consumer; -1 together with an empty member id: nobody
+    checks who commits."""
+    member_id: str = ""
+    group_instance_id: str | None = None
 
 
 class Broker(NamedTuple):

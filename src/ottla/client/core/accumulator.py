@@ -1,0 +1,385 @@
+"""What a producer holds back: records in batches, batches in the queue of their partition, until they are written.
+
+A batch is open (takes records) -> closed (full, lingered long enough, or flushed) -> on the wire -> done, or back in
+its queue to be sent again. Its deliveries are told once, when it is done.
+
+Invariants
+  A1  the batches of a queue stand in the order in which they were first filled, whether they were sent before or not
+  A2  a batch is in its queue or on the wire, never both; when it is done, in neither
+  A3  with a producer id, a batch that was sent before is sent again only when no earlier one is on the wire, and
+      nothing new overtakes it: the partition sees the sequences in order
+  A4  what a batch counts for in the buffer is given back exactly once, when it is done
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from ottla.client.core.partitions import TopicPartition
+from ottla.client.errors import KafkaError
+from ottla.records import Record
+
+BATCH_OVERHEAD = 61
+RECORD_OVERHEAD = 14
+"""About what one record takes beside key, value and headers: sizes of batches are counted a little too large."""
+
+NO_SEQUENCE = -1
+MAX_SEQUENCE = 0x7FFFFFFF
+
+
+class Batch:
+    """Records of one partition that are written together, and those who wait for it."""
+
+    __slots__ = (
+        "attempts",
+        "base_offset",
+        "base_sequence",
+        "callbacks",
+        "children",
+        "counted_bytes",
+        "created_at",
+        "encoded",
+        "error",
+        "is_closed",
+        "is_done",
+        "is_on_wire",
+        "is_refused",
+        "is_transactional",
+        "is_watched",
+        "log_append_time",
+        "number",
+        "producer_epoch",
+        "producer_id",
+        "queue",
+        "record_errors",
+        "records",
+        "retry_at",
+        "size",
+        "timestamps",
+    )
+
+    def __init__(
+        self, queue: PartitionQueue, number: tuple[int, ...], created_at: float, is_transactional: bool
+    ) -> None:
+        self.queue = queue
+        self.number = number
+        """Its place among all batches; the halves of batch (7,) are (7, 0) and (7, 1)."""
+        self.created_at = created_at
+        self.is_transactional = is_transactional
+        self.records: list[Record] = []
+        self.size = BATCH_OVERHEAD
+        self.counted_bytes = 0
+        """What it takes of the buffer; the halves of a batch take nothing, since it still counts itself."""
+        self.children: tuple[Batch, ...] = ()
+        self.attempts = 0
+        self.retry_at = 0.0
+        self.is_closed = self.is_on_wire = self.is_done = False
+        self.is_watched = False
+        """Whether anybody waits for one of its records."""
+        self.is_refused = False
+        """The broker said that the sequence is out of order: the batch is certainly not written."""
+        self.producer_id = -1
+        self.producer_epoch = -1
+        self.base_sequence = NO_SEQUENCE
+        self.encoded: Any = None
+        """The bytes that were sent, for sending them again."""
+        self.base_offset = -1
+        self.log_append_time = -1
+        self.error: KafkaError | None = None
+        self.record_errors: dict[int, str | None] = {}
+        self.timestamps: list[int] = []
+        self.callbacks: list[Callable[[Batch], None]] = []
+
+    def __lt__(self, other: Batch) -> bool:
+        return self.number < other.number
+
+    @property
+    def count(self) -> int:
+        return len(self.timestamps) if self.is_done else len(self.records)
+
+    def place_of(self, index: int) -> tuple[Batch, int]:
+        """The batch that a record was written with in the end, and its place there: batches may be split."""
+        for child in self.children:
+            if index < child.count:
+                return child.place_of(index)
+            index -= child.count
+        return self, index
+
+
+class PartitionQueue:
+    """The batches of one partition."""
+
+    __slots__ = (
+        "batches",
+        "needs_reset",
+        "next_sequence",
+        "on_wire",
+        "open",
+        "partition",
+        "producer_epoch",
+        "producer_id",
+    )
+
+    def __init__(self, partition: TopicPartition) -> None:
+        self.partition = partition
+        self.batches: deque[Batch] = deque()
+        self.on_wire: list[Batch] = []
+        self.open: Batch | None = None
+        self.producer_id = -1
+        self.producer_epoch = -1
+        self.next_sequence = 0
+        self.needs_reset = False
+        """Whether the sequence has a gap that only a new epoch can close, once nothing is on the wire any more."""
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.batches and not self.on_wire
+
+
+class Accumulator:
+    """All records of a producer that are not done."""
+
+    def __init__(
+        self,
+        *,
+        batch_size: int,
+        linger_ms: float,
+        delivery_timeout_ms: float,
+        keeps_order: bool,
+        is_idempotent: bool,
+    ) -> None:
+        self.batch_size = batch_size
+        self.used_bytes = 0
+        """What all batches that are not done take of the buffer."""
+        self.on_finished: Callable[[], None] = lambda: None
+        """Called whenever a batch is done, after those who wait for it."""
+        self._linger_ms = linger_ms
+        self._delivery_timeout_ms = delivery_timeout_ms
+        self._keeps_order = keeps_order
+        """At most one batch of a partition on the wire (max.in.flight.requests.per.connection = 1)."""
+        self._is_idempotent = is_idempotent
+        self._queues: dict[TopicPartition, PartitionQueue] = {}
+        self._ready: dict[PartitionQueue, None] = {}
+        self._lingering: deque[Batch] = deque()
+        self._aging: deque[Batch] = deque()
+        self._number = 0
+
+    def queue(self, partition: TopicPartition) -> PartitionQueue:
+        queue = self._queues.get(partition)
+        if queue is None:
+            queue = self._queues[partition] = PartitionQueue(partition)
+        return queue
+
+    @property
+    def queues(self) -> list[PartitionQueue]:
+        return list(self._queues.values())
+
+    def forget(self, topic: str) -> None:
+        """Drop the queues of a topic that nobody writes to; those that hold anything stay."""
+        for partition in [one for one, queue in self._queues.items() if one.topic == topic and queue.is_empty]:
+            del self._queues[partition]
+
+    def incomplete(self) -> list[Batch]:
+        """Every batch that is not done, the oldest first; of one that was split, its parts."""
+        return [leaf for batch in self._aging if not batch.is_done for leaf in _leaves(batch) if not leaf.is_done]
+
+    @property
+    def is_empty(self) -> bool:
+        while self._aging and self._aging[0].is_done:
+            self._aging.popleft()
+        return not any(not batch.is_done for batch in self._aging)
+
+    # Filling
+
+    def append(self, queue: PartitionQueue, record: Record, size: int, now: float, is_transactional: bool) -> Batch:
+        """The batch that took the record, as its last one. `size` is what the record counts for."""
+        batch = queue.open
+        if batch is None:
+            batch = self._begin(queue, now, is_transactional)
+        elif batch.size + size > self.batch_size:
+            self._close(batch)
+            batch = self._begin(queue, now, is_transactional)
+        batch.records.append(record)
+        batch.size += size
+        batch.counted_bytes += size
+        self.used_bytes += size
+        if batch.size >= self.batch_size:
+            self._close(batch)
+        return batch
+
+    def _begin(self, queue: PartitionQueue, now: float, is_transactional: bool) -> Batch:
+        self._number += 1
+        batch = Batch(queue, (self._number,), now, is_transactional)
+        batch.counted_bytes = batch.size
+        self.used_bytes += batch.size
+        queue.open = batch
+        queue.batches.append(batch)
+        self._lingering.append(batch)
+        self._aging.append(batch)
+        return batch
+
+    def _close(self, batch: Batch) -> None:
+        batch.is_closed = True
+        if batch.queue.open is batch:
+            batch.queue.open = None
+        if not batch.is_on_wire and not batch.is_done:
+            self._ready[batch.queue] = None
+
+    def close_all(self) -> None:
+        """Nothing lingers any more: flush, close, the end of a transaction."""
+        for batch in self._lingering:
+            if not batch.is_closed:
+                self._close(batch)
+        self._lingering.clear()
+
+    # Sending
+
+    @property
+    def has_ready(self) -> bool:
+        return bool(self._ready)
+
+    def ready(self, now: float) -> list[PartitionQueue]:
+        """The queues whose first batch may be sent now."""
+        lingering = self._lingering
+        while lingering and (lingering[0].is_closed or lingering[0].created_at + self._linger_ms <= now):
+            batch = lingering.popleft()
+            if not batch.is_closed:
+                self._close(batch)
+        found = []
+        for queue in list(self._ready):
+            if not queue.batches or not queue.batches[0].is_closed:
+                del self._ready[queue]
+            elif self._may_send(queue, now):
+                found.append(queue)
+        return found
+
+    def _may_send(self, queue: PartitionQueue, now: float) -> bool:
+        batch = queue.batches[0]
+        if batch.retry_at > now:
+            return False
+        if queue.on_wire:
+            if self._keeps_order or queue.needs_reset:
+                return False
+            if self._is_idempotent and batch.base_sequence != NO_SEQUENCE and queue.on_wire[0] < batch:
+                return False  # A3
+        return True
+
+    def take(self, queue: PartitionQueue) -> Batch:
+        """The first batch of a queue, which goes on the wire now."""
+        batch = queue.batches.popleft()
+        assert not batch.is_on_wire and batch.is_closed, "A2"
+        batch.is_on_wire = True
+        batch.attempts += 1
+        insort(queue.on_wire, batch)
+        self._ready.pop(queue, None)
+        if queue.batches and queue.batches[0].is_closed:
+            self._ready[queue] = None  # behind the others: each has its turn
+        return batch
+
+    def deadline(self) -> float | None:
+        """When something is due next: a batch has lingered long enough, may be sent again, or is given up."""
+        moments = []
+        while self._lingering and self._lingering[0].is_closed:
+            self._lingering.popleft()
+        if self._lingering:
+            moments.append(self._lingering[0].created_at + self._linger_ms)
+        while self._aging and self._aging[0].is_done:
+            self._aging.popleft()
+        if self._aging:
+            moments.append(self._aging[0].created_at + self._delivery_timeout_ms)
+        moments.extend(
+            queue.batches[0].retry_at for queue in self._ready if queue.batches and queue.batches[0].retry_at
+        )
+        return min(moments, default=None)
+
+    # Ending
+
+    def put_back(self, batch: Batch, retry_at: float) -> None:
+        """The batch was not written, or nobody knows: send it again."""
+        self._off_wire(batch)
+        if batch.is_done:
+            return
+        batch.retry_at = retry_at
+        queue = batch.queue
+        position = 0
+        for position, other in enumerate(queue.batches):  # noqa: B007
+            if batch < other:
+                break
+        else:
+            position = len(queue.batches)
+        queue.batches.insert(position, batch)
+        self._ready[queue] = None
+
+    def finish(self, batch: Batch) -> None:
+        """The batch is done (its outcome stands in it): tell all who wait."""
+        self._off_wire(batch)
+        if batch.is_done:
+            return
+        queue = batch.queue
+        if batch in queue.batches:
+            queue.batches.remove(batch)
+        if queue.open is batch:
+            queue.open = None
+        batch.is_closed = batch.is_done = True
+        self.used_bytes -= batch.counted_bytes
+        batch.timestamps = [record[1] for record in batch.records]
+        batch.records = []
+        batch.encoded = None
+        if not queue.batches or not queue.batches[0].is_closed:
+            self._ready.pop(queue, None)
+        callbacks, batch.callbacks = batch.callbacks, []
+        for callback in callbacks:
+            callback(batch)
+        self.on_finished()
+
+    def _off_wire(self, batch: Batch) -> None:
+        if batch.is_on_wire:
+            batch.is_on_wire = False
+            batch.queue.on_wire.remove(batch)
+            if batch.queue.batches and batch.queue.batches[0].is_closed:
+                self._ready[batch.queue] = None
+
+    def expired(self, now: float) -> list[Batch]:
+        """The batches that took longer than delivery.timeout.ms, the oldest first. They are still to be finished."""
+        found: list[Batch] = []
+        for batch in self._aging:
+            if batch.is_done:
+                continue
+            if batch.created_at + self._delivery_timeout_ms > now:
+                break
+            found.extend(leaf for leaf in _leaves(batch) if not leaf.is_done)
+        return found
+
+    def split(self, batch: Batch) -> None:
+        """Put two halves in the place of a batch that the broker finds too large. It is done when both of them are."""
+        self._off_wire(batch)
+        half = len(batch.records) // 2
+        halves = []
+        for number, records in enumerate((batch.records[:half], batch.records[half:])):
+            child = Batch(batch.queue, (*batch.number, number), batch.created_at, batch.is_transactional)
+            child.records = records
+            child.size = batch.size
+            child.is_closed = True
+            child.producer_id, child.producer_epoch = batch.producer_id, batch.producer_epoch
+            if batch.base_sequence != NO_SEQUENCE:
+                child.base_sequence = (batch.base_sequence + number * half) & MAX_SEQUENCE
+            child.callbacks.append(lambda _: self._half_done(batch))
+            halves.append(child)
+        batch.children = tuple(halves)
+        batch.records = []
+        batch.encoded = None
+        for child in halves:
+            self.put_back(child, 0.0)
+
+    def _half_done(self, batch: Batch) -> None:
+        if all(child.is_done for child in batch.children):
+            self.finish(batch)
+
+
+def _leaves(batch: Batch) -> list[Batch]:
+    if not batch.children:
+        return [batch]
+    return [leaf for child in batch.children for leaf in _leaves(child)]

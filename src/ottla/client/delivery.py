@@ -1,0 +1,113 @@
+"""What `send` returns: the promise that a record will be written, or the reason why it was not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Generator
+from typing import Any, NamedTuple
+
+from ottla.client.core.accumulator import Batch
+from ottla.client.errors import ErrorCode, KafkaError, error_of
+
+
+class RecordMetadata(NamedTuple):
+    """Where a record was written."""
+
+    topic: str
+    partition: int
+    offset: int
+    """-1 if the broker did not tell: acks=0, or a batch that it had already."""
+    timestamp: int
+    """The record's own, or the broker's if the topic has message.timestamp.type=LogAppendTime."""
+
+
+class Delivery:
+    """One record on its way. `await` it for its RecordMetadata; or look at `done`, `result`, `exception`.
+
+    All records of a batch share its fate, so a delivery is only a place in a batch: nothing is done per record when the
+    batch is written, unless somebody waits.
+    """
+
+    __slots__ = ("_batch", "_callbacks", "_error", "_index")
+
+    def __init__(self, batch: Batch | None, index: int) -> None:
+        self._batch = batch
+        self._index = index
+        self._error: KafkaError | None = None
+        self._callbacks: list[Callable[[], None]] | None = None
+
+    # For the producer, while a record waits for metadata or for room in the buffer
+
+    def enter(self, batch: Batch, index: int) -> None:
+        self._batch = batch
+        self._index = index
+        callbacks, self._callbacks = self._callbacks, None
+        for callback in callbacks or ():
+            self._when_done(callback)
+
+    def refuse(self, error: KafkaError) -> None:
+        self._error = error
+        callbacks, self._callbacks = self._callbacks, None
+        for callback in callbacks or ():
+            callback()
+
+    # For everybody
+
+    def done(self) -> bool:
+        return self._error is not None or (self._batch is not None and self._batch.is_done)
+
+    def exception(self) -> KafkaError | None:
+        """Why the record was not written; None if it was. Only when done."""
+        if self._error is not None:
+            return self._error
+        batch = self._batch
+        if batch is None or not batch.is_done:
+            raise asyncio.InvalidStateError("the record is still on its way")
+        batch, index = batch.place_of(self._index)
+        if batch.error is None:
+            return None
+        if batch.record_errors:
+            if index in batch.record_errors:
+                return error_of(batch.error.code, batch.record_errors[index] or batch.error.message)
+            return error_of(ErrorCode.INVALID_RECORD, "another record of the same batch was refused")
+        return batch.error
+
+    def result(self) -> RecordMetadata:
+        """Where the record was written, or raises why it was not. Only when done."""
+        error = self.exception()
+        if error is not None:
+            raise error
+        assert self._batch is not None
+        batch, index = self._batch.place_of(self._index)
+        topic, partition = batch.queue.partition
+        offset = -1 if batch.base_offset < 0 else batch.base_offset + index
+        timestamp = batch.log_append_time if batch.log_append_time >= 0 else batch.timestamps[index]
+        return RecordMetadata(topic, partition, offset, timestamp)
+
+    def add_done_callback(self, callback: Callable[[Delivery], Any]) -> None:
+        """Call with this delivery when it is done; at once if it is."""
+        self._when_done(lambda: callback(self))
+
+    def _when_done(self, callback: Callable[[], None]) -> None:
+        if self.done():
+            callback()
+        elif self._batch is not None:
+            self._batch.is_watched = True
+            self._batch.callbacks.append(lambda _: callback())
+        else:
+            if self._callbacks is None:
+                self._callbacks = []
+            self._callbacks.append(callback)
+
+    def __await__(self) -> Generator[Any, None, RecordMetadata]:
+        if not self.done():
+            waiter = asyncio.get_running_loop().create_future()
+            self._when_done(lambda: None if waiter.done() else waiter.set_result(None))
+            yield from waiter
+        return self.result()
+
+    def __repr__(self) -> str:
+        if not self.done():
+            return "<Delivery on its way>"
+        error = self.exception()
+        return f"<Delivery {self.result() if error is None else error}>"

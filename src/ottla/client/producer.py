@@ -1,0 +1,615 @@
+"""The producer: records into partitions, in batches, each written once however often it has to be sent.
+
+    async with Producer(bootstrap_servers="127.0.0.1:9092") as producer:
+        written = await producer.send("orders", b"one apple", key=b"alice")
+        print(written.partition, written.offset)
+
+`send` never blocks: it returns a `Delivery`, which can be awaited now, later, or not at all (what is lost then is named
+in the log). To write much, send without awaiting each and call `await producer.room()` now and then, so that the buffer
+(buffer.memory) does not run full; `await producer.flush()` waits until everything is written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Any
+
+from ottla.client.cluster import Cluster
+from ottla.client.config import ProducerConfig
+from ottla.client.core.accumulator import BATCH_OVERHEAD, RECORD_OVERHEAD, Accumulator, PartitionQueue
+from ottla.client.core.offsets import OffsetAndMetadata
+from ottla.client.core.partitioner import RoundRobin, StickyPartition, partition_for_key
+from ottla.client.core.sequences import Sequences
+from ottla.client.delivery import Delivery, RecordMetadata
+from ottla.client.errors import (
+    BufferExhausted,
+    ClientClosed,
+    ErrorCode,
+    KafkaError,
+    ProducerFenced,
+    RecordTooLarge,
+    RequestTimedOut,
+    TransactionAborted,
+)
+from ottla.client.metadata import ConsumerGroupMetadata, PartitionInfo, TopicInfo, TopicPartition
+from ottla.client.sender import Sender
+from ottla.client.transactions import State, Transactions
+from ottla.records import Record
+
+__all__ = ["Delivery", "Headers", "Producer", "RecordMetadata"]
+
+Headers = Iterable[tuple[str, bytes | None]] | Mapping[str, bytes | None]
+Partitioner = Callable[[str, bytes | None, int], int]
+
+_new_record = tuple.__new__
+_KEY_CACHE_SIZE = 10_000
+
+
+class _Topic:
+    """A topic that is written to: its partitions' queues, and where records without a key go."""
+
+    __slots__ = ("count", "info", "key_partitions", "queues", "round_robin", "sticky", "used_at")
+
+    def __init__(self, info: TopicInfo, queues: list[PartitionQueue], sticky: StickyPartition, now: float) -> None:
+        self.info = info
+        self.queues = queues
+        self.count = len(queues)
+        self.sticky = sticky
+        self.round_robin = RoundRobin()
+        self.key_partitions: dict[bytes, int] = {}
+        self.used_at = now
+
+
+class _Pending:
+    """A record that waits outside the buffer: for its topic's metadata, or for room."""
+
+    __slots__ = ("delivery", "expires_at", "headers", "key", "partition", "size", "timestamp", "topic", "value")
+
+    def __init__(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        headers: tuple[tuple[str, bytes | None], ...],
+        partition: int | None,
+        timestamp: int,
+        size: int,
+        expires_at: float,
+    ) -> None:
+        self.topic = topic
+        self.value = value
+        self.key = key
+        self.headers = headers
+        self.partition = partition
+        self.timestamp = timestamp
+        self.size = size
+        self.expires_at = expires_at
+        self.delivery = Delivery(None, 0)
+
+
+class Producer:
+    """A client that writes records. Settings are Kafka's, as keywords (`linger_ms=5`) or in a dict (`{"linger.ms":
+    5}`).
+
+    It belongs to the event loop in which it first sends. `transactional_id` makes it a transactional producer:
+
+        async with producer.transaction():
+            producer.send("a", b"1")
+            producer.send("b", b"2")
+    """
+
+    def __init__(
+        self, config: ProducerConfig | Mapping[str, Any] | None = None, /, *, rng: Random | None = None, **settings: Any
+    ) -> None:
+        if isinstance(config, ProducerConfig):
+            if settings:
+                raise TypeError("settings are given as a ProducerConfig or by name, not both")
+            self.config = config
+        else:
+            self.config = ProducerConfig.parse(config or {}, settings)
+        config = self.config
+        self._cluster = Cluster(config, rng=rng)
+        self._sequences = Sequences()
+        self._accumulator = Accumulator(
+            batch_size=max(config.batch_size, 1),
+            linger_ms=config.linger_ms,
+            delivery_timeout_ms=config.delivery_timeout_ms,
+            keeps_order=config.max_in_flight_requests_per_connection == 1,
+            is_idempotent=config.enable_idempotence,
+        )
+        self._accumulator.on_finished = self._batch_finished
+        self._transactions: Transactions | None = None
+        if config.transactional_id is not None:
+            self._transactions = Transactions(config, self._cluster, self._sequences)
+        self._partitioner: Partitioner | None = config.partitioner if callable(config.partitioner) else None
+        self._is_round_robin = config.partitioner == "round_robin"
+        self._uses_keys = not config.partitioner_ignore_keys
+        self._buffer_memory = config.buffer_memory
+        self._max_record_size = min(config.max_request_size, config.buffer_memory)
+        self._topics: dict[str, _Topic] = {}
+        self._unknown: dict[str, deque[_Pending]] = {}
+        self._looking_up: dict[str, asyncio.Task[None]] = {}
+        self._line: deque[_Pending] = deque()
+        self._pending_bytes = 0
+        self._room: list[asyncio.Future[None]] = []
+        self._line_timer: asyncio.TimerHandle | None = None
+        self._idle_timer: asyncio.TimerHandle | None = None
+        self._sender: Sender | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_closed = False
+
+    async def __aenter__(self) -> Producer:
+        self._start()
+        return self
+
+    async def __aexit__(self, kind: object, *_: object) -> None:
+        await self.close()
+
+    def _start(self) -> Sender:
+        if self._sender is None:
+            self._loop = asyncio.get_running_loop()
+            self._sender = Sender(self.config, self._cluster, self._accumulator, self._sequences, self._transactions)
+            self._cluster.on_change(lambda _: self._metadata_changed())
+            self._idle_timer = self._loop.call_later(self.config.metadata_max_idle_ms / 1000, self._forget_idle)
+        return self._sender
+
+    # Sending
+
+    def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp: int | None = None,
+    ) -> Delivery:
+        """Send a record; `await` what is returned to know where it was written.
+
+        The partition is the given one, or chosen by the key, or any. `timestamp` is in milliseconds since 1970 (now, if
+        not said). Raises at once what can be known at once: a record that is too large, a closed producer, a buffer
+        that has been overrun (see `room`).
+        """
+        config = self.config
+        if value is not None and type(value) is not bytes:
+            value = _serialized(config.value_serializer, value, "value")
+        elif config.value_serializer is not None and value is not None:
+            value = config.value_serializer(value)
+        if key is not None and (type(key) is not bytes or config.key_serializer is not None):
+            key = _serialized(config.key_serializer, key, "key")
+        size = RECORD_OVERHEAD
+        if value is not None:
+            size += len(value)
+        if key is not None:
+            size += len(key)
+        pairs: tuple[tuple[str, bytes | None], ...] = ()
+        if headers:
+            pairs, headers_size = _header_pairs(headers)
+            size += headers_size
+        if timestamp is None:
+            timestamp = time.time_ns() // 1_000_000
+        if size + BATCH_OVERHEAD > self._max_record_size:
+            raise RecordTooLarge(
+                f"a record of {size} bytes is larger than max.request.size or buffer.memory allow "
+                f"({self._max_record_size} bytes)"
+            )
+        known = self._topics.get(topic)
+        if (
+            known is None
+            or self._line
+            or self._accumulator.used_bytes + size > self._buffer_memory
+            or self._is_closed
+            or self._transactions is not None
+        ):
+            return self._send_slowly(topic, value, key, pairs, partition, timestamp, size)
+        return self._append(known, value, key, pairs, partition, timestamp, size)
+
+    def _append(
+        self,
+        topic: _Topic,
+        value: bytes | None,
+        key: bytes | None,
+        headers: tuple[tuple[str, bytes | None], ...],
+        partition: int | None,
+        timestamp: int,
+        size: int,
+    ) -> Delivery:
+        """Put a record into a batch of its partition."""
+        is_sticky = False
+        if partition is None:
+            if self._partitioner is not None:
+                partition = self._partitioner(topic.info.name, key, topic.count)
+            elif self._is_round_robin:
+                partition = topic.round_robin.choose(topic.count, _with_leaders(topic.info.partitions))
+            elif key is not None and self._uses_keys:
+                partition = topic.key_partitions.get(key)
+                if partition is None:
+                    partition = partition_for_key(key, topic.count)
+                    if len(topic.key_partitions) < _KEY_CACHE_SIZE:
+                        topic.key_partitions[key] = partition
+            else:
+                partition = topic.sticky.partition
+                is_sticky = True
+        if not 0 <= partition < topic.count:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"{topic.info.name} has partitions 0 to {topic.count - 1}, not {partition}",
+            )
+        queue = topic.queues[partition]
+        opened = queue.open
+        assert self._loop is not None
+        now = self._loop.time() * 1000 if opened is None or opened.size + size > self._accumulator.batch_size else 0.0
+        record: Record = _new_record(Record, (0, timestamp, key, value, headers))
+        batch = self._accumulator.append(queue, record, size, now, self._transactions is not None)
+        if batch is not opened or batch.is_closed:
+            # A new batch starts a new time to linger, a full one may go.
+            topic.used_at = self._loop.time()
+            assert self._sender is not None
+            self._sender.wake()
+        if is_sticky and topic.sticky.produced(size):
+            self._choose_sticky(topic)
+        return Delivery(batch, len(batch.records) - 1)
+
+    def _choose_sticky(self, topic: _Topic) -> None:
+        candidates = _with_leaders(topic.info.partitions) or range(topic.count)
+        sizes = None
+        if self.config.partitioner_adaptive_partitioning_enable:
+            sizes = [len(topic.queues[partition].batches) for partition in candidates]
+        topic.sticky.choose(candidates, sizes)
+
+    # What cannot be put into a batch at once
+
+    def _send_slowly(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        headers: tuple[tuple[str, bytes | None], ...],
+        partition: int | None,
+        timestamp: int,
+        size: int,
+    ) -> Delivery:
+        if self._is_closed:
+            raise ClientClosed("the producer is closed")
+        sender = self._start()
+        assert self._loop is not None
+        if sender.failure is not None:
+            raise sender.failure
+        if self._transactions is not None:
+            self._transactions.check(State.IN_TRANSACTION)
+            if self._transactions.abortable_error is not None:
+                raise TransactionAborted(f"the transaction can only be aborted: {self._transactions.abortable_error}")
+        known = self._topics.get(topic)
+        has_room = self._accumulator.used_bytes + size <= self._buffer_memory
+        if known is not None and not self._line and has_room:
+            return self._append(known, value, key, headers, partition, timestamp, size)
+        if self._pending_bytes + size > self._buffer_memory:
+            raise BufferExhausted(
+                "the buffer is full (buffer.memory), and so is the line of records that wait for it: "
+                "await a delivery, producer.room() or producer.flush() between sends"
+            )
+        pending = _Pending(
+            topic, value, key, headers, partition, timestamp, size, self._loop.time() + self.config.max_block_ms / 1000
+        )
+        self._pending_bytes += size
+        if known is None:
+            line = self._unknown.get(topic)
+            if line is None:
+                line = self._unknown[topic] = deque()
+                self._looking_up[topic] = self._loop.create_task(self._look_up(topic))
+            line.append(pending)
+        else:
+            self._line.append(pending)
+            self._accumulator.close_all()
+            sender.wake()
+            self._watch_line()
+        return pending.delivery
+
+    async def _look_up(self, name: str) -> None:
+        """Find a topic, then let its records go on to the buffer."""
+        error: KafkaError | None = None
+        try:
+            await self._cluster.topic(name, timeout_ms=self.config.max_block_ms)
+            self._learn(name)
+        except KafkaError as failed:
+            error = failed
+        finally:
+            self._looking_up.pop(name, None)
+        waiting = self._unknown.pop(name, deque())
+        for pending in waiting:
+            if error is not None:
+                self._pending_bytes -= pending.size
+                pending.delivery.refuse(error)
+            else:
+                self._line.append(pending)
+        self._advance_line()
+
+    def _learn(self, name: str) -> None:
+        info = self._cluster.metadata.topics[name]
+        assert self._loop is not None
+        queues = [self._accumulator.queue(TopicPartition(name, one.partition)) for one in info.partitions]
+        known = self._topics.get(name)
+        if known is None:
+            sticky = StickyPartition(self.config.batch_size, self._cluster.rng)
+            known = self._topics[name] = _Topic(info, queues, sticky, self._loop.time())
+            self._choose_sticky(known)
+            return
+        if len(queues) != known.count:
+            known.key_partitions.clear()
+        known.info, known.queues, known.count = info, queues, len(queues)
+        if known.sticky.partition >= known.count:
+            self._choose_sticky(known)
+
+    def _metadata_changed(self) -> None:
+        """More partitions, other leaders, a topic made anew under its old name."""
+        for name, known in self._topics.items():
+            info = self._cluster.metadata.topics.get(name)
+            if info is not None and info is not known.info and info.partitions and not info.error:
+                self._learn(name)
+
+    def _forget_idle(self) -> None:
+        assert self._loop is not None
+        idle = self.config.metadata_max_idle_ms / 1000
+        now = self._loop.time()
+        for name, topic in list(self._topics.items()):
+            if topic.used_at + idle <= now and all(queue.is_empty for queue in topic.queues):
+                del self._topics[name]
+                self._cluster.forget([name])
+        self._idle_timer = self._loop.call_later(idle, self._forget_idle)
+
+    def _batch_finished(self) -> None:
+        if self._line or self._room:
+            self._advance_line()
+
+    def _advance_line(self) -> None:
+        """Let waiting records into the buffer as far as there is room."""
+        while self._line:
+            pending = self._line[0]
+            if self._accumulator.used_bytes + pending.size > self._buffer_memory:
+                break
+            self._line.popleft()
+            self._pending_bytes -= pending.size
+            topic = self._topics.get(pending.topic)
+            try:
+                if topic is None:
+                    raise ClientClosed("the topic was forgotten")
+                inner = self._append(
+                    topic,
+                    pending.value,
+                    pending.key,
+                    pending.headers,
+                    pending.partition,
+                    pending.timestamp,
+                    pending.size,
+                )
+                assert inner._batch is not None
+                pending.delivery.enter(inner._batch, inner._index)
+            except KafkaError as error:
+                pending.delivery.refuse(error)
+        if self._line:
+            self._accumulator.close_all()
+            self._watch_line()
+            if self._sender is not None:
+                self._sender.wake()
+        elif self._room and self._accumulator.used_bytes + self._pending_bytes < self._buffer_memory // 2:
+            waiting, self._room = self._room, []
+            for waiter in waiting:
+                if not waiter.done():
+                    waiter.set_result(None)
+
+    def _watch_line(self) -> None:
+        """Look when the oldest record has waited too long."""
+        assert self._loop is not None
+        if self._line_timer is None and self._line:
+            self._line_timer = self._loop.call_at(self._line[0].expires_at, self._expire_line)
+
+    def _expire_line(self) -> None:
+        self._line_timer = None
+        assert self._loop is not None
+        now = self._loop.time()
+        while self._line and self._line[0].expires_at <= now:
+            pending = self._line.popleft()
+            self._pending_bytes -= pending.size
+            pending.delivery.refuse(
+                BufferExhausted(f"no room in the buffer within max.block.ms ({self.config.max_block_ms} ms)")
+            )
+        self._advance_line()
+
+    async def room(self) -> None:
+        """Wait while the buffer is more than half full: the place to pause in a loop that sends without awaiting."""
+        if self._accumulator.used_bytes + self._pending_bytes < self._buffer_memory // 2 or self._is_closed:
+            return
+        sender = self._start()
+        assert self._loop is not None
+        waiter = self._loop.create_future()
+        self._room.append(waiter)
+        self._accumulator.close_all()
+        sender.wake()
+        await waiter
+
+    async def send_and_wait(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp: int | None = None,
+    ) -> RecordMetadata:
+        """`await send(...)`, for those who know it by this name."""
+        return await self.send(topic, value, key, headers, partition, timestamp)
+
+    async def partitions(self, topic: str) -> tuple[PartitionInfo, ...]:
+        """The partitions of a topic."""
+        self._start()
+        return (await self._cluster.topic(topic, timeout_ms=self.config.max_block_ms)).partitions
+
+    # Waiting for all, ending
+
+    async def flush(self, timeout_ms: float | None = None) -> None:
+        """Send everything now and wait until it is written or given up; RequestTimedOut if that takes longer."""
+        try:
+            async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
+                await self._drained()
+        except TimeoutError as error:
+            if isinstance(error, KafkaError):
+                raise
+            raise RequestTimedOut(f"not everything was written within {timeout_ms:.0f} ms") from None
+
+    async def _drained(self) -> None:
+        if self._sender is None:
+            return
+        while True:
+            if self._looking_up:
+                await asyncio.wait(list(self._looking_up.values()))
+            await self._sender.drained()
+            self._advance_line()
+            if not self._looking_up and not self._line and not self._accumulator.incomplete():
+                return
+
+    async def close(self, timeout_ms: float | None = None) -> None:
+        """Write what is waiting (for at most timeout_ms; without limit but delivery.timeout.ms if not said), then end.
+
+        An open transaction is aborted.
+        """
+        if self._is_closed:
+            return
+        try:
+            if self._sender is not None:
+                transactions = self._transactions
+                if transactions is not None and transactions.state is State.IN_TRANSACTION:
+                    await self.abort_transaction()
+                await self.flush(timeout_ms)
+        except KafkaError:
+            pass
+        finally:
+            self._is_closed = True
+            await self._stop()
+
+    async def _stop(self) -> None:
+        for timer in (self._line_timer, self._idle_timer):
+            if timer is not None:
+                timer.cancel()
+        tasks = list(self._looking_up.values())
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        if self._transactions is not None:
+            await self._transactions.close()
+        if self._sender is not None:
+            await self._sender.close()
+            error = ClientClosed("the producer was closed before the record was written")
+            for line in (self._line, *self._unknown.values()):
+                for pending in line:
+                    pending.delivery.refuse(error)
+            self._line.clear()
+            self._unknown.clear()
+            self._sender.fail_all(error)
+        for waiter in self._room:
+            if not waiter.done():
+                waiter.set_result(None)
+        await self._cluster.close()
+
+    # Transactions
+
+    def _transactional(self) -> Transactions:
+        if self._transactions is None:
+            raise KafkaError(ErrorCode.INVALID_TXN_STATE, "the producer has no transactional_id")
+        if self._is_closed:
+            raise ClientClosed("the producer is closed")
+        self._start()
+        return self._transactions
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Producer]:
+        """A transaction that is committed at the end of the block, and aborted if the block raises."""
+        await self.begin_transaction()
+        try:
+            yield self
+        except BaseException:
+            transactions = self._transactional()
+            if transactions.fatal_error is None and transactions.state is State.IN_TRANSACTION:
+                await self.abort_transaction()
+            raise
+        try:
+            await self.commit_transaction()
+        except TransactionAborted:
+            await self.abort_transaction()
+            raise
+
+    async def init_transactions(self) -> None:
+        """Take over the transactional id: fences its former owner and ends what that left open. Done by the first
+        transaction if not before."""
+        await self._transactional().init()
+
+    async def begin_transaction(self) -> None:
+        transactions = self._transactional()
+        await transactions.init()
+        transactions.begin()
+
+    async def commit_transaction(self) -> None:
+        """Write everything, then make it visible. TransactionAborted: a record could not be written; abort. After
+        RequestTimedOut nobody knows: call it again."""
+        await self._transactional().end(True, self._drained)
+
+    async def abort_transaction(self) -> None:
+        """Throw away everything since begin."""
+        await self._transactional().end(False, self._dropped)
+
+    async def _dropped(self) -> None:
+        error = TransactionAborted("the transaction was aborted")
+        for line in (self._line, *self._unknown.values()):
+            for pending in line:
+                self._pending_bytes -= pending.size
+                pending.delivery.refuse(error)
+            line.clear()
+        if self._sender is not None:
+            self._sender.drop_unsent(error)
+            await self._sender.drained()
+
+    async def send_offsets(
+        self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata], group: ConsumerGroupMetadata | str
+    ) -> None:
+        """Commit the offsets of a consumer's group with this transaction: the records read and the records written
+        count together, or not at all. `group` is `consumer.group_metadata()`; a bare group id skips the check that
+        the consumer still owns what it has read."""
+        if isinstance(group, str):
+            group = ConsumerGroupMetadata(group)
+        await self._transactional().send_offsets(offsets, group)
+
+    @property
+    def is_fenced(self) -> bool:
+        """Whether another producer has taken over the transactional id."""
+        return self._transactions is not None and isinstance(self._transactions.fatal_error, ProducerFenced)
+
+
+def _serialized(serializer: Any, given: Any, what: str) -> bytes | None:
+    if serializer is not None:
+        given = serializer(given)
+    if given is None or type(given) is bytes:
+        return given
+    if isinstance(given, str):
+        return given.encode()
+    if isinstance(given, bytes | bytearray | memoryview):
+        return bytes(given)
+    raise TypeError(f"a {what} is bytes or str, or {what}_serializer makes it so; this is a {type(given).__name__}")
+
+
+def _header_pairs(headers: Headers) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
+    pairs = tuple(headers.items() if isinstance(headers, Mapping) else headers)
+    size = 0
+    for name, content in pairs:
+        if not isinstance(name, str) or not (content is None or isinstance(content, bytes)):
+            raise TypeError(f"a header is a str and bytes or None, not {name!r}: {content!r}")
+        size += 10 + 3 * len(name) + (len(content) if content is not None else 0)
+    return pairs, size
+
+
+def _with_leaders(partitions: tuple[PartitionInfo, ...]) -> list[int]:
+    return [one.partition for one in partitions if one.leader_id >= 0]
