@@ -13,10 +13,12 @@ from collections.abc import Iterator
 import pytest
 
 from ottla.records import split
+from ottla.sim.__main__ import fingerprint_elsewhere
 from ottla.sim.client import batch_of
 from ottla.sim.transaction_client import OLD_VERSION_1, SPOKEN, VERSION_1, VERSION_2, Fenced, Sent, Versions
 from ottla.sim.transaction_history import CLIENT
 from ottla.sim.transaction_reader import READ_COMMITTED, committed, end_offsets, fetch
+from ottla.sim.world import run_seed
 from ottla.transactions.transaction import LAST_CLIENT_EPOCH
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -486,3 +488,18 @@ def test_a_plain_batch_in_the_middle_of_a_transaction_is_refused(scene: Scene) -
     assert refused.value.code is ErrorCode.INVALID_TXN_STATE
     scene.run(scene.end(producer, attempt))
     assert len(scene.check(A)[A]) == 1
+
+
+# The ring
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_tokens_that_transactions_move_are_in_one_place_each(seed: int) -> None:
+    verdict = run_seed(seed, duration_s=5.0, only="ring")
+    assert verdict.has_passed, "\n".join([*verdict.lines[-80:], verdict.summary()])
+
+
+def test_the_ring_writes_one_trace_whatever_strings_hash_to() -> None:
+    verdict = run_seed(6, duration_s=2.0, only="ring")
+    assert verdict.has_passed
+    assert fingerprint_elsewhere(6, 2.0, "ring") == f"passed {verdict.fingerprint}"

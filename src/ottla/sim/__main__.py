@@ -25,6 +25,7 @@ def main(arguments: list[str] | None = None) -> int:
     which.add_argument("--seeds", type=int, default=20, help="how many worlds to try (20)")
     parser.add_argument("--first", type=int, help="the first of these seeds; drawn from the time when not given")
     parser.add_argument("--seconds", type=float, default=30.0, help="virtual seconds of disturbance in each world (30)")
+    parser.add_argument("--only", metavar="NAME", help="this workload alone, such as ring or groups")
     parser.add_argument("--trace", type=int, default=60, metavar="LINES", help="lines of a failed seed's trace (60)")
     parser.add_argument(
         "--check-determinism",
@@ -38,22 +39,22 @@ def main(arguments: list[str] | None = None) -> int:
     # A killed process leaves coroutines behind that it had not begun.
     warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
     if options.seed is not None:
-        verdict = run_seed(options.seed, duration_s=options.seconds)
+        verdict = run_seed(options.seed, duration_s=options.seconds, only=options.only)
         if options.fingerprint:
             print("passed" if verdict.has_passed else "failed", verdict.fingerprint)
             return 0
-        report(verdict, options.trace, options.seconds)
+        report(verdict, options.trace, options.seconds, options.only)
         return 0 if verdict.has_passed else 1
     first = options.first if options.first is not None else int(time.time()) % 1_000_000 * 1_000
     failed: list[int] = []
     started = time.monotonic()
     for index in range(options.seeds):
-        verdict = run_seed(first + index, duration_s=options.seconds)
+        verdict = run_seed(first + index, duration_s=options.seconds, only=options.only)
         if not verdict.has_passed:
             failed.append(verdict.seed)
-            report(verdict, options.trace, options.seconds)
+            report(verdict, options.trace, options.seconds, options.only)
         elif options.check_determinism and index % options.check_determinism == 0:
-            other = fingerprint_elsewhere(verdict.seed, options.seconds)
+            other = fingerprint_elsewhere(verdict.seed, options.seconds, options.only)
             if other != f"passed {verdict.fingerprint}":
                 failed.append(verdict.seed)
                 print(f"seed {verdict.seed}: not deterministic: passed {verdict.fingerprint} here, {other} elsewhere")
@@ -65,7 +66,7 @@ def main(arguments: list[str] | None = None) -> int:
     return 1 if failed else 0
 
 
-def report(verdict: Verdict, line_count: int, seconds: float) -> None:
+def report(verdict: Verdict, line_count: int, seconds: float, only: str | None) -> None:
     if not verdict.has_passed:
         for line in verdict.lines[-line_count:]:
             print(line)
@@ -73,13 +74,18 @@ def report(verdict: Verdict, line_count: int, seconds: float) -> None:
             traceback.print_exception(verdict.error, file=sys.stdout)
     print(verdict.summary())
     if not verdict.has_passed:
-        print(f"replay: python -m ottla.sim --seed {verdict.seed} --seconds {seconds:g}", flush=True)
+        print(" ".join(["replay: python -m ottla.sim", *_arguments(verdict.seed, seconds, only)]), flush=True)
 
 
-def fingerprint_elsewhere(seed: int, seconds: float) -> str:
+def _arguments(seed: int, seconds: float, only: str | None) -> list[str]:
+    arguments = ["--seed", str(seed), "--seconds", f"{seconds:g}"]
+    return arguments if only is None else [*arguments, "--only", only]
+
+
+def fingerprint_elsewhere(seed: int, seconds: float, only: str | None) -> str:
     """The verdict and fingerprint of a seed in a fresh process in which strings hash differently."""
     environment = {**os.environ, "PYTHONHASHSEED": str(seed % 4_000_000_000 + 1)}
-    command = [sys.executable, "-m", "ottla.sim", "--seed", str(seed), "--seconds", str(seconds), "--fingerprint"]
+    command = [sys.executable, "-m", "ottla.sim", *_arguments(seed, seconds, only), "--fingerprint"]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False).stdout.strip()
 
 

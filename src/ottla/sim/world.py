@@ -170,8 +170,9 @@ class Disturbances:
         self._sim.wall_clock_skew_ms = max(-3 * DAY_MS, min(3 * DAY_MS, skew_ms))
 
 
-def draw(sim: Sim, host: Host) -> list[Workload]:
-    """The workloads of this world, some with limits so small that segments roll by the second."""
+def draw(sim: Sim, host: Host, only: str | None = None) -> list[Workload]:
+    """The workloads of this world (or the one with that name), some with limits so small that segments roll by the
+    second."""
     rng = sim.rng
     small = {
         "internal.segment.bytes": str(rng.choice((8_000, 20_000, 60_000))),
@@ -230,6 +231,8 @@ def draw(sim: Sim, host: Host) -> list[Workload]:
         Groups(sim, host, part("groups"), tiny),
         Ring(sim, host, part("ring"), tiny),
     ]
+    if only is not None:
+        return [workload for workload in menu if workload.name == only]
     chosen = [workload for workload in menu if rng.random() < 0.6] or menu[:1]
     readers: list[Workload] = [
         Reader(sim, host, workload.name)
@@ -261,9 +264,9 @@ def new_sim(seed: int) -> Sim:
     return Sim(seed, properties=properties, weather=weather)
 
 
-async def live(sim: Sim, host: Host, *, duration_s: float) -> None:
+async def live(sim: Sim, host: Host, *, duration_s: float, only: str | None = None) -> None:
     loop = sim.loop
-    workloads = draw(sim, host)
+    workloads = draw(sim, host, only)
     disturbances = Disturbances(sim, host, random.Random(f"disturbances {sim.seed}"))
     await host.start()
     for workload in workloads:
@@ -306,7 +309,7 @@ async def live(sim: Sim, host: Host, *, duration_s: float) -> None:
         await workload.verify()
 
 
-def run_seed(seed: int, *, duration_s: float = 30.0) -> Verdict:
+def run_seed(seed: int, *, duration_s: float = 30.0, only: str | None = None) -> Verdict:
     sim = new_sim(seed)
     host = sim.host()
     failure: str | None = None
@@ -317,7 +320,7 @@ def run_seed(seed: int, *, duration_s: float = 30.0) -> Verdict:
     logger.setLevel(logging.INFO)
     logger.propagate = False
     try:
-        sim.run(live(sim, host, duration_s=duration_s), within_s=duration_s + 1_000)
+        sim.run(live(sim, host, duration_s=duration_s, only=only), within_s=duration_s + 1_000)
         sim.finish()
     except Exception as error:
         failure, caught = f"{type(error).__name__}: {error}", error
