@@ -381,7 +381,7 @@ class Sender:
             self._give_up(
                 batch,
                 RequestTimedOut(
-                    f"{topic}-{partition}: a batch was not written within {self._config.delivery_timeout_ms} ms: {tries}"
+                    f"{topic}-{partition} took a batch not within {self._config.delivery_timeout_ms} ms: {tries}"
                 ),
             )
 
