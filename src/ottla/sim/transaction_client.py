@@ -66,6 +66,8 @@ PASSING = (
     ErrorCode.UNSTABLE_OFFSET_COMMIT,
 )
 """What a producer meets with patience."""
+NO_ANSWER = ErrorCode.NETWORK_EXCEPTION
+"""What clients call it among themselves."""
 FENCED = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
 """What a producer is told whose transactional id belongs to somebody else now, or whose transaction timed out."""
 
@@ -176,6 +178,48 @@ class TransactionalProducer:
         )
         self._sequences[partition] = sequence + len(contents)
         return response.responses[0].partition_responses[0].base_offset
+
+    async def produce_all(self, batches: Sequence[tuple[Partition, Sequence[Content]]]) -> list[int]:
+        """Several batches in flight at once, as Kafka's producers have; their base offsets. What got no answer, or came
+        before what should have been there already, is sent again, in order."""
+        requests: list[tuple[Partition, ProduceRequest]] = []
+        for partition, contents in batches:
+            if not self.bumps_epochs and partition not in self._added:
+                await self._add(partition)
+            sequence = self._sequences.get(partition, 0)
+            requests.append((partition, self.produce_request(partition, contents, sequence)))
+            self._sequences[partition] = sequence + len(contents)
+        self._has_written = True
+        self.sent.extend(Sent(request, self.versions.produce) for _, request in requests)
+        offsets: dict[int, int] = {}
+        for _ in range(self._attempts):
+            waiting = [index for index in range(len(requests)) if index not in offsets]
+            answers = await asyncio.gather(*(self._send(requests[index][1]) for index in waiting))
+            incomplete: dict[Partition, None] = {}
+            for index, (code, offset) in zip(waiting, answers, strict=True):
+                partition = requests[index][0]
+                if code is ErrorCode.NONE:
+                    offsets[index] = offset
+                    continue
+                if code in FENCED:
+                    raise Fenced(f"Produce: {code.name}")
+                if code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and partition in incomplete:
+                    continue
+                if code not in (*PASSING, NO_ANSWER):
+                    raise KafkaError(code, f"{self.transactional_id}: batch {index} of {len(requests)} to {partition}")
+                incomplete[partition] = None
+            if len(offsets) == len(requests):
+                return [offsets[index] for index in range(len(requests))]
+            await asyncio.sleep(RETRY_S)
+        raise GaveUp("ProduceRequest")
+
+    async def _send(self, request: ProduceRequest) -> tuple[ErrorCode, int]:
+        try:
+            response = await self.client.request(request, ProduceResponse, version=self.versions.produce)
+        except NoAnswer:
+            return NO_ANSWER, -1
+        row = response.responses[0].partition_responses[0]
+        return ErrorCode(row.error_code), row.base_offset
 
     def produce_request(self, partition: Partition, contents: Sequence[Content], sequence: int) -> ProduceRequest:
         timestamp = self._clock()

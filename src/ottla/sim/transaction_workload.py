@@ -41,6 +41,8 @@ PLAIN, COMPACTED, INPUT, OUTPUT = "ring-plain", "ring-compacted", "ring-input", 
 GROUP = "ring-group"
 COPIER = "copier"
 TOKENS_OF_A_MOVER = 3
+PIPELINED = 0.4
+"""How often a transaction sends all its batches at once."""
 STABLE_WITHIN_S = 30.0
 SETTLE_S = 90.0
 TURN_S = 0.15
@@ -328,10 +330,25 @@ class Ring:
         check(owner == host, "identity", f"{instance.producer.producer} belongs to {owner} and to {host}")
         return instance.attempt
 
-    async def _write(self, instance: Instance, attempt: Attempt, partition: Partition, contents: list[Content]) -> None:
-        self.history.write(attempt, partition, contents)
-        offset = await instance.producer.produce(partition, contents)
-        self.history.acknowledge(partition, offset, contents)
+    async def _write_all(
+        self, instance: Instance, attempt: Attempt, batches: list[tuple[Partition, list[Content]]]
+    ) -> None:
+        for partition, contents in batches:
+            self.history.write(attempt, partition, contents)
+        incarnation = self._host.incarnation
+        try:
+            if len(batches) == 1:
+                offsets = [await instance.producer.produce(*batches[0])]
+            else:
+                offsets = await instance.producer.produce_all(batches)
+        except KafkaError as error:
+            # A broker that was restarted may remember no more than the last batch of those in flight.
+            is_forgotten = error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and len(batches) > 1
+            if is_forgotten and self._host.incarnation != incarnation:
+                raise GaveUp("ProduceRequest: forgotten") from None
+            raise
+        for (partition, contents), offset in zip(batches, offsets, strict=True):
+            self.history.acknowledge(partition, offset, contents)
 
     async def _end(self, instance: Instance, attempt: Attempt, *, is_commit: bool) -> bool:
         """Whether it is committed."""
@@ -356,12 +373,16 @@ class Ring:
         name = attempt.name.encode()
         producer = instance.producer
         try:
-            for partition, contents in writes:
-                marked: list[Content] = [
-                    (key, b"%s %d %s" % (value or b"", index, name)) for index, (key, value) in enumerate(contents)
-                ]
-                await self._write(instance, attempt, partition, marked)
-                await self._thaw(instance)
+            marked: list[tuple[Partition, list[Content]]] = [
+                (partition, [(key, b"%s %d %s" % (value or b"", index, name)) for key, value in contents])
+                for index, (partition, contents) in enumerate(writes)
+            ]
+            if rng.random() < PIPELINED:
+                await self._write_all(instance, attempt, marked)
+            else:
+                for partition, contents in marked:
+                    await self._write_all(instance, attempt, [(partition, contents)])
+                    await self._thaw(instance)
             if offset >= 0:
                 await producer.commit_offset(GROUP, (INPUT, 0), offset, attempt.name)
         except GaveUp as error:
