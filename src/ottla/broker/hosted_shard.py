@@ -280,6 +280,10 @@ class HostedShard(Generic[S]):
     ) -> Any:
         """The records cannot be written, and nothing of the decision has taken effect yet."""
         error = coordinator_error(error)
+        if self.is_gone:
+            # The write took the log dir offline, and with it the shard: all who waited were sent away already.
+            _Pending([], 0, NO_PRODUCER, None, None, decision.answers, None, None).fail(error)
+            return None if refuse is None else refuse(request, error)
         if decision.refused is not None:
             instead = decision.refused(error, call)
             assert not instead.records
