@@ -5,13 +5,16 @@
 
 from __future__ import annotations
 
+from ottla.client.core.partitions import TopicPartition
 from ottla.wire.errors import ErrorCode, KafkaError
 
 __all__ = [
     "AuthorizationError",
     "BufferExhausted",
     "ClientClosed",
+    "CommitFailed",
     "ConfigError",
+    "DeserializationFailed",
     "ErrorCode",
     "KafkaError",
     "NetworkError",
@@ -109,6 +112,19 @@ class TransactionAborted(KafkaError):
 
     def __init__(self, message: str | None = None) -> None:
         super().__init__(ErrorCode.TRANSACTION_ABORTABLE, message)
+
+
+class CommitFailed(KafkaError):
+    """The group has gone on without this member: others may read what it read, and commit for it."""
+
+
+class DeserializationFailed(KafkaError):
+    """A deserializer raised an exception. The record is met again by the next poll, unless a seek passes over it."""
+
+    def __init__(self, partition: TopicPartition, offset: int, cause: Exception) -> None:
+        super().__init__(ErrorCode.INVALID_RECORD, f"{partition} at offset {offset}: {cause!r}")
+        self.partition = partition
+        self.offset = offset
 
 
 class AuthorizationError(KafkaError):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from operator import itemgetter
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from ottla import records
 from ottla.client.core.codes import error_code
@@ -36,17 +36,24 @@ MAX_EPOCH = 0x7FFFFFFF
 LAST_VERSION_WITH_NAMES = 12
 
 
-class ConsumerRecord(NamedTuple):
-    """One record as the application gets it."""
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class ConsumerRecord(NamedTuple, Generic[K, V]):
+    """One record as the application gets it; key and value are bytes unless the consumer has deserializers."""
 
     topic: str
     partition: int
     offset: int
     timestamp: int
     """Milliseconds since 1970: when it was created, or when the broker wrote it (message.timestamp.type)."""
-    key: bytes | None
-    value: bytes | None
+    key: K
+    value: V
     headers: tuple[tuple[str, bytes | None], ...]
+
+
+RawRecord = ConsumerRecord[bytes | None, bytes | None]
 
 
 class FetchTarget(NamedTuple):
@@ -70,6 +77,9 @@ class FetchSession:
 
     def plan(self, wanted: Mapping[TopicPartition, FetchTarget]) -> FetchRequest:
         """The request's session and partitions; the rest of it (sizes, isolation) is the caller's."""
+        names = {target.topic_id: partition.topic for partition, target in wanted.items()}
+        if (ZERO_UUID in names) != (ZERO_UUID in self._names):
+            self.epoch = INITIAL_EPOCH  # a session speaks of its topics by id or by name, as it began
         if self.epoch == INITIAL_EPOCH:
             named: Iterable[TopicPartition] = wanted
             forgotten: list[tuple[TopicPartition, FetchTarget]] = []
@@ -82,7 +92,7 @@ class FetchSession:
                 if partition not in wanted or wanted[partition].topic_id != target.topic_id
             ]
         self._partitions = dict(wanted)
-        self._names = {target.topic_id: partition.topic for partition, target in wanted.items()}
+        self._names = names
         return FetchRequest(
             session_id=self.id,
             session_epoch=self.epoch,
@@ -200,7 +210,7 @@ class FetchedBatches:
         self.end_offset = self._batches[-1][1].next_offset if self._batches else offset
         """Where the next fetch of this partition begins."""
         self._index = 0
-        self._records: list[ConsumerRecord] = []
+        self._records: list[RawRecord] = []
         self._records_index = 0
         self._aborted_producer_ids: set[int] = set()
         self._aborted = sorted(
@@ -211,10 +221,10 @@ class FetchedBatches:
     def is_empty(self) -> bool:
         return self._records_index >= len(self._records) and self._index >= len(self._batches)
 
-    def take(self, max_count: int) -> list[ConsumerRecord]:
+    def take(self, max_count: int) -> list[RawRecord]:
         """The next records, at most so many, none only at the end. KafkaError for a damaged batch; a later call meets
         it again."""
-        taken: list[ConsumerRecord] = []
+        taken: list[RawRecord] = []
         while len(taken) < max_count:
             left = len(self._records) - self._records_index
             if left:
@@ -254,7 +264,7 @@ class FetchedBatches:
                 self.next_offset = max(self.next_offset, header.next_offset)
         self._index += 1
 
-    def _read(self, batch: memoryview, header: BatchHeader) -> list[ConsumerRecord]:
+    def _read(self, batch: memoryview, header: BatchHeader) -> list[RawRecord]:
         try:
             decoded = records.read(batch)
         except CorruptRecords as error:
@@ -283,6 +293,6 @@ class FetchedBatches:
         )
 
 
-def _with_partition(decoded: list[Record], topic: str, partition: int) -> list[ConsumerRecord]:
+def _with_partition(decoded: list[Record], topic: str, partition: int) -> list[RawRecord]:
     new = tuple.__new__
     return [new(ConsumerRecord, (topic, partition, *record)) for record in decoded]

@@ -157,8 +157,8 @@ class ClassicMembership:
                 return self._handle_response(request, response, now)
             case Unanswered(request):
                 return self._handle_silence(request, now)
-            case Refused(_, error):
-                return self._fail(error)
+            case Refused(request, error):
+                return self._handle_refusal(request, error)
             case Released() | Taken():
                 return self._handle_performed(now)
             case TopicsKnown():
@@ -248,7 +248,6 @@ class ClassicMembership:
     def _leave_request(self, reason: str) -> LeaveGroupRequest:
         return LeaveGroupRequest(
             group_id=self.config.group_id,
-            member_id=self.member_id,
             members=[
                 MemberIdentity(member_id=self.member_id, group_instance_id=self.config.group_instance_id, reason=reason)
             ],
@@ -338,6 +337,11 @@ class ClassicMembership:
         if isinstance(request, LeaveGroupRequest):
             return self._finish_leaving()
         return [ForgetCoordinator(), *self._retry_join(now)]
+
+    def _handle_refusal(self, request: Message, error: KafkaError) -> list[Effect]:
+        if not isinstance(request, LeaveGroupRequest):
+            return self._fail(error)
+        return self._finish_leaving() if request is self._outstanding else []
 
     def _handle_joined(self, response: JoinGroupResponse, now: int) -> list[Effect]:
         code = error_code(response.error_code)

@@ -72,6 +72,7 @@ class State(Enum):
 
 
 _BEATING = (State.JOINING, State.STABLE, State.RELEASING, State.TAKING)
+_COMMITTING = (State.STABLE, State.RELEASING, State.TAKING, State.LEAVING)
 _OUTSIDE = (State.UNSUBSCRIBED, State.EXPIRED, State.LEAVING, State.FAILED)
 
 
@@ -108,7 +109,7 @@ class ConsumerMembership:
 
     @property
     def generation(self) -> int:
-        return self._epoch if self.state in (State.STABLE, State.RELEASING, State.TAKING) else NO_EPOCH
+        return self._epoch if self.state in _COMMITTING and self._epoch != JOIN_EPOCH else NO_EPOCH
 
     @property
     def is_rebalancing(self) -> bool:
@@ -136,8 +137,10 @@ class ConsumerMembership:
                 return self._handle_response(response, now) if request is self._heartbeat else []
             case Unanswered(request):
                 return self._handle_silence(now) if request is self._heartbeat else []
-            case Refused(_, error):
-                return self._fail(error)
+            case Refused(request, error):
+                if self.state is State.LEAVING:
+                    return self._finish_leaving()
+                return self._fail(error) if request is self._heartbeat else []
             case Released() | Taken():
                 return self._handle_performed(now)
             case TopicsKnown(_, names):
@@ -396,6 +399,7 @@ class ConsumerMembership:
         if self._epoch == NO_EPOCH:
             return self._finish_leaving()
         self._heartbeat = self._farewell()
+        self._epoch = NO_EPOCH
         return [Send(self._heartbeat, self.config.request_timeout_ms)]
 
     def _finish_leaving(self) -> list[Effect]:

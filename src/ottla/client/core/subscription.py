@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 
-from ottla.client.core.fetching import ConsumerRecord, FetchedBatches
+from ottla.client.core.fetching import FetchedBatches, RawRecord
 from ottla.client.core.partitions import TopicPartition
 from ottla.wire.errors import ErrorCode, KafkaError
 
@@ -168,7 +168,7 @@ class AssignedPartition:
         self.fetched.append(batches)
         self.fetched_size += batches.size
 
-    def take(self, max_count: int) -> list[ConsumerRecord]:
+    def take(self, max_count: int) -> list[RawRecord]:
         """The next records the application gets; the position moves behind them."""
         while self.fetched:
             batches = self.fetched[0]
@@ -265,10 +265,10 @@ class Subscription:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"{partition} is not assigned to this consumer")
         return state
 
-    def collect(self, max_count: int) -> list[ConsumerRecord]:
+    def collect(self, max_count: int) -> list[RawRecord]:
         """The next records of all partitions, at most so many, each partition's together and in order. A partition
         that gave records goes to the end of the line."""
-        collected: list[ConsumerRecord] = []
+        collected: list[RawRecord] = []
         served = []
         error: KafkaError | None = None
         for partition, state in self.assigned.items():

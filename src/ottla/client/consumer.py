@@ -1,0 +1,710 @@
+"""The consumer: it pulls records of the partitions it was given or has joined a group for, and keeps track of how far
+it is.
+
+Everything a rebalance asks of the application happens inside `poll` (or the next step of `async for`), so records that
+were handed out keep their partition until the application comes back for more, for at most max.poll.interval.ms.
+Offsets are committed on the same terms: coming back for more says that what was handed out is done with.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import re
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, Generic, Protocol, Self, TypeVar, overload
+
+from ottla.client.cluster import Cluster
+from ottla.client.config import ConsumerConfig
+from ottla.client.core.fetching import ConsumerRecord
+from ottla.client.core.membership import Release, Released, Subscribed, Take, Taken, Unsubscribed
+from ottla.client.core.offsets import OffsetAndMetadata, OffsetAndTimestamp
+from ottla.client.core.partitions import TopicPartition
+from ottla.client.core.subscription import (
+    EARLIEST,
+    EARLIEST_TIMESTAMP,
+    LATEST,
+    LATEST_TIMESTAMP,
+    AssignedPartition,
+    OffsetReset,
+    ResetKind,
+    Subscription,
+)
+from ottla.client.errors import (
+    ClientClosed,
+    DeserializationFailed,
+    ErrorCode,
+    KafkaError,
+    error_of,
+    is_retriable,
+)
+from ottla.client.fetcher import Fetcher
+from ottla.client.group_member import GroupMember
+from ottla.client.metadata import ConsumerGroupMetadata, Metadata, PartitionInfo
+from ottla.client.offset_requests import OffsetRequests
+
+K = TypeVar("K")
+V = TypeVar("V")
+Committable = int | OffsetAndMetadata
+_log = logging.getLogger("ottla.client")
+
+
+class RebalanceListener(Protocol):
+    """What an application may want to know of a rebalance. Each method may be a coroutine; all may be left out."""
+
+    def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> Awaitable[None] | None:
+        """Called before these are given up: what was read can still be committed."""
+
+    def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> Awaitable[None] | None:
+        """Called before these are read for the first time: the place to seek."""
+
+    def on_partitions_lost(self, partitions: Sequence[TopicPartition]) -> Awaitable[None] | None:
+        """Called when others may have these already: nothing can be committed for them."""
+
+
+class Consumer(Generic[K, V]):
+    """Reads records. Settings are Kafka's: `Consumer(bootstrap_servers="localhost:9092", group_id="g")` or
+    `Consumer({"bootstrap.servers": "localhost:9092", "group.id": "g"})`.
+
+    It connects when it is first used, on the event loop it is used on, and is closed by `async with` or `close`.
+    """
+
+    @overload
+    def __init__(
+        self: Consumer[bytes | None, bytes | None], config: Mapping[str, Any] | None = None, /, **settings: Any
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Consumer[K | None, V | None],
+        config: Mapping[str, Any] | None = None,
+        /,
+        *,
+        key_deserializer: Callable[[bytes], K],
+        value_deserializer: Callable[[bytes], V],
+        **settings: Any,
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Consumer[bytes | None, V | None],
+        config: Mapping[str, Any] | None = None,
+        /,
+        *,
+        value_deserializer: Callable[[bytes], V],
+        **settings: Any,
+    ) -> None: ...
+
+    def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
+        self.config = ConsumerConfig.parse(*([config] if config is not None else []), settings)
+        self._subscription = Subscription(OffsetReset.parse(self.config.auto_offset_reset))
+        self._listener: RebalanceListener | None = None
+        self._cluster = Cluster(self.config, allow_auto_topic_creation=self.config.allow_auto_create_topics)
+        self._fetcher: Fetcher | None = None
+        self._offsets = OffsetRequests(self._cluster, self.config)
+        self._member: GroupMember | None = None
+        self._wakes = asyncio.Event()
+        self._is_subscription_new = False
+        self._is_closed = False
+        self._is_polling = False
+        self._error: KafkaError | None = None
+        self._locating: asyncio.Task[None] | None = None
+        self._committing: asyncio.Task[None] | None = None
+        self._commit_at: float | None = None
+        self._handed: list[ConsumerRecord[K, V]] = []
+        self._handed_count = 0
+        """`async for` hands these out one by one; so many it has."""
+        self._deserializes = self.config.key_deserializer is not None or self.config.value_deserializer is not None
+
+    # Lifecycle
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def _open(self) -> Fetcher:
+        if self._is_closed:
+            raise ClientClosed("the consumer is closed")
+        if self._fetcher is None:
+            self._fetcher = Fetcher(self._cluster, self.config, self._subscription, self._wakes.set)
+            self._cluster.on_change(self._metadata_changed)
+        return self._fetcher
+
+    async def close(self, timeout_ms: float = 30_000) -> None:
+        """Commit if that is automatic, leave the group, end every connection."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._wakes.set()
+        try:
+            if self._fetcher is not None:
+                await self._fetcher.stop()
+            async with asyncio.timeout(timeout_ms / 1000):
+                await self._end_background()
+                await self._leave(timeout_ms)
+        except TimeoutError:
+            _log.warning("the consumer closed before everything was done")
+        finally:
+            if self._member is not None:
+                await self._member.stop()
+            await self._cluster.close()
+
+    async def _end_background(self) -> None:
+        if self._locating is not None:
+            self._locating.cancel()
+            await asyncio.wait([self._locating])
+        if self._committing is not None:
+            await asyncio.wait([self._committing])
+
+    async def _leave(self, timeout_ms: float) -> None:
+        member = self._member
+        if member is None:
+            if self.config.enable_auto_commit and self._subscription.is_manual and self.config.group_id:
+                await self._commit_quietly()
+            return
+        member.will_leave()
+        member.step(Unsubscribed())
+        while member.asked:
+            await self._perform(member.asked.popleft(), member)
+        if member.membership.generation >= 0 or member.membership.is_rebalancing:
+            await member.left(timeout_ms)
+
+    # What to read
+
+    def subscribe(
+        self,
+        topics: Iterable[str] | str = (),
+        *,
+        pattern: str | re.Pattern[str] | None = None,
+        listener: RebalanceListener | None = None,
+    ) -> None:
+        """Share these topics with the group's other members, in place of what was subscribed to before.
+
+        A compiled pattern is matched here, against whole names of topics, whenever metadata comes. A pattern as text
+        is the broker's to match (RE2) when group.protocol is consumer.
+        """
+        self._check_open()
+        if self.config.group_id is None:
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID, "topics are shared within a group: set group.id, or assign")
+        names = [topics] if isinstance(topics, str) else list(topics)
+        if bool(names) == (pattern is not None):
+            if names:
+                raise ValueError("subscribe to topics or to a pattern, not to both")
+            raise ValueError("subscribe to at least one topic, or unsubscribe")
+        if pattern is None:
+            self._subscription.subscribe(names)
+        elif isinstance(pattern, str) and self.config.group_protocol == "consumer":
+            self._subscription.subscribe_regex(pattern)
+        else:
+            self._subscription.subscribe_pattern(re.compile(pattern))
+        self._listener = listener
+        self._is_subscription_new = True
+        self._wakes.set()
+
+    def assign(self, partitions: Iterable[tuple[str, int]]) -> None:
+        """Read exactly these partitions, without sharing them with anybody."""
+        self._check_open()
+        self._subscription.assign([TopicPartition(*partition) for partition in partitions])
+        self._drop_handed()
+        self._wakes.set()
+
+    async def unsubscribe(self) -> None:
+        """Read nothing, and leave the group."""
+        self._check_open()
+        if self._member is not None:
+            await self._leave(self.config.default_api_timeout_ms)
+            await self._member.stop()
+            self._member = None
+        self._subscription.unsubscribe()
+        self._cluster.track_all(False)
+        self._is_subscription_new = False
+        self._drop_handed()
+
+    def subscription(self) -> frozenset[str]:
+        """The topics subscribed to; of a pattern those that matched so far."""
+        return frozenset(self._subscription.topics)
+
+    def assignment(self) -> frozenset[TopicPartition]:
+        """The partitions that are read now."""
+        return frozenset(self._subscription.assigned)
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ClientClosed("the consumer is closed")
+
+    # Records
+
+    async def poll(self, timeout_ms: float = 1_000, *, max_records: int | None = None) -> list[ConsumerRecord[K, V]]:
+        """The next records, at most max.poll.records: at once if there are some, otherwise none after timeout_ms.
+
+        It also does what a rebalance asks for, and says that the records of the last poll are done with.
+        """
+        fetcher = self._open()
+        if self._is_polling:
+            raise RuntimeError("another task is in poll: a consumer is used by one at a time")
+        self._is_polling = True
+        self._drop_handed()
+        loop = asyncio.get_running_loop()
+        ends_at = loop.time() + timeout_ms / 1000
+        count = self.config.max_poll_records if max_records is None else max_records
+        self._begin_poll()
+        try:
+            while True:
+                self._wakes.clear()
+                await self._do_what_is_asked()
+                self._raise_error(fetcher)
+                self._commit_when_due(loop.time())
+                taken: list[Any] = self._subscription.collect(count)
+                self._locate()
+                fetcher.pump()
+                if taken:
+                    return self._deserialized(taken) if self._deserializes else taken
+                left = ends_at - loop.time()
+                if left <= 0:
+                    if timeout_ms <= 0:
+                        await asyncio.sleep(0)
+                    return []
+                await self._wait(left)
+                if self._is_closed:
+                    raise ClientClosed("the consumer was closed")
+        finally:
+            self._is_polling = False
+            if self._member is not None:
+                self._member.poll_ended()
+
+    async def _wait(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._wakes.wait()
+        except TimeoutError:
+            pass
+
+    def _begin_poll(self) -> None:
+        if not self._subscription.is_subscribed and not self._subscription.is_manual:
+            self._is_polling = False
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "subscribe to topics or assign partitions before you poll")
+        if self._member is not None:
+            self._member.poll_began()
+
+    def _raise_error(self, fetcher: Fetcher) -> None:
+        for holder in (self, self._member, fetcher):
+            error = holder._error if holder is self else getattr(holder, "error", None)
+            if error is None:
+                continue
+            if holder is self:
+                self._error = None
+            elif holder is fetcher:
+                fetcher.error = None
+            raise error
+
+    def __aiter__(self) -> AsyncIterator[ConsumerRecord[K, V]]:
+        return self
+
+    async def __anext__(self) -> ConsumerRecord[K, V]:
+        count = self._handed_count
+        if count < len(self._handed):
+            self._handed_count = count + 1
+            return self._handed[count]
+        while True:
+            try:
+                records = await self.poll(self.config.max_poll_interval_ms)
+            except ClientClosed:
+                raise StopAsyncIteration from None
+            if records:
+                # Whoever never waits would keep heartbeats and fetches from their turn.
+                await asyncio.sleep(0)
+                self._handed, self._handed_count = records, 1
+                return records[0]
+
+    async def batches(self, *, max_records: int | None = None) -> AsyncIterator[list[ConsumerRecord[K, V]]]:
+        """`async for records in consumer.batches()`: what poll returns, without end and without empty lists."""
+        while True:
+            try:
+                records = await self.poll(self.config.max_poll_interval_ms, max_records=max_records)
+            except ClientClosed:
+                return
+            if records:
+                await asyncio.sleep(0)
+                yield records
+
+    def _drop_handed(self) -> None:
+        self._handed, self._handed_count = [], 0
+
+    def _deserialized(self, taken: list[ConsumerRecord[Any, Any]]) -> list[ConsumerRecord[K, V]]:
+        """With keys and values made. What cannot be made stays, and is met again by the next poll."""
+        make_key, make_value = self.config.key_deserializer, self.config.value_deserializer
+        done: list[ConsumerRecord[K, V]] = []
+        new = tuple.__new__
+        for topic, partition, offset, timestamp, key, value, headers in taken:
+            try:
+                if make_key is not None and key is not None:
+                    key = make_key(key)
+                if make_value is not None and value is not None:
+                    value = make_value(value)
+            except Exception as error:
+                self._put_back(taken[len(done) :])
+                if done:
+                    return done
+                raise DeserializationFailed(TopicPartition(topic, partition), offset, error) from error
+            done.append(new(ConsumerRecord, (topic, partition, offset, timestamp, key, value, headers)))
+        return done
+
+    def _put_back(self, records: Sequence[ConsumerRecord[Any, Any]]) -> None:
+        firsts: dict[TopicPartition, int] = {}
+        for record in records:
+            firsts.setdefault(TopicPartition(record.topic, record.partition), record.offset)
+        for partition, offset in firsts.items():
+            self._subscription.state_of(partition).seek(offset)
+
+    # The group
+
+    async def _do_what_is_asked(self) -> None:
+        if self._is_subscription_new:
+            self._is_subscription_new = False
+            await self._join()
+        elif self._subscription.is_manual:
+            self._cluster.track({partition.topic for partition in self._subscription.assigned})
+        member = self._member
+        while member is not None and member.asked:
+            await self._perform(member.asked.popleft(), member)
+            member = self._member
+
+    async def _join(self) -> None:
+        """Tell the group what this consumer reads. A pattern needs to see the topics first."""
+        if self._member is None:
+            self._member = GroupMember(self._cluster, self.config, self._wakes.set)
+            self._member.poll_began()
+        self._cluster.track_all(self._subscription.pattern is not None)
+        if self._subscription.pattern is not None:
+            try:
+                metadata = await self._cluster.refresh()
+            except KafkaError as error:
+                if not is_retriable(error):
+                    raise
+                self._is_subscription_new = True
+                await asyncio.sleep(self._cluster.retry_backoff.pause_ms(1) / 1000)
+                return
+            self._subscription.match(self._visible(metadata))
+        else:
+            self._cluster.track(self._subscription.topics)
+        self._tell_subscription()
+
+    def _tell_subscription(self) -> None:
+        if self._member is not None:
+            self._member.step(Subscribed(self._subscription.topics, self._subscription.regex))
+
+    def _visible(self, metadata: Metadata) -> list[str]:
+        return [
+            name
+            for name, info in metadata.topics.items()
+            if not info.error and not (info.is_internal and self.config.exclude_internal_topics)
+        ]
+
+    def _metadata_changed(self, metadata: Metadata) -> None:
+        if self._is_closed:
+            return
+        subscription = self._subscription
+        if subscription.pattern is not None and subscription.match(self._visible(metadata)):
+            self._tell_subscription()
+        for topic in subscription.topics:
+            info = metadata.topics.get(topic)
+            if info is not None and info.error and not info.error.is_retriable:
+                self._error = error_of(info.error, f"topic {topic}: {info.error.text}")
+            elif info is None or info.error:
+                delay_ms = self.config.retry_backoff_max_ms
+                asyncio.get_running_loop().call_later(delay_ms / 1000, self._cluster.request_update)
+                break
+        if self._member is not None:
+            self._member.metadata_changed(metadata)
+        self._wakes.set()
+
+    async def _perform(self, asked: Release | Take, member: GroupMember) -> None:
+        """What the membership asks of the application. An error of its listener is raised when the step is done."""
+        if isinstance(asked, Take):
+            self._subscription.add(asked.partitions)
+            try:
+                await self._tell("on_partitions_assigned", asked.partitions)
+            finally:
+                for partition in asked.partitions:
+                    if (state := self._subscription.assigned.get(partition)) is not None:
+                        state.is_taken = True
+                member.step(Taken())
+            return
+        released = [partition for partition in asked.partitions if partition in self._subscription.assigned]
+        for partition in released:
+            self._subscription.assigned[partition].is_taken = False
+        try:
+            if released and asked.is_lost:
+                await self._tell("on_partitions_lost", released)
+            elif released:
+                if self.config.enable_auto_commit:
+                    await self._commit_quietly()
+                await self._tell("on_partitions_revoked", released)
+        finally:
+            self._subscription.remove(released)
+            member.step(Released())
+
+    async def _tell(self, name: str, partitions: Sequence[TopicPartition]) -> None:
+        listener = self._listener
+        told = getattr(listener, name, None)
+        if told is None and name == "on_partitions_lost":
+            told = getattr(listener, "on_partitions_revoked", None)
+        if told is not None:
+            result = told(list(partitions))
+            if inspect.isawaitable(result):
+                await result
+
+    def group_metadata(self) -> ConsumerGroupMetadata:
+        """Who this consumer is in its group, for `Producer.send_offsets`."""
+        if self.config.group_id is None:
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID, "this consumer has no group.id")
+        if self._member is None:
+            return ConsumerGroupMetadata(self.config.group_id)
+        membership = self._member.membership
+        return ConsumerGroupMetadata(
+            self.config.group_id, membership.generation, membership.member_id, self.config.group_instance_id
+        )
+
+    # Positions
+
+    def _locate(self) -> None:
+        """Find out where to begin with partitions that have no position, without waiting for it."""
+        if self._locating is None and any(
+            state.position is None and state.is_taken for state in self._subscription.assigned.values()
+        ):
+            self._locating = asyncio.create_task(self._locate_all())
+            self._locating.add_done_callback(self._located)
+
+    def _located(self, task: asyncio.Task[None]) -> None:
+        self._locating = None
+        if not task.cancelled() and (error := task.exception()) is not None:
+            if not isinstance(error, KafkaError):
+                raise error
+            self._error = error
+        if self._fetcher is not None and not self._is_closed:
+            self._fetcher.pump()
+        self._wakes.set()
+
+    async def _locate_all(self) -> None:
+        waiting = [
+            state
+            for state in self._subscription.assigned.values()
+            if state.position is None and state.reset is None and state.is_taken
+        ]
+        seeks = {state: state.seek_count for state in waiting}
+        if waiting and self.config.group_id is not None:
+            committed = await self._offsets.committed([state.partition for state in waiting])
+            for state in waiting:
+                if state.seek_count == seeks[state] and (found := committed.get(state.partition)) is not None:
+                    state.seek(found.offset, found.leader_epoch)
+        for state in waiting:
+            if state.position is None and state.reset is None:
+                self._reset(state)
+        await self._look_up()
+
+    def _reset(self, state: AssignedPartition) -> None:
+        reset = self._subscription.default_reset
+        if reset.kind is ResetKind.NONE:
+            message = f"{state.partition} has no committed offset, and auto.offset.reset is none"
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, message)
+        state.begin_reset(reset)
+
+    async def _look_up(self) -> None:
+        timestamp = int(time.time() * 1000)
+        waiting = {
+            state.partition: (state, state.seek_count, state.reset)
+            for state in self._subscription.assigned.values()
+            if state.reset is not None
+        }
+        timestamps = {partition: reset.timestamp(timestamp) for partition, (_, _, reset) in waiting.items()}
+        found = await self._offsets.list_offsets(timestamps)
+        ends: dict[TopicPartition, int] = {
+            partition: LATEST_TIMESTAMP for partition, at in found.items() if at.offset < 0
+        }
+        found.update(await self._offsets.list_offsets(ends))
+        for partition, (state, seek_count, _) in waiting.items():
+            if state.seek_count == seek_count:
+                state.seek(found[partition].offset, found[partition].leader_epoch)
+
+    def seek(self, partition: tuple[str, int], offset: int, *, leader_epoch: int = -1) -> None:
+        """Read on at this offset."""
+        if offset < 0:
+            raise ValueError(f"offset {offset} is below 0")
+        self._seeking(partition).seek(offset, leader_epoch)
+
+    def seek_to_beginning(self, partitions: Iterable[tuple[str, int]] | None = None) -> None:
+        """Read on at the first record there is; all partitions if none is named. It is looked up by the next poll."""
+        for partition in self._subscription.assigned if partitions is None else partitions:
+            self._seeking(partition).begin_reset(EARLIEST)
+
+    def seek_to_end(self, partitions: Iterable[tuple[str, int]] | None = None) -> None:
+        """Read on with what is written from now on (read_committed: after the last stable offset)."""
+        for partition in self._subscription.assigned if partitions is None else partitions:
+            self._seeking(partition).begin_reset(LATEST)
+
+    async def seek_to_time(self, timestamp: int, partitions: Iterable[tuple[str, int]] | None = None) -> None:
+        """Read on at the first record of that time (milliseconds since 1970) or later, at the end if there is none."""
+        wanted = [TopicPartition(*partition) for partition in partitions or self._subscription.assigned]
+        found = await self.offsets_for_times(dict.fromkeys(wanted, timestamp))
+        for partition in wanted:
+            at = found[partition]
+            if at is None:
+                self.seek_to_end([partition])
+            else:
+                self.seek(partition, at.offset, leader_epoch=at.leader_epoch)
+
+    def _seeking(self, partition: tuple[str, int]) -> AssignedPartition:
+        state = self._subscription.state_of(TopicPartition(*partition))
+        if self._handed:
+            left = self._handed[self._handed_count :]
+            self._handed = [record for record in left if (record.topic, record.partition) != tuple(partition)]
+            self._handed_count = 0
+        self._wakes.set()
+        return state
+
+    async def position(self, partition: tuple[str, int], timeout_ms: float | None = None) -> int:
+        """The offset of the next record that is handed out."""
+        wanted = TopicPartition(*partition)
+        state = self._subscription.state_of(wanted)
+        self._open()
+        if timeout_ms is None:
+            timeout_ms = self.config.default_api_timeout_ms
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                while state.position is None:
+                    self._cluster.track([wanted.topic])
+                    self._locate()
+                    if self._locating is not None:
+                        await asyncio.wait([self._locating])
+                    if (error := self._error) is not None:
+                        self._error = None
+                        raise error
+        except TimeoutError as late:
+            if isinstance(late, KafkaError):
+                raise
+            raise error_of(ErrorCode.REQUEST_TIMED_OUT, f"the position of {wanted} is not known yet") from None
+        return self._unhanded().get(wanted, state.position)
+
+    def _unhanded(self) -> dict[TopicPartition, int]:
+        """The next offset of partitions of which `async for` still has records to hand out."""
+        firsts: dict[TopicPartition, int] = {}
+        for record in self._handed[self._handed_count :]:
+            firsts.setdefault(TopicPartition(record.topic, record.partition), record.offset)
+        return firsts
+
+    def pause(self, partitions: Iterable[tuple[str, int]] | None = None) -> None:
+        """Hand out no records of these (of all) until `resume`; the consumer stays in its group."""
+        for partition in list(self._subscription.assigned) if partitions is None else partitions:
+            self._subscription.state_of(TopicPartition(*partition)).is_paused = True
+
+    def resume(self, partitions: Iterable[tuple[str, int]] | None = None) -> None:
+        for partition in list(self._subscription.assigned) if partitions is None else partitions:
+            self._subscription.state_of(TopicPartition(*partition)).is_paused = False
+        self._wakes.set()
+
+    def paused(self) -> frozenset[TopicPartition]:
+        return frozenset(partition for partition, state in self._subscription.assigned.items() if state.is_paused)
+
+    def lag(self, partition: tuple[str, int]) -> int | None:
+        """Records between the position and the end as of the last fetch; None if nothing was fetched yet."""
+        return self._subscription.state_of(TopicPartition(*partition)).lag
+
+    # Commits
+
+    async def commit(
+        self,
+        offsets: Mapping[tuple[str, int], Committable] | ConsumerRecord[Any, Any] | None = None,
+        *,
+        timeout_ms: float | None = None,
+    ) -> None:
+        """Commit what was handed out, or what is given: offsets of the records to read next, or a record that is done
+        with. It returns when the coordinator has written it; CommitFailed if the group went on without this member."""
+        self._open()
+        if offsets is None:
+            wanted = self._consumed()
+        elif isinstance(offsets, ConsumerRecord):
+            wanted = {TopicPartition(offsets.topic, offsets.partition): OffsetAndMetadata(offsets.offset + 1)}
+        else:
+            wanted = {
+                TopicPartition(*partition): OffsetAndMetadata(offset) if isinstance(offset, int) else offset
+                for partition, offset in offsets.items()
+            }
+        await self._offsets.commit(wanted, self._member, timeout_ms)
+
+    def _consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        unhanded = self._unhanded()
+        return {
+            partition: OffsetAndMetadata(unhanded.get(partition, state.position), "", state.leader_epoch)
+            for partition, state in self._subscription.assigned.items()
+            if state.position is not None
+        }
+
+    def _commit_when_due(self, now: float) -> None:
+        if not self.config.enable_auto_commit:
+            return
+        interval = self.config.auto_commit_interval_ms / 1000
+        if self._commit_at is None:
+            self._commit_at = now + interval
+        elif now >= self._commit_at and self._committing is None:
+            self._commit_at = now + interval
+            self._committing = asyncio.create_task(self._commit_quietly())
+            self._committing.add_done_callback(self._committed)
+
+    def _committed(self, _: asyncio.Task[None]) -> None:
+        self._committing = None
+
+    async def _commit_quietly(self) -> None:
+        """What is automatic does not disturb the application: the next one makes up for one that failed."""
+        try:
+            await self._offsets.commit(self._consumed(), self._member)
+        except KafkaError as error:
+            _log.warning("group %s: offsets were not committed: %s", self.config.group_id, error)
+
+    async def committed(
+        self, partitions: Iterable[tuple[str, int]], *, timeout_ms: float | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """What the group has committed for these; None where it has nothing."""
+        self._open()
+        wanted = [TopicPartition(*partition) for partition in partitions]
+        found = await self._offsets.committed(wanted, timeout_ms)
+        return {partition: found.get(partition) for partition in wanted}
+
+    # Lookups
+
+    async def offsets_for_times(
+        self, timestamps: Mapping[tuple[str, int], int], *, timeout_ms: float | None = None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first record at or after each time (milliseconds since 1970); None where there is none."""
+        if any(timestamp < 0 for timestamp in timestamps.values()):
+            raise ValueError("a time is at least 0")
+        found = await self._list({TopicPartition(*partition): at for partition, at in timestamps.items()}, timeout_ms)
+        return {partition: at if at.offset >= 0 else None for partition, at in found.items()}
+
+    async def beginning_offsets(
+        self, partitions: Iterable[tuple[str, int]], *, timeout_ms: float | None = None
+    ) -> dict[TopicPartition, int]:
+        wanted = {TopicPartition(*partition): EARLIEST_TIMESTAMP for partition in partitions}
+        return {partition: at.offset for partition, at in (await self._list(wanted, timeout_ms)).items()}
+
+    async def end_offsets(
+        self, partitions: Iterable[tuple[str, int]], *, timeout_ms: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The offset after the last record that can be read (read_committed: the last stable offset)."""
+        wanted = {TopicPartition(*partition): LATEST_TIMESTAMP for partition in partitions}
+        return {partition: at.offset for partition, at in (await self._list(wanted, timeout_ms)).items()}
+
+    async def _list(
+        self, timestamps: Mapping[TopicPartition, int], timeout_ms: float | None
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
+        self._open()
+        found = await self._offsets.list_offsets(timestamps, timeout_ms)
+        return {partition: found[partition] for partition in timestamps}
+
+    async def partitions_for(self, topic: str, *, timeout_ms: float | None = None) -> tuple[PartitionInfo, ...]:
+        """The partitions of a topic, their leaders and replicas."""
+        self._open()
+        return await self._cluster.partitions(topic, timeout_ms=timeout_ms)

@@ -1,0 +1,264 @@
+"""Keeps data coming: one fetch under way per broker, for all partitions there that have room for more.
+
+A partition is fetched ahead of the application until about max.partition.fetch.bytes of it wait, so that the next data
+is there when the last has been read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from ottla.client.cluster import Cluster
+from ottla.client.config import ConsumerConfig
+from ottla.client.core.fetching import FetchedBatches, FetchSession, FetchTarget
+from ottla.client.core.partitions import TopicPartition
+from ottla.client.core.subscription import AssignedPartition, IsolationLevel, ResetKind, Subscription
+from ottla.client.errors import ErrorCode, KafkaError, NetworkError, error_code, error_of, is_retriable
+from ottla.client.metadata import Broker
+from ottla.wire.messages.fetch import FetchRequest, FetchResponse, PartitionData
+from ottla.wire.primitives import ZERO_UUID
+
+FETCH_LANE = "fetch"
+WAIT_WITH_FULL_PARTITIONS_MS = 100
+"""How long a fetch may wait while other partitions of the broker have no room: they may want data before it ends."""
+NO_REPLICA = -1
+
+_log = logging.getLogger("ottla.client")
+_ELSEWHERE = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+    }
+)
+"""Passing troubles that new metadata may end."""
+
+Sent = dict[TopicPartition, tuple[AssignedPartition, int, int]]
+"""What a fetch asked for: the partition's state, its seek count and offset then."""
+
+
+class Fetcher:
+    """The fetches of one consumer."""
+
+    def __init__(
+        self, cluster: Cluster, config: ConsumerConfig, subscription: Subscription, wake: Callable[[], None]
+    ) -> None:
+        self.error: KafkaError | None = None
+        self._cluster = cluster
+        self._config = config
+        self._subscription = subscription
+        self._wake = wake
+        self._loop = asyncio.get_running_loop()
+        self._sessions: dict[int, FetchSession] = {}
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._attempts: dict[int, int] = {}
+        self._isolation_level = IsolationLevel[config.isolation_level.upper()]
+        self._is_stopped = False
+
+    def _now(self) -> int:
+        return int(self._loop.time() * 1000)
+
+    # Asking
+
+    def pump(self) -> None:
+        """Begin a fetch at every broker that has none under way and leads partitions with room."""
+        if self._is_stopped:
+            return
+        now = self._now()
+        room = self._config.max_partition_fetch_bytes
+        wanted: dict[int, dict[TopicPartition, AssignedPartition]] = {}
+        full: set[int] = set()
+        for partition, state in self._subscription.assigned.items():
+            if not state.wants_data(room, now):
+                if state.fetched:
+                    full.add(self._node_of(state, now))
+                continue
+            node_id = self._node_of(state, now)
+            if node_id in self._tasks:
+                continue
+            if node_id == NO_REPLICA:
+                self._cluster.request_update()
+                self._later(state, now)
+                continue
+            wanted.setdefault(node_id, {})[partition] = state
+        for node_id, states in wanted.items():
+            self._tasks[node_id] = self._loop.create_task(self._fetch(node_id, states, node_id in full))
+
+    def _node_of(self, state: AssignedPartition, now: int) -> int:
+        if state.preferred_replica != NO_REPLICA:
+            if now < state.preferred_until and state.preferred_replica in self._cluster.metadata.brokers:
+                return state.preferred_replica
+            state.preferred_replica = NO_REPLICA
+        leader = self._cluster.leader(*state.partition)
+        return NO_REPLICA if leader is None else leader
+
+    def _later(self, state: AssignedPartition, now: int) -> None:
+        state.retry_at = now + self._config.retry_backoff_ms
+        if self._timer is None:
+            self._timer = self._loop.call_later((self._config.retry_backoff_ms + 1) / 1000, self._again)
+
+    def _again(self) -> None:
+        self._timer = None
+        self.pump()
+
+    async def _fetch(self, node_id: int, states: dict[TopicPartition, AssignedPartition], has_full: bool) -> None:
+        session = self._sessions.setdefault(node_id, FetchSession())
+        topics = self._cluster.metadata.topics
+        targets: dict[TopicPartition, FetchTarget] = {}
+        sent: Sent = {}
+        for partition, state in states.items():
+            state.is_fetching = True
+            info = topics.get(partition.topic)
+            known = self._cluster.metadata.partition(*partition)
+            targets[partition] = FetchTarget(
+                ZERO_UUID if info is None else info.topic_id,
+                state.fetch_offset,
+                -1 if known is None else known.leader_epoch,
+                self._config.max_partition_fetch_bytes,
+            )
+            sent[partition] = state, state.seek_count, state.fetch_offset
+        try:
+            await self._exchange(node_id, session, targets, sent, has_full)
+        except KafkaError as error:
+            self._failed(node_id, session, states, error)
+        except asyncio.CancelledError:
+            session.fail()
+            raise
+        finally:
+            for state in states.values():
+                state.is_fetching = False
+            self._tasks.pop(node_id, None)
+        self.pump()
+
+    async def _exchange(
+        self,
+        node_id: int,
+        session: FetchSession,
+        targets: dict[TopicPartition, FetchTarget],
+        sent: Sent,
+        has_full: bool,
+    ) -> None:
+        request = session.plan(targets)
+        config = self._config
+        request.max_wait_ms = config.fetch_max_wait_ms
+        if has_full:
+            request.max_wait_ms = min(request.max_wait_ms, WAIT_WITH_FULL_PARTITIONS_MS)
+        request.min_bytes = config.fetch_min_bytes
+        request.max_bytes = config.fetch_max_bytes
+        request.isolation_level = int(self._isolation_level)
+        request.rack_id = config.client_rack or ""
+        response = await self._send(node_id, request, session.max_version)
+        answered = session.handle(response)
+        self._attempts.pop(node_id, None)
+        brokers = [Broker(one.node_id, one.host, one.port, one.rack) for one in response.node_endpoints]
+        for partition, data in answered:
+            if partition in sent:
+                self._handle(node_id, partition, data, sent[partition], brokers)
+        self._wake()
+
+    async def _send(self, node_id: int, request: FetchRequest, max_version: int | None) -> FetchResponse:
+        response: FetchResponse = await self._cluster.send(
+            node_id,
+            request,
+            lane=FETCH_LANE,
+            timeout_ms=self._config.request_timeout_ms + request.max_wait_ms,
+            max_version=max_version,
+        )
+        return response
+
+    # Answers
+
+    def _handle(
+        self,
+        node_id: int,
+        partition: TopicPartition,
+        data: PartitionData,
+        sent: tuple[AssignedPartition, int, int],
+        brokers: list[Broker],
+    ) -> None:
+        state, seek_count, offset = sent
+        if state.seek_count != seek_count or self._subscription.assigned.get(partition) is not state:
+            return
+        if data.error_code:
+            self._handle_error(node_id, state, data, offset, brokers)
+            return
+        state.high_watermark = data.high_watermark
+        state.last_stable_offset = data.last_stable_offset
+        state.log_start_offset = data.log_start_offset
+        if data.preferred_read_replica >= 0:
+            state.preferred_replica = data.preferred_read_replica
+            state.preferred_until = self._now() + self._config.metadata_max_age_ms
+        if data.records:
+            aborted = data.aborted_transactions if self._isolation_level is IsolationLevel.READ_COMMITTED else None
+            try:
+                state.add(FetchedBatches(partition, data.records, offset, aborted, checks_crcs=self._config.check_crcs))
+            except KafkaError as error:
+                self._later(state, self._now())
+                self.error = error
+
+    def _handle_error(
+        self, node_id: int, state: AssignedPartition, data: PartitionData, offset: int, brokers: list[Broker]
+    ) -> None:
+        code = error_code(data.error_code)
+        was_follower = node_id == state.preferred_replica
+        state.preferred_replica = NO_REPLICA
+        self._later(state, self._now())
+        if code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            # What has been fetched before is still the application's; the offset after it can be tried again then.
+            if not was_follower and not state.fetched:
+                self._out_of_range(state, offset)
+        elif code in _ELSEWHERE:
+            leader = data.current_leader
+            if leader is not None and leader.leader_id >= 0:
+                self._cluster.leader_moved(*state.partition, leader.leader_id, leader.leader_epoch, brokers)
+            self._cluster.request_update()
+        elif not code.is_retriable and code is not ErrorCode.UNKNOWN_SERVER_ERROR:
+            self.error = error_of(code, f"{state.partition} at offset {offset}: {code.text}")
+        _log.debug("fetch of %s at %d from %d: %s", state.partition, offset, node_id, code.name)
+
+    def _out_of_range(self, state: AssignedPartition, offset: int) -> None:
+        reset = self._subscription.default_reset
+        if reset.kind is ResetKind.NONE:
+            self.error = error_of(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{state.partition} has no offset {offset}, and auto.offset.reset is none",
+            )
+            return
+        state.begin_reset(reset)
+
+    def _failed(
+        self, node_id: int, session: FetchSession, states: dict[TopicPartition, AssignedPartition], error: KafkaError
+    ) -> None:
+        """No answer, or none that means anything: after a pause the broker is asked again, or another one."""
+        session.fail()
+        if isinstance(error, NetworkError):
+            self._cluster.request_update()
+        _log.debug("fetch from %d: %s", node_id, error)
+        if not is_retriable(error):
+            self.error = error
+        now = self._now()
+        for state in states.values():
+            state.preferred_replica = NO_REPLICA
+            if error.code not in (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH):
+                self._later(state, now)
+        self._wake()
+
+    async def stop(self) -> None:
+        self._is_stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
