@@ -228,6 +228,26 @@ def test_a_zombie_stays_fenced_over_a_kill(scene: Scene, versions: Versions) -> 
     assert scene.check() == {A: [], B: []}
 
 
+def test_a_zombie_that_found_no_room_to_recover_does_not_become_its_successor(scene: Scene) -> None:
+    """Found by a seed: the coordinator remembered whom it had nearly given an epoch, and gave it to both."""
+    zombie = scene.producer(VERSION_1, name="zombie")
+    scene.transaction(zombie, A)
+    scene.sim.sleep(1)
+    device = scene.host.device
+    device.fail("write", "/data/__transaction_state-", errno.ENOSPC, count=1)
+    expected = InitProducerIdRequest(
+        transactional_id="id",
+        transaction_timeout_ms=60_000,
+        producer_id=zombie.producer[0],
+        producer_epoch=zombie.producer[1],
+    )
+    assert scene.late(expected, 4) != [ErrorCode.NONE]
+    successor = scene.producer(VERSION_1, name="successor")
+    assert scene.late(expected, 4) == [ErrorCode.PRODUCER_FENCED]
+    scene.transaction(successor, A)
+    assert len(scene.check(A)[A]) == 2
+
+
 def test_the_last_epoch_of_a_producer_id_is_followed_by_another_id(scene: Scene) -> None:
     producer = scene.producer(VERSION_2)
     first = producer.producer[0]

@@ -70,7 +70,8 @@ class TransactionShard:
         self._resumed: dict[str, None] = {}
         """Prepared transactions found in the log, whose markers are to be written once more."""
         self._retried: dict[str, tuple[int, int, int]] = {}
-        """By transactional id: the epoch its client had, and the id and epoch InitProducerId gave it instead."""
+        """By transactional id: the epoch its client had, and the id and epoch InitProducerId gives it instead, until
+        the record that says so is replayed. If that could not be written, the next InitProducerId is another's."""
         self._due: list[tuple[Callable[[list[str], int], TransactionDecision[None]], list[str]]] = []
         """What the last checks found: how to decide, and for which transactional ids."""
         self._abort_check_at = 0
@@ -111,6 +112,7 @@ class TransactionShard:
             timeout_ms = NO_TIMEOUT_MS
         elif not 0 < timeout_ms <= config.transaction_max_timeout_ms:
             raise KafkaError(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+        self._retried.pop(transactional_id, None)
         transaction = self.transactions.get(transactional_id)
         if transaction is None:
             producer_id = self._take_producer_id()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.transactions import Call
 from ottla.transactions.transaction import LAST_CLIENT_EPOCH, NO_TIMEOUT_MS, TransactionState
 from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.init_producer_id import InitProducerIdRequest
 
 from .coordinator import A0, A1, ID, Coordinator
 
@@ -81,6 +83,18 @@ def test_a_client_that_recovers_is_fenced_when_another_one_has_begun_meanwhile()
     coordinator.producer()
     assert coordinator.init(expected=old).error_code == ErrorCode.PRODUCER_FENCED
     assert coordinator.init(expected=old, version=3).error_code == ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+def test_a_client_whose_recovery_could_not_be_written_does_not_share_the_epoch_of_another_one() -> None:
+    coordinator = Coordinator()
+    old = coordinator.producer()
+    request = InitProducerIdRequest(
+        transactional_id=ID, transaction_timeout_ms=60_000, producer_id=old[0], producer_epoch=old[1]
+    )
+    refused = coordinator.shard.init_producer_id(request, Call(0, 0, 5))
+    assert refused.reply.producer_epoch == 1, "its record finds no room, and it is not told"
+    assert coordinator.producer() == (old[0], 1)
+    assert coordinator.init(expected=old).error_code == ErrorCode.PRODUCER_FENCED
 
 
 def test_a_client_with_a_foreign_producer_id_is_fenced() -> None:
