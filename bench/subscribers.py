@@ -15,6 +15,7 @@ import signal
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -26,6 +27,7 @@ from bench.observation import Watch
 
 PATIENCE_SECONDS = 120
 QUIET_SECONDS = 1.0
+CLOSE_SECONDS = 10.0
 
 
 class TooLate(Exception):
@@ -88,9 +90,18 @@ def first(options: argparse.Namespace) -> dict[str, float]:
         "client_cpu_s": cost.own_seconds,
         "foreign_cores": cost.foreign_cores,
     }
-    for consumer in consumers:
-        consumer.close()
+    close(consumers)
     return result
+
+
+def close(consumers: list[Consumer]) -> None:
+    """All at once, and for a while only: a consumer may wait for ever for one that is closed after it."""
+    threads = [threading.Thread(target=consumer.close, daemon=True) for consumer in consumers]
+    for thread in threads:
+        thread.start()
+    end = time.perf_counter() + CLOSE_SECONDS
+    for thread in threads:
+        thread.join(max(0.0, end - time.perf_counter()))
 
 
 def victim(options: argparse.Namespace) -> None:
@@ -147,8 +158,7 @@ class Survivors:
                 raise TooLate(f"{len(self.owned)} of {owned} partitions are assigned after {PATIENCE_SECONDS} s")
 
     def close(self) -> None:
-        for consumer in self._consumers:
-            consumer.close()
+        close(self._consumers)
 
 
 def move(options: argparse.Namespace) -> dict[str, float]:
@@ -206,6 +216,8 @@ def main() -> int:
         victim(options)
     else:
         json.dump(first(options) if options.mode == "first" else move(options), sys.stdout)
+        sys.stdout.flush()
+        os._exit(0)  # a consumer that did not close in time is not waited for
     return 0
 
 
