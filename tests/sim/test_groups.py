@@ -4,6 +4,7 @@ members themselves vanish or freeze."""
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
@@ -316,7 +317,7 @@ def test_a_disk_that_is_full_in_the_middle_of_a_sync_holds_the_group_up_and_lose
     device.capacity_bytes = device.used_bytes
     for path in device.files("/data"):
         if "__consumer_offsets" in path and path.endswith(".log"):
-            device.fail("write", path, 28, count=1_000)
+            device.fail("write", path, errno.ENOSPC, count=1_000)
     scene.sim.sleep(6.0)
     assert not owned(second.member)
     device.capacity_bytes = None
@@ -324,6 +325,25 @@ def test_a_disk_that_is_full_in_the_middle_of_a_sync_holds_the_group_up_and_lose
     scene.settle_now()
     assert sorted(owned(first.member) + owned(second.member)) == [0, 1, 2, 3]
     assert all(scene.committed()[partition] >= offset for partition, offset in before.items())
+
+
+def test_a_log_dir_that_fails_in_the_middle_of_a_sync_sends_everybody_away() -> None:
+    """The failed write takes the whole shard away; what it decided must not be handed back to it."""
+    scene = new_scene(properties={"log.dirs": "/data,/second", "offsets.topic.num.partitions": "2"})
+    device = scene.host.device
+    assert any("__consumer_offsets-1" in path for path in device.files("/second"))
+    scene.classic()
+    scene.settle_now()
+    second = scene.classic()
+    scene.sim.run(scene.until(lambda: is_joined(second)))
+    device.fail("write", "/second/__consumer_offsets-1", errno.EIO, count=1)
+    scene.sim.sleep(3.0)
+    assert second.member.codes.get(ErrorCode.NOT_COORDINATOR, 0) + second.member.codes.get(
+        ErrorCode.COORDINATOR_NOT_AVAILABLE, 0
+    )
+    scene.kill_and_start()
+    scene.settle_now()
+    end(scene)
 
 
 def test_a_day_forth_and_back_costs_no_offset_and_eight_days_cost_those_of_an_empty_group() -> None:
