@@ -8,6 +8,10 @@
     checkers    what must hold whatever happened
     cluster     hosts that run `broker.Node`; the vocabulary of scenarios
     workloads   programs that know what they were promised
+    members     what members of groups send and make of answers (classic_member, consumer_member); without a network
+    group_history  what groups promise: whose a partition is, and where its group stands
+    shard_world    one group shard, members and a log: thousands of seeds in the time of one node
+    group_workload members as programs on a whole node
     transaction_workload   the ring: tokens that transactions move; beside it its client, reader and history
     world       one seed, one world: what is drawn from it, what happens in it, the verdict
 
