@@ -284,6 +284,7 @@ class Sender:
             assert isinstance(error, KafkaError), error
             self._cluster.request_update()
             for batch in batches:
+                batch.is_unsure = True
                 self._failed(batch, error)
         self.wake()
 
@@ -308,6 +309,8 @@ class Sender:
             batch.base_offset = base_offset
             batch.log_append_time = log_append_time
         self._accumulator.finish(batch)
+        for earlier in self._sequences.proven(batch):
+            self._accumulator.finish(earlier)
 
     def _refused(self, batch: Batch, answered: PartitionProduceResponse, brokers: list[Broker]) -> None:
         error = error_of(answered.error_code, answered.error_message)
@@ -332,7 +335,7 @@ class Sender:
         elif code is ErrorCode.MESSAGE_TOO_LARGE and len(batch.records) > 1:
             accumulator.split(batch)
         elif self._config.enable_idempotence and code in _SEQUENCE_ERRORS and self._recover(batch, code):
-            accumulator.put_back(batch, 0.0)
+            return
         elif code.is_retriable and batch.attempts <= self._config.retries and self._may_retry(batch):
             pause_ms = self._cluster.retry_backoff.pause_ms(batch.attempts)
             if code is ErrorCode.CONCURRENT_TRANSACTIONS:
@@ -348,19 +351,22 @@ class Sender:
         return self._transactions.abortable_error is None and not self._transactions.is_aborting
 
     def _recover(self, batch: Batch, code: ErrorCode) -> bool:
-        """Whether a batch whose numbers the broker did not expect can be sent again."""
-        needed_reset = batch.queue.needs_reset
+        """Whether a batch whose numbers the broker did not expect goes on its way; False: it has to be given up."""
+        queue = batch.queue
+        had_gap = queue.needs_reset
         if code is ErrorCode.UNKNOWN_PRODUCER_ID:
             batch.is_refused = True
-            batch.queue.needs_reset = True
-        else:
-            self._sequences.out_of_order(batch)
-        if self._transactions is None:
+            queue.needs_reset = True
+        elif self._sequences.out_of_order(batch):
+            self._accumulator.set_aside(batch)
             return True
-        if batch.queue.needs_reset and not needed_reset:
+        if self._transactions is not None and ((queue.needs_reset and not had_gap) or not self._may_retry(batch)):
             # Inside a transaction no other epoch may be taken: what is missing is lost, so abort.
             return False
-        return self._may_retry(batch)
+        self._accumulator.put_back(batch, 0.0)
+        if queue.needs_reset:
+            self._accumulator.bring_back(queue)
+        return True
 
     def _give_up(self, batch: Batch, error: KafkaError) -> None:
         if batch.is_done:
@@ -368,6 +374,7 @@ class Sender:
         if self._transactions is not None:
             self._transactions.batch_failed(error)
         self._sequences.gave_up(batch)
+        self._accumulator.bring_back(batch.queue)
         batch.error = error
         if not batch.is_watched and not isinstance(error, TransactionAborted):
             topic, partition = batch.queue.partition

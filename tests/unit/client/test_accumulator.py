@@ -170,6 +170,41 @@ def test_a_batch_that_may_have_been_written_keeps_its_numbers_even_behind_a_gap(
     assert (second.producer_epoch, second.base_sequence) == (0, 1)
 
 
+def test_what_comes_later_tells_whether_a_batch_without_an_answer_is_written() -> None:
+    accumulator, sequences = new_accumulator(), identified()
+    queue = full_batches(accumulator, 3)
+    sent = [send(accumulator, sequences, queue) for _ in range(3)]
+    for batch in sent:
+        batch.is_unsure = True
+        accumulator.put_back(batch, 0)
+    first, second, third = sent
+    for batch in (first, second):  # the broker restarted and remembers the third one only
+        assert send(accumulator, sequences, queue) is batch
+        assert sequences.out_of_order(batch)
+        accumulator.set_aside(batch)
+    assert send(accumulator, sequences, queue) is third
+    assert sequences.proven(third) == [first, second]
+    assert not queue.needs_reset
+
+
+def test_when_nothing_that_came_later_is_written_neither_is_what_came_before() -> None:
+    accumulator, sequences = new_accumulator(), identified()
+    queue = full_batches(accumulator, 2)
+    first, second = (send(accumulator, sequences, queue) for _ in range(2))
+    for batch in (first, second):
+        batch.is_unsure = True
+        accumulator.put_back(batch, 0)
+    assert send(accumulator, sequences, queue) is first
+    assert sequences.out_of_order(first)
+    accumulator.set_aside(first)
+    assert send(accumulator, sequences, queue) is second
+    assert not sequences.out_of_order(second)
+    accumulator.put_back(second, 0)
+    accumulator.bring_back(queue)
+    assert send(accumulator, sequences, queue) is first
+    assert (first.producer_epoch, first.base_sequence, second.base_sequence) == (1, 0, 1)
+
+
 def test_other_partitions_take_up_the_new_epoch_when_they_are_empty() -> None:
     accumulator, sequences = new_accumulator(), identified()
     other = accumulator.queue(TopicPartition("t", 1))
@@ -225,6 +260,7 @@ def test_a_batch_that_is_too_large_goes_on_in_halves() -> None:
         accumulator.finish(half)
     assert done == [batch]
     assert batch.place_of(3) == (halves[1], 1)
+    assert batch.count == 4
     assert accumulator.used_bytes == 0
     assert accumulator.is_empty
 

@@ -5,7 +5,7 @@ its queue to be sent again. Its deliveries are told once, when it is done.
 
 Invariants
   A1  the batches of a queue stand in the order in which they were first filled, whether they were sent before or not
-  A2  a batch is in its queue or on the wire, never both; when it is done, in neither
+  A2  a batch is in its queue, on the wire or set aside, in one of them only; when it is done, in none
   A3  with a producer id, a batch that was sent before is sent again only when no earlier one is on the wire, and
       nothing new overtakes it: the partition sees the sequences in order
   A4  what a batch counts for in the buffer is given back exactly once, when it is done
@@ -48,6 +48,7 @@ class Batch:
         "is_on_wire",
         "is_refused",
         "is_transactional",
+        "is_unsure",
         "is_watched",
         "log_append_time",
         "number",
@@ -79,6 +80,8 @@ class Batch:
         self.is_closed = self.is_on_wire = self.is_done = False
         self.is_watched = False
         """Whether anybody waits for one of its records."""
+        self.is_unsure = False
+        """It was sent, and no answer came: it may be written or not."""
         self.is_refused = False
         """The broker said that the sequence is out of order: the batch is certainly not written."""
         self.producer_id = -1
@@ -98,6 +101,8 @@ class Batch:
 
     @property
     def count(self) -> int:
+        if self.children:
+            return sum(child.count for child in self.children)
         return len(self.timestamps) if self.is_done else len(self.records)
 
     def place_of(self, index: int) -> tuple[Batch, int]:
@@ -113,6 +118,7 @@ class PartitionQueue:
     """The batches of one partition."""
 
     __slots__ = (
+        "aside",
         "batches",
         "needs_reset",
         "next_sequence",
@@ -127,6 +133,8 @@ class PartitionQueue:
         self.partition = partition
         self.batches: deque[Batch] = deque()
         self.on_wire: list[Batch] = []
+        self.aside: list[Batch] = []
+        """Batches that may be written: what comes after them will tell (`Sequences.out_of_order`)."""
         self.open: Batch | None = None
         self.producer_id = -1
         self.producer_epoch = -1
@@ -136,7 +144,7 @@ class PartitionQueue:
 
     @property
     def is_empty(self) -> bool:
-        return not self.batches and not self.on_wire
+        return not self.batches and not self.on_wire and not self.aside
 
 
 class Accumulator:
@@ -313,6 +321,18 @@ class Accumulator:
         queue.batches.insert(position, batch)
         self._ready[queue] = None
 
+    def set_aside(self, batch: Batch) -> None:
+        """What comes after the batch goes first, to find out whether it is written."""
+        self._off_wire(batch)
+        if not batch.is_done:
+            insort(batch.queue.aside, batch)
+
+    def bring_back(self, queue: PartitionQueue) -> None:
+        """What was set aside stands in its queue again."""
+        aside, queue.aside = queue.aside, []
+        for batch in aside:
+            self.put_back(batch, 0.0)
+
     def finish(self, batch: Batch) -> None:
         """The batch is done (its outcome stands in it): tell all who wait."""
         self._off_wire(batch)
@@ -321,6 +341,8 @@ class Accumulator:
         queue = batch.queue
         if batch in queue.batches:
             queue.batches.remove(batch)
+        if batch in queue.aside:
+            queue.aside.remove(batch)
         if queue.open is batch:
             queue.open = None
         batch.is_closed = batch.is_done = True

@@ -86,17 +86,32 @@ class Sequences:
         batch.producer_id, batch.producer_epoch = queue.producer_id, queue.producer_epoch
         batch.base_sequence = queue.next_sequence
         batch.encoded = None
-        batch.is_refused = False
+        batch.is_refused = batch.is_unsure = False
         queue.next_sequence = (queue.next_sequence + len(batch.records)) & MAX_SEQUENCE
 
-    def out_of_order(self, batch: Batch) -> None:
-        """The broker misses something before this batch. If that is a batch which is still to be sent, all is well once
-        it is there; if there is none, the numbering has a gap."""
-        batch.is_refused = True
+    def out_of_order(self, batch: Batch) -> bool:
+        """The broker did not expect this batch. Whether to set it aside, and ask with what was sent after it.
+
+        If an earlier batch is still to be sent, all is well once that is there. If the batch was sent before without an
+        answer, the broker may have it and more: after a restart brokers remember only the last batch of a producer, and
+        call all before it out of order. Then the one sent after it tells: a broker accepts it, as new or as a
+        duplicate, only if it has everything before it. If none of those is accepted, none is written, and the numbering
+        has a gap.
+        """
         queue = batch.queue
-        earlier = [*queue.batches, *queue.on_wire]
-        if not any(other < batch for other in earlier):
-            queue.needs_reset = True
+        if any(other < batch for other in (*queue.batches, *queue.on_wire)):
+            batch.is_refused = True
+            return False
+        if batch.is_unsure and any(other.is_unsure and batch < other for other in (*queue.batches, *queue.on_wire)):
+            return True
+        queue.needs_reset = True
+        for refused in (*queue.aside, batch):
+            refused.is_refused = True
+        return False
+
+    def proven(self, batch: Batch) -> list[Batch]:
+        """The batches set aside that must be written, since this later one is."""
+        return [other for other in batch.queue.aside if other < batch]
 
     def gave_up(self, batch: Batch) -> None:
         """A batch that has numbers will not be sent again: whoever comes after it must be numbered anew."""
