@@ -99,7 +99,7 @@ def _admin(server: Server) -> Any:
     return confluent_admin.AdminClient({"bootstrap.servers": server.bootstrap})
 
 
-WAYS = [("kill", False), ("kill", True), ("stop", False), ("stop", True)]
+WAYS = [("stop", False), ("stop", True), ("kill", False), ("kill", True)]
 
 
 @pytest.mark.parametrize(("how", "kafka_first"), WAYS if os.environ.get("OTTLA_INTEROP_ALL") == "1" else WAYS[:1])
