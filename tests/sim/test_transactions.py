@@ -15,6 +15,7 @@ import pytest
 from ottla.records import split
 from ottla.sim.__main__ import fingerprint_elsewhere
 from ottla.sim.client import batch_of
+from ottla.sim.network import Weather
 from ottla.sim.transaction_client import OLD_VERSION_1, SPOKEN, VERSION_1, VERSION_2, Fenced, Sent, Versions
 from ottla.sim.transaction_history import CLIENT
 from ottla.sim.transaction_reader import READ_COMMITTED, committed, end_offsets, fetch
@@ -399,6 +400,25 @@ def test_a_batch_waits_for_the_marker_of_the_transaction_before(scene: Scene) ->
         scene.sim.sleep(delay_ms / 1000)
         scene.transaction(producer, A)
     assert len(scene.check(A)[A]) == 28
+
+
+@BOTH
+def test_batches_in_flight_keep_their_order_while_the_first_one_waits(versions: Versions) -> None:
+    """Found by a seed: a batch overtook one that still waited to be let in, since the transaction was open by then."""
+    scene = Scene(weather=Weather(delay_s=(0.000_1, 0.005), partial_probability=0.5, buffer_bytes=300))
+    producer = scene.producer(versions)
+    for index in range(20):
+        attempt = scene.begin()
+        batches = [(partition, scene.contents(attempt, f"{at}")) for at, partition in enumerate((A, B, A, A, B, A))]
+        for partition, contents in batches:
+            scene.history.write(attempt, partition, contents)
+        scene.host.device.sync_delay_s = (0.000_1, 0.001 * index)
+        offsets = scene.run(producer.produce_all(batches))
+        for (partition, contents), offset in zip(batches, offsets, strict=True):
+            scene.history.acknowledge(partition, offset, contents)
+        scene.run(scene.end(producer, attempt, is_commit=index % 4 > 0))
+    scene.check()
+    scene.finish()
 
 
 def test_a_clock_that_jumps_back_and_forth_tears_nothing(scene: Scene) -> None:

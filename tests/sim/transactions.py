@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from ottla.sim.checkers import Content
 from ottla.sim.cluster import Host, Sim
+from ottla.sim.network import Weather
 from ottla.sim.transaction_client import (
     Sent,
     TransactionalProducer,
@@ -37,10 +38,11 @@ STABLE_WITHIN_S = 10.0
 class Scene:
     """One node, and one transaction after the other; `check` reads everything and compares."""
 
-    def __init__(self, seed: int = 1, **properties: str) -> None:
+    def __init__(self, seed: int = 1, *, weather: Weather | None = None, **properties: str) -> None:
         named = {name.replace("_", "."): value for name, value in properties.items()}
         self.sim = Sim(
             seed,
+            weather=weather,
             properties={
                 **PROPERTIES,
                 "offsets.topic.replication.factor": "1",

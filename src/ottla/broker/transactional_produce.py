@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from struct import Struct
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.broker.transaction_coordinator import CLIENT_VERSION_THAT_ADDS, Codes, Partitions
 from ottla.transactions import TopicPartition
@@ -64,11 +64,17 @@ def produce_transactional(
         unverified = _find_unverified(request, node, caller, supports_epoch_bump=adds)
     except KafkaError as error:
         return refuse_all(request, error.code)
-    if not unverified or not (adds or node.config.transaction_partition_verification_enable):
-        return append_all(request, node, caller, {one.partition: one for one in unverified})
-    asked = _asked(request, unverified, adds)
-    before = node.transactions.waiting.get(asked.producer_id)
-    codes = node.transactions.admit(asked)
+    waiting = node.transactions.waiting
+    before = waiting.get(_producer_id(request)) if waiting else None
+    codes: Codes | asyncio.Future[ErrorCode]
+    if unverified and (adds or node.config.transaction_partition_verification_enable):
+        codes = node.transactions.admit(_asked(request, unverified, adds))
+    elif unverified:
+        codes = dict.fromkeys(_names(unverified), ErrorCode.NONE)
+    elif before is None:
+        return append_all(request, node, caller, {})
+    else:
+        codes = {}
     if (
         before is None
         and isinstance(codes, dict)
@@ -80,20 +86,21 @@ def produce_transactional(
         for data in topic.partition_data:
             if data.records is not None:
                 data.records = memoryview(bytearray(data.records))
-    waiting = node.spawn(_append_when_admitted(request, node, caller, unverified, asked, codes, before))
-    _note_waiting(waiting, node.transactions.waiting, asked.producer_id)
-    return None if request.acks == 0 else waiting
+    appended: asyncio.Future[None] = node.loop.create_future()
+    _note_waiting(appended, waiting, _producer_id(request))
+    task = node.spawn(_append_when_admitted(request, node, caller, unverified, codes, before, appended))
+    return None if request.acks == 0 else task
 
 
-def _note_waiting(task: asyncio.Task[Any], waiting: dict[int, asyncio.Task[Any]], producer_id: int) -> None:
+def _note_waiting(appended: asyncio.Future[None], waiting: dict[int, asyncio.Future[None]], producer_id: int) -> None:
     """A producer's next batch must not come before this one."""
 
-    def ended(_: asyncio.Task[Any]) -> None:
-        if waiting.get(producer_id) is task:
+    def ended(_: asyncio.Future[None]) -> None:
+        if waiting.get(producer_id) is appended:
             del waiting[producer_id]
 
-    waiting[producer_id] = task
-    task.add_done_callback(ended)
+    waiting[producer_id] = appended
+    appended.add_done_callback(ended)
 
 
 async def _append_when_admitted(
@@ -101,34 +108,47 @@ async def _append_when_admitted(
     node: Node,
     caller: Caller,
     unverified: list[Unverified],
-    asked: Partitions,
     codes: Codes | asyncio.Future[ErrorCode],
-    before: asyncio.Task[Any] | None,
+    before: asyncio.Future[None] | None,
+    appended: asyncio.Future[None],
 ) -> ProduceResponse:
     """Wait for the coordinator, and for the batch `before` this one; while the coordinator still ends the transaction
     before, ask again for a short time."""
-    from ottla.broker.apis.produce import append_all, refuse_all
+    from ottla.broker.apis.produce import refuse_all
+
+    try:
+        answer = await _append_in_turn(request, node, caller, unverified, codes, before)
+    finally:
+        appended.set_result(None)
+    if isinstance(answer, asyncio.Future):
+        return await answer
+    return answer if answer is not None else refuse_all(request, ErrorCode.NONE)
+
+
+async def _append_in_turn(
+    request: ProduceRequest,
+    node: Node,
+    caller: Caller,
+    unverified: list[Unverified],
+    codes: Codes | asyncio.Future[ErrorCode],
+    before: asyncio.Future[None] | None,
+) -> ProduceResponse | asyncio.Future[ProduceResponse] | None:
+    from ottla.broker.apis.produce import append_all
 
     if before is not None:
         await asyncio.wait([before])
     config = node.config
     give_up_at = node.now() + config.add_partitions_to_txn_retry_backoff_max_ms
     while True:
-        found = codes if isinstance(codes, dict) else dict.fromkeys(asked.partitions, await codes)
-        if ErrorCode.CONCURRENT_TRANSACTIONS not in found.values() or node.now() >= give_up_at:
+        if isinstance(codes, asyncio.Future):
+            codes = dict.fromkeys(_names(unverified), await codes)
+        if ErrorCode.CONCURRENT_TRANSACTIONS not in codes.values() or node.now() >= give_up_at:
             break
         await asyncio.sleep(config.add_partitions_to_txn_retry_backoff_ms / 1000)
         # The marker that ends the transaction before ends this verification, too: it begins anew.
         unverified = _find_unverified(request, node, caller, supports_epoch_bump=True)
-        if not unverified:
-            found = {}
-            break
-        asked = _asked(request, unverified, adds=True)
-        codes = node.transactions.admit(asked)
-    answer = append_all(request, node, caller, _verdicts(unverified, found, caller.api_version, node))
-    if isinstance(answer, asyncio.Future):
-        return await answer
-    return answer if answer is not None else refuse_all(request, ErrorCode.NONE)
+        codes = node.transactions.admit(_asked(request, unverified, adds=True)) if unverified else {}
+    return append_all(request, node, caller, _verdicts(unverified, codes, caller.api_version, node))
 
 
 def _asked(request: ProduceRequest, unverified: list[Unverified], adds: bool) -> Partitions:
@@ -136,9 +156,24 @@ def _asked(request: ProduceRequest, unverified: list[Unverified], adds: bool) ->
         request.transactional_id or "",
         unverified[0].producer_id,
         unverified[0].producer_epoch,
-        [TopicPartition(one.partition.topic, one.partition.index) for one in unverified],
+        _names(unverified),
         CLIENT_VERSION_THAT_ADDS if adds else 0,
     )
+
+
+def _names(unverified: list[Unverified]) -> list[TopicPartition]:
+    return [TopicPartition(one.partition.topic, one.partition.index) for one in unverified]
+
+
+def _producer_id(request: ProduceRequest) -> int:
+    """The producer of a request's transactional batches; -1 if there are none."""
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            records = data.records
+            if records is not None and len(records) >= HEADER_SIZE and records[ATTRIBUTES_POSITION] & TRANSACTIONAL:
+                producer_id: int = _PRODUCER.unpack_from(records, _PRODUCER_POSITION)[0]
+                return producer_id
+    return -1
 
 
 def _find_unverified(
