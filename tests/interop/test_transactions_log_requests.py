@@ -224,7 +224,8 @@ def many_aborted_transactions_are_told_by_where_a_reader_begins(script: Script) 
         isolation_level=1,
         topics=[{"topic": script.called("t"), "partitions": wish}],
     )
-    script.note(f"one batch: {answer['responses'][0]['partitions'][0]['aborted_transactions']}")
+    aborted = answer["responses"][0]["partitions"][0]["aborted_transactions"]
+    script.note(f"one batch: aborted from {[each['first_offset'] for each in aborted]}")
 
 
 @scene
