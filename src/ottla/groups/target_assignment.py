@@ -41,26 +41,28 @@ def compute_target(
         if found is not None:
             partition_counts[found.id] = len(found.partitions)
 
-    def spec(member: ConsumerMember, assignment: Assignment) -> MemberSpec:
+    def ids_of(member: ConsumerMember) -> tuple[bytes, ...]:
         names = subscriptions.topics_of(member)
         ids = topic_ids.get(names)
         if ids is None:
             ids = tuple(sorted(image.topics_by_name[name].id for name in names if name in image.topics_by_name))
             topic_ids[names] = ids
-        return MemberSpec(ids, assignment, member.instance_id)
+        return ids
 
     replaced = None if member.instance_id is None else group.static_members.get(member.instance_id)
+    members, targets = group.members, group.targets
     specs: dict[str, MemberSpec] = {}
-    for id in sorted({*group.members, member.id}):
+    for id in sorted({*members, member.id}):
         if id == member.id:
-            specs[id] = spec(member, group.targets.get(replaced or id, EMPTY))
+            specs[id] = MemberSpec(ids_of(member), targets.get(replaced or id, EMPTY), member.instance_id)
         elif id != replaced:
-            specs[id] = spec(group.members[id], group.targets.get(id, EMPTY))
+            other = members[id]
+            specs[id] = MemberSpec(ids_of(other), targets.get(id, EMPTY), other.instance_id)
     assignments = assignor(GroupSpec(specs, partition_counts, subscriptions.is_homogeneous()))
-    records = [
-        target_assignment_record(group.id, id, assignments.get(id, EMPTY))
-        for id in specs
-        if assignments.get(id, EMPTY) != group.targets.get(id)
-    ]
+    records = []
+    for id in specs:
+        assignment, before = assignments.get(id, EMPTY), targets.get(id)
+        if assignment is not before and assignment != before:
+            records.append(target_assignment_record(group.id, id, assignment))
     records.append(target_assignment_metadata_record(group.id, epoch, timestamp))
     return records, assignments.get(member.id, EMPTY)

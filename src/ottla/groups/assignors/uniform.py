@@ -27,22 +27,33 @@ def _assign_equally(group: GroupSpec) -> dict[str, Assignment]:
         return {}
     member_count = len(group.members)
     quota, extra = divmod(sum(group.partition_counts[topic_id] for topic_id in topic_ids), member_count)
-    kept: dict[str, dict[bytes, tuple[int, ...]]] = {}
+    assigned: dict[str, Assignment] = {}
+    changed: dict[str, dict[bytes, tuple[int, ...]]] = {}
+    """Those who give up or get something. All others keep the very assignment that they have: in a large group that
+    many join, looking at each of them must cost next to nothing."""
     wanting: list[tuple[str, int]] = []
     taken: dict[bytes, set[int]] = {topic_id: set() for topic_id in topic_ids}
     given_up: list[tuple[bytes, int]] = []
     for index, (id, member) in enumerate(group.members.items()):
         room = quota + (extra > 0)
         may_have_extra = extra > 0
-        keeps: dict[bytes, tuple[int, ...]] = {}
+        assigned[id] = member.assignment
         for topic_id, partitions in member.assignment.items():
-            if topic_id not in taken:
-                continue
-            taken[topic_id].update(partitions)
-            if room:
+            has = len(partitions)
+            if topic_id in taken:
+                taken[topic_id].update(partitions)
+                if has <= room:
+                    room -= has
+                    continue
+                given_up += [(topic_id, partition) for partition in partitions[room:]]
+            keeps = changed.get(id)
+            if keeps is None:
+                keeps = changed[id] = dict(member.assignment)
+            if topic_id in taken and room:
                 keeps[topic_id] = partitions[:room]
-            given_up += ((topic_id, partition) for partition in partitions[room:])
-            room -= min(room, len(partitions))
+                room = 0
+            else:
+                del keeps[topic_id]
         if room and may_have_extra and member_count - index > extra:
             # somebody further on may already have one more, and would have to give it up
             room -= 1
@@ -51,7 +62,6 @@ def _assign_equally(group: GroupSpec) -> dict[str, Assignment]:
             extra -= 1
         if room:
             wanting.append((id, room))
-        kept[id] = keeps
     free = [
         (topic_id, partition)
         for topic_id in topic_ids
@@ -61,12 +71,18 @@ def _assign_equally(group: GroupSpec) -> dict[str, Assignment]:
     free += given_up
     start = 0
     for id, room in wanting:
-        assignment = kept[id]
+        if start >= len(free):
+            break
+        assignment = changed.get(id)
+        if assignment is None:
+            assignment = changed[id] = dict(assigned[id])
         for topic_id, partition in free[start : start + room]:
             assignment[topic_id] = (*assignment.get(topic_id, ()), partition)
         start += room
     assert start >= len(free), "partitions were left over"
-    return {id: _in_order(assignment) for id, assignment in kept.items()}
+    for id, assignment in changed.items():
+        assigned[id] = _in_order(assignment)
+    return assigned
 
 
 def _in_order(assignment: dict[bytes, tuple[int, ...]]) -> Assignment:
