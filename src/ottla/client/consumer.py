@@ -107,7 +107,7 @@ class Consumer(Generic[K, V]):
         self._member: GroupMember | None = None
         self._wakes = asyncio.Event()
         self._is_subscription_new = False
-        self._is_closed = False
+        self._is_closing = self._is_closed = False
         self._is_polling = False
         self._error: KafkaError | None = None
         self._locating: asyncio.Task[None] | None = None
@@ -136,9 +136,9 @@ class Consumer(Generic[K, V]):
 
     async def close(self, timeout_ms: float = 30_000) -> None:
         """Commit if that is automatic, leave the group, end every connection."""
-        if self._is_closed:
+        if self._is_closing:
             return
-        self._is_closed = True
+        self._is_closing = True
         self._wakes.set()
         try:
             if self._fetcher is not None:
@@ -149,6 +149,7 @@ class Consumer(Generic[K, V]):
         except TimeoutError:
             _log.warning("the consumer closed before everything was done")
         finally:
+            self._is_closed = True
             if self._member is not None:
                 await self._member.stop()
             await self._cluster.close()
@@ -233,7 +234,7 @@ class Consumer(Generic[K, V]):
         return frozenset(self._subscription.assigned)
 
     def _check_open(self) -> None:
-        if self._is_closed:
+        if self._is_closing:
             raise ClientClosed("the consumer is closed")
 
     # Records
@@ -244,6 +245,8 @@ class Consumer(Generic[K, V]):
         It also does what a rebalance asks for, and says that the records of the last poll are done with.
         """
         fetcher = self._open()
+        if self._is_closing:
+            raise ClientClosed("the consumer is being closed")
         if self._is_polling:
             raise RuntimeError("another task is in poll: a consumer is used by one at a time")
         self._is_polling = True
@@ -269,7 +272,7 @@ class Consumer(Generic[K, V]):
                         await asyncio.sleep(0)
                     return []
                 await self._wait(left)
-                if self._is_closed:
+                if self._is_closing:
                     raise ClientClosed("the consumer was closed")
         finally:
             self._is_polling = False
@@ -405,7 +408,7 @@ class Consumer(Generic[K, V]):
         ]
 
     def _metadata_changed(self, metadata: Metadata) -> None:
-        if self._is_closed:
+        if self._is_closing:
             return
         subscription = self._subscription
         if subscription.pattern is not None and subscription.match(self._visible(metadata)):
@@ -485,7 +488,7 @@ class Consumer(Generic[K, V]):
             if not isinstance(error, KafkaError):
                 raise error
             self._error = error
-        if self._fetcher is not None and not self._is_closed:
+        if self._fetcher is not None and not self._is_closing:
             self._fetcher.pump()
         self._wakes.set()
 

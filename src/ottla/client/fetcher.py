@@ -92,7 +92,7 @@ class Fetcher:
                 continue
             wanted.setdefault(node_id, {})[partition] = state
         for node_id, states in wanted.items():
-            self._tasks[node_id] = self._loop.create_task(self._fetch(node_id, states, node_id in full))
+            self._begin(node_id, states, node_id in full)
 
     def _node_of(self, state: AssignedPartition, now: int) -> int:
         if state.preferred_replica != NO_REPLICA:
@@ -111,8 +111,8 @@ class Fetcher:
         self._timer = None
         self.pump()
 
-    async def _fetch(self, node_id: int, states: dict[TopicPartition, AssignedPartition], has_full: bool) -> None:
-        session = self._sessions.setdefault(node_id, FetchSession())
+    def _begin(self, node_id: int, states: dict[TopicPartition, AssignedPartition], has_full: bool) -> None:
+        """Put the request together at once: a seek before it is sent must not get into it."""
         topics = self._cluster.metadata.topics
         targets: dict[TopicPartition, FetchTarget] = {}
         sent: Sent = {}
@@ -127,27 +127,7 @@ class Fetcher:
                 self._config.max_partition_fetch_bytes,
             )
             sent[partition] = state, state.seek_count, state.fetch_offset
-        try:
-            await self._exchange(node_id, session, targets, sent, has_full)
-        except KafkaError as error:
-            self._failed(node_id, session, states, error)
-        except asyncio.CancelledError:
-            session.fail()
-            raise
-        finally:
-            for state in states.values():
-                state.is_fetching = False
-            self._tasks.pop(node_id, None)
-        self.pump()
-
-    async def _exchange(
-        self,
-        node_id: int,
-        session: FetchSession,
-        targets: dict[TopicPartition, FetchTarget],
-        sent: Sent,
-        has_full: bool,
-    ) -> None:
+        session = self._sessions.setdefault(node_id, FetchSession())
         request = session.plan(targets)
         config = self._config
         request.max_wait_ms = config.fetch_max_wait_ms
@@ -157,6 +137,24 @@ class Fetcher:
         request.max_bytes = config.fetch_max_bytes
         request.isolation_level = int(self._isolation_level)
         request.rack_id = config.client_rack or ""
+        self._tasks[node_id] = self._loop.create_task(self._fetch(node_id, session, request, sent))
+
+    async def _fetch(self, node_id: int, session: FetchSession, request: FetchRequest, sent: Sent) -> None:
+        states = [state for state, _, _ in sent.values()]
+        try:
+            await self._exchange(node_id, session, request, sent)
+        except KafkaError as error:
+            self._failed(node_id, session, states, error)
+        except asyncio.CancelledError:
+            session.fail()
+            raise
+        finally:
+            for state in states:
+                state.is_fetching = False
+            self._tasks.pop(node_id, None)
+        self.pump()
+
+    async def _exchange(self, node_id: int, session: FetchSession, request: FetchRequest, sent: Sent) -> None:
         response = await self._send(node_id, request, session.max_version)
         answered = session.handle(response)
         self._attempts.pop(node_id, None)
@@ -236,9 +234,7 @@ class Fetcher:
             return
         state.begin_reset(reset)
 
-    def _failed(
-        self, node_id: int, session: FetchSession, states: dict[TopicPartition, AssignedPartition], error: KafkaError
-    ) -> None:
+    def _failed(self, node_id: int, session: FetchSession, states: list[AssignedPartition], error: KafkaError) -> None:
         """No answer, or none that means anything: after a pause the broker is asked again, or another one."""
         session.fail()
         if isinstance(error, NetworkError):
@@ -247,7 +243,7 @@ class Fetcher:
         if not is_retriable(error):
             self.error = error
         now = self._now()
-        for state in states.values():
+        for state in states:
             state.preferred_replica = NO_REPLICA
             if error.code not in (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH):
                 self._later(state, now)

@@ -105,8 +105,7 @@ class OffsetRequests:
         member_id, generation = "", -1
         if member is not None:
             member_id, generation = member.membership.member_id, member.membership.generation
-            if generation < 0:
-                raise CommitFailed(ErrorCode.UNKNOWN_MEMBER_ID, "this consumer is not in its group at the moment")
+            self._check_member(member)
         request, max_version = plan_commit(
             group_id,
             offsets,
@@ -127,9 +126,18 @@ class OffsetRequests:
             self._note_coordinator(code)
             if member is not None:
                 member.step(CommitRefused(code, generation))
+                if code is ErrorCode.ILLEGAL_GENERATION:
+                    self._check_member(member)
             if code in _NO_MEMBER:
                 raise CommitFailed(code, f"the group has gone on without this member: {code.text}")
             raise error_of(code, f"{partition}: {code.text}")
+
+    def _check_member(self, member: GroupMember) -> None:
+        membership = member.membership
+        if membership.is_joining:
+            raise CommitFailed(ErrorCode.REBALANCE_IN_PROGRESS, "the group rebalances: poll first, then commit")
+        if membership.generation < 0:
+            raise CommitFailed(ErrorCode.UNKNOWN_MEMBER_ID, "this consumer is not in its group at the moment")
 
     def _group_id(self) -> str:
         if self._config.group_id is None:

@@ -187,6 +187,10 @@ class Membership(Protocol):
         """Whether its partitions may soon be others."""
 
     @property
+    def is_joining(self) -> bool:
+        """Whether the generation may be over already: nothing can be committed until the group has settled."""
+
+    @property
     def has_failed(self) -> bool: ...
 
     def handle(self, event: object, now: int) -> list[Effect]: ...

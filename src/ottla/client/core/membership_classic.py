@@ -134,6 +134,10 @@ class ClassicMembership:
         return self.state not in (State.STABLE, State.UNSUBSCRIBED)
 
     @property
+    def is_joining(self) -> bool:
+        return self.state in (State.JOINING, State.ASSIGNING, State.SYNCING, State.LOSING)
+
+    @property
     def has_failed(self) -> bool:
         return self.state is State.FAILED
 

@@ -116,6 +116,10 @@ class ConsumerMembership:
         return self.state not in (State.STABLE, State.UNSUBSCRIBED)
 
     @property
+    def is_joining(self) -> bool:
+        return self.state in (State.JOINING, State.LOSING)
+
+    @property
     def has_failed(self) -> bool:
         return self.state is State.FAILED
 
