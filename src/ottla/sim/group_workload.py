@@ -346,7 +346,10 @@ class Groups:
         return all(member.is_steady for member in members)
 
     async def settle(self) -> None:
-        """Nobody comes or goes any more: everything is read and committed."""
+        """Nobody comes or goes any more, and nobody is frozen: everything is read and committed."""
+        await asyncio.sleep(
+            max((program.frozen_until_s - self._sim.loop.time() for program in self.programs), default=0)
+        )
         await until_done(self.see_topics, ErrorCode.NONE)
         for group_id in self.groups:
             if not any(program.member.group_id == group_id for program in self.programs):
