@@ -17,7 +17,7 @@ confluent_kafka = pytest.importorskip("confluent_kafka", reason="librdkafka: con
 confluent_admin = pytest.importorskip("confluent_kafka.admin", reason="librdkafka: confluent-kafka is not installed")
 
 TopicPartition = confluent_kafka.TopicPartition
-KINDS = {
+KINDS: dict[str, dict[str, str | int]] = {
     "classic": {"group.protocol": "classic", "session.timeout.ms": 3000, "heartbeat.interval.ms": 300},
     "cooperative": {
         "group.protocol": "classic",
