@@ -260,8 +260,9 @@ class ClassicMember(Member):
         if code is ErrorCode.FENCED_INSTANCE_ID:
             self._end(now)
             return
-        self._expect(code, api, ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID)
-        if code is ErrorCode.UNKNOWN_MEMBER_ID:
+        # A group without members and offsets is forgotten, and a commit then told so.
+        self._expect(code, api, ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND)
+        if code is not ErrorCode.ILLEGAL_GENERATION:
             self._forget(now)
         else:
             self._unjoin(now)

@@ -343,7 +343,8 @@ class Groups:
                 owners = [member for member in members if partition in member.claims]
                 if len(owners) != 1 or not owners[0].has_committed(partition, end):
                     return False
-        return all(member.is_steady for member in members)
+        now = self._sim.loop.now()
+        return all(member.is_steady and now < member.lease_ends_at for member in members)
 
     async def settle(self) -> None:
         """Nobody comes or goes any more, and nobody is frozen: everything is read and committed."""
