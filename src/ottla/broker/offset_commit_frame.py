@@ -94,7 +94,7 @@ def offset_commit_frame(
     except UnicodeDecodeError:
         return None
     hosted = groups.shards.get(partition_for(group_id, groups.partition_count))
-    if hosted is None or hosted.machine is None or not hosted.is_idle:
+    if hosted is None or hosted.machine is None or not hosted.is_idle or node.config.offsets_topic_compression_codec:
         return None
     offsets = hosted.machine.offsets
     if not offsets.may_commit(group_id, member_id, generation, version):
@@ -113,7 +113,7 @@ def offset_commit_frame(
         for index, offset, leader_epoch, _, _ in rows
     ]
     try:
-        hosted.write_now(records)
+        hosted.write_now(records, timestamp)
     except KafkaError:
         return None
     answer: list[Any] = [b"", frame[topic_start:topic_end], (count + 1).to_bytes(1, "big")]
