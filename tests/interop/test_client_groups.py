@@ -155,8 +155,10 @@ class JavaMember:
         assert self._process.stdin is not None
         self._process.stdin.write("\n")
         self._process.stdin.close()
-        self._process.wait(30)
+        self._process.wait(60)
         self._thread.join()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
         self.owned = frozenset()
 
 
@@ -167,6 +169,7 @@ class Crew:
         self.of = (bootstrap, f"crew-{topic}", topic)
         self.seen: Counter[tuple[int, int]] = Counter()
         self.members: list[Any] = []
+        self.patience_seconds = 30.0
 
     def join(self, cls: type[Any] = OurMember, **settings: Any) -> Any:
         member = cls(*self.of, self.seen, **settings)
@@ -191,7 +194,7 @@ class Crew:
             return sorted(map(len, owned)) == sorted(sizes) and len(frozenset().union(*owned)) == sum(sizes)
 
         try:
-            await until(hold, f"shares of {sizes}")
+            await until(hold, f"shares of {sizes}", self.patience_seconds)
         except AssertionError as error:
             raise AssertionError(f"{error}; they are {[sorted(member.owned) for member in self.members]}") from None
 
@@ -279,9 +282,11 @@ def test_ours_and_librdkafkas_members_share_a_group(
     run(crew, work())
 
 
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("kind", ["sticky", "cooperative-sticky", "consumer"])
 def test_ours_and_javas_members_share_a_group(crew: Crew, clients: Clients, topic: str, kind: str) -> None:
     async def work() -> None:
+        crew.patience_seconds = 90  # a JVM starts, and compiles its program
         theirs = crew.join(JavaMember, **KINDS[kind])
         await crew.shares_are(6)
         ours = crew.join(OurMember, **KINDS[kind])
@@ -297,7 +302,7 @@ def test_ours_and_javas_members_share_a_group(crew: Crew, clients: Clients, topi
         await crew.leave(ours)
         await crew.shares_are(6)
 
-    run(crew, work())
+    run(crew, work(), 360)
 
 
 def test_a_cooperative_rebalance_takes_only_what_moves(crew: Crew) -> None:

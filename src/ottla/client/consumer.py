@@ -106,7 +106,8 @@ class Consumer(Generic[K, V]):
         self._offsets = OffsetRequests(self._cluster, self.config)
         self._member: GroupMember | None = None
         self._wakes = asyncio.Event()
-        self._is_subscription_new = False
+        self._is_subscription_new = self._is_assignment_new = False
+        self._update_timer: asyncio.TimerHandle | None = None
         self._is_closing = self._is_closed = False
         self._is_polling = False
         self._error: KafkaError | None = None
@@ -150,6 +151,8 @@ class Consumer(Generic[K, V]):
             _log.warning("the consumer closed before everything was done")
         finally:
             self._is_closed = True
+            if self._update_timer is not None:
+                self._update_timer.cancel()
             if self._member is not None:
                 await self._member.stop()
             await self._cluster.close()
@@ -210,6 +213,7 @@ class Consumer(Generic[K, V]):
         """Read exactly these partitions, without sharing them with anybody."""
         self._check_open()
         self._subscription.assign([TopicPartition(*partition) for partition in partitions])
+        self._is_assignment_new = True
         self._drop_handed()
         self._wakes.set()
 
@@ -256,6 +260,9 @@ class Consumer(Generic[K, V]):
         count = self.config.max_poll_records if max_records is None else max_records
         self._begin_poll()
         try:
+            # Whoever never waits would keep heartbeats and fetches from their turn. Not after the records are taken: a
+            # task that is cancelled while it waits would lose them.
+            await asyncio.sleep(0)
             while True:
                 self._wakes.clear()
                 await self._do_what_is_asked()
@@ -268,8 +275,6 @@ class Consumer(Generic[K, V]):
                     return self._deserialized(taken) if self._deserializes else taken
                 left = ends_at - loop.time()
                 if left <= 0:
-                    if timeout_ms <= 0:
-                        await asyncio.sleep(0)
                     return []
                 await self._wait(left)
                 if self._is_closing:
@@ -318,8 +323,6 @@ class Consumer(Generic[K, V]):
             except ClientClosed:
                 raise StopAsyncIteration from None
             if records:
-                # Whoever never waits would keep heartbeats and fetches from their turn.
-                await asyncio.sleep(0)
                 self._handed, self._handed_count = records, 1
                 return records[0]
 
@@ -331,7 +334,6 @@ class Consumer(Generic[K, V]):
             except ClientClosed:
                 return
             if records:
-                await asyncio.sleep(0)
                 yield records
 
     def _drop_handed(self) -> None:
@@ -369,7 +371,8 @@ class Consumer(Generic[K, V]):
         if self._is_subscription_new:
             self._is_subscription_new = False
             await self._join()
-        elif self._subscription.is_manual:
+        if self._is_assignment_new:
+            self._is_assignment_new = False
             self._cluster.track({partition.topic for partition in self._subscription.assigned})
         member = self._member
         while member is not None and member.asked:
@@ -418,12 +421,21 @@ class Consumer(Generic[K, V]):
             if info is not None and info.error and not info.error.is_retriable:
                 self._error = error_of(info.error, f"topic {topic}: {info.error.text}")
             elif info is None or info.error:
-                delay_ms = self.config.retry_backoff_max_ms
-                asyncio.get_running_loop().call_later(delay_ms / 1000, self._cluster.request_update)
+                self._update_later()
                 break
         if self._member is not None:
             self._member.metadata_changed(metadata)
         self._wakes.set()
+
+    def _update_later(self) -> None:
+        """A topic is missing: it may be on its way."""
+        if self._update_timer is None:
+            delay_ms = self.config.retry_backoff_max_ms
+            self._update_timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self._update)
+
+    def _update(self) -> None:
+        self._update_timer = None
+        self._cluster.request_update()
 
     async def _perform(self, asked: Release | Take, member: GroupMember) -> None:
         """What the membership asks of the application. An error of its listener is raised when the step is done."""
@@ -487,7 +499,8 @@ class Consumer(Generic[K, V]):
         if not task.cancelled() and (error := task.exception()) is not None:
             if not isinstance(error, KafkaError):
                 raise error
-            self._error = error
+            if not is_retriable(error):
+                self._error = error
         if self._fetcher is not None and not self._is_closing:
             self._fetcher.pump()
         self._wakes.set()

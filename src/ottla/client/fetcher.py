@@ -1,7 +1,7 @@
 """Keeps data coming: one fetch under way per broker, for all partitions there that have room for more.
 
 A partition is fetched ahead of the application until about max.partition.fetch.bytes of it wait, so that the next data
-is there when the last has been read.
+is there when the last has been read; when about fetch.max.bytes wait in all, only partitions without data are fetched.
 """
 
 from __future__ import annotations
@@ -75,13 +75,17 @@ class Fetcher:
         if self._is_stopped:
             return
         now = self._now()
-        room = self._config.max_partition_fetch_bytes
+        waiting = sum(state.fetched_size for state in self._subscription.assigned.values())
+        room = self._config.max_partition_fetch_bytes if waiting < self._config.fetch_max_bytes else 1
+        retry_at: int | None = None
         wanted: dict[int, dict[TopicPartition, AssignedPartition]] = {}
         full: set[int] = set()
         for partition, state in self._subscription.assigned.items():
             if not state.wants_data(room, now):
                 if state.fetched:
                     full.add(self._node_of(state, now))
+                if state.retry_at > now:
+                    retry_at = state.retry_at if retry_at is None else min(retry_at, state.retry_at)
                 continue
             node_id = self._node_of(state, now)
             if node_id in self._tasks:
@@ -89,10 +93,13 @@ class Fetcher:
             if node_id == NO_REPLICA:
                 self._cluster.request_update()
                 self._later(state, now)
+                retry_at = state.retry_at if retry_at is None else min(retry_at, state.retry_at)
                 continue
             wanted.setdefault(node_id, {})[partition] = state
         for node_id, states in wanted.items():
             self._begin(node_id, states, node_id in full)
+        if retry_at is not None and self._timer is None:
+            self._timer = self._loop.call_at((retry_at + 1) / 1000, self._again)
 
     def _node_of(self, state: AssignedPartition, now: int) -> int:
         if state.preferred_replica != NO_REPLICA:
@@ -104,8 +111,6 @@ class Fetcher:
 
     def _later(self, state: AssignedPartition, now: int) -> None:
         state.retry_at = now + self._config.retry_backoff_ms
-        if self._timer is None:
-            self._timer = self._loop.call_later((self._config.retry_backoff_ms + 1) / 1000, self._again)
 
     def _again(self) -> None:
         self._timer = None

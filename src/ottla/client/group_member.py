@@ -126,13 +126,9 @@ class GroupMember:
         if self._timer is None:
             self._set_timer()
 
-    def metadata_changed(self, metadata: Metadata) -> None:
-        self.step(
-            TopicsKnown(
-                {name: len(info.partitions) for name, info in metadata.topics.items() if info.partitions},
-                metadata.names,
-            )
-        )
+    def metadata_changed(self, metadata: Metadata, *, is_answer: bool = False) -> None:
+        counts = {name: len(info.partitions) for name, info in metadata.topics.items() if info.partitions}
+        self.step(TopicsKnown(counts, metadata.names, is_answer))
 
     def _set_timer(self) -> None:
         if self._timer is not None:
@@ -200,7 +196,7 @@ class GroupMember:
                 if topic_ids:
                     topics = await self._names_of(topic_ids)
                 self._cluster.track(topics)
-                self.metadata_changed(await self._cluster.refresh())
+                self.metadata_changed(await self._cluster.refresh(), is_answer=True)
                 return
             except KafkaError as error:
                 if not is_retriable(error):

@@ -119,7 +119,7 @@ def test_the_leader_learns_the_topics_of_all_members_and_shares_out() -> None:
         JoinGroupResponseMember(member_id="you", metadata=others.protocols[0].metadata),
     ]
     assert member.handle(Responded(request, answer), 0) == [LearnTopics(("t", "u"))]
-    sync = sent(member.handle(TopicsKnown({"t": 2, "u": 1}, {}), 0))
+    sync = sent(member.handle(TopicsKnown({"t": 2, "u": 1}, {}, is_answer=True), 0))
     assert isinstance(sync, SyncGroupRequest)
     given = {each.member_id: decode_assignment(each.assignment) for each in sync.assignments}
     assert given == {"me": [ZERO], "you": [ONE, TopicPartition("u", 0)]}
@@ -132,7 +132,8 @@ def test_the_leader_rejoins_when_a_topic_grows() -> None:
     answer = join_answer(leader="me")
     answer.members = [JoinGroupResponseMember(member_id="me", metadata=request.protocols[0].metadata)]
     member.handle(Responded(request, answer), 0)
-    sync = sent(member.handle(TopicsKnown({"t": 1}, {}), 0))
+    assert member.handle(TopicsKnown({}, {}), 0) == []
+    sync = sent(member.handle(TopicsKnown({"t": 1}, {}, is_answer=True), 0))
     member.handle(Responded(sync, sync_answer(ZERO)), 0)
     member.handle(Taken(), 0)
     assert member.handle(TopicsKnown({"t": 1}, {}), 10) == []

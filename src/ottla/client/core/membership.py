@@ -102,6 +102,8 @@ class TopicsKnown:
 
     partition_counts: Mapping[str, int]
     names: Mapping[bytes, str]
+    is_answer: bool = False
+    """Whether it came for a LearnTopics, and therefore has all of its topics that exist."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -398,7 +398,7 @@ class ClassicMembership:
             topic: event.partition_counts[topic] for topic in self._group_topics if topic in event.partition_counts
         }
         if self.state is State.ASSIGNING:
-            return self._share_out(counts)
+            return self._share_out(counts) if event.is_answer else []
         if not self.is_leader or self.state is not State.STABLE:
             return []
         if self._assigned_counts is None:

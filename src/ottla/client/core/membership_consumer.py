@@ -147,8 +147,8 @@ class ConsumerMembership:
                 return self._fail(error) if request is self._heartbeat else []
             case Released() | Taken():
                 return self._handle_performed(now)
-            case TopicsKnown(_, names):
-                self._learn(names)
+            case TopicsKnown():
+                self._learn(event.names)
                 return self._reconcile(now)
             case Subscribed(topics, regex):
                 return self._subscribe(topics, regex, now)
