@@ -84,7 +84,7 @@ class OurMember:
 
     async def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None:
         self.events.append(("revoked", [each.partition for each in partitions]))
-        await self.consumer.commit()
+        await self._commit()
 
     def on_partitions_lost(self, partitions: Sequence[TopicPartition]) -> None:
         self.events.append(("lost", [each.partition for each in partitions]))
@@ -98,13 +98,16 @@ class OurMember:
                 for record in await self.consumer.poll(50):
                     self._seen[record.partition, record.offset] += 1
                 if self.owned:
-                    try:
-                        await self.consumer.commit()
-                    except CommitFailed as error:
-                        if error.code is not ErrorCode.REBALANCE_IN_PROGRESS:
-                            raise
+                    await self._commit()
         except Exception as error:
             self.error = error
+
+    async def _commit(self) -> None:
+        try:
+            await self.consumer.commit()
+        except CommitFailed as error:
+            if error.code is not ErrorCode.REBALANCE_IN_PROGRESS:
+                raise
 
     async def leave(self) -> None:
         self._is_stopping = True

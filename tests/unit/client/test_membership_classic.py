@@ -315,6 +315,14 @@ def test_leaving_releases_says_goodbye_and_ends() -> None:
     assert member.deadline() is None
 
 
+def test_a_member_that_leaves_in_the_middle_of_a_join_cannot_commit() -> None:
+    member = stable(membership("cooperative-sticky"), ZERO, protocol="cooperative-sticky")
+    assert not member.is_joining
+    beat(member, ErrorCode.REBALANCE_IN_PROGRESS)
+    assert member.handle(Unsubscribed(), 1_100) == [Release((ZERO,))]
+    assert member.is_joining
+
+
 def test_a_static_member_leaves_without_a_word() -> None:
     member = stable(membership(group_instance_id="i"), ZERO)
     member.handle(Unsubscribed(), 10)

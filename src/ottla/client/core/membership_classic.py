@@ -84,6 +84,7 @@ class State(Enum):
 
 
 _IN_GENERATION = (State.PREPARING, State.ASSIGNING, State.SYNCING, State.RELEASING, State.TAKING, State.STABLE)
+_JOINING = (State.JOINING, State.ASSIGNING, State.SYNCING, State.LOSING)
 _OUTSIDE = (State.UNSUBSCRIBED, State.EXPIRED, State.LEAVING, State.FAILED)
 
 
@@ -112,6 +113,7 @@ class ClassicMembership:
         self._failure_count = 0
         self._polled_at = 0
         self._rejoins = False
+        self._left_while_joining = False
         self._asked_count = 0
         self._join_response: JoinGroupResponse | None = None
         self._group_topics: tuple[str, ...] = ()
@@ -135,7 +137,7 @@ class ClassicMembership:
 
     @property
     def is_joining(self) -> bool:
-        return self.state in (State.JOINING, State.ASSIGNING, State.SYNCING, State.LOSING)
+        return self.state in _JOINING or (self.state is State.LEAVING and self._left_while_joining)
 
     @property
     def has_failed(self) -> bool:
@@ -228,6 +230,7 @@ class ClassicMembership:
             return []
         was_failed = self.state is State.FAILED
         is_out = self.state in (State.EXPIRED, State.LOSING, State.FAILED)
+        self._left_while_joining = self.state in _JOINING
         self.state = State.LEAVING
         self._outstanding = None
         if was_failed and not self._owned:
