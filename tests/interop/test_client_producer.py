@@ -323,7 +323,7 @@ def test_nothing_is_lost_or_doubled_when_the_broker_restarts(start_server: Start
                     deliveries.append((number, producer.send(topic, b"%d" % number, key=b"%d" % (number % 50))))
                     number += 1
                     if not number % 20:
-                        await asyncio.sleep(0.002)
+                        await asyncio.sleep(0.005)
 
             writing = asyncio.create_task(write())
             for _ in range(3):
@@ -494,16 +494,21 @@ def test_transactions_survive_kills_of_the_broker(start_server: StartServer, top
                     await producer.commit_transaction()
                     committed.extend(pair)
 
+            async def some_committed() -> None:
+                target = len(committed) + 10
+                while len(committed) < target and not writing.done():  # noqa: ASYNC110
+                    await asyncio.sleep(0.02)
+
             writing = asyncio.create_task(write())
             for _ in range(2):
-                await asyncio.sleep(1)
+                await some_committed()
                 await asyncio.to_thread(server.kill)
                 await asyncio.sleep(0.2)
                 await asyncio.to_thread(server.start)
-            await asyncio.sleep(1)
+            await some_committed()
             stop = True
             await writing
 
     run(work(), 110)
-    assert len(committed) > 20
+    assert len(committed) >= 30
     assert sorted(values(server, topic, 2)) == sorted(committed)

@@ -1,1 +1,59 @@
-"""The Python client: producer, consumer and admin, against Ottla and Apache Kafka alike."""
+"""The Python client: producer, consumer and admin, against Ottla and Apache Kafka alike.
+
+    from ottla.client import Admin, Consumer, Producer            # for asyncio
+    from ottla.client.blocking import Admin, Consumer, Producer   # the same for threads
+
+Settings have Kafka's names: as keywords with underscores or in a dict with dots.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ottla.client.admin import Admin, NewTopic
+    from ottla.client.consumer import Consumer, RebalanceListener
+    from ottla.client.core.fetching import ConsumerRecord
+    from ottla.client.core.offsets import OffsetAndMetadata, OffsetAndTimestamp
+    from ottla.client.core.partitions import TopicPartition
+    from ottla.client.delivery import Delivery, RecordMetadata
+    from ottla.client.errors import KafkaError
+    from ottla.client.producer import Producer
+
+__all__ = [
+    "Admin",
+    "Consumer",
+    "ConsumerRecord",
+    "Delivery",
+    "KafkaError",
+    "NewTopic",
+    "OffsetAndMetadata",
+    "OffsetAndTimestamp",
+    "Producer",
+    "RebalanceListener",
+    "RecordMetadata",
+    "TopicPartition",
+]
+
+_MODULES = {
+    "Admin": "admin",
+    "Consumer": "consumer",
+    "ConsumerRecord": "core.fetching",
+    "Delivery": "delivery",
+    "KafkaError": "errors",
+    "NewTopic": "admin",
+    "OffsetAndMetadata": "core.offsets",
+    "OffsetAndTimestamp": "core.offsets",
+    "Producer": "producer",
+    "RebalanceListener": "consumer",
+    "RecordMetadata": "delivery",
+    "TopicPartition": "core.partitions",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """A command that only produces need not import what consumes."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"ottla.client.{_MODULES[name]}"), name)

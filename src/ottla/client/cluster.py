@@ -118,7 +118,8 @@ class Cluster:
         self._connections.clear()
         for connection in connections:
             connection.close()
-        await asyncio.sleep(0)
+        if connections:
+            await asyncio.wait([asyncio.ensure_future(one.closed()) for one in connections], timeout=1)
 
     async def __aenter__(self) -> Cluster:
         return self

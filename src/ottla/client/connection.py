@@ -15,7 +15,7 @@ import asyncio
 import socket
 from collections import deque
 from struct import Struct
-from typing import Any
+from typing import Any, cast
 
 from ottla.client.config import ClientConfig
 from ottla.client.errors import NetworkError, RequestTimedOut, UnsupportedByBroker, check_error
@@ -215,9 +215,9 @@ class Connection(asyncio.BufferedProtocol):
     # Receiving
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        transport.set_write_buffer_limits(high=1024 * 1024)
+        # Not asserted: uvloop's transports are no subclasses of asyncio's.
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=1024 * 1024)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         if self._frame is not None:
@@ -307,6 +307,8 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         reason = f": {exc}" if exc else ""
         self._fail(NetworkError(f"the connection to {self.host}:{self.port} ended{reason}"))
+        if not self._closed.done():
+            self._closed.set_result(None)
 
     def eof_received(self) -> bool:
         return False
@@ -315,7 +317,7 @@ class Connection(asyncio.BufferedProtocol):
         self._fail(NetworkError(f"the connection to {self.host}:{self.port} was closed"))
 
     async def closed(self) -> None:
-        """Wait until the connection has ended."""
+        """Wait until the connection has ended and its socket is closed."""
         await asyncio.shield(self._closed)
 
     def _fail(self, error: NetworkError) -> None:
@@ -334,5 +336,3 @@ class Connection(asyncio.BufferedProtocol):
         for one in waiting:
             if not one.answer.done():
                 one.answer.set_exception(NetworkError(error.message))
-        if not self._closed.done():
-            self._closed.set_result(None)

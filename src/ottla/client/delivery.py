@@ -28,42 +28,20 @@ class Delivery:
     batch is written, unless somebody waits.
     """
 
-    __slots__ = ("_batch", "_callbacks", "_error", "_index")
+    __slots__ = ("_batch", "_index")
 
-    def __init__(self, batch: Batch | None, index: int) -> None:
+    def __init__(self, batch: Batch, index: int) -> None:
         self._batch = batch
         self._index = index
-        self._error: KafkaError | None = None
-        self._callbacks: list[Callable[[], None]] | None = None
-
-    # For the producer, while a record waits for metadata or for room in the buffer
-
-    def enter(self, batch: Batch, index: int) -> None:
-        self._batch = batch
-        self._index = index
-        callbacks, self._callbacks = self._callbacks, None
-        for callback in callbacks or ():
-            self._when_done(callback)
-
-    def refuse(self, error: KafkaError) -> None:
-        self._error = error
-        callbacks, self._callbacks = self._callbacks, None
-        for callback in callbacks or ():
-            callback()
-
-    # For everybody
 
     def done(self) -> bool:
-        return self._error is not None or (self._batch is not None and self._batch.is_done)
+        return self._batch.is_done
 
     def exception(self) -> KafkaError | None:
         """Why the record was not written; None if it was. Only when done."""
-        if self._error is not None:
-            return self._error
-        batch = self._batch
-        if batch is None or not batch.is_done:
+        if not self.done():
             raise asyncio.InvalidStateError("the record is still on its way")
-        batch, index = batch.place_of(self._index)
+        batch, index = self._batch.place_of(self._index)
         if batch.error is None:
             return None
         if batch.record_errors:
@@ -77,7 +55,6 @@ class Delivery:
         error = self.exception()
         if error is not None:
             raise error
-        assert self._batch is not None
         batch, index = self._batch.place_of(self._index)
         topic, partition = batch.queue.partition
         offset = -1 if batch.base_offset < 0 else batch.base_offset + index
@@ -91,13 +68,9 @@ class Delivery:
     def _when_done(self, callback: Callable[[], None]) -> None:
         if self.done():
             callback()
-        elif self._batch is not None:
+        else:
             self._batch.is_watched = True
             self._batch.callbacks.append(lambda _: callback())
-        else:
-            if self._callbacks is None:
-                self._callbacks = []
-            self._callbacks.append(callback)
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
         if not self.done():
@@ -111,3 +84,40 @@ class Delivery:
             return "<Delivery on its way>"
         error = self.exception()
         return f"<Delivery {self.result() if error is None else error}>"
+
+
+class PendingDelivery(Delivery):
+    """A record that has no batch yet: it waits for its topic's metadata, or for room in the buffer."""
+
+    __slots__ = ("_callbacks", "_error", "_is_in")
+
+    def __init__(self) -> None:
+        self._is_in = False
+        self._error: KafkaError | None = None
+        self._callbacks: list[Callable[[], None]] = []
+
+    def enter(self, other: Delivery) -> None:
+        """The record got a place in a batch."""
+        self._batch, self._index = other._batch, other._index
+        self._is_in = True
+        callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            self._when_done(callback)
+
+    def refuse(self, error: KafkaError) -> None:
+        self._error = error
+        callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback()
+
+    def done(self) -> bool:
+        return self._error is not None or (self._is_in and self._batch.is_done)
+
+    def exception(self) -> KafkaError | None:
+        return self._error if self._error is not None else super().exception()
+
+    def _when_done(self, callback: Callable[[], None]) -> None:
+        if self._is_in or self._error is not None:
+            super()._when_done(callback)
+        else:
+            self._callbacks.append(callback)

@@ -21,11 +21,11 @@ from typing import Any
 
 from ottla.client.cluster import Cluster
 from ottla.client.config import ProducerConfig
-from ottla.client.core.accumulator import BATCH_OVERHEAD, RECORD_OVERHEAD, Accumulator, PartitionQueue
+from ottla.client.core.accumulator import BATCH_OVERHEAD, RECORD_OVERHEAD, Accumulator, Batch, PartitionQueue
 from ottla.client.core.offsets import OffsetAndMetadata
 from ottla.client.core.partitioner import RoundRobin, StickyPartition, partition_for_key
 from ottla.client.core.sequences import Sequences
-from ottla.client.delivery import Delivery, RecordMetadata
+from ottla.client.delivery import Delivery, PendingDelivery, RecordMetadata
 from ottla.client.errors import (
     BufferExhausted,
     ClientClosed,
@@ -53,9 +53,22 @@ _KEY_CACHE_SIZE = 10_000
 class _Topic:
     """A topic that is written to: its partitions' queues, and where records without a key go."""
 
-    __slots__ = ("count", "info", "key_partitions", "queues", "round_robin", "sticky", "used_at")
+    __slots__ = (
+        "count",
+        "info",
+        "key_partitions",
+        "queues",
+        "round_robin",
+        "sticky",
+        "sticky_batch",
+        "sticky_queue",
+        "used_at",
+    )
 
     def __init__(self, info: TopicInfo, queues: list[PartitionQueue], sticky: StickyPartition, now: float) -> None:
+        self.sticky_queue = queues[0]
+        self.sticky_batch: Batch | None = None
+        """The batch that records without keys went into last."""
         self.info = info
         self.queues = queues
         self.count = len(queues)
@@ -89,7 +102,7 @@ class _Pending:
         self.timestamp = timestamp
         self.size = size
         self.expires_at = expires_at
-        self.delivery = Delivery(None, 0)
+        self.delivery = PendingDelivery()
 
 
 class Producer:
@@ -129,6 +142,14 @@ class Producer:
         self._partitioner: Partitioner | None = config.partitioner if callable(config.partitioner) else None
         self._is_round_robin = config.partitioner == "round_robin"
         self._uses_keys = not config.partitioner_ignore_keys
+        self._is_plain = (
+            self._partitioner is None
+            and not self._is_round_robin
+            and config.value_serializer is None
+            and config.transactional_id is None
+            and config.batch_size <= min(config.max_request_size, config.buffer_memory)
+        )
+        """Whether a record of bytes without a key needs nothing but a place in the sticky partition's batch."""
         self._buffer_memory = config.buffer_memory
         self._max_record_size = min(config.max_request_size, config.buffer_memory)
         self._topics: dict[str, _Topic] = {}
@@ -175,6 +196,25 @@ class Producer:
         not said). Raises at once what can be known at once: a record that is too large, a closed producer, a buffer
         that has been overrun (see `room`).
         """
+        known = self._topics.get(topic)
+        if key is None and partition is None and not headers and type(value) is bytes and self._is_plain and known:
+            # The ordinary record goes into the batch that is open, without another call.
+            accumulator = self._accumulator
+            batch = known.sticky_queue.open
+            size = RECORD_OVERHEAD + len(value)
+            if (
+                batch is not None
+                and batch.size + size < accumulator.batch_size
+                and accumulator.used_bytes + size <= self._buffer_memory
+                and not self._line
+            ):
+                if timestamp is None:
+                    timestamp = time.time_ns() // 1_000_000
+                records = batch.records
+                records.append(_new_record(Record, (0, timestamp, None, value, ())))
+                batch.size += size
+                accumulator.used_bytes += size
+                return Delivery(batch, len(records) - 1)
         config = self.config
         if value is not None and type(value) is not bytes:
             value = _serialized(config.value_serializer, value, "value")
@@ -198,7 +238,6 @@ class Producer:
                 f"a record of {size} bytes is larger than max.request.size or buffer.memory allow "
                 f"({self._max_record_size} bytes)"
             )
-        known = self._topics.get(topic)
         if (
             known is None
             or self._line
@@ -220,7 +259,6 @@ class Producer:
         size: int,
     ) -> Delivery:
         """Put a record into a batch of its partition."""
-        is_sticky = False
         if partition is None:
             if self._partitioner is not None:
                 partition = self._partitioner(topic.info.name, key, topic.count)
@@ -233,8 +271,7 @@ class Producer:
                     if len(topic.key_partitions) < _KEY_CACHE_SIZE:
                         topic.key_partitions[key] = partition
             else:
-                partition = topic.sticky.partition
-                is_sticky = True
+                partition = self._sticky_partition(topic, size)
         if not 0 <= partition < topic.count:
             raise KafkaError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -251,16 +288,28 @@ class Producer:
             topic.used_at = self._loop.time()
             assert self._sender is not None
             self._sender.wake()
-        if is_sticky and topic.sticky.produced(size):
-            self._choose_sticky(topic)
+        if queue is topic.sticky_queue:
+            topic.sticky_batch = batch
         return Delivery(batch, len(batch.records) - 1)
+
+    def _sticky_partition(self, topic: _Topic, size: int) -> int:
+        """The partition for a record without a key: where a batch ends, and the partition got a batch full, another."""
+        batch = topic.sticky_queue.open
+        if batch is None or batch.size + size > self._accumulator.batch_size:
+            if batch is not None:
+                self._accumulator.close_batch(batch)
+            last = topic.sticky_batch
+            if last is not None and topic.sticky.produced(last.size):
+                self._choose_sticky(topic)
+            topic.sticky_batch = None
+        return topic.sticky.partition
 
     def _choose_sticky(self, topic: _Topic) -> None:
         candidates = _with_leaders(topic.info.partitions) or range(topic.count)
         sizes = None
         if self.config.partitioner_adaptive_partitioning_enable:
             sizes = [len(topic.queues[partition].batches) for partition in candidates]
-        topic.sticky.choose(candidates, sizes)
+        topic.sticky_queue = topic.queues[topic.sticky.choose(candidates, sizes)]
 
     # What cannot be put into a batch at once
 
@@ -344,6 +393,7 @@ class Producer:
         known.info, known.queues, known.count = info, queues, len(queues)
         if known.sticky.partition >= known.count:
             self._choose_sticky(known)
+        known.sticky_queue = queues[known.sticky.partition]
 
     def _metadata_changed(self) -> None:
         """More partitions, other leaders, a topic made anew under its old name."""
@@ -378,17 +428,17 @@ class Producer:
             try:
                 if topic is None:
                     raise ClientClosed("the topic was forgotten")
-                inner = self._append(
-                    topic,
-                    pending.value,
-                    pending.key,
-                    pending.headers,
-                    pending.partition,
-                    pending.timestamp,
-                    pending.size,
+                pending.delivery.enter(
+                    self._append(
+                        topic,
+                        pending.value,
+                        pending.key,
+                        pending.headers,
+                        pending.partition,
+                        pending.timestamp,
+                        pending.size,
+                    )
                 )
-                assert inner._batch is not None
-                pending.delivery.enter(inner._batch, inner._index)
             except KafkaError as error:
                 pending.delivery.refuse(error)
         if self._line:
@@ -489,6 +539,7 @@ class Producer:
             pass
         finally:
             self._is_closed = True
+            self._topics.clear()
             await self._stop()
 
     async def _stop(self) -> None:

@@ -150,7 +150,7 @@ class Sender:
         ready = self._accumulator.ready(now)
         if ready:
             self._send_ready(ready, now)
-        deadline = self._accumulator.deadline()
+        deadline = self._accumulator.deadline(now)
         if deadline is not None:
             self._timer = self._loop.call_at(max(deadline, now + 1) / 1000, self._run_later)
 

@@ -47,7 +47,7 @@ def test_a_batch_waits_for_linger_ms() -> None:
     accumulator = new_accumulator()
     queue = fill(accumulator, 2, now=100)
     assert accumulator.ready(104) == []
-    assert accumulator.deadline() == 105
+    assert accumulator.deadline(104) == 105
     assert accumulator.ready(105) == [queue]
     assert [record.value for record in accumulator.take(queue).records] == [b"0", b"1"]
 
@@ -276,6 +276,14 @@ def test_a_split_batch_expires_in_its_parts() -> None:
     for half in expired:
         accumulator.finish(half)
     assert batch.is_done
+
+
+def test_a_batch_that_waits_for_a_broker_sets_no_timer() -> None:
+    accumulator, sequences = new_accumulator(), identified()
+    queue = full_batches(accumulator, 1)
+    accumulator.put_back(send(accumulator, sequences, queue), 20)
+    assert accumulator.deadline(19) == 20
+    assert accumulator.deadline(20) == 1000  # nothing but its end
 
 
 def test_partitions_take_turns() -> None:

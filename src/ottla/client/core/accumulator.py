@@ -39,13 +39,14 @@ class Batch:
         "base_sequence",
         "callbacks",
         "children",
-        "counted_bytes",
         "created_at",
         "encoded",
         "error",
         "is_closed",
         "is_done",
         "is_on_wire",
+        "is_part",
+        "is_queued",
         "is_refused",
         "is_transactional",
         "is_unsure",
@@ -72,12 +73,13 @@ class Batch:
         self.is_transactional = is_transactional
         self.records: list[Record] = []
         self.size = BATCH_OVERHEAD
-        self.counted_bytes = 0
-        """What it takes of the buffer; the halves of a batch take nothing, since it still counts itself."""
+        self.is_part = False
+        """Whether it is a part of a batch that was split: that one still counts for both in the buffer."""
         self.children: tuple[Batch, ...] = ()
         self.attempts = 0
         self.retry_at = 0.0
         self.is_closed = self.is_on_wire = self.is_done = False
+        self.is_queued = True
         self.is_watched = False
         """Whether anybody waits for one of its records."""
         self.is_unsure = False
@@ -176,6 +178,8 @@ class Accumulator:
         self._number = 0
 
     def queue(self, partition: TopicPartition) -> PartitionQueue:
+        """The queue of a partition. It is kept for good: a numbering that began anew under the same epoch would make
+        the broker take new batches for old ones."""
         queue = self._queues.get(partition)
         if queue is None:
             queue = self._queues[partition] = PartitionQueue(partition)
@@ -184,11 +188,6 @@ class Accumulator:
     @property
     def queues(self) -> list[PartitionQueue]:
         return list(self._queues.values())
-
-    def forget(self, topic: str) -> None:
-        """Drop the queues of a topic that nobody writes to; those that hold anything stay."""
-        for partition in [one for one, queue in self._queues.items() if one.topic == topic and queue.is_empty]:
-            del self._queues[partition]
 
     def incomplete(self) -> list[Batch]:
         """Every batch that is not done, the oldest first; of one that was split, its parts."""
@@ -208,20 +207,18 @@ class Accumulator:
         if batch is None:
             batch = self._begin(queue, now, is_transactional)
         elif batch.size + size > self.batch_size:
-            self._close(batch)
+            self.close_batch(batch)
             batch = self._begin(queue, now, is_transactional)
         batch.records.append(record)
         batch.size += size
-        batch.counted_bytes += size
         self.used_bytes += size
         if batch.size >= self.batch_size:
-            self._close(batch)
+            self.close_batch(batch)
         return batch
 
     def _begin(self, queue: PartitionQueue, now: float, is_transactional: bool) -> Batch:
         self._number += 1
         batch = Batch(queue, (self._number,), now, is_transactional)
-        batch.counted_bytes = batch.size
         self.used_bytes += batch.size
         queue.open = batch
         queue.batches.append(batch)
@@ -229,7 +226,8 @@ class Accumulator:
         self._aging.append(batch)
         return batch
 
-    def _close(self, batch: Batch) -> None:
+    def close_batch(self, batch: Batch) -> None:
+        """It takes no more records and may be sent."""
         batch.is_closed = True
         if batch.queue.open is batch:
             batch.queue.open = None
@@ -240,7 +238,7 @@ class Accumulator:
         """Nothing lingers any more: flush, close, the end of a transaction."""
         for batch in self._lingering:
             if not batch.is_closed:
-                self._close(batch)
+                self.close_batch(batch)
         self._lingering.clear()
 
     # Sending
@@ -255,7 +253,7 @@ class Accumulator:
         while lingering and (lingering[0].is_closed or lingering[0].created_at + self._linger_ms <= now):
             batch = lingering.popleft()
             if not batch.is_closed:
-                self._close(batch)
+                self.close_batch(batch)
         found = []
         for queue in list(self._ready):
             if not queue.batches or not queue.batches[0].is_closed:
@@ -278,7 +276,8 @@ class Accumulator:
     def take(self, queue: PartitionQueue) -> Batch:
         """The first batch of a queue, which goes on the wire now."""
         batch = queue.batches.popleft()
-        assert not batch.is_on_wire and batch.is_closed, "A2"
+        assert batch.is_queued and not batch.is_on_wire and batch.is_closed, "A2"
+        batch.is_queued = False
         batch.is_on_wire = True
         batch.attempts += 1
         insort(queue.on_wire, batch)
@@ -287,7 +286,7 @@ class Accumulator:
             self._ready[queue] = None  # behind the others: each has its turn
         return batch
 
-    def deadline(self) -> float | None:
+    def deadline(self, now: float) -> float | None:
         """When something is due next: a batch has lingered long enough, may be sent again, or is given up."""
         moments = []
         while self._lingering and self._lingering[0].is_closed:
@@ -298,9 +297,10 @@ class Accumulator:
             self._aging.popleft()
         if self._aging:
             moments.append(self._aging[0].created_at + self._delivery_timeout_ms)
-        moments.extend(
-            queue.batches[0].retry_at for queue in self._ready if queue.batches and queue.batches[0].retry_at
-        )
+        for queue in self._ready:
+            # What may be sent already waits for a broker, not for time.
+            if queue.batches and queue.batches[0].retry_at > now:
+                moments.append(queue.batches[0].retry_at)
         return min(moments, default=None)
 
     # Ending
@@ -319,6 +319,7 @@ class Accumulator:
         else:
             position = len(queue.batches)
         queue.batches.insert(position, batch)
+        batch.is_queued = True
         self._ready[queue] = None
 
     def set_aside(self, batch: Batch) -> None:
@@ -339,14 +340,16 @@ class Accumulator:
         if batch.is_done:
             return
         queue = batch.queue
-        if batch in queue.batches:
+        if batch.is_queued:
             queue.batches.remove(batch)
-        if batch in queue.aside:
+            batch.is_queued = False
+        elif batch in queue.aside:
             queue.aside.remove(batch)
         if queue.open is batch:
             queue.open = None
         batch.is_closed = batch.is_done = True
-        self.used_bytes -= batch.counted_bytes
+        if not batch.is_part:
+            self.used_bytes -= batch.size
         batch.timestamps = [record[1] for record in batch.records]
         batch.records = []
         batch.encoded = None
@@ -367,6 +370,8 @@ class Accumulator:
     def expired(self, now: float) -> list[Batch]:
         """The batches that took longer than delivery.timeout.ms, the oldest first. They are still to be finished."""
         found: list[Batch] = []
+        while self._aging and self._aging[0].is_done:
+            self._aging.popleft()
         for batch in self._aging:
             if batch.is_done:
                 continue
@@ -384,7 +389,7 @@ class Accumulator:
             child = Batch(batch.queue, (*batch.number, number), batch.created_at, batch.is_transactional)
             child.records = records
             child.size = batch.size
-            child.is_closed = True
+            child.is_closed = child.is_part = True
             child.producer_id, child.producer_epoch = batch.producer_id, batch.producer_epoch
             if batch.base_sequence != NO_SEQUENCE:
                 child.base_sequence = (batch.base_sequence + number * half) & MAX_SEQUENCE

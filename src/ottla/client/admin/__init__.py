@@ -1,0 +1,111 @@
+"""The admin client: what an operator does to a cluster, as typed calls.
+
+    async with Admin(bootstrap_servers="127.0.0.1:9092") as admin:
+        await admin.create_topic("orders", partition_count=6)
+        print(await admin.group_lag("billing"))
+
+A call about several things raises PartialFailure when some of them failed: it names each, and has the results of the
+others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from random import Random
+from typing import Any
+
+from ottla.client.admin.calls import PartialFailure
+from ottla.client.admin.clusters import (
+    ActiveProducer,
+    ClusterCalls,
+    ClusterDescription,
+    LogDir,
+    QuorumDescription,
+    QuorumReplica,
+    ReplicaLog,
+    TransactionDescription,
+    TransactionListing,
+)
+from ottla.client.admin.configs import (
+    ConfigCalls,
+    ConfigChange,
+    ConfigEntry,
+    ConfigResource,
+    ConfigSource,
+    ConfigSynonym,
+    Operation,
+    ResourceType,
+)
+from ottla.client.admin.groups import (
+    GroupCalls,
+    GroupDescription,
+    GroupListing,
+    GroupMember,
+    PartitionLag,
+)
+from ottla.client.admin.topics import (
+    EARLIEST,
+    END_OF_LOG,
+    LATEST,
+    MAX_TIMESTAMP,
+    CreatedTopic,
+    NewTopic,
+    Reassignment,
+)
+from ottla.client.cluster import Cluster
+from ottla.client.config import AdminConfig
+
+__all__ = [
+    "EARLIEST",
+    "END_OF_LOG",
+    "LATEST",
+    "MAX_TIMESTAMP",
+    "ActiveProducer",
+    "Admin",
+    "ClusterDescription",
+    "ConfigChange",
+    "ConfigEntry",
+    "ConfigResource",
+    "ConfigSource",
+    "ConfigSynonym",
+    "CreatedTopic",
+    "GroupDescription",
+    "GroupListing",
+    "GroupMember",
+    "LogDir",
+    "NewTopic",
+    "Operation",
+    "PartialFailure",
+    "PartitionLag",
+    "QuorumDescription",
+    "QuorumReplica",
+    "Reassignment",
+    "ReplicaLog",
+    "ResourceType",
+    "TransactionDescription",
+    "TransactionListing",
+]
+
+
+class Admin(GroupCalls, ConfigCalls, ClusterCalls):
+    """A client that manages a cluster. Settings are Kafka's, as keywords or in a dict."""
+
+    def __init__(
+        self, config: AdminConfig | Mapping[str, Any] | None = None, /, *, rng: Random | None = None, **settings: Any
+    ) -> None:
+        if isinstance(config, AdminConfig):
+            if settings:
+                raise TypeError("settings are given as an AdminConfig or by name, not both")
+            self.config = config
+        else:
+            self.config = AdminConfig.parse(config or {}, settings)
+        self._cluster = Cluster(self.config, rng=rng, allow_auto_topic_creation=False)
+
+    async def __aenter__(self) -> Admin:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        await self._cluster.close()

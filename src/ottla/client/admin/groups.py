@@ -1,0 +1,334 @@
+"""Groups: who is in them, what they have committed, how far they are behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from ottla.client.admin.calls import AdminCalls, outcome
+from ottla.client.admin.topics import LATEST, TopicCalls
+from ottla.client.cluster import CoordinatorType
+from ottla.client.core.consumer_protocol import decode_assignment
+from ottla.client.core.offsets import (
+    OffsetAndMetadata,
+    plan_commit,
+    read_commit,
+    read_offset_fetch,
+    shape_offset_fetch,
+)
+from ottla.client.core.partitions import by_topic
+from ottla.client.core.subscription import IsolationLevel
+from ottla.client.errors import ErrorCode, KafkaError, UnsupportedByBroker, error_of
+from ottla.client.metadata import TopicPartition
+from ottla.wire import WireError
+from ottla.wire.messages.consumer_group_describe import (
+    Assignment,
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+from ottla.wire.messages.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
+from ottla.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from ottla.wire.messages.describe_groups import DescribedGroup as DescribedClassicGroup
+from ottla.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from ottla.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from ottla.wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+)
+from ottla.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+)
+from ottla.wire.primitives import ZERO_UUID
+
+_OFFSET_FETCH = 9
+_LAST_VERSION_WITH_NAMES = 9
+
+
+class GroupListing(NamedTuple):
+    group_id: str
+    protocol_type: str
+    state: str
+    """Empty if the broker is too old to tell."""
+    type: str
+    """`Classic`, `Consumer`, `Share` or `Streams`; empty if the broker is too old to tell."""
+
+
+class GroupMember(NamedTuple):
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    host: str
+    assignment: tuple[TopicPartition, ...]
+    target_assignment: tuple[TopicPartition, ...] | None = None
+    """Where the group's plan sends it, in groups that the broker plans."""
+    epoch: int | None = None
+    rack_id: str | None = None
+    subscribed_topics: tuple[str, ...] = ()
+    subscribed_regex: str | None = None
+
+
+class GroupDescription(NamedTuple):
+    group_id: str
+    type: str
+    """`classic` or `consumer`: the protocol of the group."""
+    state: str
+    assignor: str
+    members: tuple[GroupMember, ...]
+    coordinator_id: int
+    epoch: int | None = None
+
+
+class PartitionLag(NamedTuple):
+    """How far a group is behind the end of a partition."""
+
+    committed: int | None
+    end: int
+    lag: int | None
+    """None where nothing was committed."""
+
+
+class GroupCalls(TopicCalls, AdminCalls):
+    async def list_groups(self, *, states: Iterable[str] = (), types: Iterable[str] = ()) -> list[GroupListing]:
+        """All groups of all brokers, or those of these states and types."""
+
+        async def ask() -> list[GroupListing]:
+            found: dict[str, GroupListing] = {}
+            for node_id in await self._brokers():
+                request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
+                response: ListGroupsResponse = await self._cluster.send(node_id, request)
+                if response.error_code:
+                    raise error_of(response.error_code)
+                for one in response.groups:
+                    found[one.group_id] = GroupListing(one.group_id, one.protocol_type, one.group_state, one.group_type)
+            return [found[group_id] for group_id in sorted(found)]
+
+        return await self._one(ask)
+
+    async def describe_groups(self, group_ids: Iterable[str]) -> dict[str, GroupDescription]:
+        """State and members of groups of both protocols."""
+
+        async def ask(left: dict[str, None]) -> dict[str, GroupDescription | KafkaError]:
+            return {group_id: await self._describe_group(group_id) for group_id in left}
+
+        return await self._each(dict.fromkeys(group_ids), ask)
+
+    async def _describe_group(self, group_id: str) -> GroupDescription | KafkaError:
+        """As a group of the new protocol, and if it is none, as a classic one."""
+        coordinator_id = await self._cluster.coordinator(group_id, CoordinatorType.GROUP)
+        try:
+            response: ConsumerGroupDescribeResponse = await self._ask_coordinator(
+                CoordinatorType.GROUP, group_id, ConsumerGroupDescribeRequest(group_ids=[group_id])
+            )
+            described = response.groups[0]
+            if described.error_code == 0:
+                return _consumer_group(described, coordinator_id)
+            if described.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
+                self._forget_moved(CoordinatorType.GROUP, group_id, described.error_code)
+                return error_of(described.error_code, described.error_message)
+        except UnsupportedByBroker:
+            pass
+        classic: DescribeGroupsResponse = await self._ask_coordinator(
+            CoordinatorType.GROUP, group_id, DescribeGroupsRequest(groups=[group_id])
+        )
+        found = classic.groups[0]
+        if found.error_code:
+            self._forget_moved(CoordinatorType.GROUP, group_id, found.error_code)
+            return error_of(found.error_code, found.error_message or f"group {group_id}")
+        if found.group_state == "Dead":
+            return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id}")
+        return _classic_group(found, coordinator_id)
+
+    async def delete_groups(self, group_ids: Iterable[str]) -> None:
+        """Delete groups without members, and what they have committed."""
+
+        async def ask(left: dict[str, None]) -> dict[str, KafkaError | None]:
+            answers: dict[str, KafkaError | None] = {}
+            for group_id in left:
+                response: DeleteGroupsResponse = await self._ask_coordinator(
+                    CoordinatorType.GROUP, group_id, DeleteGroupsRequest(groups_names=[group_id])
+                )
+                for one in response.results:
+                    self._forget_moved(CoordinatorType.GROUP, group_id, one.error_code)
+                    answers[one.group_id] = outcome(one.error_code, f"group {one.group_id}: {_text(one)}", None)
+            return answers
+
+        await self._each(dict.fromkeys(group_ids), ask)
+
+    async def group_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition] | None = None, *, require_stable: bool = False
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What a group has committed, for these partitions or for all."""
+        wanted = None if partitions is None else by_topic(partitions)
+
+        async def ask() -> dict[TopicPartition, OffsetAndMetadata]:
+            node_id = await self._cluster.coordinator(group_id, CoordinatorType.GROUP)
+            connection = await self._cluster.connection(node_id)
+            version = connection.version_of(_OFFSET_FETCH, _LAST_VERSION_WITH_NAMES)
+            request = OffsetFetchRequest(group_id=group_id, topics=None, require_stable=require_stable)
+            group = OffsetFetchRequestGroup(group_id=group_id, topics=None)
+            if wanted is not None:
+                request.topics = [
+                    OffsetFetchRequestTopic(name=topic, partition_indexes=numbers) for topic, numbers in wanted.items()
+                ]
+                group.topics = [
+                    OffsetFetchRequestTopics(name=topic, partition_indexes=numbers) for topic, numbers in wanted.items()
+                ]
+            request.groups = [group]
+            shape_offset_fetch(request, version)
+            response: OffsetFetchResponse = await self._ask_coordinator(
+                CoordinatorType.GROUP, group_id, request, max_version=version
+            )
+            code, committed, refused = read_offset_fetch(response, lambda _: None)
+            for failed in (code, *refused.values()):
+                if failed:
+                    self._forget_moved(CoordinatorType.GROUP, group_id, failed)
+                    raise error_of(failed)
+            return committed
+
+        return await self._one(ask)
+
+    async def alter_group_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, int | OffsetAndMetadata]
+    ) -> None:
+        """Set what a group has committed. It must have no members."""
+
+        async def ask(
+            left: dict[TopicPartition, OffsetAndMetadata],
+        ) -> dict[TopicPartition, KafkaError | None]:
+            request, _ = plan_commit(group_id, left, topic_id=lambda _: ZERO_UUID)
+            response = await self._ask_coordinator(
+                CoordinatorType.GROUP, group_id, request, max_version=_LAST_VERSION_WITH_NAMES
+            )
+            refused = read_commit(response, lambda _: None)
+            for code in refused.values():
+                self._forget_moved(CoordinatorType.GROUP, group_id, code)
+            return {
+                partition: error_of(refused[partition], _because_of_members(refused[partition], group_id))
+                if partition in refused
+                else None
+                for partition in left
+            }
+
+        given = {
+            partition: OffsetAndMetadata(one) if isinstance(one, int) else one for partition, one in offsets.items()
+        }
+        await self._each(given, ask)
+
+    async def delete_group_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
+        """Forget what a group has committed for partitions of topics it does not read."""
+
+        async def ask(left: dict[TopicPartition, None]) -> dict[TopicPartition, KafkaError | None]:
+            request = OffsetDeleteRequest(
+                group_id=group_id,
+                topics=[
+                    OffsetDeleteRequestTopic(
+                        name=topic,
+                        partitions=[OffsetDeleteRequestPartition(partition_index=number) for number in numbers],
+                    )
+                    for topic, numbers in by_topic(left).items()
+                ],
+            )
+            response: OffsetDeleteResponse = await self._ask_coordinator(CoordinatorType.GROUP, group_id, request)
+            if response.error_code:
+                self._forget_moved(CoordinatorType.GROUP, group_id, response.error_code)
+                raise error_of(response.error_code)
+            return {
+                TopicPartition(topic.name, one.partition_index): outcome(one.error_code, None, None)
+                for topic in response.topics
+                for one in topic.partitions
+            }
+
+        await self._each(dict.fromkeys(partitions), ask)
+
+    async def group_lag(
+        self, group_id: str, *, isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
+    ) -> dict[TopicPartition, PartitionLag]:
+        """How far a group is behind, for every partition it has committed or reads now."""
+        committed = await self.group_offsets(group_id)
+        partitions = dict.fromkeys(committed)
+        for member in (await self.describe_groups([group_id]))[group_id].members:
+            partitions.update(dict.fromkeys(member.assignment))
+        ends = await self.list_offsets(dict.fromkeys(partitions, LATEST), isolation_level=isolation_level)
+        lags = {}
+        for partition in sorted(partitions):
+            end = ends[partition].offset
+            known = committed.get(partition)
+            lags[partition] = PartitionLag(
+                None if known is None else known.offset, end, None if known is None else max(end - known.offset, 0)
+            )
+        return lags
+
+    async def remove_members(self, group_id: str, group_instance_ids: Iterable[str], *, reason: str = "") -> None:
+        """Make static members leave a group at once."""
+
+        async def ask(left: dict[str, None]) -> dict[str, KafkaError | None]:
+            request = LeaveGroupRequest(
+                group_id=group_id,
+                members=[MemberIdentity(group_instance_id=one, reason=reason or None) for one in left],
+            )
+            response: LeaveGroupResponse = await self._ask_coordinator(CoordinatorType.GROUP, group_id, request)
+            if response.error_code:
+                self._forget_moved(CoordinatorType.GROUP, group_id, response.error_code)
+                raise error_of(response.error_code)
+            return {one.group_instance_id or "": outcome(one.error_code, None, None) for one in response.members}
+
+        await self._each(dict.fromkeys(group_instance_ids), ask)
+
+
+def _text(result: Any) -> str:
+    return error_of(result.error_code).code.text
+
+
+def _because_of_members(code: ErrorCode, group_id: str) -> str | None:
+    if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.STALE_MEMBER_EPOCH):
+        return f"group {group_id} has members: stop them first"
+    return None
+
+
+def _assigned(assignment: Assignment) -> tuple[TopicPartition, ...]:
+    return tuple(
+        TopicPartition(topic.topic_name, number) for topic in assignment.topic_partitions for number in topic.partitions
+    )
+
+
+def _consumer_group(group: DescribedConsumerGroup, coordinator_id: int) -> GroupDescription:
+    members = tuple(
+        GroupMember(
+            one.member_id,
+            one.instance_id,
+            one.client_id,
+            one.client_host,
+            _assigned(one.assignment),
+            _assigned(one.target_assignment),
+            one.member_epoch,
+            one.rack_id,
+            tuple(one.subscribed_topic_names),
+            one.subscribed_topic_regex or None,
+        )
+        for one in group.members
+    )
+    return GroupDescription(
+        group.group_id, "consumer", group.group_state, group.assignor_name, members, coordinator_id, group.group_epoch
+    )
+
+
+def _classic_group(group: DescribedClassicGroup, coordinator_id: int) -> GroupDescription:
+    members = []
+    for one in group.members:
+        assignment: tuple[TopicPartition, ...] = ()
+        if group.protocol_type == "consumer" and one.member_assignment:
+            try:
+                assignment = tuple(decode_assignment(bytes(one.member_assignment)))
+            except (WireError, KafkaError):
+                assignment = ()
+        members.append(GroupMember(one.member_id, one.group_instance_id, one.client_id, one.client_host, assignment))
+    return GroupDescription(
+        group.group_id, "classic", group.group_state, group.protocol_data, tuple(members), coordinator_id
+    )

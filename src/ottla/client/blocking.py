@@ -1,0 +1,337 @@
+"""The same clients for programs without an event loop: every call waits, the work is done on a thread of the client's.
+
+    from ottla.client.blocking import Producer
+
+    with Producer(bootstrap_servers="127.0.0.1:9092") as producer:
+        delivery = producer.send("orders", b"one apple", key=b"alice")
+        print(delivery.result().offset)
+
+A blocking client may be used from any number of threads, but for the consumer: that reads for one thread at a time. A
+rebalance listener is called on the client's own thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
+
+from ottla.client import admin as async_admin
+from ottla.client import consumer as async_consumer
+from ottla.client import producer as async_producer
+from ottla.client.config import AdminConfig, ProducerConfig
+from ottla.client.core.fetching import ConsumerRecord
+from ottla.client.errors import ClientClosed, KafkaError, RequestTimedOut
+from ottla.client.producer import Delivery, Headers, RecordMetadata
+from ottla.net import new_event_loop
+
+__all__ = ["Admin", "BlockingDelivery", "Consumer", "Producer"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+C = TypeVar("C", covariant=True)
+
+INBOX_COUNT = 4_000
+"""So many records may be on their way from the caller's thread to the client's; then `send` waits."""
+
+
+class _LoopThread:
+    """An event loop that runs on a thread of its own until it is stopped."""
+
+    def __init__(self, name: str) -> None:
+        self.loop = new_event_loop()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._is_stopped = False
+        self._thread.start()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        self.loop.run_forever()
+
+    def run(self, work: Coroutine[Any, Any, R]) -> R:
+        """The result of a coroutine, waited for; one that is interrupted is cancelled."""
+        if self._is_stopped:
+            work.close()
+            raise ClientClosed
+        if threading.current_thread() is self._thread:
+            work.close()
+            raise RuntimeError(
+                "a blocking client cannot be used from its own callbacks: its thread would wait for itself"
+            )
+        future = asyncio.run_coroutine_threadsafe(work, self.loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def call(self, function: Callable[[], R]) -> R:
+        """The result of a function that is called on the loop's thread."""
+
+        async def called() -> R:
+            return function()
+
+        return self.run(called())
+
+    def stop(self) -> None:
+        if self._is_stopped:
+            return
+        self._is_stopped = True
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join()
+        self.loop.close()
+
+
+class _Blocking(Generic[C]):
+    """A client and the thread it lives on."""
+
+    def __init__(self, name: str, make: Callable[[], C]) -> None:
+        self._thread = _LoopThread(name)
+        try:
+            self._client = self._thread.call(make)
+        except BaseException:
+            self._thread.stop()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the client and its thread."""
+        client: Any = self._client
+        try:
+            self._thread.run(client.close())
+        except ClientClosed:
+            return
+        finally:
+            self._thread.stop()
+
+
+def _waits(method: Callable[Concatenate[C, P], Coroutine[Any, Any, R]]) -> Callable[Concatenate[_Blocking[C], P], R]:
+    """A coroutine method as one that waits."""
+
+    def waiting(self: _Blocking[C], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self._thread.run(method(self._client, *args, **kwargs))
+
+    return _like(waiting, method)
+
+
+def _calls(method: Callable[Concatenate[C, P], R]) -> Callable[Concatenate[_Blocking[C], P], R]:
+    """A plain method, called on the client's thread."""
+
+    def calling(self: _Blocking[C], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self._thread.call(lambda: method(self._client, *args, **kwargs))
+
+    return _like(calling, method)
+
+
+def _like(function: Callable[P, R], method: Any) -> Callable[P, R]:
+    function.__name__ = method.__name__
+    function.__doc__ = method.__doc__
+    return function
+
+
+class BlockingDelivery:
+    """One record on its way: `result` waits for its RecordMetadata."""
+
+    __slots__ = ("_delivery", "_error", "_thread")
+
+    def __init__(self, thread: _LoopThread) -> None:
+        self._thread = thread
+        self._delivery: Delivery | None = None
+        self._error: BaseException | None = None
+
+    def done(self) -> bool:
+        return self._error is not None or (self._delivery is not None and self._delivery.done())
+
+    def result(self, timeout_ms: float | None = None) -> RecordMetadata:
+        """Where the record was written, or raises why it was not; RequestTimedOut if that is not known in time."""
+        if not self.done():
+            self._thread.run(self._wait(timeout_ms))
+        if self._error is not None:
+            raise self._error
+        assert self._delivery is not None
+        return self._delivery.result()
+
+    async def _wait(self, timeout_ms: float | None) -> None:
+        try:
+            async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
+                # Records leave the caller's thread in order: what was sent before this call has arrived.
+                if self._delivery is not None and self._error is None:
+                    await self._delivery
+        except TimeoutError as error:
+            if not isinstance(error, KafkaError):
+                raise RequestTimedOut(f"not written within {timeout_ms:.0f} ms") from None
+        except KafkaError:
+            pass  # `result` raises it
+
+    def add_done_callback(self, callback: Callable[[BlockingDelivery], Any]) -> None:
+        """Call with this delivery when it is done, on the client's thread."""
+
+        def added() -> None:
+            if self._delivery is None:
+                callback(self)
+            else:
+                self._delivery.add_done_callback(lambda _: callback(self))
+
+        self._thread.loop.call_soon_threadsafe(added)
+
+
+class Producer(_Blocking[async_producer.Producer]):
+    """A producer that blocks: `send` returns at once unless the buffer is full, `result` and `flush` wait."""
+
+    def __init__(self, config: ProducerConfig | Mapping[str, Any] | None = None, /, **settings: Any) -> None:
+        super().__init__("ottla-producer", lambda: async_producer.Producer(config, **settings))
+        self._inbox: deque[tuple[tuple[Any, ...], BlockingDelivery]] = deque()
+        self._is_draining = False
+
+    def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp: int | None = None,
+    ) -> BlockingDelivery:
+        """Send a record. Waits while the buffer is full; whatever else is wrong is raised by the delivery's result."""
+        if len(self._inbox) >= INBOX_COUNT:
+            self._thread.run(self._client.room())
+        delivery = BlockingDelivery(self._thread)
+        self._inbox.append(((topic, value, key, headers, partition, timestamp), delivery))
+        if not self._is_draining:
+            self._is_draining = True
+            try:
+                self._thread.loop.call_soon_threadsafe(self._drain)
+            except RuntimeError:
+                self._is_draining = False
+                raise ClientClosed("the producer is closed") from None
+        return delivery
+
+    def _drain(self) -> None:
+        """On the client's thread: hand on what has been sent since the last time."""
+        self._is_draining = False
+        inbox, send = self._inbox, self._client.send
+        while inbox:
+            record, delivery = inbox.popleft()
+            try:
+                delivery._delivery = send(*record)
+            except Exception as error:
+                delivery._error = error
+
+    @contextmanager
+    def transaction(self) -> Iterator[Producer]:
+        """A transaction that is committed at the end of the block, and aborted if the block raises."""
+        block = self._client.transaction()
+        self._thread.run(block.__aenter__())
+        try:
+            yield self
+        except BaseException as error:
+            self._thread.run(_leave(block, error))
+            raise
+        self._thread.run(_leave(block, None))
+
+    flush = _waits(async_producer.Producer.flush)
+    room = _waits(async_producer.Producer.room)
+    partitions = _waits(async_producer.Producer.partitions)
+    init_transactions = _waits(async_producer.Producer.init_transactions)
+    begin_transaction = _waits(async_producer.Producer.begin_transaction)
+    commit_transaction = _waits(async_producer.Producer.commit_transaction)
+    abort_transaction = _waits(async_producer.Producer.abort_transaction)
+    send_offsets = _waits(async_producer.Producer.send_offsets)
+
+
+async def _leave(block: Any, error: BaseException | None) -> None:
+    try:
+        if error is None:
+            await block.__aexit__(None, None, None)
+        else:
+            await block.__aexit__(type(error), error, error.__traceback__)
+    except BaseException as raised:
+        if raised is not error:
+            raise
+
+
+class Consumer(_Blocking[async_consumer.Consumer[Any, Any]]):
+    """A consumer that blocks: `poll`, or `for record in consumer`."""
+
+    def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
+        super().__init__("ottla-consumer", lambda: async_consumer.Consumer(config, **settings))
+
+    def __iter__(self) -> Iterator[ConsumerRecord[Any, Any]]:
+        """Records without end; stop by leaving the loop."""
+        while True:
+            yield from self.poll(1_000)
+
+    poll = _waits(async_consumer.Consumer[Any, Any].poll)
+    commit = _waits(async_consumer.Consumer[Any, Any].commit)
+    committed = _waits(async_consumer.Consumer[Any, Any].committed)
+    position = _waits(async_consumer.Consumer[Any, Any].position)
+    unsubscribe = _waits(async_consumer.Consumer[Any, Any].unsubscribe)
+    seek_to_time = _waits(async_consumer.Consumer[Any, Any].seek_to_time)
+    offsets_for_times = _waits(async_consumer.Consumer[Any, Any].offsets_for_times)
+    beginning_offsets = _waits(async_consumer.Consumer[Any, Any].beginning_offsets)
+    end_offsets = _waits(async_consumer.Consumer[Any, Any].end_offsets)
+    partitions_for = _waits(async_consumer.Consumer[Any, Any].partitions_for)
+    subscribe = _calls(async_consumer.Consumer[Any, Any].subscribe)
+    assign = _calls(async_consumer.Consumer[Any, Any].assign)
+    subscription = _calls(async_consumer.Consumer[Any, Any].subscription)
+    assignment = _calls(async_consumer.Consumer[Any, Any].assignment)
+    seek = _calls(async_consumer.Consumer[Any, Any].seek)
+    seek_to_beginning = _calls(async_consumer.Consumer[Any, Any].seek_to_beginning)
+    seek_to_end = _calls(async_consumer.Consumer[Any, Any].seek_to_end)
+    pause = _calls(async_consumer.Consumer[Any, Any].pause)
+    resume = _calls(async_consumer.Consumer[Any, Any].resume)
+    paused = _calls(async_consumer.Consumer[Any, Any].paused)
+    lag = _calls(async_consumer.Consumer[Any, Any].lag)
+    group_metadata = _calls(async_consumer.Consumer[Any, Any].group_metadata)
+
+
+class Admin(_Blocking[async_admin.Admin]):
+    """An admin client that blocks."""
+
+    def __init__(self, config: AdminConfig | Mapping[str, Any] | None = None, /, **settings: Any) -> None:
+        super().__init__("ottla-admin", lambda: async_admin.Admin(config, **settings))
+
+    create_topics = _waits(async_admin.Admin.create_topics)
+    create_topic = _waits(async_admin.Admin.create_topic)
+    delete_topics = _waits(async_admin.Admin.delete_topics)
+    list_topics = _waits(async_admin.Admin.list_topics)
+    describe_topics = _waits(async_admin.Admin.describe_topics)
+    create_partitions = _waits(async_admin.Admin.create_partitions)
+    delete_records = _waits(async_admin.Admin.delete_records)
+    list_offsets = _waits(async_admin.Admin.list_offsets)
+    elect_leaders = _waits(async_admin.Admin.elect_leaders)
+    alter_partition_reassignments = _waits(async_admin.Admin.alter_partition_reassignments)
+    list_partition_reassignments = _waits(async_admin.Admin.list_partition_reassignments)
+    describe_configs = _waits(async_admin.Admin.describe_configs)
+    alter_configs = _waits(async_admin.Admin.alter_configs)
+    topic_config = _waits(async_admin.Admin.topic_config)
+    set_topic_config = _waits(async_admin.Admin.set_topic_config)
+    list_config_resources = _waits(async_admin.Admin.list_config_resources)
+    describe_client_quotas = _waits(async_admin.Admin.describe_client_quotas)
+    alter_client_quotas = _waits(async_admin.Admin.alter_client_quotas)
+    update_features = _waits(async_admin.Admin.update_features)
+    list_groups = _waits(async_admin.Admin.list_groups)
+    describe_groups = _waits(async_admin.Admin.describe_groups)
+    delete_groups = _waits(async_admin.Admin.delete_groups)
+    group_offsets = _waits(async_admin.Admin.group_offsets)
+    alter_group_offsets = _waits(async_admin.Admin.alter_group_offsets)
+    delete_group_offsets = _waits(async_admin.Admin.delete_group_offsets)
+    group_lag = _waits(async_admin.Admin.group_lag)
+    remove_members = _waits(async_admin.Admin.remove_members)
+    describe_cluster = _waits(async_admin.Admin.describe_cluster)
+    describe_log_dirs = _waits(async_admin.Admin.describe_log_dirs)
+    describe_quorum = _waits(async_admin.Admin.describe_quorum)
+    unregister_broker = _waits(async_admin.Admin.unregister_broker)
+    list_transactions = _waits(async_admin.Admin.list_transactions)
+    describe_transactions = _waits(async_admin.Admin.describe_transactions)
+    describe_producers = _waits(async_admin.Admin.describe_producers)
+    fence_producers = _waits(async_admin.Admin.fence_producers)
+    abort_transaction = _waits(async_admin.Admin.abort_transaction)

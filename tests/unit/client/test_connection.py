@@ -1,0 +1,226 @@
+"""One connection of a client, its bytes handed over without a socket."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from ottla.client.config import ClientConfig
+from ottla.client.connection import RECEIVE_BYTES, Connection
+from ottla.client.errors import NetworkError, RequestTimedOut, UnsupportedByBroker
+from ottla.wire import Message
+from ottla.wire.frames import decode_request_header, encode_response
+from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
+
+
+class Pipe(asyncio.Transport):
+    """Collects what is written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = bytearray()
+        self.is_aborted = False
+
+    def write(self, data: Any) -> None:
+        self.written += data
+
+    def writelines(self, pieces: Any) -> None:
+        for piece in pieces:
+            self.written += piece
+
+    def abort(self) -> None:
+        self.is_aborted = True
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+
+def connected(**settings: Any) -> tuple[Connection, Pipe]:
+    config = ClientConfig.parse({"bootstrap.servers": "h:1", **settings})
+    connection = Connection(asyncio.get_running_loop(), config, "h", 1)
+    pipe = Pipe()
+    connection.connection_made(pipe)
+    connection.versions = {3: (0, 13), 18: (0, 4)}
+    return connection, pipe
+
+
+def receive(connection: Connection, data: bytes, piece: int = 1 << 20) -> None:
+    """Hand over bytes as a socket would, in pieces of at most that size."""
+    position = 0
+    while position < len(data):
+        buffer = connection.get_buffer(-1)
+        assert len(buffer)
+        size = min(len(buffer), piece, len(data) - position)
+        buffer[:size] = data[position : position + size]
+        connection.buffer_updated(size)
+        position += size
+
+
+def answer(correlation_id: int, response: Message, version: int = 13) -> bytes:
+    api_key = type(response).__schema__.api_key
+    assert api_key is not None
+    return b"".join(bytes(piece) for piece in encode_response(api_key, version, correlation_id, response))
+
+
+def run(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize("piece", [1, 3, 7, 1 << 20])
+def test_answers_find_their_requests_however_they_arrive(piece: int) -> None:
+    async def work() -> None:
+        connection, _ = connected()
+        waiting = [connection.request(MetadataRequest(topics=[])) for _ in range(3)]
+        frames = b"".join(answer(number, MetadataResponse(controller_id=number)) for number in range(3))
+        receive(connection, frames, piece)
+        assert [one.result().controller_id for one in waiting] == [0, 1, 2]
+        assert connection.in_flight_count == 0
+
+    run(work)
+
+
+@pytest.mark.parametrize("size", [10, RECEIVE_BYTES // 4, RECEIVE_BYTES, 3_000_000])
+def test_an_answer_of_any_size_is_received_and_can_be_kept(size: int) -> None:
+    async def work() -> None:
+        connection, _ = connected()
+        brokers = [MetadataResponseBroker(node_id=number, host="x" * 100) for number in range(size // 100 + 1)]
+        waiting = [connection.request(MetadataRequest(topics=[])) for _ in range(2)]
+        frames = b"".join(answer(number, MetadataResponse(brokers=brokers)) for number in range(2))
+        receive(connection, frames, 50_000)
+        assert all(one.result().brokers == brokers for one in waiting)
+
+    run(work)
+
+
+def test_requests_carry_the_client_id_and_the_highest_common_version() -> None:
+    async def work() -> None:
+        connection, pipe = connected(**{"client.id": "me"})
+        connection.versions[3] = (0, 9)
+        connection.request(MetadataRequest(topics=[]))
+        header, _ = decode_request_header(bytes(pipe.written[4:]))
+        assert header == (3, 9, 0, "me")
+        connection.versions[3] = (14, 20)
+        with pytest.raises(UnsupportedByBroker, match="offers versions 14 to 20"):
+            connection.request(MetadataRequest(topics=[]))
+        del connection.versions[3]
+        with pytest.raises(UnsupportedByBroker, match="does not offer it"):
+            connection.request(MetadataRequest(topics=[]))
+
+    run(work)
+
+
+def test_everyone_who_waits_learns_that_the_connection_ended() -> None:
+    async def work() -> None:
+        connection, pipe = connected()
+        waiting = [connection.request(MetadataRequest(topics=[])) for _ in range(3)]
+        connection.connection_lost(ConnectionResetError("reset"))
+        for one in waiting:
+            with pytest.raises(NetworkError, match="reset"):
+                await one
+        assert pipe.is_aborted
+        with pytest.raises(NetworkError):
+            connection.request(MetadataRequest(topics=[]))
+        await connection.closed()
+
+    run(work)
+
+
+def test_an_answer_that_does_not_come_in_time_ends_the_connection() -> None:
+    async def work() -> None:
+        connection, _ = connected()
+        soon = connection.request(MetadataRequest(topics=[]), timeout_ms=10)
+        later = connection.request(MetadataRequest(topics=[]), timeout_ms=10_000)
+        with pytest.raises(RequestTimedOut, match="did not answer Metadata within 10 ms"):
+            await soon
+        with pytest.raises(NetworkError):
+            await later
+        assert connection.is_closed
+
+    run(work)
+
+
+def test_an_answer_nobody_waits_for_any_more_is_dropped_in_its_turn() -> None:
+    async def work() -> None:
+        connection, _ = connected()
+        given_up, other = (connection.request(MetadataRequest(topics=[])) for _ in range(2))
+        given_up.cancel()
+        receive(connection, answer(0, MetadataResponse()) + answer(1, MetadataResponse(controller_id=7)))
+        assert other.result().controller_id == 7
+
+    run(work)
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        answer(5, MetadataResponse()),
+        b"\xff\xff\xff\xff",
+        b"\x00\x00\x00\x01x",
+        b"\x00\x00\x00\x0a" + bytes(4) + b"\xff" * 6,
+    ],
+)
+def test_bytes_that_make_no_sense_end_the_connection(hostile: bytes) -> None:
+    async def work() -> None:
+        connection, _ = connected()
+        waiting = connection.request(MetadataRequest(topics=[]))
+        receive(connection, hostile)
+        with pytest.raises(NetworkError, match="cannot be read"):
+            await waiting
+
+    run(work)
+
+
+def test_a_size_alone_makes_no_buffer_of_that_size() -> None:
+    async def work() -> None:
+        connection, _ = connected()
+        connection.request(MetadataRequest(topics=[]))
+        receive(connection, (2**31 - 1).to_bytes(4, "big") + bytes(100))
+        assert connection._frame is not None
+        assert len(connection._frame) <= 1024 * 1024
+
+    run(work)
+
+
+def test_an_old_broker_is_asked_again_in_its_own_version() -> None:
+    async def work() -> None:
+        connection, pipe = connected()
+        negotiating = asyncio.create_task(connection._negotiate())
+        await asyncio.sleep(0)
+        header, _ = decode_request_header(bytes(pipe.written[4:]))
+        assert header[:2] == (18, 4)
+        refusal = ApiVersionsResponse(error_code=35, api_keys=[ApiVersion(api_key=18, min_version=0, max_version=2)])
+        pipe.written.clear()
+        receive(connection, answer(0, refusal, 0))
+        await asyncio.sleep(0)
+        header, _ = decode_request_header(bytes(pipe.written[4:]))
+        assert header[:2] == (18, 2)
+        receive(connection, answer(1, ApiVersionsResponse(api_keys=[ApiVersion(api_key=1, max_version=4)]), 2))
+        await negotiating
+        assert connection.versions == {1: (0, 4)}
+
+    run(work)
+
+
+def test_a_broker_that_throttles_mutes_the_connection() -> None:
+    async def work() -> None:
+        connection, _ = connected()
+        connection.request(MetadataRequest(topics=[]))
+        receive(connection, answer(0, MetadataResponse(throttle_time_ms=500)))
+        now = asyncio.get_running_loop().time()
+        assert now < connection.muted_until < now + 1
+
+    run(work)
+
+
+def test_a_request_without_an_answer_waits_for_none() -> None:
+    async def work() -> None:
+        connection, pipe = connected()
+        connection.send_only(ApiVersionsRequest(), version=0)
+        assert pipe.written
+        assert connection.in_flight_count == 0
+
+    run(work)
