@@ -188,7 +188,9 @@ class Groups:
         is_classic = kind == "classic" or (kind == "mixed" and self.rng.random() < 0.5)
         instance_id: str | None = None
         if self.rng.random() < STATIC:
-            instance_id = f"instance-{self.rng.randint(1, 2)}"
+            # Static members keep their protocol: a downgrade by one that returns with another leaves a group that
+            # nobody leads, in Kafka as here, and nobody looks for new partitions until it rebalances once more.
+            instance_id = f"{'classic' if is_classic else 'consumer'}-instance-{self.rng.randint(1, 2)}"
             for program in list(self.programs):
                 is_same = (program.member.group_id, program.member.instance_id) == (group_id, instance_id)
                 # A consumer waits until the other is gone; a classic member takes the place of one that lives.

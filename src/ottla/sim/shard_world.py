@@ -538,9 +538,12 @@ def _live(world: ShardWorld, duration_ms: int, kinds: tuple[str, ...]) -> None:
 
 def _come(world: ShardWorld, group_id: str, kind: str, subscription: list[str]) -> None:
     rng = world.rng
+    is_classic = kind == "classic" or (kind == "mixed" and rng.random() < 0.5)
     instance_id: str | None = None
     if rng.random() < 0.3:
-        instance_id = f"instance-{rng.randint(1, 2)}"
+        # Static members keep their protocol: a downgrade by one that returns with another leaves a group that nobody
+        # leads, in Kafka as here, and nobody looks for new partitions until it rebalances for another reason.
+        instance_id = f"{'classic' if is_classic else 'consumer'}-instance-{rng.randint(1, 2)}"
         for link in list(world.links):
             is_same = link.member.group_id == group_id and link.member.instance_id == instance_id
             if is_same and rng.random() < 0.7:
@@ -548,7 +551,6 @@ def _come(world: ShardWorld, group_id: str, kind: str, subscription: list[str]) 
     topics = rng.sample(subscription, rng.randint(1, len(subscription)))
     if instance_id is not None:
         topics = list(subscription)  # Kafka does not share out anew when a classic one returns with another
-    is_classic = kind == "classic" or (kind == "mixed" and rng.random() < 0.5)
     if is_classic:
         world.add(world.new_classic(group_id, topics, instance_id=instance_id))
     else:
