@@ -22,6 +22,15 @@ def test_the_first_python_example_prints_its_record(broker: Server) -> None:
     assert (ran.returncode, ran.stdout.strip()) == (0, "b'hello'"), ran.stdout + ran.stderr
 
 
+def test_the_example_of_our_own_client_prints_its_record(broker: Server) -> None:
+    program = next(
+        each for each in re.findall(r"```python\n(.*?)```", README, re.DOTALL) if "from ottla.client import" in each
+    )
+    program = program.replace("127.0.0.1:9092", broker.bootstrap)
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=False)
+    assert (ran.returncode, ran.stdout.strip()) == (0, "b'alice' b'one apple'"), ran.stdout + ran.stderr
+
+
 def test_the_console_examples_are_kafkas_own_commands(broker: Server, tools: Toolbox) -> None:
     commands = re.findall(r"^    kafka-(topics|console-producer|console-consumer)\.sh (.*)$", README, re.MULTILINE)
     assert len(commands) == 3
