@@ -6,6 +6,7 @@ Every member commits what it read before it reads on, so a rebalance without a c
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import threading
 import time
@@ -22,6 +23,8 @@ from tests.interop.servers import Server, kafka_anchor
 from tests.interop.test_groups_librdkafka import Member as LibrdkafkaMember
 from tests.interop.test_librdkafka import Clients, create, produce
 from tests.interop.toolbox import JAVA_SOURCES
+
+ALL = os.environ.get("OTTLA_INTEROP_ALL") == "1"
 
 confluent_admin = pytest.importorskip("confluent_kafka.admin", reason="librdkafka: confluent-kafka is not installed")
 
@@ -285,6 +288,7 @@ def test_ours_and_librdkafkas_members_share_a_group(
     run(crew, work())
 
 
+@pytest.mark.skipif(not ALL, reason="a JVM for each member: only with `make interop`")
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("kind", ["sticky", "cooperative-sticky", "consumer"])
 def test_ours_and_javas_members_share_a_group(crew: Crew, clients: Clients, topic: str, kind: str) -> None:
