@@ -241,7 +241,7 @@ both = [
 ]
 slow = pytest.mark.skipif(not ALL, reason="only with `make interop`")
 HANDOVERS = [
-    pytest.param(False, "kill", id="Ottla, killed, then Kafka"),
+    pytest.param(False, "kill", id="Ottla, killed, then Kafka", marks=slow),
     pytest.param(False, "stop", id="Ottla, stopped, then Kafka", marks=slow),
     pytest.param(True, "kill", id="Kafka, killed, then Ottla", marks=slow),
     pytest.param(True, "stop", id="Kafka, stopped, then Ottla", marks=slow),
