@@ -99,16 +99,18 @@ def start_server(tmp_path: Path) -> Iterator[StartServer]:
     """Start servers of one's own: start_server("key=value", ...), also on a given data folder."""
     servers: list[Server] = []
 
-    def start(*overrides: str, data: Path | None = None, on_kafka: bool | None = None) -> Server:
+    def start(
+        *overrides: str, data: Path | None = None, on_kafka: bool | None = None, port: int | None = None
+    ) -> Server:
         folder = data or tmp_path / f"data-{len(servers)}"
         if on_kafka is None:
             server = new_server(folder, overrides)
         elif on_kafka:
             if kafka_anchor() is None:
                 pytest.skip("Apache Kafka 4.3.1: no anchor script or no java")
-            server = Kafka(folder, overrides)
+            server = Kafka(folder, overrides, port)
         else:
-            server = Ottla(folder, overrides)
+            server = Ottla(folder, overrides, port)
         servers.append(server)
         server.start()
         return server

@@ -241,7 +241,7 @@ both = [
 ]
 slow = pytest.mark.skipif(not ALL, reason="only with `make interop`")
 HANDOVERS = [
-    pytest.param(False, "kill", id="Ottla, killed, then Kafka", marks=slow),
+    pytest.param(False, "kill", id="Ottla, killed, then Kafka"),
     pytest.param(False, "stop", id="Ottla, stopped, then Kafka", marks=slow),
     pytest.param(True, "kill", id="Kafka, killed, then Ottla", marks=slow),
     pytest.param(True, "stop", id="Kafka, stopped, then Ottla", marks=slow),
@@ -267,7 +267,10 @@ class TestFolderThatChangesHands:
             script.produce(done, 0)
             done = script.end(done, 5, commits=commits)
             script.rested(done.transactional_id)
-        open_, slow = script.init(script.called("open")), script.init(script.called("slow"), timeout=3000)
+        open_, slow = (
+            script.init(script.called("open")),
+            script.init(script.called("slow"), timeout=3000 if kafka_first or how == "stop" else 14_000),
+        )
         script.produce(open_, 0)
         script.produce(slow, 0)
         script.commit_offset(open_, script.called("group"), 77)
@@ -277,20 +280,19 @@ class TestFolderThatChangesHands:
         script.rested(prepared.transactional_id)
         script.close()
         getattr(server, how)()
-        if how == "kill":  # the end of these logs never reached the disk: the transaction is prepared, but not complete
+        # Kafka, started after a kill, waits 9 s for the old registration to run out; transactions that its coordinator
+        # ends meanwhile it completes without their markers. So what is prepared or times out then is Ottla's to finish.
+        if how == "kill" and kafka_first:
+            # the end of these logs never reached the disk: the transaction is prepared, but not complete
             cut_last_batch(folder / f"{script.called('t')}-1")
             for partition in folder.glob("__transaction_state-*"):
                 if prepared.transactional_id.encode() in partition_bytes(partition):
                     cut_records_from_completion(partition, prepared.transactional_id)
 
-        other = start_server(*TRANSACTION_SETTINGS, data=folder, on_kafka=not kafka_first)
+        other = start_server(*TRANSACTION_SETTINGS, data=folder, on_kafka=not kafka_first, port=server.port)
         script.go_on(other)
         script.settled(prepared.transactional_id, "CompleteCommit")
-        for _ in range(100):  # a server that has just started may lead the partition a little later
-            script.read(index=1)
-            if "01-01: commit marker" in script.lines[-1]:
-                break
-            time.sleep(0.2)
+        script.read(index=1)
         assert "01-01: commit marker" in script.lines[-1] and '"last_stable_offset": 2' in script.lines[-1]
         script.ends()
         assert '"offset": 4' in script.lines[-1]
@@ -318,7 +320,7 @@ class TestFolderThatChangesHands:
         script.close()
         getattr(other, how)()
 
-        back = start_server(*TRANSACTION_SETTINGS, data=folder, on_kafka=kafka_first)
+        back = start_server(*TRANSACTION_SETTINGS, data=folder, on_kafka=kafka_first, port=server.port)
         script.go_on(back)
         script.read()
         assert script.lines[-1] == seen
