@@ -5,9 +5,9 @@ SEEDS ?= 200
 
 .PHONY: check test sim interop chaos bench messages lock format
 
-COMPILED := src/ottla/records/kernel src/ottla/storage/tail src/ottla/broker/produce_frame
+COMPILED := $(wildcard src/ottla/*/*.pxd)
 
-$(DEV): requirements-dev.lock pyproject.toml setup.py $(COMPILED:=.py) $(COMPILED:=.pxd)
+$(DEV): requirements-dev.lock pyproject.toml setup.py $(COMPILED) $(COMPILED:.pxd=.py)
 	tools/install $(VENV) requirements-dev.lock
 
 check: $(DEV)  ## format, lint, types, layers

@@ -1,11 +1,13 @@
 """Builds what is hot with Cython where a C compiler is there; without one the same files run as plain Python."""
 
 import sys
+from pathlib import Path
 
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 
-COMPILED = ["ottla.records.kernel", "ottla.storage.tail", "ottla.broker.produce_frame"]
+COMPILED = sorted(".".join(types.with_suffix("").parts[1:]) for types in Path("src").rglob("*.pxd"))
+"""Whatever has a .pxd file beside it."""
 
 setup(
     ext_modules=cythonize(
