@@ -34,6 +34,8 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"ottla {VERSION} (record kernel: {'compiled' if RECORDS_COMPILED else 'plain Python'})")
         return 0
     name = arguments[0]
+    if name.startswith("kafka-"):
+        return kafka_tool(name.removeprefix("kafka-"), arguments[1:])
     if name not in COMMANDS:
         from difflib import get_close_matches
 
@@ -42,6 +44,20 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"ottla: there is no command '{name}'{hint} ('ottla --help' lists them)", file=sys.stderr)
         return 2
     result: int = import_module(f"ottla.cli.{name}").main(arguments[1:])
+    return result
+
+
+def kafka_tool(name: str, arguments: list[str]) -> int:
+    """One of Kafka's own console tools, as bin/kafka-NAME.sh calls it: ottla/cli/kafka has a file for each."""
+    module = f"ottla.cli.kafka.{name.replace('-', '_')}"
+    try:
+        tool = import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name != module:
+            raise
+        print(f"ottla: there is no tool kafka-{name} (bin/ has a script for each)", file=sys.stderr)
+        return 2
+    result: int = tool.main(arguments)
     return result
 
 
