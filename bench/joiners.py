@@ -14,6 +14,7 @@ import struct
 import sys
 import time
 import uuid
+from abc import ABC, abstractmethod
 from collections import Counter
 
 import uvloop
@@ -80,7 +81,7 @@ class Roster:
                 self.complete.set()
 
 
-class Member:
+class Member(ABC):
     """One of many."""
 
     def __init__(self, number: int, options: argparse.Namespace, connection: Asking, roster: Roster) -> None:
@@ -92,12 +93,12 @@ class Member:
         self.connection = connection
         self.member_id = ""
 
+    @abstractmethod
     async def run(self) -> None:
         """Join and stay, until cancelled."""
-        raise NotImplementedError
 
-    async def leave(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    async def leave(self) -> None: ...
 
 
 class ClassicMember(Member):

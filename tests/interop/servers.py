@@ -13,6 +13,7 @@ import struct
 import subprocess
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -68,7 +69,7 @@ class ServerFailed(Exception):
     """The process ended, or did not answer in time."""
 
 
-class Server:
+class Server(ABC):
     """One broker process on 127.0.0.1 and its data folder. `stop` is SIGTERM, `kill` is SIGKILL."""
 
     name: str
@@ -84,11 +85,11 @@ class Server:
     def bootstrap(self) -> str:
         return f"127.0.0.1:{self.port}"
 
-    def start(self, timeout_seconds: float = 60) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def start(self, timeout_seconds: float = 60) -> None: ...
 
-    def is_running(self) -> bool:
-        raise NotImplementedError
+    @abstractmethod
+    def is_running(self) -> bool: ...
 
     def _ended(self, timeout_seconds: float) -> bool:
         end = time.monotonic() + timeout_seconds

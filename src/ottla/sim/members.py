@@ -13,6 +13,7 @@ heartbeats: it gives up what it is asked to, commits, acknowledges, and takes wh
 from __future__ import annotations
 
 import random
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -67,7 +68,7 @@ class Topics:
         return next((name for name, topic in self.by_name.items() if topic.id == topic_id), None)
 
 
-class Member:
+class Member(ABC):
     """What members of both protocols have in common: the coordinator, offsets, the lease, and how they end."""
 
     is_classic = True
@@ -156,9 +157,9 @@ class Member:
         return max(self._waits_until, min(self._heartbeat_at, self._commit_at)) if self.is_steady else self._waits_until
 
     @property
+    @abstractmethod
     def is_steady(self) -> bool:
         """A member with nothing to do but heartbeats and commits."""
-        raise NotImplementedError
 
     def next_request(self, now: int) -> Request | None:
         assert self._sent is None
@@ -201,20 +202,20 @@ class Member:
 
     # What the protocols differ in
 
-    def _next(self, now: int) -> Request | None:
-        raise NotImplementedError
+    @abstractmethod
+    def _next(self, now: int) -> Request | None: ...
 
-    def _handle_member(self, sent: Message, response: Message, now: int) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _handle_member(self, sent: Message, response: Message, now: int) -> None: ...
 
-    def _unanswered(self, sent: Message, now: int) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _unanswered(self, sent: Message, now: int) -> None: ...
 
-    def _refused_commit(self, code: ErrorCode, now: int) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _refused_commit(self, code: ErrorCode, now: int) -> None: ...
 
-    def _refused_fetch(self, code: ErrorCode, now: int) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _refused_fetch(self, code: ErrorCode, now: int) -> None: ...
 
     # The coordinator
 
