@@ -54,6 +54,7 @@ from ottla.client.admin.topics import (
 )
 from ottla.client.cluster import Cluster
 from ottla.client.config import AdminConfig
+from ottla.client.errors import KafkaError, NoBrokerReached
 
 __all__ = [
     "EARLIEST",
@@ -106,6 +107,31 @@ class Admin(GroupCalls, ConfigCalls, ClusterCalls):
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+    async def connect(self) -> None:
+        """Reach the cluster now, trying once: NoBrokerReached says why there is no way to it.
+
+        Every call connects by itself and tries again until its time is over; a program that should rather know at
+        once begins with this.
+        """
+        await self._cluster.refresh([])
+        brokers = self._cluster.metadata.brokers
+        reason: KafkaError | None = None
+        for node_id in sorted(brokers, key=lambda one: self._cluster.ready(one) is None):
+            try:
+                await self._cluster.connection(node_id)
+            except KafkaError as error:
+                reason = error
+            else:
+                return
+        asked = ", ".join(self.config.bootstrap_servers)
+        if not brokers:
+            raise NoBrokerReached(f"{asked} answers, but knows of no broker that is in service")
+        named = ", ".join(f"{broker.host}:{broker.port}" for broker in brokers.values())
+        raise NoBrokerReached(
+            f"{asked} answers and sends clients on to {named} (its advertised.listeners), which cannot be reached from "
+            f"here: {reason.message if reason else ''}"
+        )
 
     async def close(self) -> None:
         await self._cluster.close()
