@@ -1,0 +1,80 @@
+"""How Kafka's tools reach a cluster: --bootstrap-server and --command-config, over ottla.client's Admin.
+
+    async with connect(options.value("bootstrap-server"), options.value("command-config")) as admin:
+        ...
+
+Kafka's clients ignore settings they do not know, ours refuse them: so a properties file of a Java tool is read here,
+and only what an admin client has is passed on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from random import Random
+from typing import Any
+
+from ottla.cli.kafka.options import ToolError
+from ottla.client.admin import Admin
+from ottla.client.config import AdminConfig, ClientConfig, split_address
+from ottla.client.errors import ConfigError
+from ottla.config.properties import parse_properties
+
+CONFIG_EXCEPTION = "org.apache.kafka.common.config.ConfigException"
+KAFKA_EXCEPTION = "org.apache.kafka.common.KafkaException"
+
+
+def read_properties(path: str) -> dict[str, str]:
+    """A properties file that was named on the command line."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return parse_properties(file.read())
+    except FileNotFoundError:
+        raise ToolError(path, "java.nio.file.NoSuchFileException") from None
+    except OSError as error:
+        raise ToolError(f"{path}: {error.strerror}", "java.nio.file.FileSystemException") from None
+
+
+def known_settings(kind: type[ClientConfig], given: dict[str, str]) -> dict[str, Any]:
+    """Those settings that a client of ours has."""
+    declared = {one.name for one in fields(kind)}
+    return {name: value for name, value in given.items() if name.replace(".", "_") in declared}
+
+
+def check_addresses(bootstrap: str) -> str:
+    """A list of host:port, in Kafka's words if it is none."""
+    addresses = [address.strip() for address in bootstrap.split(",") if address.strip()]
+    if not addresses:
+        raise _refused("No resolvable bootstrap urls given in bootstrap.servers")
+    for address in addresses:
+        try:
+            split_address(address)
+        except ValueError:
+            raise _refused(f"Invalid url in bootstrap.servers: {address}") from None
+    return ",".join(addresses)
+
+
+def connect(
+    bootstrap: str,
+    command_config: str | None = None,
+    *,
+    client_id: str = "",
+    settings: dict[str, Any] | None = None,
+    kind: type[Admin] = Admin,
+    rng: Random | None = None,
+) -> Any:
+    """An admin client of this kind; nothing is sent yet. The file's settings are under those that are given."""
+    found: dict[str, Any] = {}
+    if command_config is not None:
+        found = known_settings(AdminConfig, read_properties(command_config))
+    if client_id:
+        found["client.id"] = client_id
+    found.update(settings or {})
+    found["bootstrap.servers"] = check_addresses(bootstrap)
+    try:
+        return kind(found, rng=rng)
+    except ConfigError as error:
+        raise _refused(str(error)) from None
+
+
+def _refused(message: str) -> ToolError:
+    return ToolError("Failed to create new KafkaAdminClient", KAFKA_EXCEPTION, ToolError(message, CONFIG_EXCEPTION))

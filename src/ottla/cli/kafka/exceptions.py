@@ -1,0 +1,116 @@
+"""What Kafka's tools say when something fails: the Java exception that stands for an error code, and log lines.
+
+Scripts look for these names and lines in the output of the originals, so they are the same here. Stack traces are not
+shown: they would be of a program that is not this one.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+
+from ottla.wire.errors import ErrorCode, KafkaError
+
+PACKAGE = "org.apache.kafka.common.errors"
+_IRREGULAR = {
+    ErrorCode.UNKNOWN_SERVER_ERROR: "UnknownServerException",
+    ErrorCode.CORRUPT_MESSAGE: "CorruptRecordException",
+    ErrorCode.REQUEST_TIMED_OUT: "TimeoutException",
+    ErrorCode.MESSAGE_TOO_LARGE: "RecordTooLargeException",
+    ErrorCode.STALE_CONTROLLER_EPOCH: "ControllerMovedException",
+    ErrorCode.OFFSET_METADATA_TOO_LARGE: "OffsetMetadataTooLarge",
+    ErrorCode.RECORD_LIST_TOO_LARGE: "RecordBatchTooLargeException",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "TopicAuthorizationException",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "GroupAuthorizationException",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "ClusterAuthorizationException",
+    ErrorCode.TOPIC_ALREADY_EXISTS: "TopicExistsException",
+    ErrorCode.INVALID_CONFIG: "InvalidConfigurationException",
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: "OutOfOrderSequenceException",
+    ErrorCode.DUPLICATE_SEQUENCE_NUMBER: "DuplicateSequenceException",
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING: "InvalidPidMappingException",
+    ErrorCode.INVALID_TRANSACTION_TIMEOUT: "InvalidTxnTimeoutException",
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "TransactionalIdAuthorizationException",
+    ErrorCode.KAFKA_STORAGE_ERROR: "KafkaStorageException",
+    ErrorCode.SASL_AUTHENTICATION_FAILED: "SaslAuthenticationException",
+    ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED: "DelegationTokenDisabledException",
+    ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: "UnsupportedByAuthenticationException",
+    ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED: "DelegationTokenAuthorizationException",
+    ErrorCode.NON_EMPTY_GROUP: "GroupNotEmptyException",
+    ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE: "PrincipalDeserializationException",
+    ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR: "FetchSessionTopicIdException",
+    ErrorCode.INVALID_REGULAR_EXPRESSION: "InvalidRegularExpression",
+}
+_MESSAGES = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "This server does not host this topic-partition.",
+    ErrorCode.REQUEST_TIMED_OUT: "The request timed out.",
+    ErrorCode.INVALID_GROUP_ID: "The configured groupId is invalid.",
+    ErrorCode.GROUP_ID_NOT_FOUND: "The group id does not exist.",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "Group authorization failed.",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "Topic authorization failed.",
+    ErrorCode.NON_EMPTY_GROUP: "The group is not empty.",
+    ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "Deleting offsets of a topic is forbidden while the consumer group is "
+    "actively subscribed to it.",
+    ErrorCode.UNKNOWN_MEMBER_ID: "The coordinator is not aware of this member.",
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
+    ErrorCode.OFFSET_OUT_OF_RANGE: "The requested offset is not within the range of offsets maintained by the server.",
+}
+"""What the originals say of codes that come without a message, as far as these tools meet them."""
+
+
+def java_class(code: ErrorCode) -> str:
+    """The class of the exception that Kafka's clients raise for a code."""
+    name = _IRREGULAR.get(code)
+    if name is None:
+        name = "".join(part.capitalize() for part in code.name.split("_"))
+        if not name.endswith("Exception"):
+            name += "Exception"
+    return f"{PACKAGE}.{name}"
+
+
+def java_message(error: KafkaError) -> str:
+    """What the exception says."""
+    return error.message or _MESSAGES.get(error.code) or error.code.text
+
+
+def default_message(code: ErrorCode) -> str:
+    """What an exception of this code says when the broker sent no words of its own."""
+    return _MESSAGES.get(code) or code.text
+
+
+def java_text(error: KafkaError) -> str:
+    """The exception as Java prints it: class and message."""
+    return f"{java_class(error.code)}: {java_message(error)}"
+
+
+def log_line(level: str, message: str, logger: str) -> str:
+    """A line of the tools' log, in the layout of Kafka's config/tools-log4j2.yaml."""
+    now = time.time()
+    at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(now))
+    return f"[{at},{int(now * 1000) % 1000:03d}] {level} {message} ({logger})"
+
+
+def log(level: str, message: str, logger: str, error: BaseException | None = None) -> None:
+    """Write to the tools' log, which is stderr, with what an exception says in a line of its own."""
+    print(log_line(level, message, logger), file=sys.stderr)
+    if isinstance(error, KafkaError):
+        print(java_text(error), file=sys.stderr)
+    elif error is not None:
+        print(error, file=sys.stderr)
+    sys.stderr.flush()
+
+
+class ToolLog(logging.Handler):
+    """Brings the client's warnings to stderr, as the originals' log does."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        level = "WARN" if record.levelno == logging.WARNING else record.levelname
+        print(log_line(level, record.getMessage(), record.name), file=sys.stderr, flush=True)
+
+
+def show_warnings() -> None:
+    """Let the client's warnings and errors be seen."""
+    logger = logging.getLogger("ottla")
+    if not any(isinstance(handler, ToolLog) for handler in logger.handlers):
+        logger.addHandler(ToolLog(logging.WARNING))
+        logger.propagate = False
