@@ -24,7 +24,7 @@ from ottla.client import consumer as async_consumer
 from ottla.client import producer as async_producer
 from ottla.client.config import AdminConfig, ProducerConfig
 from ottla.client.core.fetching import ConsumerRecord
-from ottla.client.errors import ClientClosed, KafkaError, RequestTimedOut
+from ottla.client.errors import ClientClosed, RequestTimedOut
 from ottla.client.producer import Delivery, Headers, RecordMetadata
 from ottla.net import new_event_loop
 
@@ -50,6 +50,13 @@ class _LoopThread:
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
         self.loop.run_forever()
+        # A call that was interrupted may have left something running: it ends, and closes what it has opened.
+        left = asyncio.all_tasks(self.loop)
+        for task in left:
+            task.cancel()
+        self.loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+        self.loop.run_until_complete(self.loop.shutdown_asyncgens())
+        self.loop.close()
 
     def run(self, work: Coroutine[Any, Any, R]) -> R:
         """The result of a coroutine, waited for; one that is interrupted is cancelled."""
@@ -82,7 +89,6 @@ class _LoopThread:
         self._is_stopped = True
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
-        self.loop.close()
 
 
 class _Blocking(Generic[C]):
@@ -160,16 +166,17 @@ class BlockingDelivery:
         return self._delivery.result()
 
     async def _wait(self, timeout_ms: float | None) -> None:
+        """Return when the record is written or was refused, whichever it is."""
+        # Records leave the caller's thread in order: what was sent before this call has arrived.
+        if self._delivery is None:
+            return
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._delivery.add_done_callback(lambda _: None if waiter.done() else waiter.set_result(None))
         try:
             async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
-                # Records leave the caller's thread in order: what was sent before this call has arrived.
-                if self._delivery is not None and self._error is None:
-                    await self._delivery
-        except TimeoutError as error:
-            if not isinstance(error, KafkaError):
-                raise RequestTimedOut(f"not written within {timeout_ms:.0f} ms") from None
-        except KafkaError:
-            pass  # `result` raises it
+                await waiter
+        except TimeoutError:
+            raise RequestTimedOut(f"not written within {timeout_ms:.0f} ms") from None
 
     def add_done_callback(self, callback: Callable[[BlockingDelivery], Any]) -> None:
         """Call with this delivery when it is done, on the client's thread."""

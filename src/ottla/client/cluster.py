@@ -81,6 +81,8 @@ class Cluster:
         self._allow_auto_topic_creation = allow_auto_topic_creation
         self._connections: dict[tuple[int, str], Connection] = {}
         self._connecting: dict[tuple[int, str], asyncio.Task[Connection]] = {}
+        self._bootstrapping: set[Connection] = set()
+        """Connections to bootstrap servers that have not been asked yet which broker they are."""
         self._failures: dict[int, tuple[int, float]] = {}
         self._coordinators: dict[tuple[int, str], int] = {}
         self._finding: dict[tuple[int, str], asyncio.Task[int]] = {}
@@ -101,6 +103,10 @@ class Cluster:
     def is_closed(self) -> bool:
         return self._is_closed
 
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ClientClosed
+
     async def close(self) -> None:
         """End every connection; whoever waits gets an error."""
         self._is_closed = True
@@ -112,12 +118,15 @@ class Cluster:
             tasks.append(self._refreshing)
         for task in tasks:
             task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
-        connections = list(self._connections.values())
-        self._connections.clear()
-        for connection in connections:
-            connection.close()
+        try:
+            if tasks:
+                await asyncio.wait(tasks)
+        finally:
+            # Also when this very call is cancelled: nobody would close them any more.
+            connections = [*self._connections.values(), *self._bootstrapping]
+            self._connections.clear()
+            for connection in connections:
+                connection.close()
         if connections:
             await asyncio.wait([asyncio.ensure_future(one.closed()) for one in connections], timeout=1)
 
@@ -161,8 +170,7 @@ class Cluster:
 
     async def connection(self, node_id: int, lane: str = MAIN) -> Connection:
         """The connection to a broker, made now if there is none; waits while the broker asked for silence."""
-        if self._is_closed:
-            raise ClientClosed
+        self._check_open()
         key = (node_id, lane)
         connection = self._connections.get(key)
         if connection is None or connection.is_closed:
@@ -201,12 +209,10 @@ class Cluster:
             if not self._is_closed:
                 self.request_update()
             return
-        connection = task.result()
-        if self._is_closed:
-            connection.close()
-            return
-        self._connections[key] = connection
-        self._watch_idle()
+        # Of a cluster that is being closed, too: `close` waits for this task and then ends what stands here.
+        self._connections[key] = task.result()
+        if not self._is_closed:
+            self._watch_idle()
 
     def disconnect(self, node_id: int, lane: str = MAIN) -> None:
         """End a connection; what waits on it fails."""
@@ -384,30 +390,41 @@ class Cluster:
         self.rng.shuffle(addresses)
         for address in addresses:
             try:
-                connection = await Connection.connect(*split_address(address), self.config)
+                return await self._ask_bootstrap_server(address, request)
+            except ClientClosed:
+                raise
             except KafkaError as failed:
                 error = failed
-                continue
-            try:
-                response = await connection.request(request)
-            except KafkaError as failed:
-                connection.close()
-                error = failed
-                continue
-            self._adopt(connection, response)
-            return response
         raise NoBrokerReached(f"none of {', '.join(self.config.bootstrap_servers)} answers: {error}")
 
-    def _adopt(self, connection: Connection, response: MetadataResponse) -> None:
-        """The connection to a bootstrap server serves on, if that server goes by the same address in the metadata."""
+    async def _ask_bootstrap_server(self, address: str, request: MetadataRequest) -> MetadataResponse:
+        self._check_open()
+        connection = await Connection.connect(*split_address(address), self.config)
+        self._bootstrapping.add(connection)
+        is_adopted = False
+        try:
+            self._check_open()
+            response: MetadataResponse = await connection.request(request)
+            is_adopted = self._adopt(connection, response)
+            return response
+        finally:
+            self._bootstrapping.discard(connection)
+            if not is_adopted:
+                connection.close()
+
+    def _adopt(self, connection: Connection, response: MetadataResponse) -> bool:
+        """Whether the connection to a bootstrap server serves on: that server goes by the same address in the
+        metadata."""
+        if self._is_closed:
+            return False
         for broker in response.brokers:
             key = (broker.node_id, MAIN)
             if (broker.host, broker.port) == (connection.host, connection.port) and key not in self._connections:
                 self._connections[key] = connection
                 self._failures.pop(broker.node_id, None)
                 self._watch_idle()
-                return
-        connection.close()
+                return True
+        return False
 
     def _rebootstrap(self) -> None:
         for node_id, lane in list(self._connections):

@@ -1,0 +1,157 @@
+"""Connections of Ottla's own client to brokers that fall silent: whatever ends the client's work, no socket is left."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from ottla.client.blocking import Admin
+from ottla.client.cluster import Cluster
+from ottla.client.config import ClientConfig
+from ottla.client.connection import Connection
+from ottla.client.errors import ClientClosed, KafkaError, NetworkError
+from ottla.wire.apis import API_VERSIONS, APIS
+from ottla.wire.frames import decode_request_header, encode_response
+from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
+
+HANDSHAKE = ApiVersionsResponse(
+    api_keys=[
+        ApiVersion(api_key=key, min_version=api.min_version, max_version=api.max_version) for key, api in APIS.items()
+    ]
+)
+
+
+class SilentBroker:
+    """Answers ApiVersions, if it is told to, and nothing else."""
+
+    def __init__(self, *, shakes_hands: bool) -> None:
+        self.address = ""
+        self.open_count = 0
+        self._shakes_hands = shakes_hands
+        self._asked = asyncio.Event()
+        self._ended = asyncio.Event()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.open_count += 1
+        try:
+            while True:
+                size = int.from_bytes(await reader.readexactly(4), "big")
+                header, _ = decode_request_header(await reader.readexactly(size))
+                if header.api_key == API_VERSIONS and self._shakes_hands:
+                    answer = encode_response(API_VERSIONS, header.api_version, header.correlation_id, HANDSHAKE)
+                    writer.writelines([bytes(piece) for piece in answer])
+                else:
+                    self._asked.set()
+        except (asyncio.IncompleteReadError, ConnectionResetError):
+            pass
+        finally:
+            self.open_count -= 1
+            self._ended.set()
+            writer.close()
+
+    async def asked(self) -> None:
+        """Wait until a client waits for an answer that will not come."""
+        await asyncio.wait_for(self._asked.wait(), 10)
+
+    async def deserted(self) -> None:
+        """Wait until every connection has been closed by the client."""
+        while self.open_count:
+            self._ended.clear()
+            await asyncio.wait_for(self._ended.wait(), 10)
+
+
+@asynccontextmanager
+async def silent_broker(*, shakes_hands: bool) -> AsyncIterator[SilentBroker]:
+    broker = SilentBroker(shakes_hands=shakes_hands)
+    server = await asyncio.start_server(broker.serve, "127.0.0.1", 0)
+    broker.address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with server:
+        yield broker
+        server.close()
+
+
+def config_of(broker: SilentBroker) -> ClientConfig:
+    return ClientConfig.parse({"bootstrap.servers": broker.address})
+
+
+async def cancel(task: asyncio.Task[Any], cluster: Cluster) -> None:
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def close(task: asyncio.Task[Any], cluster: Cluster) -> None:
+    await cluster.close()
+    with pytest.raises(KafkaError):
+        await task
+
+
+async def close_and_cancel_that(task: asyncio.Task[Any], cluster: Cluster) -> None:
+    cluster.request_update()
+    closing = asyncio.create_task(cluster.close())
+    await asyncio.sleep(0)
+    closing.cancel()
+    await asyncio.wait([closing])
+    with pytest.raises(KafkaError):
+        await task
+
+
+@pytest.mark.parametrize(
+    ("shakes_hands", "end"), [(False, cancel), (True, cancel), (True, close), (True, close_and_cancel_that)]
+)
+def test_work_that_ends_while_a_bootstrap_server_is_asked_leaves_no_connection(
+    shakes_hands: bool, end: Callable[[asyncio.Task[Any], Cluster], Awaitable[None]]
+) -> None:
+    async def work() -> None:
+        async with silent_broker(shakes_hands=shakes_hands) as broker:
+            cluster = Cluster(config_of(broker))
+            task = asyncio.create_task(cluster.refresh(["t"]))
+            await broker.asked()
+            await end(task, cluster)
+            await broker.deserted()
+            with pytest.raises(ClientClosed if end is not cancel else NetworkError):
+                await cluster.connection(0)
+            await cluster.close()
+
+    asyncio.run(work())
+
+
+def test_a_cluster_that_is_closed_while_it_connects_leaves_no_connection() -> None:
+    async def work() -> None:
+        async with silent_broker(shakes_hands=True) as broker:
+            cluster = Cluster(config_of(broker))
+            task = asyncio.create_task(
+                Connection.connect("127.0.0.1", int(broker.address.split(":")[1]), cluster.config)
+            )
+            cluster._connecting[0, "main"] = task
+            task.add_done_callback(lambda done: cluster._connected((0, "main"), done))
+            await asyncio.wait([task])
+            await cluster.close()
+            await broker.deserted()
+
+    asyncio.run(work())
+
+
+def test_a_blocking_call_that_is_interrupted_leaves_no_connection() -> None:
+    async def work() -> None:
+        async with silent_broker(shakes_hands=True) as broker:
+            admin = Admin(bootstrap_servers=broker.address)
+
+            def ask() -> None:
+                with pytest.raises(KafkaError):
+                    admin.list_topics()
+
+            asking = threading.Thread(target=ask)
+            asking.start()
+            await broker.asked()
+            await asyncio.to_thread(admin.close)
+            await asyncio.to_thread(asking.join, 10)
+            assert not asking.is_alive()
+            await broker.deserted()
+
+    asyncio.run(work())
