@@ -1,0 +1,313 @@
+"""`ottla consume`: records to stdout, as text in any format or as JSON; from anywhere to anywhere in a topic."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ottla.cli.output import Progress, notice
+from ottla.cli.positions import BEGINNING, END, HELP, Position, bounds, position_option, resolve
+from ottla.cli.record_format import DEFAULT_FORMAT, FormatError, Write, compile_format, json_line, yaml_item
+from ottla.cli.session import CommandError, Session, add_broker_options, command_parser, misuse, run
+
+if TYPE_CHECKING:
+    from ottla.client.consumer import Consumer
+    from ottla.client.core.fetching import RawRecord
+    from ottla.client.core.partitions import TopicPartition
+
+COMMAND = "ottla consume"
+POLL_MS = 200
+MAX_POLL_RECORDS = 5_000
+Accepts = Callable[["RawRecord"], bool]
+EXAMPLES = r"""  ottla consume orders                                  all there is, then what comes, until Ctrl-C
+  ottla consume orders -e                               all there is, then end
+  ottla consume orders --from -10 -e                    the last 10 of every partition
+  ottla consume orders --from '5m ago'                  since then
+  ottla consume orders --from 2026-11-16T09:00 --to 2026-11-16T09:05
+  ottla consume orders -p 2 --from 1200 -n 1            the record at offset 1200 of partition 2
+  ottla consume orders --key alice -e                   only the partition that the key hashes to
+  ottla consume orders --grep 'status":"failed' -e -o json
+  ottla consume orders -f '%d %p:%o %k %v %h\n'
+  ottla consume orders -g billing                       as a member of the group, committing what was printed
+
+format:
+  %t topic, %p partition, %o offset, %k key, %v value, %h headers, %T time in ms, %d time as ISO 8601,
+  %K and %V lengths of key and value (-1: null), %H number of headers, %% percent; \n \t \r \0 \xHH
+  %k{hex} %v{base64} %v{json}: key and value in another encoding
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    made = command_parser(
+        COMMAND, "Print the records of topics. Without --to, -e or -n it goes on until Ctrl-C.", EXAMPLES
+    )
+    made.add_argument("topics", nargs="+", metavar="TOPIC")
+    made.add_argument("-p", "--partition", metavar="N[,N...]", help="only these partitions")
+    made.add_argument("--from", dest="start", type=position_option, metavar="WHERE", help=f"{HELP} (beginning)")
+    made.add_argument("--to", dest="stop", type=position_option, metavar="WHERE", help="end before it; the same forms")
+    made.add_argument("-e", "--exit", action="store_true", help="end when all that is there now has been read")
+    made.add_argument("-n", "--max", type=int, metavar="N", help="end after N records")
+    made.add_argument("--key", metavar="KEY", help="only records with this key; reads only the partition it hashes to")
+    made.add_argument(
+        "--all-partitions",
+        action="store_true",
+        help="with --key: look in every partition (for topics that have grown, or other partitioners)",
+    )
+    made.add_argument("--grep", metavar="REGEX", help="only records whose key, value or a header matches")
+    made.add_argument("-v", "--invert", action="store_true", help="with --grep: only records that do not match")
+    made.add_argument("-f", "--format", metavar="FORMAT", help=f"see below ('{DEFAULT_FORMAT}')")
+    made.add_argument("-o", "--output", choices=("text", "json", "yaml"), default="text", help="json: one line each")
+    made.add_argument("-g", "--group", metavar="GROUP", help="read as a member of this group and commit")
+    made.add_argument(
+        "--isolation",
+        choices=("read_uncommitted", "read_committed"),
+        default="read_uncommitted",
+        help="read_committed leaves out transactions that are open or aborted",
+    )
+    made.add_argument(
+        "-X",
+        "--property",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a setting of the consumer; may be repeated",
+    )
+    add_broker_options(made)
+    return made
+
+
+def main(arguments: list[str]) -> int:
+    options = parser().parse_args(arguments)
+    return run(COMMAND, options, lambda session: consume(session, options))
+
+
+async def consume(session: Session, options: argparse.Namespace) -> int:
+    from ottla.client.config import ConsumerConfig
+    from ottla.client.consumer import Consumer
+
+    write, accepts = writer(options), acceptor(options)
+    if options.max is not None and options.max < 1:
+        misuse(COMMAND, "-n is at least 1")
+    if options.group and (options.start or options.stop or options.partition or options.key):
+        misuse(COMMAND, "-g reads where the group is: --from, --to, -p and --key do not go with it")
+    settings: dict[str, Any] = {
+        "auto.offset.reset": "earliest",
+        "max.poll.records": MAX_POLL_RECORDS,
+        "isolation.level": options.isolation,
+        "allow.auto.create.topics": "false",
+        **session.settings_for(ConsumerConfig),
+        **parsed_properties(options.property),
+    }
+    await session.describe_topics(options.topics)
+    if options.group:
+        async with Consumer({**settings, "group.id": options.group, "enable.auto.commit": "false"}) as consumer:
+            consumer.subscribe(options.topics)
+            return await Reading(consumer, write, accepts, options.max).as_member(ends=options.exit)
+    ranges = await wanted_ranges(session, options)
+    async with Consumer({"enable.auto.commit": "false", **settings}) as consumer:
+        consumer.assign(ranges)
+        for partition, (first, _) in ranges.items():
+            consumer.seek(partition, first)
+        stops = {partition: stop for partition, (_, stop) in ranges.items() if stop is not None}
+        reading = Reading(consumer, write, accepts, options.max)
+        total = sum(stop - first for first, stop in ranges.values() if stop is not None) if stops else None
+        try:
+            await reading.through(stops, total if len(stops) == len(ranges) else None)
+        finally:
+            if options.grep or options.key is not None:
+                reading.tell_scanned(len(ranges))
+    return 0
+
+
+def parsed_properties(given: list[str]) -> dict[str, str]:
+    """-X NAME=VALUE ..."""
+    from ottla.cli.session import key_value
+
+    try:
+        return dict(key_value(one) for one in given)
+    except argparse.ArgumentTypeError as error:
+        raise CommandError(str(error), 2) from None
+
+
+# --- what to read
+
+
+async def wanted_ranges(session: Session, options: argparse.Namespace) -> dict[TopicPartition, tuple[int, int | None]]:
+    """The offsets to read of each partition: from the first, up to but without the second (None: for ever)."""
+    from ottla.client.core.subscription import IsolationLevel
+
+    partitions = await wanted_partitions(session, options)
+    admin = await session.admin()
+    within = await bounds(admin, partitions, IsolationLevel[options.isolation.upper()])
+    starts = await resolve(admin, options.start or BEGINNING, within)
+    stop: Position | None = options.stop or (END if options.exit else None)
+    if stop is None:
+        return {partition: (starts[partition], None) for partition in partitions}
+    stops = await resolve(admin, stop, within)
+    # A partition without anything to read is not asked at all.
+    ranges: dict[TopicPartition, tuple[int, int | None]] = {
+        partition: (starts[partition], stops[partition])
+        for partition in partitions
+        if stops[partition] > starts[partition]
+    }
+    return ranges
+
+
+async def wanted_partitions(session: Session, options: argparse.Namespace) -> list[TopicPartition]:
+    from ottla.client.core.partitioner import partition_for_key
+    from ottla.client.core.partitions import TopicPartition
+
+    chosen = partition_numbers(options.partition)
+    wanted = []
+    for name, info in (await session.describe_topics(options.topics)).items():
+        numbers = list(range(len(info.partitions)))
+        if options.key is not None and chosen is None and not options.all_partitions:
+            numbers = [partition_for_key(options.key.encode(), len(numbers))]
+        elif chosen is not None:
+            missing = [number for number in chosen if number not in numbers]
+            if missing:
+                raise CommandError(f"{name} has no partition {missing[0]}: it has 0 to {len(numbers) - 1}")
+            numbers = chosen
+        wanted += [TopicPartition(name, number) for number in numbers]
+    return wanted
+
+
+def partition_numbers(text: str | None) -> list[int] | None:
+    """`3`, `0,2,5` or `0-4`."""
+    if text is None:
+        return None
+    numbers: dict[int, None] = {}
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not first.isdigit() or (dash and not last.isdigit()):
+            misuse(COMMAND, f"-p {text}: it is a partition's number, or several as in 0,2,5 or 0-4")
+        numbers.update(dict.fromkeys(range(int(first), int(last or first) + 1)))
+    return list(numbers)
+
+
+def writer(options: argparse.Namespace) -> Write:
+    if options.output != "text":
+        if options.format:
+            misuse(COMMAND, "-f is for text: it does not go with -o")
+        return json_line if options.output == "json" else yaml_item
+    try:
+        return compile_format(options.format or DEFAULT_FORMAT)
+    except FormatError as error:
+        misuse(COMMAND, f"-f '{options.format}': {error}")
+
+
+def acceptor(options: argparse.Namespace) -> Accepts | None:
+    """Which records are wanted; None if all are."""
+    checks: list[Accepts] = []
+    if options.key is not None:
+        key = options.key.encode()
+        checks.append(lambda record: record.key == key)
+    if options.grep is not None:
+        import re
+
+        try:
+            search = re.compile(options.grep.encode()).search
+        except re.error as error:
+            misuse(COMMAND, f"--grep '{options.grep}': {error}")
+        checks.append(lambda record: matches(search, record) is not options.invert)
+    if not checks:
+        return None
+    return checks[0] if len(checks) == 1 else lambda record: all(check(record) for check in checks)
+
+
+def matches(search: Callable[[bytes], object], record: RawRecord) -> bool:
+    """Whether a regular expression finds something in a record's value, key or headers."""
+    if record.value is not None and search(record.value):
+        return True
+    if record.key is not None and search(record.key):
+        return True
+    return any(search(name.encode() + b"=" + (value or b"")) for name, value in record.headers)
+
+
+# --- reading
+
+
+class Reading:
+    """Takes records from a consumer, keeps those that are wanted and writes them, until it is enough."""
+
+    def __init__(
+        self, consumer: Consumer[Any, Any], write: Write, accepts: Accepts | None, max_count: int | None
+    ) -> None:
+        self._consumer = consumer
+        self._write = write
+        self._accepts = accepts
+        self._left = max_count
+        self._scanned = self._written = 0
+        self._stdout = sys.stdout.buffer
+
+    async def through(self, stops: dict[TopicPartition, int], total: int | None) -> None:
+        """Up to these offsets; for ever where none is given."""
+        consumer = self._consumer
+        is_endless = len(stops) < len(consumer.assignment())
+        # A bar between the records would spoil them: only where they go to a file, or few pass the filter.
+        shows = not sys.stdout.isatty() or self._accepts is not None
+        with Progress("reading", total) if shows else _Silent() as progress:
+            while consumer.assignment() and self._left != 0:
+                records = await consumer.poll(POLL_MS)
+                progress.note(len(records))
+                self._take([record for record in records if _is_before(stops, record)] if stops else records)
+                for partition, stop in list(stops.items()):
+                    if await consumer.position(partition) >= stop:
+                        del stops[partition]
+                        consumer.pause([partition])
+                if not stops and not is_endless:
+                    return
+
+    async def as_member(self, *, ends: bool) -> int:
+        """As the group assigns, committing what was written; `ends` stops at what is there when it is assigned."""
+        consumer = self._consumer
+        stops: dict[TopicPartition, int] = {}
+        while self._left != 0:
+            records = await consumer.poll(POLL_MS, max_records=self._left)
+            if records:
+                self._take(records)
+                await consumer.commit()
+            if ends and (assigned := consumer.assignment()):
+                fresh = [partition for partition in sorted(assigned) if partition not in stops]
+                if fresh:
+                    stops |= await consumer.end_offsets(fresh)
+                if all([await consumer.position(partition) >= stops[partition] for partition in sorted(assigned)]):
+                    return 0
+        return 0
+
+    def _take(self, records: list[RawRecord]) -> None:
+        self._scanned += len(records)
+        if self._accepts is not None:
+            records = [record for record in records if self._accepts(record)]
+        if self._left is not None:
+            records = records[: self._left]
+            self._left -= len(records)
+        if records:
+            self._written += len(records)
+            self._stdout.write(b"".join(map(self._write, records)))
+            self._stdout.flush()
+
+    def tell_scanned(self, partition_count: int) -> None:
+        """A search says what it has looked at: no answer is an answer only then."""
+        partitions = "1 partition" if partition_count == 1 else f"{partition_count} partitions"
+        notice(f"{self._written:,} of {self._scanned:,} records matched, in {partitions}")
+
+
+class _Silent:
+    """In place of a progress bar."""
+
+    def note(self, count: int) -> None: ...
+
+    def __enter__(self) -> _Silent:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+def _is_before(stops: dict[TopicPartition, int], record: RawRecord) -> bool:
+    from ottla.client.core.partitions import TopicPartition
+
+    stop = stops.get(TopicPartition(record.topic, record.partition))
+    return stop is None or record.offset < stop

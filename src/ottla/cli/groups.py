@@ -1,0 +1,336 @@
+"""`ottla groups`: who reads, how far they are behind, and how to set them back or forward."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ottla.cli.output import TABLE, Column, emit, notice, write_document
+from ottla.cli.session import (
+    CommandError,
+    Session,
+    add_broker_options,
+    add_output_option,
+    add_subcommand,
+    command_parser,
+    no_such,
+    run,
+)
+
+if TYPE_CHECKING:
+    from ottla.client.admin import Admin, GroupDescription, PartitionLag
+    from ottla.client.core.partitions import TopicPartition
+
+COMMAND = "ottla groups"
+EXAMPLES = """\
+  ottla groups list
+  ottla groups describe billing                              members, offsets and lag
+  ottla groups reset billing --to '1h ago'                   what it would do
+  ottla groups reset billing --to '1h ago' --execute         and do it
+  ottla groups delete-offsets billing --topic orders
+  ottla groups delete billing
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    made = command_parser(COMMAND, "Consumer groups. Works with Apache Kafka, too.", EXAMPLES)
+    add_broker_options(made)
+    add_output_option(made)
+    commands = made.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    listing = add_subcommand(
+        commands,
+        "list",
+        "groups, their state and protocol",
+        "  ottla groups list\n  ottla groups list --lag\n  ottla groups list --state Empty\n",
+    )
+    listing.add_argument("--state", action="append", default=[], metavar="STATE", help="Stable, Empty, ...; repeatable")
+    listing.add_argument("--lag", action="store_true", help="and how many records each is behind")
+    describe = add_subcommand(
+        commands,
+        "describe",
+        "members of groups, and the lag of every partition",
+        "  ottla groups describe billing\n  ottla groups describe billing shipping -o json\n",
+    )
+    describe.add_argument("groups", nargs="+", metavar="GROUP")
+    _add_reset(commands)
+    delete = add_subcommand(
+        commands, "delete", "delete groups without members", "  ottla groups delete billing\n", output=False
+    )
+    delete.add_argument("groups", nargs="+", metavar="GROUP")
+    forget = add_subcommand(
+        commands,
+        "delete-offsets",
+        "forget what a group has committed for topics it does not read",
+        "  ottla groups delete-offsets billing --topic orders\n"
+        "  ottla groups delete-offsets billing --topic orders:0,1\n",
+        output=False,
+    )
+    forget.add_argument("group", metavar="GROUP")
+    forget.add_argument("--topic", action="append", required=True, metavar="TOPIC[:N,N]", help="may be repeated")
+    return made
+
+
+def _add_reset(commands: Any) -> None:
+    from ottla.cli.positions import HELP, position_option
+
+    reset = add_subcommand(
+        commands,
+        "reset",
+        "set what a group has committed; without --execute it only shows what would change",
+        "  ottla groups reset billing --to beginning\n"
+        "  ottla groups reset billing --to 2026-11-16T09:00 --topic orders --execute\n"
+        "  ottla groups reset billing --shift -100 --topic orders:2 --execute\n",
+    )
+    reset.add_argument("group", metavar="GROUP")
+    where = reset.add_mutually_exclusive_group(required=True)
+    where.add_argument("--to", type=position_option, metavar="WHERE", help=HELP)
+    where.add_argument("--shift", type=int, metavar="N", help="so many records forward, or back if negative")
+    reset.add_argument(
+        "--topic", action="append", metavar="TOPIC[:N,N]", help="(all that the group has committed); may be repeated"
+    )
+    reset.add_argument("--execute", action="store_true", help="do it")
+
+
+def main(arguments: list[str]) -> int:
+    options = parser().parse_args(arguments)
+    work = {
+        "list": list_groups,
+        "describe": describe,
+        "reset": reset,
+        "delete": delete,
+        "delete-offsets": delete_offsets,
+    }[options.command]
+    return run(COMMAND, options, lambda session: work(session, options))
+
+
+# --- list, describe
+
+
+async def list_groups(session: Session, options: argparse.Namespace) -> None:
+    admin = await session.admin()
+    rows: list[dict[str, Any]] = []
+    for one in await admin.list_groups(states=options.state):
+        rows.append({"group": one.group_id, "state": one.state, "type": one.type, "protocol_type": one.protocol_type})
+        if options.lag and one.type.lower() in ("classic", "consumer", ""):
+            lags = await admin.group_lag(one.group_id)
+            rows[-1]["lag"] = sum(lag.lag or 0 for lag in lags.values())
+    columns = [Column("group", "GROUP"), Column("state", "STATE"), Column("type", "TYPE")]
+    if options.lag:
+        columns.append(Column("lag", "LAG"))
+    emit(options.output, rows, columns, nothing="no groups")
+
+
+async def describe(session: Session, options: argparse.Namespace) -> None:
+    admin = await session.admin()
+    documents = [await described(admin, group) for group in options.groups]
+    if options.output != TABLE:
+        write_document(options.output, documents)
+        return
+    for index, document in enumerate(documents):
+        if index:
+            print()
+        show(document)
+
+
+async def described(admin: Admin, group: str) -> dict[str, Any]:
+    """A group with its members and the lag of every partition it reads or has read."""
+    description = await existing(admin, group)
+    lags = await admin.group_lag(group)
+    return {
+        "group": group,
+        "state": description.state,
+        "type": description.type,
+        "assignor": description.assignor,
+        "coordinator": description.coordinator_id,
+        "lag": sum(lag.lag or 0 for lag in lags.values()),
+        "members": [
+            {
+                "member": one.member_id,
+                "instance": one.group_instance_id,
+                "client": one.client_id,
+                "host": one.host.lstrip("/"),
+                "partitions": [str(partition) for partition in one.assignment],
+            }
+            for one in description.members
+        ],
+        "partitions": partition_rows(description, lags),
+    }
+
+
+def partition_rows(description: GroupDescription, lags: Mapping[TopicPartition, PartitionLag]) -> list[dict[str, Any]]:
+    readers = {partition: one for one in description.members for partition in one.assignment}
+    rows = []
+    for partition, lag in lags.items():
+        reader = readers.get(partition)
+        rows.append(
+            {
+                "topic": partition.topic,
+                "partition": partition.partition,
+                "committed": lag.committed,
+                "end": lag.end,
+                "lag": lag.lag,
+                "client": None if reader is None else reader.client_id,
+                "host": None if reader is None else reader.host.lstrip("/"),
+            }
+        )
+    return rows
+
+
+async def existing(admin: Admin, group: str) -> GroupDescription:
+    """A group that exists; if it does not, the error names the nearest that does."""
+    from ottla.client.errors import ErrorCode, KafkaError
+
+    try:
+        return (await admin.describe_groups([group]))[group]
+    except KafkaError as error:
+        if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
+            raise
+        known = [one.group_id for one in await admin.list_groups()]
+        raise no_such("group", group, known, "ottla groups list") from None
+
+
+def show(document: dict[str, Any]) -> None:
+    members = document["members"]
+    print(
+        f"{document['group']}  {document['state']}  {document['type']}"
+        + (f" ({document['assignor']})" if document["assignor"] else "")
+        + f"  {len(members)} members  lag {document['lag']:,}  coordinator {document['coordinator']}"
+    )
+    columns = [
+        Column("topic", "TOPIC"),
+        Column("partition", "PARTITION"),
+        Column("committed", "COMMITTED"),
+        Column("end", "END"),
+        Column("lag", "LAG"),
+        Column("client", "CLIENT"),
+        Column("host", "HOST"),
+    ]
+    emit(TABLE, document["partitions"], columns, nothing="it has committed nothing and reads nothing")
+    if members:
+        print()
+        columns = [
+            Column("member", "MEMBER"),
+            Column("instance", "INSTANCE"),
+            Column("client", "CLIENT"),
+            Column("host", "HOST"),
+            Column("partitions", "PARTITIONS", lambda names: ", ".join(names) or "-"),
+        ]
+        emit(TABLE, members, columns)
+
+
+# --- reset, delete
+
+
+async def reset(session: Session, options: argparse.Namespace) -> int:
+    from ottla.cli.positions import bounds, placed, resolve
+    from ottla.client.core.subscription import IsolationLevel
+
+    admin = await session.admin()
+    committed = {
+        partition: one.offset
+        for partition, one in (await admin.group_offsets(options.group)).items()
+        if one.offset >= 0
+    }
+    partitions = sorted(committed)
+    if options.topic:
+        partitions = await chosen_partitions(session, options.topic)
+    if not partitions:
+        await existing(admin, options.group)
+        raise CommandError(f"group {options.group} has committed nothing: say for which topics, --topic TOPIC")
+    within = await bounds(admin, partitions, IsolationLevel.READ_UNCOMMITTED)
+    if options.to is not None:
+        wanted = await resolve(admin, options.to, within)
+    else:
+        from ottla.cli.positions import Anchor, Position
+
+        unknown = [str(partition) for partition in partitions if partition not in committed]
+        if unknown:
+            raise CommandError(f"--shift: the group has committed nothing for {', '.join(unknown)}; use --to")
+        wanted = {
+            partition: placed(Position(Anchor.OFFSET, committed[partition] + options.shift), *within[partition])
+            for partition in partitions
+        }
+    rows = [
+        {
+            "topic": partition.topic,
+            "partition": partition.partition,
+            "committed": committed.get(partition),
+            "new": wanted[partition],
+            "change": None if partition not in committed else wanted[partition] - committed[partition],
+            "lag": within[partition][1] - wanted[partition],
+        }
+        for partition in partitions
+    ]
+    if options.execute:
+        await refuse_members(admin, options.group)
+        await admin.alter_group_offsets(options.group, wanted)
+    columns = [
+        Column("topic", "TOPIC"),
+        Column("partition", "PARTITION"),
+        Column("committed", "COMMITTED"),
+        Column("new", "NEW"),
+        Column("change", "CHANGE"),
+        Column("lag", "LAG"),
+    ]
+    emit(options.output, rows, columns)
+    if not options.execute:
+        notice("nothing was changed: --execute does it (the group's members have to be stopped first)")
+    return 0
+
+
+async def refuse_members(admin: Admin, group: str) -> None:
+    """Offsets of a group that runs are its members' to commit."""
+    from ottla.client.errors import ErrorCode, KafkaError
+
+    try:
+        members = (await admin.describe_groups([group]))[group].members
+    except KafkaError as error:
+        if error.code is ErrorCode.GROUP_ID_NOT_FOUND:
+            return
+        raise
+    if members:
+        clients = ", ".join(sorted({f"{one.client_id} on {one.host.lstrip('/')}" for one in members}))
+        raise CommandError(f"group {group} has {len(members)} members ({clients}): stop them first, then reset")
+
+
+async def chosen_partitions(session: Session, given: Sequence[str]) -> list[TopicPartition]:
+    """The partitions of TOPIC and TOPIC:0,1 options."""
+    from ottla.client.core.partitions import TopicPartition
+
+    chosen = {}
+    for one in given:
+        name, colon, numbers = one.rpartition(":")
+        if not colon:
+            name, numbers = one, ""
+        chosen[name] = numbers
+    topics = await session.describe_topics(list(chosen))
+    partitions = []
+    for name, numbers in chosen.items():
+        count = len(topics[name].partitions)
+        try:
+            wanted = [int(number) for number in numbers.split(",")] if numbers else list(range(count))
+        except ValueError:
+            raise CommandError(f"--topic {name}:{numbers}: partitions are numbers, as in {name}:0,1", 2) from None
+        for number in wanted:
+            if not 0 <= number < count:
+                raise CommandError(f"{name} has no partition {number}: it has 0 to {count - 1}")
+            partitions.append(TopicPartition(name, number))
+    return partitions
+
+
+async def delete(session: Session, options: argparse.Namespace) -> None:
+    admin = await session.admin()
+    for group in options.groups:
+        await existing(admin, group)
+    await admin.delete_groups(options.groups)
+    for group in options.groups:
+        notice(f"{group} deleted")
+
+
+async def delete_offsets(session: Session, options: argparse.Namespace) -> None:
+    admin = await session.admin()
+    await existing(admin, options.group)
+    partitions = await chosen_partitions(session, options.topic)
+    await admin.delete_group_offsets(options.group, partitions)
+    notice(f"{options.group} has forgotten its offsets of {', '.join(str(partition) for partition in partitions)}")

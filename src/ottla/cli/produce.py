@@ -1,0 +1,318 @@
+"""`ottla produce`: lines or JSON of stdin or of a file become records."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+
+from ottla.cli.output import Progress, notice
+from ottla.cli.record_format import bytes_of
+from ottla.cli.session import CommandError, Session, add_broker_options, command_parser, explained, key_value, run
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from ottla.client.delivery import Delivery
+    from ottla.client.errors import KafkaError
+    from ottla.client.producer import Producer
+
+COMMAND = "ottla produce"
+READ_BYTES = 1024 * 1024
+MAX_LINE_BYTES = 256 * 1024 * 1024
+MAX_BLOCK_MS = 15_000
+BATCH_BYTES = 128 * 1024
+SHOWN_ERRORS = 5
+EXAMPLES = r"""  echo hello | ottla produce greetings
+  ottla produce orders -m '{"item": "apple"}' -k alice
+  ottla produce orders < orders.txt                     a record per line
+  ottla produce orders --key-separator : < pairs.txt    lines such as alice:one apple
+  ottla produce orders --file orders.txt -z zstd --acks 1
+  ottla produce orders -H source=shop -H trace=17 < orders.txt
+  ottla consume orders -e -o json | ottla produce copy --json
+  ottla produce users -k alice --null                   a tombstone: alice is deleted when the topic is compacted
+
+json lines:
+  {"key": "alice", "value": "one apple", "partition": 2, "timestamp": 1700000000000,
+   "headers": [{"name": "source", "value": "shop"}]}
+  All are optional; value_base64 and key_base64 take bytes; a value that is no text is sent as JSON.
+"""
+
+
+class Given(NamedTuple):
+    """A record to be sent."""
+
+    value: bytes | None
+    key: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    partition: int | None
+    timestamp: int | None = None
+
+
+def parser() -> argparse.ArgumentParser:
+    made = command_parser(COMMAND, "Write records to a topic: lines or JSON, of stdin or of a file.", EXAMPLES)
+    made.add_argument("topic", metavar="TOPIC")
+    made.add_argument("-m", "--message", action="append", metavar="TEXT", help="a record's value; may be repeated")
+    made.add_argument("--null", action="store_true", help="one record whose value is null")
+    made.add_argument("--file", metavar="FILE", help="read this instead of stdin")
+    made.add_argument("--json", action="store_true", help="every line is a JSON object, as 'consume -o json' writes it")
+    made.add_argument("-k", "--key", metavar="KEY", help="the key of every record")
+    made.add_argument("--key-separator", metavar="TEXT", help="what stands before it in a line is the key")
+    made.add_argument(
+        "-H", "--header", type=key_value, action="append", default=[], metavar="NAME=VALUE", help="may be repeated"
+    )
+    made.add_argument("-p", "--partition", type=int, metavar="N", help="the partition of every record")
+    made.add_argument(
+        "-z", "--compression", choices=("none", "gzip", "snappy", "lz4", "zstd"), help="how batches are compressed"
+    )
+    made.add_argument(
+        "--acks", choices=("all", "1", "0"), help="what counts as written: all replicas in sync (default), the leader"
+    )
+    made.add_argument(
+        "-X",
+        "--property",
+        type=key_value,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a setting of the producer; may be repeated",
+    )
+    made.add_argument("-q", "--quiet", action="store_true", help="do not say how many records were written")
+    add_broker_options(made)
+    return made
+
+
+def main(arguments: list[str]) -> int:
+    options = parser().parse_args(arguments)
+    return run(COMMAND, options, lambda session: produce(session, options))
+
+
+async def produce(session: Session, options: argparse.Namespace) -> int:
+    from ottla.client.config import ProducerConfig
+    from ottla.client.producer import Producer
+
+    settings: dict[str, Any] = {
+        "max.block.ms": MAX_BLOCK_MS,
+        "batch.size": BATCH_BYTES,
+        **session.settings_for(ProducerConfig),
+        **dict(options.property),
+    }
+    if options.compression:
+        settings["compression.type"] = options.compression
+    if options.acks:
+        settings["acks"] = options.acks
+    # Reaching the cluster is tried once, and a topic is looked for first: a typing error should not create one
+    # when the broker creates topics by itself, unless nothing is like it.
+    await existing_topic(session, options.topic)
+    sending = Sending(options.topic)
+    async with Producer(settings) as producer:
+        if options.message or options.null:
+            values = [message.encode() for message in options.message or []] + [None] * options.null
+            for value in values:
+                await sending.send(producer, from_options(options, value))
+        else:
+            await send_lines(sending, producer, options)
+        await producer.flush()
+    return sending.tell(options.quiet)
+
+
+async def existing_topic(session: Session, name: str) -> None:
+    """The topic, or a topic that the broker will create; refused if its name is nearly that of another."""
+    from difflib import get_close_matches
+
+    from ottla.client.errors import UnknownTopicOrPartition
+
+    admin = await session.admin()
+    try:
+        await admin.describe_topics([name])
+    except UnknownTopicOrPartition:
+        near = get_close_matches(name, await admin.list_topics(), n=1, cutoff=0.8)
+        if near:
+            raise CommandError(
+                f"there is no topic {name!r}; did you mean {near[0]!r}? If not, create it: ottla topics create {name}"
+            ) from None
+
+
+async def send_lines(sending: Sending, producer: Producer, options: argparse.Namespace) -> None:
+    source, size = opened(options)
+    number = 0
+    try:
+        with Progress("producing", size, "bytes") as progress:
+            async for lines in pieces(source):
+                for line in lines:
+                    number += 1
+                    progress.note(len(line) + 1)
+                    await sending.send(producer, parsed(options, line, number))
+    finally:
+        if options.file:
+            source.close()
+
+
+def opened(options: argparse.Namespace) -> tuple[BinaryIO, int | None]:
+    """Where lines come from, and how many bytes of them there are, if that is known."""
+    if options.file:
+        try:
+            return open(options.file, "rb"), os.path.getsize(options.file)
+        except OSError as error:
+            raise CommandError(f"--file {options.file} cannot be read: {error.strerror}") from None
+    if sys.stdin.isatty():
+        notice(f"every line becomes a record of {options.topic}; Ctrl-D ends")
+    return sys.stdin.buffer, None
+
+
+async def pieces(source: BinaryIO) -> AsyncIterator[list[bytes]]:
+    """Whole lines as they come, without their ends."""
+    read = reader(source.fileno())
+    rest = b""
+    while data := await read():
+        *lines, rest = (rest + data).split(b"\n")
+        if len(rest) > MAX_LINE_BYTES:
+            raise CommandError(f"a line is longer than {MAX_LINE_BYTES} bytes")
+        if lines:
+            yield [line.removesuffix(b"\r") for line in lines]
+    if rest:
+        yield [rest]
+
+
+def reader(descriptor: int) -> Callable[[], asyncio.Future[bytes]]:
+    """Reads a file in a thread of its own, so that records go out while somebody types. Neither Ctrl-C nor the end of
+    the process waits for that thread, as they would for an executor's."""
+    import asyncio
+    import threading
+    from queue import SimpleQueue
+
+    loop = asyncio.get_running_loop()
+    asked: SimpleQueue[asyncio.Future[bytes]] = SimpleQueue()
+
+    def answer(future: asyncio.Future[bytes], data: bytes | OSError) -> None:
+        if future.done():
+            return
+        if isinstance(data, bytes):
+            future.set_result(data)
+        else:
+            future.set_exception(data)
+
+    def serve() -> None:
+        data: bytes | OSError = b"-"
+        while data and isinstance(data, bytes):
+            future = asked.get()
+            try:
+                data = os.read(descriptor, READ_BYTES)
+            except OSError as error:
+                data = error
+            if loop.is_closed():
+                return
+            loop.call_soon_threadsafe(answer, future, data)
+
+    def read() -> asyncio.Future[bytes]:
+        future = loop.create_future()
+        asked.put(future)
+        return future
+
+    threading.Thread(target=serve, name="stdin", daemon=True).start()
+    return read
+
+
+def parsed(options: argparse.Namespace, line: bytes, number: int) -> Given:
+    """The record of one line."""
+    if options.json:
+        return from_json(options, line, number)
+    if options.key_separator is None:
+        return from_options(options, line)
+    separator = options.key_separator.encode().decode("unicode_escape").encode()
+    key, found, value = line.partition(separator)
+    if not found:
+        raise CommandError(f"line {number} has no {options.key_separator!r} between key and value: {_start(line)}")
+    return from_options(options, value)._replace(key=key)
+
+
+def from_options(options: argparse.Namespace, value: bytes | None) -> Given:
+    return Given(
+        value,
+        None if options.key is None else options.key.encode(),
+        tuple((name, text.encode()) for name, text in options.header),
+        options.partition,
+    )
+
+
+def from_json(options: argparse.Namespace, line: bytes, number: int) -> Given:
+    import json
+
+    try:
+        document = json.loads(line)
+        if not isinstance(document, dict):
+            raise ValueError("it is no JSON object")
+        default = from_options(options, None)
+        return Given(
+            bytes_of(document, "value"),
+            bytes_of(document, "key") if options.key is None else default.key,
+            (*_json_headers(document.get("headers") or []), *default.headers),
+            _whole(document, "partition") if options.partition is None else options.partition,
+            _whole(document, "timestamp"),
+        )
+    except ValueError as error:
+        raise CommandError(f"line {number}: {error}: {_start(line)}") from None
+
+
+def _json_headers(given: Any) -> Iterator[tuple[str, bytes | None]]:
+    """`[{"name": ..., "value": ...}]`, or simply `{name: value}`."""
+    if isinstance(given, dict):
+        given = [{"name": name, "value": value} for name, value in given.items()]
+    if not isinstance(given, list):
+        raise ValueError("headers are a list of objects with name and value, or an object")
+    for one in given:
+        if not isinstance(one, dict) or not isinstance(one.get("name"), str):
+            raise ValueError("a header is an object with name and value")
+        yield one["name"], bytes_of(one, "value")
+
+
+def _whole(document: dict[str, Any], name: str) -> int | None:
+    given = document.get(name)
+    if given is not None and (not isinstance(given, int) or isinstance(given, bool)):
+        raise ValueError(f"{name} is a whole number")
+    return given
+
+
+def _start(line: bytes) -> str:
+    text = line[:60].decode(errors="replace")
+    return text + ("..." if len(line) > 60 else "")
+
+
+class Sending:
+    """Counts what is written and keeps the first errors."""
+
+    def __init__(self, topic: str) -> None:
+        self._topic = topic
+        self._sent = self._failed = 0
+        self._errors: list[KafkaError] = []
+
+    async def send(self, producer: Producer, record: Given) -> None:
+        delivery = producer.send(
+            self._topic, record.value, record.key, record.headers, record.partition, record.timestamp
+        )
+        self._sent += 1
+        delivery.add_done_callback(self._done)
+        if self._failed:
+            raise CommandError(self._why())
+        if not self._sent & 63:
+            await producer.room()
+
+    def _done(self, delivery: Delivery) -> None:
+        error = delivery.exception()
+        if error is not None:
+            self._failed += 1
+            if len(self._errors) < SHOWN_ERRORS:
+                self._errors.append(error)
+
+    def _why(self) -> str:
+        reasons = dict.fromkeys(explained(error) for error in self._errors)
+        return f"{self._failed:,} of {self._sent:,} records were not written: " + "; ".join(reasons)
+
+    def tell(self, is_quiet: bool) -> int:
+        if self._failed:
+            raise CommandError(self._why())
+        if not is_quiet and sys.stderr.isatty():
+            notice(f"{self._sent:,} {'record' if self._sent == 1 else 'records'} written to {self._topic}")
+        return 0

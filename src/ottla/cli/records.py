@@ -1,0 +1,82 @@
+"""`ottla records delete`: everything before an offset or a time is gone."""
+
+from __future__ import annotations
+
+import argparse
+
+from ottla.cli.output import Column, emit, notice
+from ottla.cli.positions import HELP, bounds, position_option, resolve
+from ottla.cli.session import (
+    Session,
+    add_broker_options,
+    add_output_option,
+    add_subcommand,
+    command_parser,
+    run,
+)
+
+COMMAND = "ottla records"
+EXAMPLES = """\
+  ottla records delete orders --before end                    what it would delete: all of it
+  ottla records delete orders --before end --execute          and do it
+  ottla records delete orders:0,1 --before '7d ago' --execute
+  ottla records delete orders:2 --before 12000 --execute
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    made = command_parser(COMMAND, "Records. Works with Apache Kafka, too.", EXAMPLES)
+    add_broker_options(made)
+    add_output_option(made)
+    commands = made.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    delete = add_subcommand(
+        commands,
+        "delete",
+        "delete the oldest records of partitions; without --execute it only shows which",
+        EXAMPLES,
+    )
+    delete.add_argument("topics", nargs="+", metavar="TOPIC[:N,N]")
+    delete.add_argument("--before", type=position_option, required=True, metavar="WHERE", help=HELP)
+    delete.add_argument("--execute", action="store_true", help="do it; there is no way back")
+    return made
+
+
+def main(arguments: list[str]) -> int:
+    options = parser().parse_args(arguments)
+    return run(COMMAND, options, lambda session: delete(session, options))
+
+
+async def delete(session: Session, options: argparse.Namespace) -> None:
+    from ottla.cli.groups import chosen_partitions
+    from ottla.client.core.subscription import IsolationLevel
+
+    admin = await session.admin()
+    partitions = await chosen_partitions(session, options.topics)
+    within = await bounds(admin, partitions, IsolationLevel.READ_UNCOMMITTED)
+    before = await resolve(admin, options.before, within)
+    first = {partition: start for partition, (start, _) in within.items()}
+    if options.execute:
+        wanted = {partition: offset for partition, offset in before.items() if offset > first[partition]}
+        left = {**first, **(await admin.delete_records(wanted) if wanted else {})}
+    else:
+        left = before
+    rows = [
+        {
+            "topic": partition.topic,
+            "partition": partition.partition,
+            "first": left[partition],
+            "end": within[partition][1],
+            "deleted": left[partition] - first[partition],
+        }
+        for partition in partitions
+    ]
+    columns = [
+        Column("topic", "TOPIC"),
+        Column("partition", "PARTITION"),
+        Column("first", "FIRST LEFT"),
+        Column("end", "END"),
+        Column("deleted", "DELETED"),
+    ]
+    emit(options.output, rows, columns)
+    if not options.execute:
+        notice("nothing was deleted: --execute does it")
