@@ -16,8 +16,8 @@ check: $(DEV)  ## format, lint, types, layers
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
 
-test: $(DEV)  ## everything a change needs
-	$(PYTHON) -m pytest
+test: $(DEV)  ## everything a change needs; much of it waits for clients and servers, so four run at once
+	$(PYTHON) -m pytest -n 4 --dist loadfile
 
 sim: $(DEV)  ## whole-node simulation in bulk: make sim SEEDS=200, or SEED=7 to replay one
 	$(PYTHON) -m ottla.sim $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
