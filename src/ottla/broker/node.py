@@ -341,8 +341,12 @@ class Node:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         broker = self.image.brokers.get(self.config.node_id)
         if broker is not None:
-            await self.commit(self.controller.shut_down(broker.id))
-            await self.commit(self.controller.fence(broker.id))
+            try:
+                await self.commit(self.controller.shut_down(broker.id))
+                await self.commit(self.controller.fence(broker.id))
+            except KafkaError as error:
+                # A full disk: the next start finds a broker that did not say goodbye, as after a crash.
+                log.warning("the shutdown could not be written: %s", error)
         await self.metadata_log.close()
         await self.logs.close(broker.epoch if broker is not None else -1)
 

@@ -10,14 +10,17 @@ import logging
 import signal
 import sys
 import time
+from collections.abc import Callable
 
 from ottla.broker import Node, StartError
 from ottla.config import BrokerConfig, ConfigError, parse_properties
 from ottla.net import new_event_loop
+from ottla.wire.errors import ErrorCode, KafkaError
 
 log = logging.getLogger("ottla")
 
 DEFAULT_PORT = 9092
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 CONTROLLER = "CONTROLLER"
 SECURITY_PROTOCOLS = "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL"
 UNUSED = " is known to Kafka but not used by Ottla: ignored"
@@ -101,7 +104,13 @@ def properties(options: argparse.Namespace) -> dict[str, str]:
     return given
 
 
-def main(arguments: list[str]) -> int:
+def main(
+    arguments: list[str],
+    *,
+    new_node: Callable[[BrokerConfig], Node] = Node,
+    new_loop: Callable[[], asyncio.AbstractEventLoop] = new_event_loop,
+) -> int:
+    """`new_node` and `new_loop` give the node other ports than the operating system's (`ottla.testing`)."""
     started = time.perf_counter()
     options = parser().parse_args(arguments)
     logging.basicConfig(
@@ -114,10 +123,10 @@ def main(arguments: list[str]) -> int:
         print(f"ottla start: {error}", file=sys.stderr)
         return 2
     _warn(config.warnings)
-    loop = new_event_loop()
+    loop = new_loop()
     asyncio.set_event_loop(loop)
     try:
-        return loop.run_until_complete(_run(config, options.metrics_port, started))
+        return loop.run_until_complete(_run(config, new_node, options.metrics_port, started))
     finally:
         loop.close()
 
@@ -132,12 +141,14 @@ def _warn(warnings: list[str]) -> None:
             log.warning("%s", warning)
 
 
-async def _run(config: BrokerConfig, metrics_port: int | None, started: float) -> int:
+async def _run(
+    config: BrokerConfig, new_node: Callable[[BrokerConfig], Node], metrics_port: int | None, started: float
+) -> int:
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
-    node = Node(config)
+    node = new_node(config)
     node.on_failure = stopping.set
     try:
         await node.start(metrics_port=metrics_port)
@@ -152,7 +163,15 @@ async def _run(config: BrokerConfig, metrics_port: int | None, started: float) -
                 file=sys.stderr,
             )
             return 1
+        if error.errno in NO_ROOM:
+            print(f"ottla start: {error.filename or 'the data folder'}: the disk is full; make room", file=sys.stderr)
+            return 1
         raise
+    except KafkaError as error:
+        if error.code is not ErrorCode.KAFKA_STORAGE_ERROR:
+            raise
+        print(f"ottla start: the metadata log cannot be written: {error.message}", file=sys.stderr)
+        return 1
     # What start made lives as long as the process: the collector need never look at it again.
     gc.collect()
     gc.freeze()

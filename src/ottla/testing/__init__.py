@@ -1,5 +1,24 @@
-"""A real broker for anybody's tests: `with Broker() as broker: ...`, or the pytest fixture `kafka`."""
+"""A real broker for anybody's tests: `with Broker() as broker: ...`, or pytest's fixtures `kafka` and `kafka_cluster`.
 
-from ottla.testing.broker import Broker, BrokerFailed
+Without pytest the same classes serve unittest (`cls.enterClassContext(Broker())`), a notebook or a script.
+"""
 
-__all__ = ["Broker", "BrokerFailed"]
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ottla.testing.broker import Broker, BrokerFailed
+    from ottla.testing.cluster import Cluster
+
+__all__ = ["Broker", "BrokerFailed", "Cluster"]
+
+_MODULES = {"Broker": "broker", "BrokerFailed": "broker", "Cluster": "cluster"}
+
+
+def __getattr__(name: str) -> Any:
+    """Nothing is imported before it is used: pytest loads the plugin in every run, with or without a broker in it."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"ottla.testing.{_MODULES[name]}"), name)

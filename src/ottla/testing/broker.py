@@ -1,14 +1,13 @@
 """A node of one's own: a process on a free port of 127.0.0.1 with a folder that goes when it goes.
 
 It is the shipped node, not a stand-in: whatever an application does to Kafka it can do here, and what a test does to
-the broker (kill it, stop it, freeze it) happens to a real process.
+the broker (kill it, freeze it, cut it off, fill its disk) happens to a real process.
 """
 
 from __future__ import annotations
 
 import os
 import selectors
-import shutil
 import signal
 import subprocess
 import sys
@@ -18,8 +17,11 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import IO
 
+from ottla.testing.temporary_folder import TemporaryFolder
+
 READY_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 30.0
+ANSWER_TIMEOUT_S = 10.0
 OUTPUT_BYTES_TOLD = 4000
 
 QUICK: dict[str, str] = {
@@ -32,7 +34,8 @@ and internal topics have one partition each. `Broker(config={...})` sets them to
 
 
 class BrokerFailed(Exception):
-    """The broker ended, or was not ready in time; the message has what it printed."""
+    """The broker ended, was not ready in time, or is not in a state to do what was asked; the message has what it
+    printed."""
 
 
 class Broker:
@@ -42,18 +45,22 @@ class Broker:
             producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
 
     `config` is Kafka's settings by Kafka's names. `data` is a folder to keep; without it the folder is a temporary one.
+
+    What a test can do to it: `stop` and `kill` it and `start` it again, `pause` and `resume` it, `cut` it off from all
+    clients and `heal` that, `fill_disk` and `free_disk`. A restart changes neither a cut nor a full disk.
     """
 
     def __init__(self, config: Mapping[str, str | int | bool] | None = None, *, data: str | None = None) -> None:
         self._config = dict(QUICK)
         for name, value in (config or {}).items():
             self._config[name] = str(value).lower() if isinstance(value, bool) else str(value)
-        self._is_temporary = data is None
         self._data = data
+        self._folder: TemporaryFolder | None = None
         self._port = 0
         self._process: subprocess.Popen[bytes] | None = None
         self._output: IO[bytes] | None = None
-        self._is_paused = False
+        self._output_start = 0
+        self._is_paused = self._is_cut = self._is_full = False
 
     # Where it is
 
@@ -71,6 +78,8 @@ class Broker:
     @property
     def data(self) -> str:
         """The folder with its logs."""
+        if self._folder is not None:
+            return self._folder.path
         if self._data is None:
             raise BrokerFailed("the broker has not been started and has no folder yet")
         return self._data
@@ -84,47 +93,61 @@ class Broker:
         return self._process is not None and self._process.poll() is None
 
     def output(self) -> str:
-        """The end of what the node printed."""
+        """The end of what the node printed since it was last started."""
         if self._output is None:
             return ""
-        size = os.fstat(self._output.fileno()).st_size
-        start = max(0, size - OUTPUT_BYTES_TOLD)
+        start = max(self._output_start, os.fstat(self._output.fileno()).st_size - OUTPUT_BYTES_TOLD)
         return os.pread(self._output.fileno(), OUTPUT_BYTES_TOLD, start).decode(errors="replace")
 
-    # What a test does to it
+    # Its life
 
     def start(self) -> Broker:
         """Start it, or start it again on the same port with the data it has. Returns when it answers."""
         if self.is_running:
             return self
-        if self._process is not None and self._process.stdout is not None:
-            self._process.stdout.close()
-        if self._data is None:
-            self._data = tempfile.mkdtemp(prefix="ottla-")
+        self._close_pipes()
+        if self._data is None and self._folder is None:
+            self._folder = TemporaryFolder()
         if self._output is None:
-            self._output = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `stop`)
-        command = [sys.executable, "-m", "ottla", "start", "--port", str(self._port), "--data", self._data]
-        for name, value in self._config.items():
-            command += ["--override", f"{name}={value}"]
+            self._output = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `close`)
+        self._output_start = os.fstat(self._output.fileno()).st_size
         self._process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self._output, start_new_session=True
+            self._command(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._output,
+            # A group of its own, so that Ctrl-C in the test's terminal is the test's to handle; but not a session of
+            # its own: a node that is stopped when its test dies is then woken by the kernel, and can end.
+            process_group=0,
         )
         self._is_paused = False
-        line = self._first_line(self._process)
+        line = self._line(self._process, "ready", READY_TIMEOUT_S)
         self._port = int(line.partition(" ready on 127.0.0.1:")[2].split()[0])
         return self
 
-    def _first_line(self, process: subprocess.Popen[bytes]) -> str:
-        """The ready line. A process that ends, or stays silent, is a failure that says why."""
+    def _command(self) -> list[str]:
+        # -P: files of the test's working folder are not the node's modules.
+        command = [sys.executable, "-P", "-m", "ottla.testing.node", "--port", str(self._port), "--data", self.data]
+        if self._folder is not None:
+            command.append("--temporary")
+        for fault, is_on in (("cut", self._is_cut), ("fill-disk", self._is_full)):
+            if is_on:
+                command += ["--fault", fault]
+        for name, value in self._config.items():
+            command += ["--override", f"{name}={value}"]
+        return command
+
+    def _line(self, process: subprocess.Popen[bytes], what: str, timeout_s: float) -> str:
+        """The next line that the node prints. A process that ends, or stays silent, is a failure that says why."""
         assert process.stdout is not None
-        end = time.monotonic() + READY_TIMEOUT_S
+        end = time.monotonic() + timeout_s
         line = b""
         with selectors.DefaultSelector() as selector:
             selector.register(process.stdout, selectors.EVENT_READ)
             while not line.endswith(b"\n"):
                 if not selector.select(max(0.0, end - time.monotonic())):
                     self.kill()
-                    raise BrokerFailed(f"the broker was not ready within {READY_TIMEOUT_S:.0f} s\n{self.output()}")
+                    raise BrokerFailed(f"the broker was not {what} within {timeout_s:.0f} s\n{self.output()}")
                 part = os.read(process.stdout.fileno(), 4096)
                 if not part:
                     code = process.wait()
@@ -146,21 +169,25 @@ class Broker:
             raise BrokerFailed(f"the broker still ran {STOP_TIMEOUT_S:.0f} s after SIGTERM\n{self.output()}") from None
 
     def kill(self) -> None:
-        """End it at once, as kill -9 does: what was acknowledged must still be there after a `restart`."""
+        """End it at once, as kill -9 does: what was acknowledged must still be there after a `start`."""
         process = self._process
         if process is not None and process.poll() is None:
             process.kill()
             process.wait()
+        self._is_paused = False
 
     def restart(self) -> None:
         """Stop it, if it runs, and start it on the same port with its data."""
         self.stop()
         self.start()
 
+    # What else a test does to it
+
     def pause(self) -> None:
         """Freeze it: connections stay open and nothing answers, as in a long pause of a machine."""
         if self._process is not None and self.is_running:
             os.kill(self._process.pid, signal.SIGSTOP)
+            os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)  # it takes a moment
             self._is_paused = True
 
     def resume(self) -> None:
@@ -168,20 +195,60 @@ class Broker:
             os.kill(self._process.pid, signal.SIGCONT)
         self._is_paused = False
 
+    def cut(self) -> None:
+        """Cut it off from all clients: connections stay open and nothing passes, nothing is refused. Unlike a paused
+        broker it goes on by itself: it gives up members of groups that it does not hear of, and transactions that take
+        too long."""
+        self._is_cut = True
+        self._tell("cut")
+
+    def heal(self) -> None:
+        """The end of `cut`: what was sent meanwhile arrives."""
+        self._is_cut = False
+        self._tell("heal")
+
+    def fill_disk(self) -> None:
+        """Nothing more fits on its disk: writes are refused with KAFKA_STORAGE_ERROR (which clients try again), reads
+        go on."""
+        self._is_full = True
+        self._tell("fill-disk")
+
+    def free_disk(self) -> None:
+        """There is room again, and the broker takes writes without further ado."""
+        self._is_full = False
+        self._tell("free-disk")
+
+    def _tell(self, command: str) -> None:
+        """Have the node do it, now if it runs, otherwise when it is started."""
+        process = self._process
+        if process is None or process.poll() is not None:
+            return
+        if self._is_paused:
+            raise BrokerFailed(f"a paused broker cannot be told to {command}: resume() it first")
+        assert process.stdin is not None
+        process.stdin.write(f"{command}\n".encode())
+        process.stdin.flush()
+        self._line(process, command, ANSWER_TIMEOUT_S)
+
     def close(self) -> None:
         """End it and remove its folder, if that was a temporary one."""
-        if self._is_temporary:
+        if self._folder is not None:
             self.kill()  # nobody will read its data again
         else:
             self.stop()
-        if self._process is not None and self._process.stdout is not None:
-            self._process.stdout.close()
+        self._close_pipes()
         if self._output is not None:
             self._output.close()
             self._output = None
-        if self._is_temporary and self._data is not None:
-            shutil.rmtree(self._data, ignore_errors=True)
-            self._data = None
+        if self._folder is not None:
+            self._folder.remove()
+            self._folder = None
+
+    def _close_pipes(self) -> None:
+        if self._process is not None:
+            for pipe in (self._process.stdin, self._process.stdout):
+                if pipe is not None:
+                    pipe.close()
 
     def __enter__(self) -> Broker:
         try:
@@ -197,4 +264,5 @@ class Broker:
 
     def __repr__(self) -> str:
         state = "paused" if self._is_paused else "running" if self.is_running else "stopped"
-        return f"Broker({self._port or 'no port yet'}, {state})"
+        faults = "".join([", cut off" if self._is_cut else "", ", disk full" if self._is_full else ""])
+        return f"Broker({self._port or 'no port yet'}, {state}{faults})"

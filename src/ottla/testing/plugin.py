@@ -1,4 +1,4 @@
-"""The pytest plugin that comes with Ottla: the fixture `kafka`, a broker of the test's own.
+"""The pytest plugin that comes with Ottla: brokers of the test's own.
 
     def test_orders(kafka):
         producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
@@ -6,22 +6,39 @@
     @pytest.mark.kafka(config={"auto.create.topics.enable": False})
     def test_with_settings(kafka): ...
 
+    def test_a_full_disk(kafka_cluster):
+        kafka_cluster[0].fill_disk()
+
 `kafka_session` is one broker for the whole run, for tests that only need some broker and names of their own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
     from ottla.testing.broker import Broker
+    from ottla.testing.cluster import Cluster
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "kafka(config): settings of the broker that the fixture `kafka` starts")
+    config.addinivalue_line(
+        "markers",
+        "kafka(config={}, nodes=1): Kafka's settings of what `kafka` and `kafka_cluster` start, and how many nodes",
+    )
+
+
+def _marked(request: pytest.FixtureRequest, *names: str) -> dict[str, Any]:
+    """What the marker `kafka` says, of what the fixture takes."""
+    marker = request.node.get_closest_marker("kafka")
+    if marker is None:
+        return {}
+    if marker.args or not marker.kwargs.keys() <= {"config", "nodes"}:
+        raise pytest.UsageError("the marker kafka takes config={...} and nodes=..., by name")
+    return {name: marker.kwargs[name] for name in names if name in marker.kwargs}
 
 
 @pytest.fixture
@@ -29,9 +46,17 @@ def kafka(request: pytest.FixtureRequest) -> Iterator[Broker]:
     """A broker of this test's own, with an empty folder. `kafka.bootstrap_servers` is where it listens."""
     from ottla.testing.broker import Broker
 
-    marker = request.node.get_closest_marker("kafka")
-    with Broker(marker.kwargs.get("config") if marker is not None else None) as broker:
+    with Broker(**_marked(request, "config")) as broker:
         yield broker
+
+
+@pytest.fixture
+def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """A cluster of this test's own; each node can be killed, paused, cut off, or given a full disk."""
+    from ottla.testing.cluster import Cluster
+
+    with Cluster(**_marked(request, "config", "nodes")) as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="session")

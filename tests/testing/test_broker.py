@@ -1,39 +1,15 @@
-"""`ottla.testing` as an application's tests use it, with a client that is not ours."""
+"""`Broker`: a node of one's own, and what a test does to it."""
 
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Producer
 
 from ottla.testing import Broker, BrokerFailed
-
-pytest_plugins = ["pytester"]
-
-
-def write(broker: Broker, *values: str) -> None:
-    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
-    for value in values:
-        producer.produce("orders", value=value)
-    assert producer.flush(20) == 0
-
-
-def read(broker: Broker, count: int, group: str = "readers") -> list[str]:
-    consumer = Consumer(
-        {"bootstrap.servers": broker.bootstrap_servers, "group.id": group, "auto.offset.reset": "earliest"}
-    )
-    consumer.subscribe(["orders"])
-    found: list[str] = []
-    end = time.monotonic() + 20
-    while len(found) < count and time.monotonic() < end:
-        message = consumer.poll(0.1)
-        if message is not None and message.error() is None:
-            found.append((message.value() or b"").decode())
-    consumer.close()
-    return found
+from tests.testing.orders import read, write
 
 
 def test_a_broker_is_ready_for_any_client_and_leaves_nothing_behind() -> None:
@@ -88,27 +64,3 @@ def test_settings_are_kafkas() -> None:
         producer.produce("nowhere", value="x", on_delivery=lambda error, message: errors.append(error))
         producer.flush(10)
         assert errors and errors[0] is not None
-
-
-def test_the_fixture_gives_each_test_a_broker_of_its_own(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(
-        """
-        import pytest
-        from confluent_kafka.admin import AdminClient, NewTopic
-
-        def names(kafka):
-            return set(AdminClient({"bootstrap.servers": kafka.bootstrap_servers}).list_topics(timeout=10).topics)
-
-        def test_one(kafka):
-            admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-            admin.create_topics([NewTopic("orders", 1)])["orders"].result(10)
-            assert names(kafka) == {"orders"}
-
-        @pytest.mark.kafka(config={"num.partitions": 7})
-        def test_another(kafka, kafka_session):
-            assert names(kafka) == set()
-            assert kafka.port != kafka_session.port
-        """
-    )
-    result = pytester.runpytest_subprocess("-p", "no:randomly")
-    result.assert_outcomes(passed=2)
