@@ -8,7 +8,17 @@ from importlib import import_module
 VERSION = "0.1.0"
 COMMANDS = {
     "start": "run a node: broker and controller in one process",
+    "topics": "list, describe, create, alter and delete topics",
+    "produce": "write records: lines or JSON of stdin or a file",
+    "consume": "print records, from anywhere to anywhere, in any format",
+    "groups": "consumer groups: members, lag, reset, delete",
+    "configs": "settings and quotas: describe, set, unset",
+    "cluster": "brokers, controller, features, log dirs",
+    "records": "delete records up to an offset or a time",
     "transactions": "show transactions, find those that hang, and end them",
+    "log": "read log files without a broker",
+    "doctor": "find what is wrong, and what to do about it",
+    "completion": "shell completion for bash, zsh and fish",
 }
 
 HELP = f"""\

@@ -16,15 +16,16 @@ from typing import Any
 
 from ottla.client.admin.calls import PartialFailure
 from ottla.client.admin.clusters import (
-    ActiveProducer,
     ClusterCalls,
     ClusterDescription,
+    Endpoint,
+    FeatureLevels,
+    Features,
     LogDir,
     QuorumDescription,
     QuorumReplica,
     ReplicaLog,
-    TransactionDescription,
-    TransactionListing,
+    ReplicaPlace,
 )
 from ottla.client.admin.configs import (
     ConfigCalls,
@@ -52,6 +53,12 @@ from ottla.client.admin.topics import (
     NewTopic,
     Reassignment,
 )
+from ottla.client.admin.transactions import (
+    ActiveProducer,
+    TransactionCalls,
+    TransactionDescription,
+    TransactionListing,
+)
 from ottla.client.cluster import Cluster
 from ottla.client.config import AdminConfig
 from ottla.client.errors import KafkaError, NoBrokerReached
@@ -70,6 +77,9 @@ __all__ = [
     "ConfigSource",
     "ConfigSynonym",
     "CreatedTopic",
+    "Endpoint",
+    "FeatureLevels",
+    "Features",
     "GroupDescription",
     "GroupListing",
     "GroupMember",
@@ -82,13 +92,14 @@ __all__ = [
     "QuorumReplica",
     "Reassignment",
     "ReplicaLog",
+    "ReplicaPlace",
     "ResourceType",
     "TransactionDescription",
     "TransactionListing",
 ]
 
 
-class Admin(GroupCalls, ConfigCalls, ClusterCalls):
+class Admin(GroupCalls, ConfigCalls, ClusterCalls, TransactionCalls):
     """A client that manages a cluster. Settings are Kafka's, as keywords or in a dict."""
 
     def __init__(

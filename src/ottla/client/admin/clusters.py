@@ -1,25 +1,26 @@
-"""The cluster itself: brokers, disks, the quorum; and transactions that hang."""
+"""The cluster itself: brokers, disks, features, the quorum."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from ottla.client.admin.calls import AdminCalls, outcome
-from ottla.client.cluster import CoordinatorType
 from ottla.client.core.partitions import by_topic
 from ottla.client.errors import KafkaError, error_of
 from ottla.client.metadata import Broker, TopicPartition
+from ottla.wire.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopic,
+)
+from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from ottla.wire.messages.describe_log_dirs import (
     DescribableLogDirTopic,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
-)
-from ottla.wire.messages.describe_producers import (
-    DescribeProducersRequest,
-    DescribeProducersResponse,
-    TopicRequest,
 )
 from ottla.wire.messages.describe_quorum import (
     DescribeQuorumRequest,
@@ -28,16 +29,8 @@ from ottla.wire.messages.describe_quorum import (
     DescribeQuorumResponse,
     ReplicaState,
 )
-from ottla.wire.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
-from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from ottla.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from ottla.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
-from ottla.wire.messages.write_txn_markers import (
-    WritableTxnMarker,
-    WritableTxnMarkerTopic,
-    WriteTxnMarkersRequest,
-    WriteTxnMarkersResponse,
-)
+from ottla.wire.primitives import ZERO_UUID
 
 _METADATA_TOPIC = "__cluster_metadata"
 
@@ -70,6 +63,16 @@ class QuorumReplica(NamedTuple):
     log_end_offset: int
     last_fetch_timestamp: int
     last_caught_up_timestamp: int
+    directory_id: bytes = ZERO_UUID
+    """The log directory with which a voter is one (KIP-853); zeros if the quorum is a static one."""
+
+
+class Endpoint(NamedTuple):
+    """Where a controller listens."""
+
+    name: str
+    host: str
+    port: int
 
 
 class QuorumDescription(NamedTuple):
@@ -78,36 +81,30 @@ class QuorumDescription(NamedTuple):
     high_watermark: int
     voters: tuple[QuorumReplica, ...]
     observers: tuple[QuorumReplica, ...]
+    endpoints: Mapping[int, tuple[Endpoint, ...]] = {}
+    """Of the voters, by their id; empty if the broker is too old to tell."""
 
 
-class TransactionListing(NamedTuple):
-    transactional_id: str
-    producer_id: int
-    state: str
+class FeatureLevels(NamedTuple):
+    """The levels of a feature that a broker can serve, and the one the cluster has settled on."""
+
+    min_supported: int
+    max_supported: int
+    finalized: int
 
 
-class TransactionDescription(NamedTuple):
-    transactional_id: str
-    state: str
-    producer_id: int
-    producer_epoch: int
-    timeout_ms: int
-    start_timestamp: int
-    """When the transaction began, -1 if none is open."""
-    partitions: tuple[TopicPartition, ...]
-    coordinator_id: int
+class Features(NamedTuple):
+    features: dict[str, FeatureLevels]
+    epoch: int | None
+    """Of the finalized levels."""
 
 
-class ActiveProducer(NamedTuple):
-    """A producer that has written to a partition."""
+class ReplicaPlace(NamedTuple):
+    """The replica of a partition on a broker."""
 
-    producer_id: int
-    producer_epoch: int
-    last_sequence: int
-    last_timestamp: int
-    coordinator_epoch: int
-    transaction_start_offset: int
-    """Where its open transaction begins, -1 if it has none."""
+    topic: str
+    partition: int
+    broker_id: int
 
 
 class ClusterCalls(AdminCalls):
@@ -187,9 +184,70 @@ class ClusterCalls(AdminCalls):
                 found.high_watermark,
                 tuple(_replica(one) for one in found.current_voters),
                 tuple(_replica(one) for one in found.observers),
+                {
+                    node.node_id: tuple(Endpoint(one.name, one.host, one.port) for one in node.listeners)
+                    for node in response.nodes
+                },
             )
 
         return await self._one(ask)
+
+    async def describe_features(self, broker_id: int | None = None) -> Features:
+        """The features that a broker (any, if none is named) supports, and their finalized levels."""
+
+        async def ask() -> Features:
+            request = ApiVersionsRequest(client_software_name="ottla", client_software_version="0")
+            response: ApiVersionsResponse
+            if broker_id is None:
+                response = await self._ask_any(request)
+            else:
+                await self._brokers()
+                response = await self._cluster.send(broker_id, request)
+            if response.error_code:
+                raise error_of(response.error_code)
+            finalized = {one.name: one.max_version_level for one in response.finalized_features}
+            supported = {one.name: (one.min_version, one.max_version) for one in response.supported_features}
+            return Features(
+                {
+                    name: FeatureLevels(*supported.get(name, (0, 0)), finalized.get(name, 0))
+                    for name in sorted({**supported, **finalized})
+                },
+                response.finalized_features_epoch if response.finalized_features_epoch >= 0 else None,
+            )
+
+        return await self._one(ask)
+
+    async def alter_replica_log_dirs(self, folders: Mapping[ReplicaPlace, str]) -> None:
+        """Move replicas to other data folders of their brokers."""
+
+        async def ask(left: dict[ReplicaPlace, str]) -> dict[ReplicaPlace, KafkaError | None]:
+            answers: dict[ReplicaPlace, KafkaError | None] = {}
+            await self._brokers()
+            for broker_id in dict.fromkeys(one.broker_id for one in left):
+                dirs: dict[str, list[TopicPartition]] = {}
+                for one, path in left.items():
+                    if one.broker_id == broker_id:
+                        dirs.setdefault(path, []).append(TopicPartition(one.topic, one.partition))
+                request = AlterReplicaLogDirsRequest(
+                    dirs=[
+                        AlterReplicaLogDir(
+                            path=path,
+                            topics=[
+                                AlterReplicaLogDirTopic(name=topic, partitions=numbers)
+                                for topic, numbers in by_topic(partitions).items()
+                            ],
+                        )
+                        for path, partitions in dirs.items()
+                    ]
+                )
+                response: AlterReplicaLogDirsResponse = await self._cluster.send(broker_id, request)
+                for topic in response.results:
+                    for result in topic.partitions:
+                        place = ReplicaPlace(topic.topic_name, result.partition_index, broker_id)
+                        answers[place] = outcome(result.error_code, None, None)
+            return answers
+
+        await self._each(folders, ask)
 
     async def unregister_broker(self, broker_id: int) -> None:
         """Forget a broker that will not come back."""
@@ -203,143 +261,12 @@ class ClusterCalls(AdminCalls):
 
         await self._one(ask)
 
-    # Transactions
-
-    async def list_transactions(
-        self,
-        *,
-        states: Iterable[str] = (),
-        producer_ids: Iterable[int] = (),
-        running_longer_than_ms: int = -1,
-        pattern: str | None = None,
-    ) -> list[TransactionListing]:
-        """The transactional ids that all brokers know, or those that fit."""
-
-        async def ask() -> list[TransactionListing]:
-            found: dict[str, TransactionListing] = {}
-            for node_id in await self._brokers():
-                request = ListTransactionsRequest(
-                    state_filters=list(states),
-                    producer_id_filters=list(producer_ids),
-                    duration_filter=running_longer_than_ms,
-                    transactional_id_pattern=pattern,
-                )
-                response: ListTransactionsResponse = await self._cluster.send(node_id, request)
-                if response.error_code:
-                    raise error_of(response.error_code)
-                for one in response.transaction_states:
-                    found[one.transactional_id] = TransactionListing(
-                        one.transactional_id, one.producer_id, one.transaction_state
-                    )
-            return [found[name] for name in sorted(found)]
-
-        return await self._one(ask)
-
-    async def describe_transactions(self, transactional_ids: Iterable[str]) -> dict[str, TransactionDescription]:
-        async def ask(left: dict[str, None]) -> dict[str, TransactionDescription | KafkaError]:
-            answers: dict[str, TransactionDescription | KafkaError] = {}
-            for name in left:
-                node_id = await self._cluster.coordinator(name, CoordinatorType.TRANSACTION)
-                response: DescribeTransactionsResponse = await self._ask_coordinator(
-                    CoordinatorType.TRANSACTION, name, DescribeTransactionsRequest(transactional_ids=[name])
-                )
-                for one in response.transaction_states:
-                    self._forget_moved(CoordinatorType.TRANSACTION, name, one.error_code)
-                    description = TransactionDescription(
-                        name,
-                        one.transaction_state,
-                        one.producer_id,
-                        one.producer_epoch,
-                        one.transaction_timeout_ms,
-                        one.transaction_start_time_ms,
-                        tuple(
-                            TopicPartition(topic.topic, number) for topic in one.topics for number in topic.partitions
-                        ),
-                        node_id,
-                    )
-                    answers[name] = outcome(one.error_code, f"transactional id {name}", description)
-            return answers
-
-        return await self._each(dict.fromkeys(transactional_ids), ask)
-
-    async def describe_producers(
-        self, partitions: Iterable[TopicPartition]
-    ) -> dict[TopicPartition, list[ActiveProducer]]:
-        """Who writes to partitions, as their leaders know it; the first step in finding a transaction that hangs."""
-
-        async def ask(left: dict[TopicPartition, None]) -> dict[TopicPartition, list[ActiveProducer] | KafkaError]:
-            answers: dict[TopicPartition, list[ActiveProducer] | KafkaError] = {}
-            for node_id, led in (await self._by_leader(left)).items():
-                request = DescribeProducersRequest(
-                    topics=[
-                        TopicRequest(name=topic, partition_indexes=numbers) for topic, numbers in by_topic(led).items()
-                    ]
-                )
-                response: DescribeProducersResponse = await self._cluster.send(node_id, request)
-                for topic in response.topics:
-                    for one in topic.partitions:
-                        producers = [
-                            ActiveProducer(
-                                producer.producer_id,
-                                producer.producer_epoch,
-                                producer.last_sequence,
-                                producer.last_timestamp,
-                                producer.coordinator_epoch,
-                                producer.current_txn_start_offset,
-                            )
-                            for producer in one.active_producers
-                        ]
-                        answers[TopicPartition(topic.name, one.partition_index)] = outcome(
-                            one.error_code, one.error_message, producers
-                        )
-            return answers
-
-        return await self._each(dict.fromkeys(partitions), ask)
-
-    async def fence_producers(self, transactional_ids: Iterable[str]) -> None:
-        """Fence whoever uses these transactional ids; what they left open is aborted."""
-
-        async def ask(left: dict[str, None]) -> dict[str, KafkaError | None]:
-            answers: dict[str, KafkaError | None] = {}
-            for name in left:
-                request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=1)
-                response: InitProducerIdResponse = await self._ask_coordinator(
-                    CoordinatorType.TRANSACTION, name, request
-                )
-                self._forget_moved(CoordinatorType.TRANSACTION, name, response.error_code)
-                answers[name] = outcome(response.error_code, None, None)
-            return answers
-
-        await self._each(dict.fromkeys(transactional_ids), ask)
-
-    async def abort_transaction(
-        self, partition: TopicPartition, producer_id: int, producer_epoch: int, coordinator_epoch: int
-    ) -> None:
-        """Write the abort marker of a transaction that hangs straight to a partition (`describe_producers` has the
-        numbers): the coordinator knows nothing of it any more."""
-
-        async def ask() -> None:
-            (node_id,) = await self._by_leader([partition])
-            marker = WritableTxnMarker(
-                producer_id=producer_id,
-                producer_epoch=producer_epoch,
-                coordinator_epoch=coordinator_epoch,
-                transaction_result=False,
-                topics=[WritableTxnMarkerTopic(name=partition.topic, partition_indexes=[partition.partition])],
-            )
-            response: WriteTxnMarkersResponse = await self._cluster.send(
-                node_id, WriteTxnMarkersRequest(markers=[marker])
-            )
-            for answered in response.markers:
-                for topic in answered.topics:
-                    for one in topic.partitions:
-                        if one.error_code:
-                            raise error_of(one.error_code)
-
-        await self._one(ask)
-
 
 def _replica(state: ReplicaState) -> QuorumReplica:
     return QuorumReplica(
-        state.replica_id, state.log_end_offset, state.last_fetch_timestamp, state.last_caught_up_timestamp
+        state.replica_id,
+        state.log_end_offset,
+        state.last_fetch_timestamp,
+        state.last_caught_up_timestamp,
+        state.replica_directory_id,
     )
