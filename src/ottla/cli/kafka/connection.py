@@ -9,6 +9,7 @@ and only what an admin client has is passed on.
 
 from __future__ import annotations
 
+import socket
 from dataclasses import fields
 from random import Random
 from typing import Any
@@ -17,7 +18,6 @@ from ottla.cli.kafka.options import ToolError
 from ottla.client.admin import Admin
 from ottla.client.config import AdminConfig, ClientConfig, split_address
 from ottla.client.errors import ConfigError
-from ottla.config.properties import parse_properties
 
 CONFIG_EXCEPTION = "org.apache.kafka.common.config.ConfigException"
 KAFKA_EXCEPTION = "org.apache.kafka.common.KafkaException"
@@ -25,6 +25,9 @@ KAFKA_EXCEPTION = "org.apache.kafka.common.KafkaException"
 
 def read_properties(path: str) -> dict[str, str]:
     """A properties file that was named on the command line."""
+    # Here, since it brings all of Kafka's settings with it and few commands need it.
+    from ottla.config.properties import parse_properties
+
     try:
         with open(path, encoding="utf-8") as file:
             return parse_properties(file.read())
@@ -43,14 +46,18 @@ def known_settings(kind: type[ClientConfig], given: dict[str, str]) -> dict[str,
 def check_addresses(bootstrap: str) -> str:
     """A list of host:port, in Kafka's words if it is none."""
     addresses = [address.strip() for address in bootstrap.split(",") if address.strip()]
-    if not addresses:
-        raise _refused("No resolvable bootstrap urls given in bootstrap.servers")
+    resolvable = []
     for address in addresses:
         try:
-            split_address(address)
+            socket.getaddrinfo(*split_address(address), type=socket.SOCK_STREAM)
         except ValueError:
             raise _refused(f"Invalid url in bootstrap.servers: {address}") from None
-    return ",".join(addresses)
+        except OSError:
+            continue
+        resolvable.append(address)
+    if not resolvable:
+        raise _refused("No resolvable bootstrap urls given in bootstrap.servers")
+    return ",".join(resolvable)
 
 
 def connect(

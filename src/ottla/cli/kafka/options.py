@@ -16,6 +16,8 @@ from __future__ import annotations
 
 import re
 import sys
+from binascii import Error as BinasciiError
+from binascii import a2b_base64
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -59,7 +61,8 @@ class Option:
     """One option; it takes an argument if `argument` says what that is ("" takes one and does not say)."""
 
     name: str
-    description: str
+    description: str | Callable[[], str]
+    """What it is for; a function where the words take time to find."""
     argument: str | None = None
     kind: ArgumentKind = STRING
     default: Any = None
@@ -67,6 +70,8 @@ class Option:
     is_required: bool = False
     """joptsimple's own `required`; most of Kafka's tools check by themselves."""
     is_help: bool = False
+    separator: str | None = None
+    """Between several values in one argument."""
 
 
 HELP = Option("help", "Show what this tool takes.", is_help=True)
@@ -113,25 +118,32 @@ class Exit(Exception):
 class Options:
     """What was given."""
 
-    def __init__(self, parser: OptionParser, given: dict[str, list[str]], positional: list[str], count: int) -> None:
+    def __init__(
+        self, parser: OptionParser, given: dict[str, list[str]], order: list[str], positional: list[str]
+    ) -> None:
         self.parser = parser
         self.positional = positional
-        self.is_empty = count == 0
+        self.is_empty = not order and not positional
         self._given = given
+        self._order = order
 
     def has(self, name: str) -> bool:
         self.parser.option(name)
         return name in self._given
 
-    def has_argument(self, name: str) -> bool:
-        return bool(self._given.get(name))
+    def order(self, *names: str) -> list[str]:
+        """Which of these options were given, one after the other, each as often as it was given."""
+        return [name for name in self._order if name in names]
 
     def values(self, name: str) -> list[Any]:
         """Every value of an option that may be repeated; its default if it was not given."""
         option = self.parser.option(name)
         if not self._given.get(name):
             return [] if option.default is None else [option.default]
-        return [_converted(option, text) for text in self._given[name]]
+        texts = self._given[name]
+        if option.separator is not None:
+            texts = [part for text in texts for part in text.split(option.separator)]
+        return [_converted(option, text) for text in texts]
 
     def value(self, name: str) -> Any:
         """The value of an option, its default, or None."""
@@ -177,6 +189,7 @@ class OptionParser:
     def parse(self, arguments: Sequence[str]) -> Options:
         """Read the arguments, or say with OptionError what is no option of this tool."""
         given: dict[str, list[str]] = {}
+        order: list[str] = []
         positional: list[str] = []
         rest = list(arguments)
         while rest:
@@ -191,6 +204,7 @@ class OptionParser:
             name, equals, value = token[1 if is_short else 2 :].partition("=")
             option = self._find(name, is_short=is_short)
             values = given.setdefault(option.name, [])
+            order.append(option.name)
             if option.argument is None:
                 continue
             if equals and (value or not option.is_argument_optional):
@@ -205,7 +219,7 @@ class OptionParser:
                     f"Option {option.name} requires an argument", "OptionMissingRequiredArgumentException"
                 )
         self._check_required(given)
-        return Options(self, given, positional, len(arguments))
+        return Options(self, given, order, positional)
 
     def _find(self, name: str, *, is_short: bool) -> Option:
         found = self._options.get(name)
@@ -267,6 +281,22 @@ def key_values(given: Iterable[str], *, accepts_missing: bool = True) -> dict[st
     return found
 
 
+def read_uuid(text: str) -> bytes:
+    """An id as Kafka's tools show it: base64 of sixteen bytes."""
+    if len(text) > 24:
+        raise ToolError(f"Input string with prefix `{text[:24]}` is too long to be decoded as a base64 UUID")
+    try:
+        decoded = a2b_base64(text.replace("-", "+").replace("_", "/").rstrip("=") + "==")
+    except BinasciiError:
+        decoded = b""
+    if len(decoded) != 16:
+        raise ToolError(
+            f"Input string `{text}` decoded as {len(decoded)} bytes, which is not equal to the expected 16 bytes of a "
+            "base64-encoded UUID"
+        )
+    return decoded
+
+
 def _looks_like_an_option(token: str) -> bool:
     return len(token) > 1 and token[0] == "-" and token != "--"
 
@@ -289,9 +319,10 @@ def _left(option: Option) -> str:
 
 
 def _right(option: Option) -> str:
+    description = option.description if isinstance(option.description, str) else option.description()
     if option.default is None:
-        return option.description
-    return f"{option.description} (default: {option.default})".strip()
+        return description
+    return f"{description} (default: {option.default})".strip()
 
 
 _PIECE = re.compile(r"\S*?[-,.:;!?/](?=\w)|\S+\s*|\s+")
