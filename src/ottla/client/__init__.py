@@ -17,14 +17,18 @@ if TYPE_CHECKING:
     from ottla.client.core.fetching import ConsumerRecord
     from ottla.client.core.offsets import OffsetAndMetadata, OffsetAndTimestamp
     from ottla.client.core.partitions import TopicPartition
+    from ottla.client.dead_letters import DeadLetter, DeadLetters
     from ottla.client.delivery import Delivery, RecordMetadata
     from ottla.client.errors import KafkaError
     from ottla.client.producer import Producer
+    from ottla.client.retry_topics import RetryTopics
 
 __all__ = [
     "Admin",
     "Consumer",
     "ConsumerRecord",
+    "DeadLetter",
+    "DeadLetters",
     "Delivery",
     "KafkaError",
     "NewTopic",
@@ -33,6 +37,7 @@ __all__ = [
     "Producer",
     "RebalanceListener",
     "RecordMetadata",
+    "RetryTopics",
     "TopicPartition",
 ]
 
@@ -40,6 +45,8 @@ _MODULES = {
     "Admin": "admin",
     "Consumer": "consumer",
     "ConsumerRecord": "core.fetching",
+    "DeadLetter": "dead_letters",
+    "DeadLetters": "dead_letters",
     "Delivery": "delivery",
     "KafkaError": "errors",
     "NewTopic": "admin",
@@ -48,6 +55,7 @@ _MODULES = {
     "Producer": "producer",
     "RebalanceListener": "consumer",
     "RecordMetadata": "delivery",
+    "RetryTopics": "retry_topics",
     "TopicPartition": "core.partitions",
 }
 

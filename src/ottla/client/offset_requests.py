@@ -35,7 +35,7 @@ from ottla.wire.primitives import ZERO_UUID
 T = TypeVar("T")
 OFFSET_FETCH = 9
 _COORDINATOR_LOST = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NETWORK_EXCEPTION)
-_NO_MEMBER = (
+NO_MEMBER = (
     ErrorCode.REBALANCE_IN_PROGRESS,
     ErrorCode.ILLEGAL_GENERATION,
     ErrorCode.UNKNOWN_MEMBER_ID,
@@ -128,7 +128,7 @@ class OffsetRequests:
                 member.step(CommitRefused(code, generation))
                 if code is ErrorCode.ILLEGAL_GENERATION:
                     self._check_member(member)
-            if code in _NO_MEMBER:
+            if code in NO_MEMBER:
                 raise CommitFailed(code, f"the group has gone on without this member: {code.text}")
             raise error_of(code, f"{partition}: {code.text}")
 

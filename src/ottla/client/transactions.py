@@ -25,6 +25,7 @@ from ottla.client.core.offsets import OffsetAndMetadata
 from ottla.client.core.partitions import by_topic
 from ottla.client.core.sequences import MAX_EPOCH, Sequences
 from ottla.client.errors import (
+    CommitFailed,
     ErrorCode,
     KafkaError,
     ProducerFenced,
@@ -34,6 +35,7 @@ from ottla.client.errors import (
     is_retriable,
 )
 from ottla.client.metadata import ConsumerGroupMetadata, TopicPartition
+from ottla.client.offset_requests import NO_MEMBER
 from ottla.wire import Message
 from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from ottla.wire.messages.add_partitions_to_txn import (
@@ -269,7 +271,14 @@ class Transactions:
                 topics=list(topics.values()),
             )
 
-        await self._ask(CoordinatorType.GROUP, group.group_id, request, None if self.is_v2 else _LAST_V1_OFFSET_COMMIT)
+        try:
+            await self._ask(
+                CoordinatorType.GROUP, group.group_id, request, None if self.is_v2 else _LAST_V1_OFFSET_COMMIT
+            )
+        except KafkaError as error:
+            if error.code in NO_MEMBER:
+                raise CommitFailed(error.code, f"the group has gone on without this member: {error.code.text}") from None
+            raise
 
     async def _add_partitions(self) -> None:
         """AddPartitionsToTxn for all that want to be added, until none is left (transactions of the first kind)."""
