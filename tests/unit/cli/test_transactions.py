@@ -1,131 +1,99 @@
-"""`ottla transactions` over answers that are made up."""
+"""`ottla transactions` over an admin client whose answers are made up."""
 
 from __future__ import annotations
 
+import argparse
+import asyncio
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
-from ottla.cli import transactions
-from ottla.cli.cluster_client import ClusterClient, CommandError
-from ottla.cli.transactions import abort_at, end_transaction, find_hanging, list_transactions
-from ottla.wire import Message
-from ottla.wire.errors import ErrorCode
-from ottla.wire.messages import describe_transactions
-from ottla.wire.messages import list_transactions as listing
-from ottla.wire.messages.describe_producers import (
-    DescribeProducersResponse,
-    PartitionResponse,
-    ProducerState,
-    TopicResponse,
-)
-from ottla.wire.messages.init_producer_id import InitProducerIdResponse
-from ottla.wire.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
-from ottla.wire.messages.write_txn_markers import (
-    WritableTxnMarkerPartitionResult,
-    WritableTxnMarkerResult,
-    WritableTxnMarkerTopicResult,
-    WriteTxnMarkersResponse,
-)
+from ottla.cli.session import CommandError, Session
+from ottla.cli.transactions import abort_one, end_one, find_hanging, listed
+from ottla.client.admin import ActiveProducer, TransactionDescription, TransactionListing
+from ottla.client.core.partitions import TopicPartition
+from ottla.client.errors import ErrorCode, KafkaError
+from ottla.client.metadata import PartitionInfo, TopicInfo
 
 NOW = 1_700_000_000_000
+PARTITIONS = tuple(PartitionInfo("t", number, 1, 0, (1,), (1,)) for number in (0, 1))
+TOPIC = TopicInfo("t", bytes(16), False, PARTITIONS)
 
 
-class Cluster(ClusterClient):
+class MadeUpAdmin:
     """One broker: producer 7 is in an open transaction of t-0 that is known, producer 8 in one of t-1 that is not."""
 
     def __init__(self) -> None:
-        super().__init__("127.0.0.1:9092")
-        self.asked: list[Message] = []
-        self.fences = [ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NONE]
-        self.marker_code = ErrorCode.NONE
+        self.aborted: list[tuple[Any, ...]] = []
+        self.fenced: list[str] = []
 
-    @property
-    def broker_ids(self) -> list[int]:
-        return [1]
+    async def list_topics(self, *, include_internal: bool) -> dict[str, TopicInfo]:
+        return {"t": TOPIC}
 
-    def transaction_coordinator(self, transactional_id: str) -> int:
-        return 1
+    async def describe_topics(self, names: Iterable[str]) -> dict[str, TopicInfo]:
+        return dict.fromkeys(names, TOPIC)
 
-    def metadata(self, topics: list[str] | None = None) -> MetadataResponse:
-        partitions = [MetadataResponsePartition(partition_index=index, leader_id=1) for index in (0, 1)]
-        return MetadataResponse(topics=[MetadataResponseTopic(name="t", partitions=partitions)])
+    async def list_transactions(self, *, states: Iterable[str]) -> list[TransactionListing]:
+        return [TransactionListing("known", 7, "Ongoing")]
 
-    def ask(self, broker_id: int, request: Message, version: int) -> Any:
-        self.asked.append(request)
-        name = type(request).__name__
-        if name == "ListTransactionsRequest":
-            state = listing.TransactionState(transactional_id="known", producer_id=7, transaction_state="Ongoing")
-            return listing.ListTransactionsResponse(transaction_states=[state])
-        if name == "DescribeTransactionsRequest":
-            described = describe_transactions.TransactionState(
-                transactional_id="known",
-                producer_id=7,
-                transaction_state="Ongoing",
-                topics=[describe_transactions.TopicData(topic="t", partitions=[0])],
-            )
-            return describe_transactions.DescribeTransactionsResponse(transaction_states=[described])
-        if name == "DescribeProducersRequest":
-            rows = [
-                PartitionResponse(
-                    partition_index=index,
-                    active_producers=[
-                        ProducerState(
-                            producer_id=producer_id,
-                            producer_epoch=2,
-                            last_timestamp=NOW - 60_000,
-                            coordinator_epoch=-1,
-                            current_txn_start_offset=10 * producer_id,
-                        ),
-                        ProducerState(producer_id=99, current_txn_start_offset=-1),
-                    ],
-                )
-                for index, producer_id in ((0, 7), (1, 8))
+    async def describe_transactions(self, ids: Iterable[str]) -> dict[str, TransactionDescription]:
+        if list(ids) != ["known"]:
+            raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+        return {"known": TransactionDescription("known", "Ongoing", 7, 2, 60_000, NOW, (TopicPartition("t", 0),), 1)}
+
+    async def describe_producers(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, list[ActiveProducer]]:
+        quiet = ActiveProducer(99, 0, 0, NOW, -1, -1)
+        return {
+            partition: [
+                ActiveProducer(7 + partition.partition, 2, 0, NOW - 60_000, -1, 70 + partition.partition),
+                quiet,
             ]
-            return DescribeProducersResponse(topics=[TopicResponse(name="t", partitions=rows)])
-        if name == "InitProducerIdRequest":
-            return InitProducerIdResponse(error_code=self.fences.pop(0))
-        row = WritableTxnMarkerPartitionResult(partition_index=1, error_code=self.marker_code)
-        topic = WritableTxnMarkerTopicResult(name="t", partitions=[row])
-        return WriteTxnMarkersResponse(markers=[WritableTxnMarkerResult(producer_id=8, topics=[topic])])
+            for partition in partitions
+        }
+
+    async def abort_transaction(self, *numbers: Any) -> None:
+        self.aborted.append(numbers)
+
+    async def fence_producers(self, ids: Iterable[str]) -> None:
+        self.fenced += ids
+
+
+class MadeUpSession(Session):
+    def __init__(self) -> None:
+        super().__init__("127.0.0.1:9092")
+        self.asked = MadeUpAdmin()
+
+    async def admin(self) -> Any:
+        return self.asked
 
 
 def test_what_no_coordinator_knows_hangs() -> None:
-    (found,) = find_hanging(Cluster(), None, 60_000, NOW)
-    assert (found.topic, found.partition, found.producer_id, found.start_offset) == ("t", 1, 8, 80)
-    assert find_hanging(Cluster(), None, 60_001, NOW) == []
+    (found,) = asyncio.run(find_hanging(MadeUpSession(), [], 60_000, NOW))
+    assert (found.partition, found.producer_id, found.start_offset) == (("t", 1), 8, 71)
+    assert asyncio.run(find_hanging(MadeUpSession(), [], 60_001, NOW)) == []
 
 
 def test_an_abort_writes_the_marker_that_is_missing() -> None:
-    cluster = Cluster()
-    abort_at(cluster, "t", 1, 80)
-    marker: Any = cluster.asked[-1]
-    assert not marker.markers[0].transaction_result
-    assert (marker.markers[0].producer_id, marker.markers[0].coordinator_epoch) == (8, 0)
+    session = MadeUpSession()
+    asyncio.run(abort_one(session, argparse.Namespace(topic="t", partition=1, start_offset=71)))
+    assert session.asked.aborted == [(("t", 1), 8, 2, 0)]
     with pytest.raises(CommandError, match="no transaction begins"):
-        abort_at(cluster, "t", 1, 81)
-    cluster.marker_code = ErrorCode.INVALID_PRODUCER_EPOCH
-    with pytest.raises(CommandError, match="INVALID_PRODUCER_EPOCH"):
-        abort_at(cluster, "t", 1, 80)
+        asyncio.run(abort_one(session, argparse.Namespace(topic="t", partition=1, start_offset=72)))
 
 
-def test_an_end_comes_again_while_markers_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transactions, "END_PAUSE_S", 0)
-    cluster = Cluster()
-    end_transaction(cluster, "known")
-    assert cluster.fences == []
-    cluster.fences = [ErrorCode.CONCURRENT_TRANSACTIONS] * 100
-    with pytest.raises(CommandError, match="still on their way"):
-        end_transaction(cluster, "known")
+def test_an_end_fences_whoever_has_the_id() -> None:
+    session = MadeUpSession()
+    asyncio.run(end_one(session, argparse.Namespace(transactional_id="known")))
+    assert session.asked.fenced == ["known"]
+    with pytest.raises(CommandError, match="no such transactional id"):
+        asyncio.run(end_one(session, argparse.Namespace(transactional_id="nobody")))
 
 
-def test_a_table_has_its_head_first() -> None:
-    head, row = list_transactions(Cluster())
-    assert head[0] == "TRANSACTIONAL ID"
-    assert (row[0], row[1], row[2], row[5]) == ("known", "Ongoing", 7, "t-0")
-
-
-@pytest.mark.parametrize("address", ["nowhere", ":9092", "host:", "host:70000", "host:x"])
-def test_an_address_without_host_and_port_is_told(address: str) -> None:
-    with pytest.raises(CommandError, match="HOST:PORT"):
-        ClusterClient(address)
+def test_a_transaction_is_listed_with_its_partitions() -> None:
+    session = MadeUpSession()
+    (row,) = asyncio.run(listed(session.asked, []))  # type: ignore[arg-type]
+    assert (row["transactional_id"], row["state"], row["partitions"]) == ("known", "Ongoing", ["t-0"])
+    assert row["open_for_ms"] > 0

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ottla.client.admin.calls import AdminCalls, outcome
 from ottla.client.cluster import CoordinatorType
 from ottla.client.core.partitions import by_topic
-from ottla.client.errors import KafkaError, error_of
+from ottla.client.errors import ErrorCode, KafkaError, error_of
 from ottla.client.metadata import TopicPartition
 from ottla.wire.messages.describe_producers import (
     DescribeProducersRequest,
@@ -79,6 +79,9 @@ class TransactionCalls(AdminCalls):
                 response: ListTransactionsResponse = await self._cluster.send(node_id, request)
                 if response.error_code:
                     raise error_of(response.error_code)
+                if response.unknown_state_filters:
+                    unknown = ", ".join(response.unknown_state_filters)
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, f"there is no state {unknown}")
                 for one in response.transaction_states:
                     found[one.transactional_id] = TransactionListing(
                         one.transactional_id, one.producer_id, one.transaction_state
