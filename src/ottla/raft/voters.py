@@ -64,6 +64,11 @@ class Voters:
         """How many of them make a decision."""
         return len(self.by_id) // 2 + 1
 
+    def has(self, id: int, directory_id: bytes) -> bool:
+        """Whether a replica votes: with static voters every directory of a voter is the voter."""
+        voter = self.by_id.get(id)
+        return voter is not None and (self.kraft_version == 0 or voter.directory_id == directory_id)
+
     def to_record(self) -> VotersRecord:
         return VotersRecord(
             version=0,

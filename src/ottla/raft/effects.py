@@ -1,0 +1,169 @@
+"""What a replica of the metadata log is told (events) and what it wants done (effects), in the order it wants it done.
+
+Requests and responses are Kafka's own messages. A `Send` carries an id under which its answer, or the news that there
+will be none, comes back. Whoever performs the effects owns the files and the connections and decides nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ottla.raft.quorum_state import QuorumState
+from ottla.raft.voters import Voters
+from ottla.wire import Message
+
+
+class Destination(NamedTuple):
+    """Where a request goes: a voter, or (id -1) an address that may know who leads."""
+
+    id: int
+    host: str
+    port: int
+
+
+class SnapshotId(NamedTuple):
+    """A snapshot of everything before `end_offset`, the last of it written in `epoch`."""
+
+    end_offset: int
+    epoch: int
+
+
+# Events
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The log is open and the network is there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stopping:
+    """The node is about to end: a leader hands over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A request of another replica. `token` comes back with the answer."""
+
+    request: Message
+    token: object
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    id: int
+    response: Message
+
+
+@dataclass(frozen=True, slots=True)
+class Unanswered:
+    """No answer will come. `is_closed`: the other side closed or refused the connection, so it may well be gone."""
+
+    id: int
+    is_closed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Flushed:
+    """Everything before `end_offset` is on this replica's disk, or a truncation or snapshot was carried out."""
+
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class VotersChanged:
+    """The log has another last VotersRecord than before: it counts as soon as it is written (KIP-853)."""
+
+    voters: Voters
+
+
+# Effects
+
+
+@dataclass(frozen=True, slots=True)
+class Persist:
+    """On the disk, synced, before the next effect is performed."""
+
+    state: QuorumState
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    id: int
+    to: Destination
+    request: Message
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    token: object
+    response: Message
+
+
+@dataclass(frozen=True, slots=True)
+class Serve:
+    """Answer a fetch with the log from `offset` on: at once if there is more than the fetcher has, or knows of, else
+    when there is or its time is up."""
+
+    token: object
+    offset: int
+    max_bytes: int
+    max_wait_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ServeSnapshot:
+    """Answer with a piece of a snapshot."""
+
+    token: object
+    snapshot: SnapshotId
+    position: int
+    max_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class WriteLeaderChange:
+    """Write the LeaderChange record at the end of the log, as the first of this epoch, and sync it."""
+
+    epoch: int
+    granting: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AppendFetched:
+    """Write what the leader sent, and sync it."""
+
+    records: memoryview | bytes | bytearray
+
+
+@dataclass(frozen=True, slots=True)
+class TruncateTo:
+    """Remove everything from this offset on: the leader has something else there."""
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class WriteSnapshot:
+    """A piece of the leader's snapshot. With the last one the snapshot takes the place of the whole log."""
+
+    snapshot: SnapshotId
+    position: int
+    data: memoryview | bytes | bytearray
+    is_last: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Everything before the high watermark is on a majority's disks, whatever happens."""
+
+    high_watermark: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderChanged:
+    """Who leads which epoch; -1: nobody that is known."""
+
+    leader_id: int
+    epoch: int

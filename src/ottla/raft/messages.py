@@ -1,0 +1,304 @@
+"""The quorum's requests and responses, which speak of many partitions and are always about one: the metadata log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from ottla.raft.effects import Destination, SnapshotId
+from ottla.raft.voters import Voter
+from ottla.wire import Message
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import begin_quorum_epoch as begin
+from ottla.wire.messages import end_quorum_epoch as end
+from ottla.wire.messages import fetch, fetch_snapshot, vote
+
+if TYPE_CHECKING:
+    from ottla.raft.raft import Raft
+
+TOPIC = "__cluster_metadata"
+TOPIC_ID = bytes(15) + b"\x01"
+PARTITION = 0
+Endpoints = Iterable[tuple[str, str, int]]
+
+
+def only_partition(message: Message, *, is_checked: bool = False) -> Any:
+    """The row of the metadata log. With `is_checked` None if a request is not about it alone."""
+    topics = message.responses if isinstance(message, fetch.FetchResponse) else message.topics  # type: ignore[attr-defined]
+    if is_checked:
+        if len(topics) != 1 or len(topics[0].partitions) != 1:
+            return None
+        topic, row = topics[0], topics[0].partitions[0]
+        index = getattr(row, "partition_index", getattr(row, "partition", PARTITION))
+        name = getattr(topic, "topic_name", getattr(topic, "name", getattr(topic, "topic", "")))
+        if index != PARTITION or not (name == TOPIC or getattr(topic, "topic_id", None) == TOPIC_ID):
+            return None
+    return topics[0].partitions[0]
+
+
+def vote_request(
+    cluster_id: str,
+    id: int,
+    directory_id: bytes,
+    voter: Voter,
+    epoch: int,
+    *,
+    last_epoch: int,
+    end_offset: int,
+    is_preliminary: bool,
+) -> vote.VoteRequest:
+    return vote.VoteRequest(
+        cluster_id=cluster_id,
+        voter_id=voter.id,
+        topics=[
+            vote.VoteRequestTopicData(
+                topic_name=TOPIC,
+                partitions=[
+                    vote.VoteRequestPartitionData(
+                        partition_index=PARTITION,
+                        replica_epoch=epoch,
+                        replica_id=id,
+                        replica_directory_id=directory_id,
+                        voter_directory_id=voter.directory_id,
+                        last_offset_epoch=last_epoch,
+                        last_offset=end_offset,
+                        pre_vote=is_preliminary,
+                    )
+                ],
+            )
+        ],
+    )
+
+
+def begin_quorum_epoch_request(
+    cluster_id: str, voter: Voter, leader_id: int, epoch: int, endpoints: Endpoints
+) -> begin.BeginQuorumEpochRequest:
+    return begin.BeginQuorumEpochRequest(
+        cluster_id=cluster_id,
+        voter_id=voter.id,
+        topics=[
+            begin.BeginQuorumEpochRequestTopicData(
+                topic_name=TOPIC,
+                partitions=[
+                    begin.BeginQuorumEpochRequestPartitionData(
+                        partition_index=PARTITION,
+                        voter_directory_id=voter.directory_id,
+                        leader_id=leader_id,
+                        leader_epoch=epoch,
+                    )
+                ],
+            )
+        ],
+        leader_endpoints=[begin.LeaderEndpoint(name=name, host=host, port=port) for name, host, port in endpoints],
+    )
+
+
+def end_quorum_epoch_request(
+    cluster_id: str, leader_id: int, epoch: int, candidates: list[Voter], endpoints: Endpoints
+) -> end.EndQuorumEpochRequest:
+    return end.EndQuorumEpochRequest(
+        cluster_id=cluster_id,
+        topics=[
+            end.EndQuorumEpochRequestTopicData(
+                topic_name=TOPIC,
+                partitions=[
+                    end.EndQuorumEpochRequestPartitionData(
+                        partition_index=PARTITION,
+                        leader_id=leader_id,
+                        leader_epoch=epoch,
+                        preferred_successors=[voter.id for voter in candidates],
+                        preferred_candidates=[
+                            end.ReplicaInfo(candidate_id=voter.id, candidate_directory_id=voter.directory_id)
+                            for voter in candidates
+                        ],
+                    )
+                ],
+            )
+        ],
+        leader_endpoints=[end.LeaderEndpoint(name=name, host=host, port=port) for name, host, port in endpoints],
+    )
+
+
+def fetch_request(
+    cluster_id: str,
+    id: int,
+    directory_id: bytes,
+    epoch: int,
+    *,
+    fetch_offset: int,
+    last_fetched_epoch: int,
+    high_watermark: int,
+    max_bytes: int,
+    max_wait_ms: int,
+) -> fetch.FetchRequest:
+    return fetch.FetchRequest(
+        cluster_id=cluster_id,
+        replica_id=id,
+        replica_state=fetch.ReplicaState(replica_id=id),
+        max_wait_ms=max_wait_ms,
+        max_bytes=max_bytes,
+        topics=[
+            fetch.FetchTopic(
+                topic=TOPIC,
+                topic_id=TOPIC_ID,
+                partitions=[
+                    fetch.FetchPartition(
+                        partition=PARTITION,
+                        current_leader_epoch=epoch,
+                        fetch_offset=fetch_offset,
+                        last_fetched_epoch=last_fetched_epoch,
+                        partition_max_bytes=max_bytes,
+                        replica_directory_id=directory_id,
+                        high_watermark=high_watermark,
+                    )
+                ],
+            )
+        ],
+    )
+
+
+def fetch_snapshot_request(
+    cluster_id: str,
+    id: int,
+    directory_id: bytes,
+    epoch: int,
+    snapshot: SnapshotId,
+    position: int,
+    max_bytes: int,
+) -> fetch_snapshot.FetchSnapshotRequest:
+    return fetch_snapshot.FetchSnapshotRequest(
+        cluster_id=cluster_id,
+        replica_id=id,
+        max_bytes=max_bytes,
+        topics=[
+            fetch_snapshot.FetchSnapshotRequestTopicSnapshot(
+                name=TOPIC,
+                partitions=[
+                    fetch_snapshot.FetchSnapshotRequestPartitionSnapshot(
+                        partition=PARTITION,
+                        current_leader_epoch=epoch,
+                        snapshot_id=fetch_snapshot.FetchSnapshotRequestSnapshotId(
+                            end_offset=snapshot.end_offset, epoch=snapshot.epoch
+                        ),
+                        position=position,
+                        replica_directory_id=directory_id,
+                    )
+                ],
+            )
+        ],
+    )
+
+
+def refused(
+    request: Message,
+    error: ErrorCode,
+    raft: Raft,
+    *,
+    vote_granted: bool = False,
+    snapshot: SnapshotId | None = None,
+    diverging: tuple[int, int] | None = None,
+) -> Message:
+    """An answer without records: an error, a vote, or where else to fetch. It always says who leads."""
+    is_whole = error in (ErrorCode.INCONSISTENT_CLUSTER_ID, ErrorCode.INVALID_REQUEST)
+    code = 0 if is_whole else int(error)
+    leader_id, epoch = raft.leader_id, raft.epoch
+    to: Destination | None = raft.destination(leader_id)
+    if leader_id == raft.id and raft.endpoints:
+        to = Destination(raft.id, raft.endpoints[0][1], raft.endpoints[0][2])
+    match request:
+        case vote.VoteRequest():
+            response: Any = vote.VoteResponse(
+                topics=[
+                    vote.VoteResponseTopicData(
+                        topic_name=TOPIC,
+                        partitions=[
+                            vote.VoteResponsePartitionData(
+                                error_code=code, leader_id=leader_id, leader_epoch=epoch, vote_granted=vote_granted
+                            )
+                        ],
+                    )
+                ]
+            )
+            response.node_endpoints = _endpoints(vote.NodeEndpoint, to)
+        case begin.BeginQuorumEpochRequest():
+            response = begin.BeginQuorumEpochResponse(
+                topics=[
+                    begin.BeginQuorumEpochResponseTopicData(
+                        topic_name=TOPIC,
+                        partitions=[
+                            begin.BeginQuorumEpochResponsePartitionData(
+                                error_code=code, leader_id=leader_id, leader_epoch=epoch
+                            )
+                        ],
+                    )
+                ]
+            )
+            response.node_endpoints = _endpoints(begin.NodeEndpoint, to)
+        case end.EndQuorumEpochRequest():
+            response = end.EndQuorumEpochResponse(
+                topics=[
+                    end.EndQuorumEpochResponseTopicData(
+                        topic_name=TOPIC,
+                        partitions=[
+                            end.EndQuorumEpochResponsePartitionData(
+                                error_code=code, leader_id=leader_id, leader_epoch=epoch
+                            )
+                        ],
+                    )
+                ]
+            )
+            response.node_endpoints = _endpoints(end.NodeEndpoint, to)
+        case fetch.FetchRequest():
+            row = fetch_row(raft, code)
+            if snapshot is not None:
+                row.snapshot_id = fetch.SnapshotId(end_offset=snapshot.end_offset, epoch=snapshot.epoch)
+            if diverging is not None:
+                row.diverging_epoch = fetch.EpochEndOffset(epoch=diverging[0], end_offset=diverging[1])
+            response = fetch_response(row)
+            response.node_endpoints = _endpoints(fetch.NodeEndpoint, to)
+        case fetch_snapshot.FetchSnapshotRequest():
+            response = fetch_snapshot.FetchSnapshotResponse(
+                topics=[
+                    fetch_snapshot.FetchSnapshotResponseTopicSnapshot(
+                        name=TOPIC,
+                        partitions=[
+                            fetch_snapshot.FetchSnapshotResponsePartitionSnapshot(
+                                error_code=code,
+                                current_leader=fetch_snapshot.LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=epoch),
+                            )
+                        ],
+                    )
+                ]
+            )
+            response.node_endpoints = _endpoints(fetch_snapshot.NodeEndpoint, to)
+        case _:
+            raise TypeError(f"{type(request).__name__} is no request of the quorum")
+    if is_whole:
+        response.error_code = int(error)
+        if isinstance(response, fetch.FetchResponse):
+            response.responses = []
+        else:
+            response.topics = []
+    return response  # type: ignore[no-any-return]
+
+
+def fetch_row(raft: Raft, error_code: int = 0) -> fetch.PartitionData:
+    """The metadata log in an answer to a fetch: who leads, and what is committed; the records are added."""
+    return fetch.PartitionData(
+        partition_index=PARTITION,
+        error_code=error_code,
+        high_watermark=raft.high_watermark,
+        log_start_offset=raft.log_start_offset,
+        current_leader=fetch.LeaderIdAndEpoch(leader_id=raft.leader_id, leader_epoch=raft.epoch),
+        aborted_transactions=None,
+        records=b"",
+    )
+
+
+def fetch_response(row: fetch.PartitionData) -> fetch.FetchResponse:
+    topic = fetch.FetchableTopicResponse(topic=TOPIC, topic_id=TOPIC_ID, partitions=[row])
+    return fetch.FetchResponse(responses=[topic])
+
+
+def _endpoints(kind: type[Any], to: Destination | None) -> list[Any]:
+    return [] if to is None else [kind(node_id=to.id, host=to.host, port=to.port)]
