@@ -1,0 +1,135 @@
+# C types for columns_encode.py: pointers where that file has bytearrays, and the few functions that are C.
+cimport cython
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
+from libc.string cimport memcpy
+
+cdef int ANY, HEADER_SIZE, RECORD_OVERHEAD, HEADER_OVERHEAD, SMALLEST_ROOM, FIRST_BYTES
+cdef unsigned int MASK_32, MURMUR_SEED, MURMUR_M
+cdef unsigned long long MASK_64
+
+
+cdef inline unsigned char *native_view(bytearray buffer) noexcept:
+    return <unsigned char *>PyByteArray_AS_STRING(buffer)
+
+cdef inline int native_resize(bytearray buffer, Py_ssize_t size) except -1:
+    return PyByteArray_Resize(buffer, size)
+
+cdef inline void native_copy(
+    unsigned char *output, Py_ssize_t position, const unsigned char[::1] source, Py_ssize_t start, Py_ssize_t size
+) noexcept:
+    memcpy(output + position, &source[start], <size_t>size)
+
+cdef inline unsigned int native_word(const unsigned char[::1] data, Py_ssize_t position) noexcept:
+    return (
+        <unsigned int>data[position] | <unsigned int>data[position + 1] << 8 | <unsigned int>data[position + 2] << 16
+        | <unsigned int>data[position + 3] << 24
+    )
+
+cdef inline long long native_subtract(long long left, long long right) noexcept:
+    return <long long>(<unsigned long long>left - <unsigned long long>right)
+
+cdef inline unsigned char native_byte(unsigned long long value) noexcept:
+    return <unsigned char>value
+
+
+@cython.final
+cdef class BytesColumn:
+    cdef const unsigned char[::1] data
+    cdef const long long[::1] offsets
+    cdef const unsigned char[::1] validity
+    cdef bint has_nulls
+    cdef Py_ssize_t start, data_size
+    cdef readonly Py_ssize_t count
+
+    @cython.locals(index=Py_ssize_t)
+    cdef bint is_null(self, Py_ssize_t row) noexcept
+    cdef Py_ssize_t position(self, Py_ssize_t row) noexcept
+    @cython.locals(index=Py_ssize_t, first=cython.longlong, last=cython.longlong)
+    cdef Py_ssize_t size(self, Py_ssize_t row) except -2
+
+
+@cython.final
+cdef class NumberColumn:
+    cdef const long long[::1] numbers
+    cdef const unsigned char[::1] validity
+    cdef bint has_nulls
+    cdef Py_ssize_t start
+    cdef readonly Py_ssize_t count
+
+    @cython.locals(index=Py_ssize_t)
+    cdef long long number(self, Py_ssize_t row, long long otherwise) noexcept
+
+
+@cython.final
+cdef class HeadersColumn:
+    cdef NumberColumn lists
+    cdef const unsigned char[::1] validity
+    cdef bint has_nulls
+    cdef BytesColumn keys, values
+    cdef readonly Py_ssize_t count
+    cdef Py_ssize_t first, end
+
+    @cython.locals(index=Py_ssize_t)
+    cdef int seek(self, Py_ssize_t row) except -1
+
+
+@cython.final
+cdef class Rows:
+    cdef readonly Py_ssize_t count
+    cdef BytesColumn key, value
+    cdef NumberColumn timestamp, partition
+    cdef HeadersColumn headers
+
+    @cython.locals(row=Py_ssize_t, partition=cython.longlong)
+    cpdef Py_ssize_t row_elsewhere(self, long long partition_count) except -2
+    @cython.locals(row=Py_ssize_t)
+    cpdef Py_ssize_t row_too_large(self, long long max_record_size) except -2
+    @cython.locals(size=Py_ssize_t, index=Py_ssize_t)
+    cpdef Py_ssize_t size_of(self, Py_ssize_t row) except -1
+
+
+@cython.locals(h=cython.uint, k=cython.uint, end=Py_ssize_t, left=Py_ssize_t)
+cpdef unsigned int murmur2(const unsigned char[::1] data, Py_ssize_t position, Py_ssize_t size) noexcept
+
+@cython.locals(zigzag=cython.ulonglong, size=cython.int)
+cdef int varint_size(long long value) noexcept
+
+@cython.locals(zigzag=cython.ulonglong)
+cdef Py_ssize_t write_varint(unsigned char *output, Py_ssize_t position, long long value) noexcept
+
+
+@cython.final
+cdef class OpenBatch:
+    cdef bytearray content
+    cdef unsigned char *view
+    cdef Py_ssize_t room, position
+    cdef int count
+    cdef long long base_timestamp, max_timestamp
+
+    cdef int reserve(self, Py_ssize_t size) except -1
+    cdef int write_bytes(self, BytesColumn column, Py_ssize_t row, Py_ssize_t size) except -1
+
+
+@cython.final
+cdef class TableEncoder:
+    cdef int partition_count
+    cdef Py_ssize_t batch_size, first_room
+    cdef bint uses_keys, is_round_robin
+    cdef object compression, level
+    cdef list anywhere, open, done
+    cdef Py_ssize_t turn, done_bytes, key_size, value_size
+
+    cpdef Py_ssize_t encode(self, Rows rows, Py_ssize_t row, long long timestamp, Py_ssize_t max_bytes) except -1
+    @cython.locals(partition=cython.longlong, hashed=cython.uint)
+    cdef int partition_of(self, Rows rows, Py_ssize_t row) except -2
+    @cython.locals(partition=cython.int, is_anywhere=cython.bint, batch=OpenBatch, size=Py_ssize_t, body=Py_ssize_t)
+    cdef int encode_row(self, Rows rows, Py_ssize_t row, long long timestamp) except -1
+    @cython.locals(size=Py_ssize_t, index=Py_ssize_t, part=Py_ssize_t, headers=HeadersColumn)
+    cdef Py_ssize_t body_size(self, Rows rows, Py_ssize_t row, long long timestamp_delta, int offset_delta) except -1
+    @cython.locals(headers=HeadersColumn, index=Py_ssize_t)
+    cdef int write(self, OpenBatch batch, Rows rows, Py_ssize_t row, long long timestamp, Py_ssize_t body) except -1
+    @cython.locals(batch=OpenBatch)
+    cpdef close(self, int partition)
+    @cython.locals(partition=cython.int)
+    cpdef close_all(self)
+    cpdef list take(self)
