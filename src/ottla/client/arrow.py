@@ -199,9 +199,7 @@ def decode(
     transactions = None
     if aborted is not None:
         transactions = [AbortedTransaction(producer_id=one, first_offset=first) for one, first in aborted]
-    fetched = FetchedBatches(
-        TopicPartition(topic, partition), data, start_offset, transactions, checks_crcs=check_crcs
-    )
+    fetched = FetchedBatches(TopicPartition(topic, partition), data, start_offset, transactions, checks_crcs=check_crcs)
     found = options.new_columns()
     fetched.take_columns(found, 0, _ALL_ROWS, end_offset)
     return Decoded(options.batch(found, [topic]), fetched.next_offset)
@@ -220,7 +218,7 @@ def as_batches(data: Any) -> tuple[pyarrow.Schema, Iterator[pyarrow.RecordBatch]
             data = arrow.table(data)
         except (TypeError, ValueError) as error:
             raise TypeError(
-                f"a {type(data).__name__} is no table: give a pyarrow.Table or RecordBatch, or a frame of pandas or polars"
+                f"a {type(data).__name__} is no table: give a pyarrow.Table or RecordBatch, or a pandas or polars frame"
             ) from error
     return data.schema, iter(data.to_batches(max_chunksize=ROWS_AT_ONCE)), data.num_rows
 
@@ -291,14 +289,14 @@ def _check_headers(kind: Any) -> str | None:
     types = _arrow().types
     if types.is_null(kind):
         return None
-    if types.is_list(kind) or types.is_large_list(kind) or types.is_map(kind):
-        entry = kind.value_type if not types.is_map(kind) else None
-        if entry is None:
-            if _is_bytes(kind.key_type) and _is_bytes(kind.item_type):
-                return None
-        elif types.is_struct(entry) and sorted(field.name for field in entry) == ["key", "value"]:
-            if _is_bytes(entry.field("key").type) and _is_bytes(entry.field("value").type):
-                return None
+    if types.is_map(kind):
+        entry = {"key": kind.key_type, "value": kind.item_type}
+    elif (types.is_list(kind) or types.is_large_list(kind)) and types.is_struct(kind.value_type):
+        entry = {field.name: field.type for field in kind.value_type}
+    else:
+        entry = {}
+    if sorted(entry) == ["key", "value"] and all(_is_bytes(part) for part in entry.values()):
+        return None
     return "it must be list<struct<key: string, value: binary>>"
 
 

@@ -14,7 +14,7 @@ import logging
 import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, Generic, Protocol, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar, overload
 
 from ottla.client.cluster import Cluster
 from ottla.client.config import ConsumerConfig
@@ -45,9 +45,14 @@ from ottla.client.group_member import GroupMember
 from ottla.client.metadata import ConsumerGroupMetadata, Metadata, PartitionInfo
 from ottla.client.offset_requests import OffsetRequests
 
+if TYPE_CHECKING:
+    import pyarrow
+
 K = TypeVar("K")
+T = TypeVar("T")
 V = TypeVar("V")
 Committable = int | OffsetAndMetadata
+_ALL = 2**62
 _log = logging.getLogger("ottla.client")
 
 
@@ -248,6 +253,44 @@ class Consumer(Generic[K, V]):
 
         It also does what a rebalance asks for, and says that the records of the last poll are done with.
         """
+        count = self.config.max_poll_records if max_records is None else max_records
+        taken: list[Any] | None = await self._poll(timeout_ms, lambda: self._subscription.collect(count))
+        return self._deserialized(taken) if taken and self._deserializes else taken or []
+
+    async def poll_arrow(
+        self,
+        timeout_ms: float = 1_000,
+        *,
+        max_records: int | None = None,
+        columns: Sequence[str] | None = None,
+        end_offsets: Mapping[tuple[str, int], int] | None = None,
+        timestamp_unit: str = "ms",
+        topic_type: str = "dictionary",
+    ) -> pyarrow.Table:
+        """The next records as a pyarrow.Table, without a Python object for any of them: all that has been fetched, or
+        at most max_records; an empty table after timeout_ms.
+
+        `columns` are those of `ottla.client.arrow.COLUMNS` that are wanted (all but the headers, if not said); fewer
+        are faster. Keys and values are bytes, whatever the deserializers. `end_offsets` says where to stop in a
+        partition. Positions, commits and rebalances are as with `poll`. For pandas and polars:
+
+            (await consumer.poll_arrow()).to_pandas()
+            polars.from_arrow(await consumer.poll_arrow())
+        """
+        from ottla.client import arrow  # not before it is needed: most programs start without
+
+        wanted = arrow.ReadOptions(columns, timestamp_unit, topic_type)
+        limit = _ALL if max_records is None else max_records
+        ends = {TopicPartition(*partition): offset for partition, offset in (end_offsets or {}).items()}
+        found = await self._poll(
+            timeout_ms,
+            lambda: arrow.collect(self._subscription, wanted, limit, self.config.fetch_max_bytes, ends),
+            takes_all=max_records is None,
+        )
+        return wanted.empty_table() if found is None else found
+
+    async def _poll(self, timeout_ms: float, collect: Callable[[], T], *, takes_all: bool = False) -> T | None:
+        """What `collect` finds as soon as it finds something; None after timeout_ms."""
         fetcher = self._open()
         if self._is_closing:
             raise ClientClosed("the consumer is being closed")
@@ -257,7 +300,6 @@ class Consumer(Generic[K, V]):
         self._drop_handed()
         loop = asyncio.get_running_loop()
         ends_at = loop.time() + timeout_ms / 1000
-        count = self.config.max_poll_records if max_records is None else max_records
         self._begin_poll()
         try:
             # Whoever never waits would keep heartbeats and fetches from their turn. Not after the records are taken: a
@@ -268,14 +310,16 @@ class Consumer(Generic[K, V]):
                 await self._do_what_is_asked()
                 self._raise_error(fetcher)
                 self._commit_when_due(loop.time())
-                taken: list[Any] = self._subscription.collect(count)
+                if takes_all:
+                    fetcher.pump(is_taken=True)
+                taken = collect()
                 self._locate()
                 fetcher.pump()
                 if taken:
-                    return self._deserialized(taken) if self._deserializes else taken
+                    return taken
                 left = ends_at - loop.time()
                 if left <= 0:
-                    return []
+                    return None
                 await self._wait(left)
                 if self._is_closing:
                     raise ClientClosed("the consumer was closed")

@@ -70,13 +70,16 @@ class Fetcher:
 
     # Asking
 
-    def pump(self) -> None:
-        """Begin a fetch at every broker that has none under way and leads partitions with room."""
+    def pump(self, *, is_taken: bool = False) -> None:
+        """Begin a fetch at every broker that has none under way and leads partitions with room. What waits counts for
+        nothing if it `is_taken` right afterwards: the next data is then on its way while the last is decoded."""
         if self._is_stopped:
             return
         now = self._now()
         waiting = sum(state.fetched_size for state in self._subscription.assigned.values())
         room = self._config.max_partition_fetch_bytes if waiting < self._config.fetch_max_bytes else 1
+        if is_taken:
+            room = 2 * self._config.fetch_max_bytes
         retry_at: int | None = None
         wanted: dict[int, dict[TopicPartition, AssignedPartition]] = {}
         full: set[int] = set()

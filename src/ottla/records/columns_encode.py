@@ -55,24 +55,29 @@ if not cython.compiled:
         return value & 0xFF
 
 
-def as_bytes(buffer: Any) -> Any:
+def as_bytes(buffer: Any) -> memoryview:
     """Any buffer as one of bytes; none at all as an empty one."""
     return memoryview(b"" if buffer is None else buffer).cast("B")
+
+
+def as_numbers(buffer: Any) -> memoryview[int]:
+    """Any buffer as one of whole 64-bit numbers."""
+    content = as_bytes(buffer)
+    return content[: len(content) // 8 * 8].cast("q")
 
 
 class BytesColumn:
     """A slice of a column of bytes: `count` rows from row `start` on."""
 
     def __init__(self, validity: Any, offsets: Any, data: Any, start: int, count: int) -> None:
-        numbers = as_bytes(offsets)
         self.data = as_bytes(data)
-        self.offsets = numbers[: len(numbers) // 8 * 8].cast("q")
+        self.offsets = as_numbers(offsets)
         self.validity = as_bytes(validity)
         self.has_nulls = validity is not None
         self.start = start
         self.count = count
         self.data_size = len(self.data)
-        if start < 0 or count < 0 or len(self.offsets) <= start + count and count > 0:
+        if start < 0 or count < 0 or (len(self.offsets) <= start + count and count > 0):
             raise ValueError(f"{len(self.offsets)} offsets are too few for {count} rows from row {start} on")
         if self.has_nulls and len(self.validity) < (start + count + 7) >> 3:
             raise ValueError(f"{len(self.validity)} bytes of validity are too few for {start + count} rows")
@@ -100,8 +105,7 @@ class NumberColumn:
     """A slice of a column of 64-bit numbers."""
 
     def __init__(self, validity: Any, numbers: Any, start: int, count: int) -> None:
-        content = as_bytes(numbers)
-        self.numbers = content[: len(content) // 8 * 8].cast("q")
+        self.numbers = as_numbers(numbers)
         self.validity = as_bytes(validity)
         self.has_nulls = validity is not None
         self.start = start

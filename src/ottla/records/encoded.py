@@ -1,4 +1,4 @@
-"""A record batch that is encoded before it is known who writes it: the producer's fields are stamped when it is sent."""
+"""A record batch that is encoded before it is known who writes it: the producer's fields are stamped when it leaves."""
 
 from __future__ import annotations
 

@@ -17,7 +17,8 @@ from typing import Generic, NamedTuple, TypeVar
 from ottla import records
 from ottla.client.core.codes import error_code
 from ottla.client.core.partitions import TopicPartition
-from ottla.records import BatchHeader, ControlType, CorruptRecords, Record, UnsupportedMagic
+from ottla.records import DEFAULT_MAX_SIZE, BatchHeader, ControlType, CorruptRecords, Record, UnsupportedMagic
+from ottla.records.columns import BatchRecords, RecordColumns
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.fetch import (
     AbortedTransaction,
@@ -173,6 +174,7 @@ class FetchedBatches:
         "_checks_crcs",
         "_data",
         "_index",
+        "_opened",
         "_records",
         "_records_index",
         "end_offset",
@@ -212,6 +214,8 @@ class FetchedBatches:
         self._index = 0
         self._records: list[RawRecord] = []
         self._records_index = 0
+        self._opened: BatchRecords | None = None
+        """The batch at `_index` while `take_columns` is in the middle of it."""
         self._aborted_producer_ids: set[int] = set()
         self._aborted = sorted(
             ((one.first_offset, one.producer_id) for one in aborted or ()), key=itemgetter(0), reverse=True
@@ -225,6 +229,7 @@ class FetchedBatches:
         """The next records, at most so many, none only at the end. KafkaError for a damaged batch; a later call meets
         it again."""
         taken: list[RawRecord] = []
+        self._opened = None
         while len(taken) < max_count:
             left = len(self._records) - self._records_index
             if left:
@@ -250,25 +255,61 @@ class FetchedBatches:
         position, header = self._batches[self._index]
         return records.crc_ok(self._data, position, header.size)
 
-    def _decode_next(self) -> None:
+    def take_columns(self, columns: RecordColumns, topic: int, max_count: int, end_offset: int) -> None:
+        """Like `take`, into columns, until these have max_count rows in all or end_offset is reached."""
+        if self._records:
+            self._index -= 1  # `take` is in the middle of this batch: what it has not handed out is read again
+            self._records, self._records_index = [], 0
+        count = columns.count
+        try:
+            while columns.count < max_count and self._index < len(self._batches) and self.next_offset < end_offset:
+                batch = self._opened or self._open_batch()
+                if batch is not None:
+                    if not columns.fits(batch):
+                        break
+                    room = max_count - columns.count
+                    columns.append(batch, topic, self.partition.partition, self.next_offset, end_offset, room)
+                    self.next_offset = max(self.next_offset, batch.next_offset)
+                    if not batch.is_empty():
+                        if columns.count < max_count:
+                            self.next_offset = end_offset  # the next record lies at or behind it
+                        break
+                self._opened = None
+                self.next_offset = max(self.next_offset, self._batches[self._index][1].next_offset)
+                self._index += 1
+        except CorruptRecords as error:
+            self._opened = None
+            if columns.count == count:
+                raise self._damaged(str(error)) from None
+
+    def _open_batch(self) -> BatchRecords | None:
+        """The batch at `_index`, for `take_columns`; None for one that is not the application's."""
+        header, batch = self._next_batch()
+        if self._is_passed_over(header, batch):
+            return None
+        self._opened = BatchRecords(batch, DEFAULT_MAX_SIZE)
+        return self._opened
+
+    def _next_batch(self) -> tuple[BatchHeader, memoryview]:
         position, header = self._batches[self._index]
         if self._checks_crcs and not records.crc_ok(self._data, position, header.size):
-            raise self._damaged("the checksum does not fit")
+            raise CorruptRecords("the checksum does not fit")
         self.leader_epoch = header.leader_epoch
-        batch = self._data[position : position + header.size]
-        if self._is_passed_over(header, batch):
+        return header, self._data[position : position + header.size]
+
+    def _decode_next(self) -> None:
+        try:
+            header, batch = self._next_batch()
+            is_passed_over = self._is_passed_over(header, batch)
+            self._records = [] if is_passed_over else self._read(batch, header)
+        except CorruptRecords as error:
+            raise self._damaged(str(error)) from None
+        if not self._records:
             self.next_offset = max(self.next_offset, header.next_offset)
-        else:
-            self._records = self._read(batch, header)
-            if not self._records:
-                self.next_offset = max(self.next_offset, header.next_offset)
         self._index += 1
 
     def _read(self, batch: memoryview, header: BatchHeader) -> list[RawRecord]:
-        try:
-            decoded = records.read(batch)
-        except CorruptRecords as error:
-            raise self._damaged(str(error)) from None
+        decoded = records.read(batch)
         if header.base_offset < self.next_offset:
             decoded = [record for record in decoded if record.offset >= self.next_offset]
         topic, partition = self.partition

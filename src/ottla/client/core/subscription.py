@@ -12,14 +12,16 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 
 from ottla.client.core.fetching import FetchedBatches, RawRecord
 from ottla.client.core.partitions import TopicPartition
+from ottla.records.columns import RecordColumns
 from ottla.wire.errors import ErrorCode, KafkaError
 
+NO_END = 0x7FFFFFFFFFFFFFFF
 LATEST_TIMESTAMP = -1
 EARLIEST_TIMESTAMP = -2
 _DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.IGNORECASE)
@@ -173,14 +175,26 @@ class AssignedPartition:
         while self.fetched:
             batches = self.fetched[0]
             taken = batches.take(max_count)
-            self.position = batches.next_offset
-            self.leader_epoch = batches.leader_epoch
-            if batches.is_empty:
-                self.fetched.popleft()
-                self.fetched_size -= batches.size
+            self._taken_from(batches)
             if taken:
                 return taken
         return []
+
+    def take_columns(self, columns: RecordColumns, topic: int, max_count: int, end_offset: int) -> None:
+        """Like `take`, into columns, until these have max_count rows in all or end_offset is reached."""
+        is_empty = True
+        while is_empty and self.fetched and columns.count < max_count:
+            batches = self.fetched[0]
+            batches.take_columns(columns, topic, max_count, end_offset)
+            is_empty = batches.is_empty
+            self._taken_from(batches)
+
+    def _taken_from(self, batches: FetchedBatches) -> None:
+        self.position = batches.next_offset
+        self.leader_epoch = batches.leader_epoch
+        if batches.is_empty:
+            self.fetched.popleft()
+            self.fetched_size -= batches.size
 
     @property
     def lag(self) -> int | None:
@@ -286,7 +300,39 @@ class Subscription:
                     break
         if error is not None and not collected:
             raise error
+        self._to_the_end(served)
+        return collected
+
+    def collect_columns(
+        self,
+        columns: RecordColumns,
+        max_count: int,
+        end_offsets: Mapping[TopicPartition, int],
+    ) -> list[str]:
+        """Like `collect`, into columns, until these are full or have so many rows; the topics whose indexes are in the
+        columns."""
+        topics: dict[str, int] = {}
+        served = []
+        error: KafkaError | None = None
+        for partition, state in self.assigned.items():
+            if not state.fetched or state.is_paused:
+                continue
+            count = columns.count
+            topic = topics.setdefault(partition.topic, len(topics))
+            try:
+                state.take_columns(columns, topic, max_count, end_offsets.get(partition, NO_END))
+            except KafkaError as failed:
+                error = error or failed
+            if columns.count > count:
+                served.append(partition)
+            if columns.count >= max_count:
+                break
+        if error is not None and not columns.count:
+            raise error
+        self._to_the_end(served)
+        return list(topics)
+
+    def _to_the_end(self, served: list[TopicPartition]) -> None:
         if len(self.assigned) > 1:
             for partition in served:
                 self.assigned[partition] = self.assigned.pop(partition)
-        return collected
