@@ -1,0 +1,52 @@
+"""The data source that Spark finds under the name `ottla`: it reads the options and hands out readers and writers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from ottla.spark.options import parse_read_options, parse_write_options
+from ottla.spark.schema import check_read_schema, check_write_schema, read_schema
+
+if TYPE_CHECKING:
+    from ottla.spark.reader import BatchReader
+    from ottla.spark.stream_reader import StreamReader
+    from ottla.spark.stream_writer import StreamWriter
+    from ottla.spark.writer import BatchWriter
+
+
+class OttlaDataSource(DataSource):
+    """Topics of Ottla, or of any Kafka, as DataFrames. The options are those of Spark's own Kafka connector."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "ottla"
+
+    def schema(self) -> StructType:
+        return read_schema(self.options.get("includeHeaders", "false").strip().lower() == "true")
+
+    def reader(self, schema: StructType) -> BatchReader:
+        from ottla.spark.reader import BatchReader
+
+        return BatchReader(parse_read_options(self.options, is_streaming=False), check_read_schema(schema))
+
+    def streamReader(self, schema: StructType) -> StreamReader:
+        from ottla.spark.stream_reader import StreamReader
+
+        return StreamReader(parse_read_options(self.options, is_streaming=True), check_read_schema(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        from ottla.spark.writer import BatchWriter
+
+        options = parse_write_options(self.options)
+        check_write_schema(schema, options.topic)
+        return BatchWriter(options, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
+        from ottla.spark.stream_writer import StreamWriter
+
+        options = parse_write_options(self.options)
+        check_write_schema(schema, options.topic)
+        return StreamWriter(options)
