@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import select
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ottla.cli.output import Progress, notice
@@ -241,6 +243,9 @@ class Reading:
         self._left = max_count
         self._scanned = self._written = 0
         self._stdout = sys.stdout.buffer
+        self._watch = select.poll()
+        with suppress(OSError, ValueError):
+            self._watch.register(sys.stdout.fileno(), 0)
 
     async def through(self, stops: dict[TopicPartition, int], total: int | None) -> None:
         """Up to these offsets; for ever where none is given."""
@@ -266,8 +271,8 @@ class Reading:
         stops: dict[TopicPartition, int] = {}
         while self._left != 0:
             records = await consumer.poll(POLL_MS, max_records=self._left)
+            self._take(records)
             if records:
-                self._take(records)
                 await consumer.commit()
             if ends and (assigned := consumer.assignment()):
                 fresh = [partition for partition in sorted(assigned) if partition not in stops]
@@ -278,6 +283,9 @@ class Reading:
         return 0
 
     def _take(self, records: list[RawRecord]) -> None:
+        if any(event & (select.POLLERR | select.POLLHUP) for _, event in self._watch.poll(0)):
+            # `| head` has what it wants; no further record may come for hours to find that out by writing it.
+            raise BrokenPipeError
         self._scanned += len(records)
         if self._accepts is not None:
             records = [record for record in records if self._accepts(record)]

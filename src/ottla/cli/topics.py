@@ -62,7 +62,7 @@ def parser() -> argparse.ArgumentParser:
         "  ottla topics create orders\n  ottla topics create orders -p 6 -r 3 --config cleanup.policy=compact\n",
         output=False,
     )
-    create.add_argument("topics", nargs="+", metavar="TOPIC")
+    create.add_argument("topics", nargs="+", metavar="NEW_TOPIC")
     create.add_argument("-p", "--partitions", type=int, default=-1, metavar="N", help="(the broker's num.partitions)")
     create.add_argument("-r", "--replication-factor", type=int, default=-1, metavar="N", help="(the broker's default)")
     create.add_argument(

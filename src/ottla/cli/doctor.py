@@ -1,0 +1,264 @@
+"""`ottla doctor`: looks at a cluster as a client does, and says what is wrong and what to do about it."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from ottla.cli.diagnosis import (
+    Finding,
+    GroupSeen,
+    judge_disks,
+    judge_groups,
+    judge_listeners,
+    judge_partitions,
+    judge_quorum,
+    judge_replicas,
+    judge_transactions,
+)
+from ottla.cli.output import TABLE, write_document
+from ottla.cli.session import (
+    Session,
+    add_broker_options,
+    add_output_option,
+    command_parser,
+    explained,
+    run,
+    unreachable,
+)
+
+if TYPE_CHECKING:
+    from ottla.client.admin import Admin
+    from ottla.client.metadata import Broker, TopicInfo
+
+COMMAND = "ottla doctor"
+CONNECT_TIMEOUT_S = 3.0
+WAIT_S = 2.0
+HANGING_MS = 20 * 60_000
+EXAMPLES = """\
+  ottla doctor
+  ottla doctor --broker kafka.example.org:9092
+  ottla doctor --wait 30              watch groups for half a minute
+  ottla doctor -o json                for a monitor; exit code 1: something is wrong
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    made = command_parser(
+        COMMAND,
+        "Look for the classic mistakes: listeners nobody can reach, no quorum, replicas that are missing, full disks, "
+        "groups that do not move, transactions that hang, clocks that differ. Works with Apache Kafka, too.",
+        EXAMPLES,
+    )
+    made.add_argument(
+        "--wait",
+        type=float,
+        default=WAIT_S,
+        metavar="SECONDS",
+        help=f"how long groups that are behind are watched ({WAIT_S:g})",
+    )
+    add_broker_options(made)
+    add_output_option(made)
+    return made
+
+
+def main(arguments: list[str]) -> int:
+    options = parser().parse_args(arguments)
+    return run(COMMAND, options, lambda session: examine(session, options))
+
+
+async def examine(session: Session, options: argparse.Namespace) -> int:
+    report = Report(options.output)
+    brokers = await reach(session, report)
+    if brokers is not None:
+        admin = await session.admin()
+        topics: dict[str, TopicInfo] = {}
+
+        async def partitions() -> tuple[list[Finding], str]:
+            topics.update(await admin.list_topics(include_internal=True))
+            found = judge_partitions(topics, await min_isr(admin, topics)) + judge_replicas(topics, len(brokers))
+            count = sum(len(info.partitions) for info in topics.values())
+            return found, f"{count} partitions of {len(topics)} topics have all their replicas in sync"
+
+        await report.check("quorum", lambda: check_quorum(admin, brokers))
+        await report.check("partitions", partitions)
+        await report.check("disks", lambda: check_disks(admin))
+        await report.check("groups", lambda: check_groups(admin, options.wait))
+        await report.check("transactions", lambda: check_transactions(session))
+    return report.finish()
+
+
+class Report:
+    """What was looked at, and what was found."""
+
+    def __init__(self, output: str) -> None:
+        self._output = output
+        self._checks: list[dict[str, Any]] = []
+        self._problem_count = 0
+
+    async def check(self, name: str, look: Callable[[], Awaitable[tuple[list[Finding], str]]]) -> None:
+        """Look at one thing. What cannot be looked at is a finding, too: the others are still looked at."""
+        from ottla.client.errors import KafkaError
+
+        try:
+            findings, well = await look()
+        except KafkaError as error:
+            findings = [Finding(name, f"cannot be looked at: {explained(error)}", "see what else is found")]
+            well = ""
+        self.add(name, findings, well)
+
+    def add(self, name: str, findings: list[Finding], well: str) -> None:
+        is_well = not any(one.is_problem for one in findings)
+        self._problem_count += sum(one.is_problem for one in findings)
+        self._checks.append(
+            {
+                "check": name,
+                "ok": is_well,
+                "summary": well if is_well else None,
+                "findings": [
+                    {"check": one.check, "problem": one.is_problem, "what": one.what, "todo": one.todo}
+                    for one in findings
+                ],
+            }
+        )
+        if self._output == TABLE:
+            if is_well:
+                print(f"ok       {name}: {well}")
+            for one in findings:
+                print(f"{'PROBLEM' if one.is_problem else 'note   '}  {one.check}: {one.what}")
+                print(f"         -> {one.todo}")
+
+    def finish(self) -> int:
+        if self._output != TABLE:
+            write_document(self._output, {"ok": not self._problem_count, "checks": self._checks})
+        elif self._problem_count:
+            print(f"\n{self._problem_count} {'problem' if self._problem_count == 1 else 'problems'} found")
+        return 1 if self._problem_count else 0
+
+
+# --- looking
+
+
+async def reach(session: Session, report: Report) -> list[Broker] | None:
+    """The brokers, if at least one can be worked with: asked at the address given, then at those they advertise."""
+    from ottla.client.cluster import Cluster
+    from ottla.client.config import AdminConfig
+    from ottla.client.errors import KafkaError
+
+    config = AdminConfig.parse(session.settings_for(AdminConfig))
+    cluster = Cluster(config, allow_auto_topic_creation=False)
+    try:
+        brokers = sorted((await cluster.refresh([])).brokers.values())
+    except KafkaError as error:
+        what, *rest = unreachable(error, session.broker).split("\n")
+        report.add("listeners", [Finding("listeners", what, "; ".join(one.strip() for one in rest))], "")
+        return None
+    finally:
+        await cluster.close()
+    unreached = {}
+    for broker in brokers:
+        reason = await why_unreached(broker)
+        if reason is not None:
+            unreached[broker.id] = reason
+    findings = judge_listeners(config.bootstrap_servers, brokers, unreached)
+    if not brokers:
+        todo = "start a broker, and see in its log why it is fenced"
+        findings.append(Finding("listeners", f"{session.broker} answers, but no broker is in service", todo))
+    where = ", ".join(f"{broker.id} at {broker.host}:{broker.port}" for broker in brokers)
+    report.add("listeners", findings, f"brokers {where} can be reached")
+    return None if len(unreached) == len(brokers) else brokers
+
+
+async def why_unreached(broker: Broker) -> str | None:
+    """Why no connection to where a broker says it is can be made; None if one can."""
+    import asyncio
+
+    try:
+        async with asyncio.timeout(CONNECT_TIMEOUT_S):
+            _, writer = await asyncio.open_connection(broker.host, broker.port)
+        writer.close()
+        await writer.wait_closed()
+    except TimeoutError:
+        return f"nothing answers there within {CONNECT_TIMEOUT_S:g} s"
+    except OSError as error:
+        import socket
+
+        if isinstance(error, socket.gaierror):
+            return f"the name {broker.host!r} is not known"
+        if isinstance(error, ConnectionRefusedError):
+            return "nothing listens there (connection refused)"
+        return str(error)
+    return None
+
+
+async def check_quorum(admin: Admin, brokers: list[Broker]) -> tuple[list[Finding], str]:
+    quorum = await admin.describe_quorum()
+    findings = judge_quorum(quorum, brokers, int(time.time() * 1000))
+    voters = len(quorum.voters)
+    return findings, f"controller {quorum.leader_id} leads a quorum of {voters}"
+
+
+async def min_isr(admin: Admin, topics: dict[str, TopicInfo]) -> dict[str, int]:
+    """min.insync.replicas of the topics where it matters: those that lack a replica."""
+    from ottla.client.admin import ConfigResource, ResourceType
+
+    lacking = [
+        ConfigResource(ResourceType.TOPIC, name)
+        for name, info in topics.items()
+        if any(len(one.isr) < len(one.replicas) for one in info.partitions)
+    ]
+    described = await admin.describe_configs(lacking) if lacking else {}
+    return {resource.name: int(entries["min.insync.replicas"].value or 1) for resource, entries in described.items()}
+
+
+async def check_disks(admin: Admin) -> tuple[list[Finding], str]:
+    from ottla.cli.output import bytes_text
+
+    folders = await admin.describe_log_dirs()
+    free = [folder.usable_bytes for of_broker in folders.values() for folder in of_broker if folder.usable_bytes >= 0]
+    return judge_disks(folders), f"at least {bytes_text(min(free))} free everywhere" if free else "no data folders"
+
+
+async def check_groups(admin: Admin, wait_s: float) -> tuple[list[Finding], str]:
+    import asyncio
+
+    before = await look_at_groups(admin)
+    after = before
+    if any(seen.lag and seen.member_count for seen in before.values()):
+        await asyncio.sleep(wait_s)
+        after = await look_at_groups(admin)
+    count = len(after)
+    return judge_groups(before, after, wait_s), f"{count} {'group' if count == 1 else 'groups'}, none stands still"
+
+
+async def look_at_groups(admin: Admin) -> dict[str, GroupSeen]:
+    from ottla.client.errors import ErrorCode, KafkaError
+
+    seen = {}
+    for listed in await admin.list_groups():
+        if listed.type.lower() not in ("classic", "consumer", ""):
+            continue
+        try:
+            described = (await admin.describe_groups([listed.group_id]))[listed.group_id]
+            lags = await admin.group_lag(listed.group_id)
+        except KafkaError as error:
+            if error.code in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+                # Gone since it was listed, or its topic is.
+                continue
+            raise
+        seen[listed.group_id] = GroupSeen(
+            described.state,
+            len(described.members),
+            {partition: lag.committed for partition, lag in lags.items() if lag.committed is not None},
+            {partition: lag.end for partition, lag in lags.items()},
+        )
+    return seen
+
+
+async def check_transactions(session: Session) -> tuple[list[Finding], str]:
+    from ottla.cli.transactions import find_hanging
+
+    now = int(time.time() * 1000)
+    return judge_transactions(await find_hanging(session, [], HANGING_MS, now), now), "none hangs"
