@@ -325,8 +325,8 @@ def _right(option: Option) -> str:
     return f"{description} (default: {option.default})".strip()
 
 
-_PIECE = re.compile(r"\S*?[-,.:;!?/](?=\w)|\S+\s*|\s+")
-"""Where Java's line breaks may come: after blanks, and after punctuation within a word."""
+_PIECE = re.compile(r"\S*?(?:-(?=[A-Za-z])|[,.:;!?/](?=\w)|\d(?=>))|\S+\s*|\s+")
+"""Where Java's line breaks may come: after blanks, and within a word after punctuation."""
 
 
 def _broken(text: str, width: int) -> list[str]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from ottla.cli.kafka.connection import CONFIG_EXCEPTION, connect
 from ottla.cli.kafka.exceptions import log
 from ottla.cli.kafka.failures import failure_of
-from ottla.cli.kafka.java_maps import hash_order
+from ottla.cli.kafka.java import hash_order
 from ottla.cli.kafka.options import (
     INTEGER,
     Exit,
@@ -30,6 +30,7 @@ from ottla.cli.kafka.topic_descriptions import (
     TopicDescription,
     without_elr,
 )
+from ottla.cli.kafka.topic_filters import topic_filter
 from ottla.client.admin import ConfigEntry, ConfigResource, ConfigSource, NewTopic, PartialFailure, Reassignment
 from ottla.client.admin import ResourceType as Resource
 from ottla.client.errors import ErrorCode, KafkaError, UnsupportedByBroker
@@ -301,11 +302,7 @@ async def _topics(admin: TopicAdmin, options: Options) -> list[str]:
     pattern = options.value("topic")
     if pattern is None:
         return names
-    expression = pattern.strip().replace(",", "|").replace(" ", "").strip("\"'")
-    try:
-        matches = re.compile(expression).fullmatch
-    except re.error:
-        raise ToolError(f"{expression} is an invalid regex.", "java.lang.RuntimeException") from None
+    matches = topic_filter(pattern)
     return [name for name in names if matches(name)]
 
 
