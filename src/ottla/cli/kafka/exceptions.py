@@ -10,6 +10,7 @@ import logging
 import sys
 import time
 
+from ottla.cli.kafka.options import ToolError
 from ottla.wire.errors import ErrorCode, KafkaError
 
 PACKAGE = "org.apache.kafka.common.errors"
@@ -113,6 +114,8 @@ def log(level: str, message: str, logger: str, error: BaseException | None = Non
     print(log_line(level, message, logger), file=sys.stderr)
     if isinstance(error, KafkaError):
         print(java_text(error), file=sys.stderr)
+    elif isinstance(error, ToolError):
+        sys.stderr.write(error.trace.replace(": \n", "\n"))
     elif error is not None:
         print(error, file=sys.stderr)
     sys.stderr.flush()

@@ -9,6 +9,7 @@ import json
 from base64 import b64encode
 from typing import Any
 
+from ottla.cli.kafka.java import java_double
 from ottla.wire import schema
 from ottla.wire.message import Field, Struct
 from ottla.wire.primitives import uuid_text
@@ -41,20 +42,6 @@ def format_json(value: object) -> str:
     if isinstance(value, float):
         return java_double(value)
     return json.dumps(value, ensure_ascii=False)
-
-
-def java_double(value: float) -> str:
-    """A number as Java's Double.toString shows it."""
-    if value != value or value in (float("inf"), float("-inf")):
-        return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
-    if value == 0 or 1e-3 <= abs(value) < 1e7:
-        return repr(float(value)) if "e" not in repr(float(value)) else f"{value:f}".rstrip("0")
-    digits, _, exponent = f"{value:.16e}".partition("e")
-    for precision in range(1, 17):
-        digits, _, exponent = f"{value:.{precision}e}".partition("e")
-        if float(f"{digits}e{exponent}") == value:
-            break
-    return f"{digits}E{int(exponent)}"
 
 
 def _name(field: Field) -> str:
