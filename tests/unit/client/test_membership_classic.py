@@ -340,3 +340,16 @@ def test_a_sync_that_a_rebalance_overtook_joins_again() -> None:
     sync = sent(member.handle(Responded(request, join_answer()), 0))
     refused = SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
     assert isinstance(sent(member.handle(Responded(sync, refused), 0)), JoinGroupRequest)
+
+
+def test_a_static_member_that_came_back_with_other_topics_joins_again_for_what_it_reads_now() -> None:
+    member = membership(group_instance_id="instance")
+    member.handle(Subscribed(("u",)), 0)
+    assert join(member, ZERO) == []
+    assert member.owned == ()
+    deadline = member.deadline()
+    assert deadline is not None
+    request = sent(member.handle(Tick(), deadline))
+    assert isinstance(request, JoinGroupRequest) and request.member_id == "me"
+    of_u = TopicPartition("u", 0)
+    assert join(member, of_u, generation=2, now=deadline) == [Take((of_u,))]

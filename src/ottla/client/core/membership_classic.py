@@ -450,6 +450,11 @@ class ClassicMembership:
             self._assigned = decode_assignment(response.assignment)
         except WireError as error:
             return self._fail(KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"no assignment: {error}"))
+        joined_topics = set(self._joined_topics)
+        if any(partition.topic not in joined_topics for partition in self._assigned):
+            # A static member that came back with other topics is given what it had. Its next JoinGroup has the group
+            # share out anew.
+            return self._retry_join(now)
         kept = set(self._assigned)
         gone = tuple(partition for partition in self._owned if partition not in kept)
         if gone:
