@@ -59,7 +59,7 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--grep", metavar="REGEX", help="only records whose key, value or a header matches")
     made.add_argument("-v", "--invert", action="store_true", help="with --grep: only records that do not match")
-    made.add_argument("-f", "--format", metavar="FORMAT", help=f"see below ('{DEFAULT_FORMAT}')")
+    made.add_argument("-f", "--format", metavar="FORMAT", help="see below ('%%v\\n')")
     made.add_argument("-o", "--output", choices=("text", "json", "yaml"), default="text", help="json: one line each")
     made.add_argument("-g", "--group", metavar="GROUP", help="read as a member of this group and commit")
     made.add_argument(

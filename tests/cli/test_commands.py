@@ -1,0 +1,282 @@
+"""Every command against a cluster, in this process."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+
+import pytest
+
+from ottla.__main__ import COMMANDS
+from tests.cli.conftest import Ottla
+from tests.interop.servers import Server
+
+
+def test_topics_are_made_listed_changed_and_deleted(ottla: Ottla, topic: str) -> None:
+    made = ottla("topics", "create", topic, "-p", "3", "-c", "retention.ms=60000")
+    assert (made.code, made.err) == (0, f"{topic} created with 3 partitions, 1 replica\n")
+    again = ottla("topics", "create", topic)
+    assert (again.code, "ottla topics describe" in again.err) == (1, True)
+    assert ottla("topics", "create", topic, "--if-not-exists").err == f"{topic} is there already\n"
+    (row,) = json.loads(ottla("topics", "list", topic, "--sizes", "-o", "json").out)
+    assert (row["name"], row["partitions"], row["size_bytes"]) == (topic, 3, 0)
+    assert [topic, "3"] in [line.split()[:2] for line in ottla("topics", "list", f"{topic[:-1]}?").lines]
+    described = ottla("topics", "describe", topic).out
+    assert "retention.ms=60000" in described
+    assert len(described.splitlines()) == 6
+    grown = ottla("topics", "alter", topic, "--partitions", "5", "--unset", "retention.ms", "-c", "max.message.bytes=9")
+    assert (grown.code, "5 partitions, it had 3" in grown.err) == (0, True)
+    (document,) = json.loads(ottla("topics", "describe", topic, "-o", "json").out)
+    assert (len(document["partitions"]), document["configs"]) == (5, {"max.message.bytes": "9"})
+    shrunk = ottla("topics", "alter", topic, "--partitions", "2")
+    assert (shrunk.code, "never gets fewer" in shrunk.err) == (1, True)
+    assert ottla("topics", "delete", topic).err == f"{topic} deleted\n"
+    gone = ottla("topics", "delete", topic)
+    assert (gone.code, f"there is no topic '{topic}'" in gone.err) == (1, True)
+    assert ottla("topics", "delete", topic, "--if-exists").code == 0
+
+
+def test_the_nearest_topic_is_suggested(ottla: Ottla, topic: str) -> None:
+    ottla("topics", "create", f"customers-{topic}")
+    for command in (["consume"], ["topics", "describe"], ["topics", "offsets"]):
+        said = ottla(*command, f"custmers-{topic}")
+        assert (said.code, f"did you mean 'customers-{topic}'?" in said.err) == (1, True)
+    said = ottla("produce", f"custmers-{topic}", "-m", "x")
+    assert (said.code, "did you mean" in said.err) == (1, True)
+
+
+def test_lines_become_records_and_records_lines(ottla: Ottla, topic: str) -> None:
+    ottla("topics", "create", topic, "-p", "2")
+    assert ottla("produce", topic, "-p", "1", stdin=b"one\r\ntwo\n\nthree").code == 0
+    assert ottla("consume", topic, "-e").out == "one\ntwo\n\nthree\n"
+    assert ottla("produce", topic, "--key-separator", r"\t", "-p", "0", "-H", "a=b", stdin=b"k\tv\n").code == 0
+    assert ottla("consume", topic, "-p", "0", "-e", "-f", r"%p/%o %k=%v %h\n").out == "0/0 k=v a=b\n"
+    wrong = ottla("produce", topic, "--key-separator", ":", stdin=b"a:b\nno separator\n")
+    assert (wrong.code, "line 2 has no ':'" in wrong.err) == (1, True)
+
+
+def test_json_goes_in_as_it_came_out(ottla: Ottla, topic: str) -> None:
+    for name in (topic, f"{topic}-copy"):
+        ottla("topics", "create", name, "-p", "1")
+    ottla("produce", topic, "-m", "text", "-m", "é", "-k", "key", "-H", "h=1", "-z", "zstd")
+    ottla("produce", topic, "--null", "-k", "gone", "--acks", "1")
+    ottla("produce", topic, "--json", stdin=b'{"value_base64": "/wA=", "headers": {"x": "y"}, "timestamp": 5}\n')
+    first = ottla("consume", topic, "-e", "-o", "json").out
+    assert ottla("produce", f"{topic}-copy", "--json", stdin=first.encode()).code == 0
+    second = ottla("consume", f"{topic}-copy", "-e", "-o", "json").out
+    documents = [json.loads(line) for line in first.splitlines()]
+    assert [one["value"] for one in documents[:3]] == ["text", "é", None]
+    assert (documents[3]["value_base64"], documents[3]["timestamp"]) == ("/wA=", 5)
+    assert [{**json.loads(line), "topic": topic} for line in second.splitlines()] == documents
+    for bad in (b"[1]", b"{", b'{"headers": 5}', b'{"partition": "x"}'):
+        said = ottla("produce", topic, "--json", stdin=bad)
+        assert (said.code, "line 1:" in said.err) == (1, True)
+
+
+def test_a_range_ends_where_it_is_told_to(ottla: Ottla, topic: str) -> None:
+    ottla("topics", "create", topic, "-p", "1")
+    lines = "".join(f'{{"value": "{number}", "timestamp": {1000 * number}}}\n' for number in range(1, 11))
+    ottla("produce", topic, "--json", stdin=lines.encode())
+    cases = [
+        (["--from", "-2", "-e"], "9 10"),
+        (["--from", "3", "--to", "5"], "4 5"),
+        (["--from", "@7000", "--to", "@9000"], "7 8"),
+        (["--from", "1970-01-01T00:00:09Z", "-e"], "9 10"),
+        (["--to", "+2"], "1 2"),
+        (["-n", "3"], "1 2 3"),
+        (["--from", "end", "-e"], ""),
+        (["--from", "1h ago", "-e"], ""),
+        (["--grep", "^1", "-e"], "1 10"),
+        (["--grep", "1", "-v", "--from", "6", "-e"], "7 8 9"),
+    ]
+    for arguments, values in cases:
+        said = ottla("consume", topic, *arguments)
+        assert (arguments, said.code, said.out.split()) == (arguments, 0, values.split())
+    assert ottla("consume", topic, "--grep", "^1", "-e").err == "2 of 10 records matched, in 1 partition\n"
+
+
+def test_a_key_is_looked_for_in_its_partition_only(ottla: Ottla, topic: str) -> None:
+    ottla("topics", "create", topic, "-p", "8")
+    lines = "".join(f"user-{number % 40}:{number}\n" for number in range(400))
+    ottla("produce", topic, "--key-separator", ":", stdin=lines.encode())
+    found = ottla("consume", topic, "--key", "user-7", "-e", "-f", r"%p %v\n")
+    rows = [line.split() for line in found.lines]
+    assert [int(value) for _, value in rows] == list(range(7, 400, 40))
+    assert len({partition for partition, _ in rows}) == 1
+    matched, scanned = int(found.err.split()[0]), int(found.err.split()[2])
+    assert (matched, scanned < 400, "in 1 partition" in found.err) == (10, True, True)
+    everywhere = ottla("consume", topic, "--key", "user-7", "--all-partitions", "-e")
+    assert "10 of 400 records matched, in 8 partitions" in everywhere.err
+
+
+def test_only_committed_records_are_read_if_wanted(ottla: Ottla, cluster: Server, topic: str) -> None:
+    import asyncio
+
+    from ottla.client import Producer
+
+    ottla("topics", "create", topic, "-p", "1")
+
+    async def write() -> None:
+        async with Producer(bootstrap_servers=cluster.bootstrap, transactional_id=topic) as producer:
+            await producer.init_transactions()
+            for value, ends in ((b"kept", producer.commit_transaction), (b"dropped", producer.abort_transaction)):
+                await producer.begin_transaction()
+                await producer.send(topic, value)
+                await ends()
+
+    asyncio.run(write())
+    assert ottla("consume", topic, "-e", "--isolation", "read_committed").out == "kept\n"
+    assert ottla("consume", topic, "-e").out == "kept\ndropped\n"
+    (row,) = json.loads(ottla("transactions", "list", "-o", "json").out)[-1:]
+    assert row["state"] in ("CompleteAbort", "PrepareAbort", "CompleteCommit")
+
+
+def test_a_group_reads_is_reset_and_deleted(ottla: Ottla, topic: str) -> None:
+    group = f"group-{topic}"
+    ottla("topics", "create", topic, "-p", "2")
+    ottla("produce", topic, "-p", "1", stdin=b"a\nb\nc\nd\n")
+    assert ottla("consume", topic, "-g", group, "-n", "3").out.split() == ["a", "b", "c"]
+    assert ottla("consume", topic, "-g", group, "-e").out.split() == ["d"]
+    ottla("produce", topic, "-p", "1", stdin=b"e\n")
+    (listed,) = [one for one in json.loads(ottla("groups", "list", "--lag", "-o", "json").out) if one["group"] == group]
+    assert (listed["state"], listed["lag"]) == ("Empty", 1)
+    (document,) = json.loads(ottla("groups", "describe", group, "-o", "json").out)
+    assert [(row["partition"], row["committed"], row["lag"]) for row in document["partitions"]] == [
+        (0, 0, 0),
+        (1, 4, 1),
+    ]
+    assert ottla("groups", "describe", group).lines[-1].split()[:5] == [topic, "1", "4", "5", "1"]
+
+    tried = ottla("groups", "reset", group, "--to", "beginning", "-o", "json")
+    assert ([row["new"] for row in json.loads(tried.out)], "--execute" in tried.err) == ([0, 0], True)
+    assert json.loads(ottla("groups", "describe", group, "-o", "json").out)[0]["lag"] == 1
+    ottla("groups", "reset", group, "--shift", "-2", "--topic", f"{topic}:1", "--execute")
+    assert ottla("consume", topic, "-g", group, "-e").out.split() == ["c", "d", "e"]
+    ottla("groups", "reset", group, "--to", "1h ago", "--execute")
+    assert json.loads(ottla("groups", "describe", group, "-o", "json").out)[0]["lag"] == 5
+
+    assert ottla("groups", "delete-offsets", group, "--topic", f"{topic}:0").code == 0
+    assert ottla("groups", "delete", group).err == f"{group} deleted\n"
+    gone = ottla("groups", "describe", group)
+    assert (gone.code, f"there is no group '{group}'" in gone.err) == (1, True)
+
+
+def test_settings_and_quotas_are_set_and_taken_back(ottla: Ottla, topic: str) -> None:
+    ottla("topics", "create", topic)
+    assert ottla("configs", "set", "topic", topic, "retention.ms=5000", "cleanup.policy=compact").code == 0
+    assert [line.split()[:2] for line in ottla("configs", "describe", "topic", topic).lines[1:]] == [
+        ["cleanup.policy", "compact"],
+        ["retention.ms", "5000"],
+    ]
+    assert len(json.loads(ottla("configs", "describe", "topic", topic, "--all", "-o", "json").out)) > 20
+    ottla("configs", "unset", "topic", topic, "retention.ms", "cleanup.policy")
+    assert "defaults" in ottla("configs", "describe", "topic", topic).err
+    wrong = ottla("configs", "set", "topic", topic, "retension.ms=1")
+    assert (wrong.code, "did you mean 'retention.ms'?" in wrong.err) == (1, True)
+    assert ottla("configs", "set", "broker", "all", "log.cleaner.threads=2").code == 0
+    (broker,) = json.loads(ottla("cluster", "brokers", "-o", "json").out)
+    assert "log.cleaner.threads" in ottla("configs", "describe", "broker", str(broker["id"])).out
+    assert ottla("configs", "unset", "broker", "all", "log.cleaner.threads").code == 0
+    assert ottla("configs", "set", "quotas", f"user={topic}", "client-id=default", "producer_byte_rate=1024").code == 0
+    described = ottla("configs", "describe", "quotas", f"user={topic}", "-o", "json")
+    assert json.loads(described.out) == [
+        {"user": topic, "client-id": "default", "quota": "producer_byte_rate", "value": 1024.0}
+    ]
+    assert ottla("configs", "unset", "quotas", f"user={topic}", "client-id=default", "producer_byte_rate").code == 0
+    assert ottla("configs", "describe", "quotas", f"user={topic}").err == "no quotas\n"
+
+
+def test_the_cluster_tells_about_itself(ottla: Ottla) -> None:
+    cluster_id = ottla("cluster", "id").out.strip()
+    assert len(cluster_id) == 22
+    assert ottla("cluster", "id", "-o", "yaml").out.startswith("cluster_id: ")
+    (broker,) = json.loads(ottla("cluster", "brokers", "-o", "json").out)
+    assert ottla("cluster", "controller").out.startswith(f"leader {broker['id']}  epoch ")
+    features = {one["feature"]: one for one in json.loads(ottla("cluster", "features", "-o", "json").out)}
+    assert features["metadata.version"]["finalized"] > 0
+    (folder,) = json.loads(ottla("cluster", "log-dirs", "--partitions", "-o", "json").out)
+    assert (folder["broker"], folder["error"], folder["usable_bytes"] > 0) == (broker["id"], None, True)
+
+
+def test_records_are_deleted_only_when_told_twice(ottla: Ottla, topic: str) -> None:
+    ottla("topics", "create", topic, "-p", "1")
+    ottla("produce", topic, stdin=b"a\nb\nc\n")
+    tried = ottla("records", "delete", topic, "--before", "2")
+    assert ("nothing was deleted" in tried.err, ottla("consume", topic, "-e").out) == (True, "a\nb\nc\n")
+    done = ottla("records", "delete", topic, "--before", "2", "--execute", "-o", "json")
+    assert [(row["first"], row["deleted"]) for row in json.loads(done.out)] == [(2, 2)]
+    assert ottla("consume", topic, "-e").out == "c\n"
+    assert ottla("topics", "offsets", topic, "--at", "now").lines[1].split() == [topic, "0", "2", "3", "1", "3"]
+
+
+def test_the_doctor_finds_a_group_nobody_reads_for(ottla: Ottla, topic: str) -> None:
+    ottla("topics", "create", topic, "-p", "1")
+    ottla("produce", topic, stdin=b"a\nb\n")
+    ottla("consume", topic, "-g", f"group-{topic}", "-n", "1")
+    said = ottla("doctor", "-o", "json")
+    report = json.loads(said.out)
+    assert (said.code, report["ok"]) == (1, False)
+    checks = {one["check"]: one for one in report["checks"]}
+    for well in ("listeners", "quorum", "partitions", "disks", "transactions"):
+        assert checks[well]["ok"], checks[well]
+    assert any(f"group-{topic} is 1 records behind" in one["what"] for one in checks["groups"]["findings"])
+    for group in json.loads(ottla("groups", "list", "-o", "json").out):
+        ottla("groups", "delete", group["group"])
+    said = ottla("doctor")
+    assert (said.code, "PROBLEM" in said.out) == (0, False)
+
+
+def test_completion_knows_commands_options_topics_and_groups(ottla: Ottla, topic: str) -> None:
+    ottla("topics", "create", topic)
+    assert ottla("completion", "words", "--", "to").lines == ["topics"]
+    assert ottla("completion", "words", "--", "topics", "de").lines == ["delete", "describe"]
+    assert ottla("completion", "words", "--", "topics", "describe", topic[:-1]).lines.count(topic) == 1
+    assert ottla("completion", "words", "--", "configs", "set", "topic", topic).lines[0] == topic
+    assert "--isolation" in ottla("completion", "words", "--", "consume", topic, "--").lines
+    assert ottla("completion", "words", "--", "consume", topic, "-o", "").lines == ["json", "text", "yaml"]
+    began = time.monotonic()
+    unreachable = ottla("completion", "words", "--", "topics", "-b", "127.0.0.1:1", "describe", "")
+    assert (unreachable.code, unreachable.out, unreachable.err) == (0, "", "")
+    assert time.monotonic() - began < 5
+    for shell in ("bash", "zsh", "fish"):
+        assert "completion words" in ottla("completion", shell).out
+
+
+@pytest.mark.parametrize("command", list(COMMANDS))
+def test_every_command_has_help_with_examples(ottla: Ottla, command: str) -> None:
+    said = ottla(command, "--help")
+    assert (said.code, f"ottla {command}" in said.out.partition("examples:")[2]) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["topics"], "required: COMMAND"),
+        (["consume", "t", "--from", "soon"], "no place in a log"),
+        (["consume", "t", "-f", "%q"], "%q is no placeholder"),
+        (["consume", "t", "-g", "g", "--from", "1"], "-g reads where the group is"),
+        (["consume", "t", "--grep", "("], "--grep '('"),
+        (["consume", "t", "-n", "0"], "at least 1"),
+        (["topics", "alter", "t"], "nothing to change"),
+        (["topics", "create", "t", "-c", "nonsense"], "no NAME=VALUE"),
+        (["configs", "set", "broker", "one", "a=b"], "is no broker"),
+        (["configs", "set", "quotas", "alice", "a=1"], "whose quotas?"),
+        (["topics", "list", "--command-config", "/absent"], "cannot be read"),
+        (["tpoics", "list"], "did you mean 'topics'?"),
+    ],
+)
+def test_misuse_is_told_with_exit_code_2(ottla: Ottla, arguments: list[str], expected: str) -> None:
+    said = ottla(*arguments)
+    assert (said.code, expected in said.err) == (2, True), said
+
+
+def test_settings_come_from_a_file(ottla: Ottla, tmp_path: os.PathLike[str]) -> None:
+    path = os.path.join(tmp_path, "client.properties")
+    with open(path, "w") as file:
+        file.write("request.timeout.ms=10000\nacks=1\nmax.poll.records=10\n")
+    assert ottla("topics", "list", "--command-config", path).code == 0
+    with open(path, "w") as file:
+        file.write("reqest.timeout.ms=10000\n")
+    said = ottla("topics", "list", "--command-config", path)
+    assert (said.code, "did you mean request.timeout.ms?" in said.err) == (1, True)

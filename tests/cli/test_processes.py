@@ -1,0 +1,101 @@
+"""Commands as processes of their own: how they begin, and how they end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.cli.conftest import Ottla
+from tests.interop.servers import Server
+
+HEAVY = ("ottla.records", "ottla.broker", "ottla.storage", "ottla.client.consumer", "ottla.client.producer", "cramjam")
+"""What a command that only asks something has no use for: it would make everybody wait for it."""
+
+
+def command(cluster: Server, *arguments: str) -> list[str]:
+    return [sys.executable, "-m", "ottla", *arguments, "--broker", cluster.bootstrap]
+
+
+@pytest.fixture
+def filled(ottla: Ottla, topic: str) -> str:
+    ottla("topics", "create", topic, "-p", "1")
+    ottla("produce", topic, stdin=b"".join(b"record %d\n" % number for number in range(5_000)))
+    return topic
+
+
+def test_a_reader_that_has_enough_ends_the_command_quietly(cluster: Server, filled: str) -> None:
+    with subprocess.Popen(
+        command(cluster, "consume", filled), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        assert process.stdout.readline() == b"record 0\n"
+        process.stdout.close()
+        assert process.wait(20) == 141
+        assert process.stderr.read() == b""
+
+
+@pytest.mark.parametrize("arguments", [["consume"], ["produce"]])
+def test_ctrl_c_ends_a_command_quietly(cluster: Server, filled: str, arguments: list[str]) -> None:
+    with subprocess.Popen(
+        command(cluster, *arguments, filled), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+        if arguments == ["consume"]:
+            assert process.stdout.readline() == b"record 0\n"
+        else:
+            process.stdin.write(b"typed\n")
+            process.stdin.flush()
+            wait_for_record(cluster, filled, "typed")
+        process.send_signal(signal.SIGINT)
+        process.stdout.read()
+        assert process.wait(20) == 130
+        assert process.stderr.read() == b""
+
+
+def wait_for_record(cluster: Server, topic: str, value: str) -> None:
+    """What is typed goes out at once, not when the input ends."""
+    ends_at = time.monotonic() + 20
+    while time.monotonic() < ends_at:
+        said = subprocess.run(
+            command(cluster, "consume", topic, "--from", "-1", "-e"), capture_output=True, text=True, check=True
+        )
+        if said.stdout == f"{value}\n":
+            return
+    raise AssertionError(f"{value} was not written within 20 s")
+
+
+def test_a_broker_that_is_not_there_is_told_at_once_with_what_to_do() -> None:
+    began = time.monotonic()
+    said = subprocess.run(
+        [sys.executable, "-m", "ottla", "topics", "list"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "OTTLA_BROKER": "127.0.0.1:1"},
+        timeout=30,
+    )
+    assert said.returncode == 1
+    assert "nothing listens on 127.0.0.1:1" in said.stderr and "./ottla start" in said.stderr
+    assert time.monotonic() - began < 5
+
+
+def test_a_command_that_asks_something_imports_only_what_it_needs(cluster: Server) -> None:
+    program = (
+        "import sys; from ottla.__main__ import main; code = main(sys.argv[1:]); "
+        "print(*sorted(sys.modules)); sys.exit(code)"
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", program, "topics", "list", "--broker", cluster.bootstrap],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=30,
+    )
+    modules = said.stdout.splitlines()[-1].split()
+    assert "ottla.client.admin" in modules
+    assert [name for name in modules if name.startswith(HEAVY)] == []
