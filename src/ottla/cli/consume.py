@@ -138,7 +138,7 @@ def parsed_properties(given: list[str]) -> dict[str, str]:
 
 async def wanted_ranges(session: Session, options: argparse.Namespace) -> dict[TopicPartition, tuple[int, int | None]]:
     """The offsets to read of each partition: from the first, up to but without the second (None: for ever)."""
-    from ottla.client.core.subscription import IsolationLevel
+    from ottla.client.core.isolation import IsolationLevel
 
     partitions = await wanted_partitions(session, options)
     admin = await session.admin()

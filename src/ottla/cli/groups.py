@@ -224,7 +224,7 @@ def show(document: dict[str, Any]) -> None:
 
 async def reset(session: Session, options: argparse.Namespace) -> int:
     from ottla.cli.positions import bounds, placed, resolve
-    from ottla.client.core.subscription import IsolationLevel
+    from ottla.client.core.isolation import IsolationLevel
 
     admin = await session.admin()
     committed = {

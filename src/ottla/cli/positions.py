@@ -21,8 +21,8 @@ from ottla.cli.session import CommandError
 
 if TYPE_CHECKING:
     from ottla.client.admin import Admin
+    from ottla.client.core.isolation import IsolationLevel
     from ottla.client.core.partitions import TopicPartition
-    from ottla.client.core.subscription import IsolationLevel
 
 HELP = "an offset, beginning, end, -10 (before the end), +10, @MILLISECONDS, an ISO time, '5m ago', today"
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}

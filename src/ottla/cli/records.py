@@ -48,7 +48,7 @@ def main(arguments: list[str]) -> int:
 
 async def delete(session: Session, options: argparse.Namespace) -> None:
     from ottla.cli.groups import chosen_partitions
-    from ottla.client.core.subscription import IsolationLevel
+    from ottla.client.core.isolation import IsolationLevel
 
     admin = await session.admin()
     partitions = await chosen_partitions(session, options.topics)

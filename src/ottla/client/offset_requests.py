@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from ottla.client.cluster import Cluster, CoordinatorType
 from ottla.client.config import ConsumerConfig
+from ottla.client.core.isolation import IsolationLevel
 from ottla.client.core.membership import CommitRefused
 from ottla.client.core.offsets import (
     OffsetAndMetadata,
@@ -24,7 +25,6 @@ from ottla.client.core.offsets import (
     shape_offset_fetch,
 )
 from ottla.client.core.partitions import TopicPartition
-from ottla.client.core.subscription import IsolationLevel
 from ottla.client.errors import CommitFailed, ErrorCode, KafkaError, RequestTimedOut, error_of, is_retriable
 from ottla.client.group_member import GROUP_LANE, GroupMember
 from ottla.wire.messages.list_offsets import ListOffsetsResponse

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from ottla.client.admin.calls import AdminCalls, outcome
 from ottla.client.admin.topics import LATEST, TopicCalls
 from ottla.client.cluster import CoordinatorType
-from ottla.client.core.consumer_protocol import decode_assignment
+from ottla.client.core.isolation import IsolationLevel
 from ottla.client.core.offsets import (
     OffsetAndMetadata,
     plan_commit,
@@ -17,7 +17,6 @@ from ottla.client.core.offsets import (
     shape_offset_fetch,
 )
 from ottla.client.core.partitions import by_topic
-from ottla.client.core.subscription import IsolationLevel
 from ottla.client.errors import ErrorCode, KafkaError, UnsupportedByBroker, error_of
 from ottla.client.metadata import TopicPartition
 from ottla.wire import WireError
@@ -320,6 +319,9 @@ def _consumer_group(group: DescribedConsumerGroup, coordinator_id: int) -> Group
 
 
 def _classic_group(group: DescribedClassicGroup, coordinator_id: int) -> GroupDescription:
+    # Not above: most who ask a cluster something do not describe classic groups, and it brings all assignors along.
+    from ottla.client.core.consumer_protocol import decode_assignment
+
     members = []
     for one in group.members:
         assignment: tuple[TopicPartition, ...] = ()

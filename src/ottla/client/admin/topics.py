@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ottla.client.admin.calls import AdminCalls, outcome
+from ottla.client.core.isolation import IsolationLevel
 from ottla.client.core.offsets import OffsetAndTimestamp, plan_list_offsets, read_list_offsets
 from ottla.client.core.partitions import by_topic
-from ottla.client.core.subscription import IsolationLevel
 from ottla.client.errors import KafkaError, error_of
 from ottla.client.metadata import TopicInfo, TopicPartition
 from ottla.wire.messages.alter_partition_reassignments import (
@@ -255,7 +255,9 @@ class TopicCalls(AdminCalls):
 
         return await self._one(ask)
 
-    async def alter_partition_reassignments(self, replicas: Mapping[TopicPartition, Sequence[int] | None]) -> None:
+    async def alter_partition_reassignments(
+        self, replicas: Mapping[TopicPartition, Sequence[int] | None], *, may_change_replication_factor: bool = True
+    ) -> None:
         """Move partitions to other brokers; None cancels a move that is going on."""
 
         async def ask(
@@ -268,7 +270,11 @@ class TopicCalls(AdminCalls):
                         partition_index=partition.partition, replicas=None if wanted is None else list(wanted)
                     )
                 )
-            request = AlterPartitionReassignmentsRequest(timeout_ms=self._timeout_ms, topics=list(topics.values()))
+            request = AlterPartitionReassignmentsRequest(
+                timeout_ms=self._timeout_ms,
+                allow_replication_factor_change=may_change_replication_factor,
+                topics=list(topics.values()),
+            )
             response: AlterPartitionReassignmentsResponse = await self._ask_controller(request)
             if response.error_code:
                 raise error_of(response.error_code, response.error_message)

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from ottla.client.core.codes import error_code
+from ottla.client.core.isolation import IsolationLevel
 from ottla.client.core.partitions import TopicPartition, by_topic
-from ottla.client.core.subscription import IsolationLevel
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.list_offsets import (
     ListOffsetsPartition,

@@ -14,9 +14,10 @@ import re
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from enum import Enum, IntEnum
+from enum import Enum
 
 from ottla.client.core.fetching import FetchedBatches, RawRecord
+from ottla.client.core.isolation import IsolationLevel as IsolationLevel
 from ottla.client.core.partitions import TopicPartition
 from ottla.records.columns import RecordColumns
 from ottla.wire.errors import ErrorCode, KafkaError
@@ -81,11 +82,6 @@ def parse_duration_ms(text: str) -> int:
         + int(minutes or 0) * _MINUTE_MS
         + int(float(seconds or 0) * _SECOND_MS)
     )
-
-
-class IsolationLevel(IntEnum):
-    READ_UNCOMMITTED = 0
-    READ_COMMITTED = 1
 
 
 class AssignedPartition:
