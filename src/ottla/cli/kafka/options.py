@@ -82,25 +82,31 @@ class ToolError(Exception):
     """Why a tool cannot go on; `exception` is the Java class that Kafka's tool would name."""
 
     def __init__(
-        self, message: str, exception: str = "java.lang.IllegalArgumentException", cause: ToolError | None = None
+        self,
+        message: str,
+        exception: str = "java.lang.IllegalArgumentException",
+        cause: ToolError | None = None,
+        suppressed: Sequence[ToolError] = (),
     ) -> None:
         super().__init__(message)
         self.message = message
         self.exception = exception
         self.cause = cause
+        self.suppressed = suppressed
 
     @property
     def trace(self) -> str:
         """What Java prints of an exception, without the frames of a program that is not this one."""
         told = f"{self.exception}: {self.message}\n"
+        told += "".join(f"\tSuppressed: {one.trace}" for one in self.suppressed)
         return told if self.cause is None else f"{told}Caused by: {self.cause.trace}"
 
 
 class OptionError(ToolError):
     """joptsimple cannot make sense of the arguments."""
 
-    def __init__(self, message: str, kind: str) -> None:
-        super().__init__(message, f"joptsimple.{kind}")
+    def __init__(self, message: str, kind: str, cause: ToolError | None = None) -> None:
+        super().__init__(message, f"joptsimple.{kind}", cause)
 
 
 class UsageError(Exception):
@@ -182,6 +188,10 @@ class OptionParser:
     def __init__(self, *options: Option, has_abbreviations: bool = False) -> None:
         self._options = {option.name: option for option in (*options, HELP, VERSION)}
         self._has_abbreviations = has_abbreviations
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._options)
 
     def option(self, name: str) -> Option:
         return self._options[name]
@@ -305,8 +315,16 @@ def _converted(option: Option, text: str) -> Any:
     try:
         return option.kind.convert(text)
     except ValueError:
+        if option.kind.name.startswith("["):
+            cause = ToolError(
+                f"Value [{text}] is not one of [{option.kind.name}]", "joptsimple.ValueConversionException"
+            )
+        else:
+            number = ToolError(f'For input string: "{text}"', "java.lang.NumberFormatException")
+            reflected = f"{number.exception}: {number.message}"
+            cause = ToolError(reflected, "joptsimple.internal.ReflectionException", number)
         raise OptionError(
-            f"Cannot parse argument '{text}' of option {option.name}", "OptionArgumentConversionException"
+            f"Cannot parse argument '{text}' of option {option.name}", "OptionArgumentConversionException", cause
         ) from None
 
 
