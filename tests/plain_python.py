@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 
 SOURCES = Path(__file__).resolve().parents[1] / "src"
-COMPILED = ("ottla.records.kernel", "ottla.storage.tail", "ottla.broker.produce_frame")
+COMPILED = sorted(".".join(types.relative_to(SOURCES).with_suffix("").parts) for types in SOURCES.rglob("*.pxd"))
 
 
 class PlainFinder:

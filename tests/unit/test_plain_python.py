@@ -10,6 +10,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 TESTS = (
     "tests/unit/storage/test_log.py",
     "tests/unit/storage/test_reserve.py",
+    "tests/unit/client/test_accumulator.py",
     "tests/unit/broker/test_produce_frame.py",
     "tests/unit/broker/test_produce_and_fetch.py",
 )

@@ -1,4 +1,7 @@
-"""What `send` returns: the promise that a record will be written, or the reason why it was not."""
+"""What `send` returns: the promise that a record will be written, or the reason why it was not.
+
+Cython compiles this file (types in delivery.pxd), and it runs as it stands.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +61,9 @@ class Delivery:
         batch, index = self._batch.place_of(self._index)
         topic, partition = batch.queue.partition
         offset = -1 if batch.base_offset < 0 else batch.base_offset + index
-        timestamp = batch.log_append_time if batch.log_append_time >= 0 else batch.timestamps[index]
+        timestamp = batch.log_append_time
+        if timestamp < 0 and batch.timestamps:
+            timestamp = batch.timestamps[index]
         return RecordMetadata(topic, partition, offset, timestamp)
 
     def add_done_callback(self, callback: Callable[[Delivery], Any]) -> None:

@@ -12,11 +12,11 @@ in the log). To write much, send without awaiting each and call `await producer.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from random import Random
+from time import time_ns
 from typing import Any
 
 from ottla.client.cluster import Cluster
@@ -39,15 +39,11 @@ from ottla.client.errors import (
 from ottla.client.metadata import ConsumerGroupMetadata, PartitionInfo, TopicInfo, TopicPartition
 from ottla.client.sender import Sender
 from ottla.client.transactions import State, Transactions
-from ottla.records import Record
 
 __all__ = ["Delivery", "Headers", "Producer", "RecordMetadata"]
 
 Headers = Iterable[tuple[str, bytes | None]] | Mapping[str, bytes | None]
 Partitioner = Callable[[str, bytes | None, int], int]
-
-_new_record = tuple.__new__
-_KEY_CACHE_SIZE = 10_000
 
 
 class _Topic:
@@ -56,7 +52,6 @@ class _Topic:
     __slots__ = (
         "count",
         "info",
-        "key_partitions",
         "queues",
         "round_robin",
         "sticky",
@@ -74,7 +69,6 @@ class _Topic:
         self.count = len(queues)
         self.sticky = sticky
         self.round_robin = RoundRobin()
-        self.key_partitions: dict[bytes, int] = {}
         self.used_at = now
 
 
@@ -129,7 +123,8 @@ class Producer:
         self._cluster = Cluster(config, rng=rng)
         self._sequences = Sequences()
         self._accumulator = Accumulator(
-            batch_size=max(config.batch_size, 1),
+            batch_size=max(min(config.batch_size, config.max_request_size, config.buffer_memory), 1),
+            buffer_memory=config.buffer_memory,
             linger_ms=config.linger_ms,
             delivery_timeout_ms=config.delivery_timeout_ms,
             keeps_order=config.max_in_flight_requests_per_connection == 1,
@@ -145,11 +140,12 @@ class Producer:
         self._is_plain = (
             self._partitioner is None
             and not self._is_round_robin
+            and self._uses_keys
+            and config.key_serializer is None
             and config.value_serializer is None
             and config.transactional_id is None
-            and config.batch_size <= min(config.max_request_size, config.buffer_memory)
         )
-        """Whether a record of bytes without a key needs nothing but a place in the sticky partition's batch."""
+        """Whether a record of bytes needs nothing but a place in the open batch of its partition."""
         self._buffer_memory = config.buffer_memory
         self._max_record_size = min(config.max_request_size, config.buffer_memory)
         self._topics: dict[str, _Topic] = {}
@@ -197,24 +193,18 @@ class Producer:
         that has been overrun (see `room`).
         """
         known = self._topics.get(topic)
-        if key is None and partition is None and not headers and type(value) is bytes and self._is_plain and known:
-            # The ordinary record goes into the batch that is open, without another call.
-            accumulator = self._accumulator
-            batch = known.sticky_queue.open
-            size = RECORD_OVERHEAD + len(value)
-            if (
-                batch is not None
-                and batch.size + size < accumulator.batch_size
-                and accumulator.used_bytes + size <= self._buffer_memory
-                and not self._line
-            ):
-                if timestamp is None:
-                    timestamp = time.time_ns() // 1_000_000
-                records = batch.records
-                records.append(_new_record(Record, (0, timestamp, None, value, ())))
-                batch.size += size
-                accumulator.used_bytes += size
-                return Delivery(batch, len(records) - 1)
+        if known and self._is_plain and type(value) is bytes and partition is None and not headers and not self._line:
+            # The ordinary record goes into the batch that is open.
+            if key is None:
+                batch = known.sticky_queue.open
+            elif type(key) is bytes:
+                batch = known.queues[partition_for_key(key, known.count)].open
+            else:
+                batch = None
+            if batch is not None:
+                place = batch.records.append(time_ns() // 1_000_000 if timestamp is None else timestamp, key, value)
+                if place >= 0:
+                    return Delivery(batch, place)
         config = self.config
         if value is not None and type(value) is not bytes:
             value = _serialized(config.value_serializer, value, "value")
@@ -232,21 +222,17 @@ class Producer:
             pairs, headers_size = _header_pairs(headers)
             size += headers_size
         if timestamp is None:
-            timestamp = time.time_ns() // 1_000_000
+            timestamp = time_ns() // 1_000_000
         if size + BATCH_OVERHEAD > self._max_record_size:
             raise RecordTooLarge(
                 f"a record of {size} bytes is larger than max.request.size or buffer.memory allow "
                 f"({self._max_record_size} bytes)"
             )
-        if (
-            known is None
-            or self._line
-            or self._accumulator.used_bytes + size > self._buffer_memory
-            or self._is_closed
-            or self._transactions is not None
-        ):
-            return self._send_slowly(topic, value, key, pairs, partition, timestamp, size)
-        return self._append(known, value, key, pairs, partition, timestamp, size)
+        if known is not None and not self._line and self._transactions is None:
+            delivery = self._append(known, value, key, pairs, partition, timestamp, size)
+            if delivery is not None:
+                return delivery
+        return self._send_slowly(topic, value, key, pairs, partition, timestamp, size)
 
     def _append(
         self,
@@ -257,19 +243,15 @@ class Producer:
         partition: int | None,
         timestamp: int,
         size: int,
-    ) -> Delivery:
-        """Put a record into a batch of its partition."""
+    ) -> Delivery | None:
+        """Put a record into a batch of its partition; None while the buffer has no room for it."""
         if partition is None:
             if self._partitioner is not None:
                 partition = self._partitioner(topic.info.name, key, topic.count)
             elif self._is_round_robin:
                 partition = topic.round_robin.choose(topic.count, _with_leaders(topic.info.partitions))
             elif key is not None and self._uses_keys:
-                partition = topic.key_partitions.get(key)
-                if partition is None:
-                    partition = partition_for_key(key, topic.count)
-                    if len(topic.key_partitions) < _KEY_CACHE_SIZE:
-                        topic.key_partitions[key] = partition
+                partition = partition_for_key(key, topic.count)
             else:
                 partition = self._sticky_partition(topic, size)
         if not 0 <= partition < topic.count:
@@ -279,23 +261,25 @@ class Producer:
             )
         queue = topic.queues[partition]
         opened = queue.open
-        assert self._loop is not None
-        now = self._loop.time() * 1000 if opened is None or opened.size + size > self._accumulator.batch_size else 0.0
-        record: Record = _new_record(Record, (0, timestamp, key, value, headers))
-        batch = self._accumulator.append(queue, record, size, now, self._transactions is not None)
-        if batch is not opened or batch.is_closed:
-            # A new batch starts a new time to linger, a full one may go.
-            topic.used_at = self._loop.time()
-            assert self._sender is not None
+        assert self._loop is not None and self._sender is not None
+        now = self._loop.time()
+        is_transactional = self._transactions is not None
+        added = self._accumulator.append(queue, timestamp, key, value, headers, size, now * 1000, is_transactional)
+        if added is None:
+            return None
+        batch, place = added
+        if batch is not opened:
+            # A new batch starts a new time to linger; the one before it may go.
+            topic.used_at = now
             self._sender.wake()
-        if queue is topic.sticky_queue:
-            topic.sticky_batch = batch
-        return Delivery(batch, len(batch.records) - 1)
+            if queue is topic.sticky_queue:
+                topic.sticky_batch = batch
+        return Delivery(batch, place)
 
     def _sticky_partition(self, topic: _Topic, size: int) -> int:
         """The partition for a record without a key: where a batch ends, and the partition got a batch full, another."""
         batch = topic.sticky_queue.open
-        if batch is None or batch.size + size > self._accumulator.batch_size:
+        if batch is None or batch.records.size + size > self._accumulator.batch_size:
             if batch is not None:
                 self._accumulator.close_batch(batch)
             last = topic.sticky_batch
@@ -334,9 +318,10 @@ class Producer:
             if self._transactions.abortable_error is not None:
                 raise TransactionAborted(f"the transaction can only be aborted: {self._transactions.abortable_error}")
         known = self._topics.get(topic)
-        has_room = self._accumulator.used_bytes + size <= self._buffer_memory
-        if known is not None and not self._line and has_room:
-            return self._append(known, value, key, headers, partition, timestamp, size)
+        if known is not None and not self._line:
+            delivery = self._append(known, value, key, headers, partition, timestamp, size)
+            if delivery is not None:
+                return delivery
         if self._pending_bytes + size > self._buffer_memory:
             raise BufferExhausted(
                 "the buffer is full (buffer.memory), and so is the line of records that wait for it: "
@@ -388,8 +373,6 @@ class Producer:
             known = self._topics[name] = _Topic(info, queues, sticky, self._loop.time())
             self._choose_sticky(known)
             return
-        if len(queues) != known.count:
-            known.key_partitions.clear()
         known.info, known.queues, known.count = info, queues, len(queues)
         if known.sticky.partition >= known.count:
             self._choose_sticky(known)
@@ -420,27 +403,26 @@ class Producer:
         """Let waiting records into the buffer as far as there is room."""
         while self._line:
             pending = self._line[0]
-            if self._accumulator.used_bytes + pending.size > self._buffer_memory:
-                break
-            self._line.popleft()
-            self._pending_bytes -= pending.size
             topic = self._topics.get(pending.topic)
             try:
                 if topic is None:
                     raise ClientClosed("the topic was forgotten")
-                pending.delivery.enter(
-                    self._append(
-                        topic,
-                        pending.value,
-                        pending.key,
-                        pending.headers,
-                        pending.partition,
-                        pending.timestamp,
-                        pending.size,
-                    )
+                delivery = self._append(
+                    topic,
+                    pending.value,
+                    pending.key,
+                    pending.headers,
+                    pending.partition,
+                    pending.timestamp,
+                    pending.size,
                 )
+                if delivery is None:
+                    break
+                pending.delivery.enter(delivery)
             except KafkaError as error:
                 pending.delivery.refuse(error)
+            self._line.popleft()
+            self._pending_bytes -= pending.size
         if self._line:
             self._accumulator.close_all()
             self._watch_line()

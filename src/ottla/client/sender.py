@@ -26,7 +26,7 @@ from ottla.client.errors import (
 )
 from ottla.client.metadata import Broker
 from ottla.client.transactions import Transactions
-from ottla.records import Compression, build
+from ottla.records import Compression
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.wire.messages.produce import (
     PartitionProduceData,
@@ -213,7 +213,14 @@ class Sender:
                 has_ids = has_ids and topic_id != ZERO_UUID
                 data = topics[name] = TopicProduceData(name=name, topic_id=topic_id)
             if batch.encoded is None:
-                batch.encoded = self._encode(batch)
+                batch.encoded = batch.records.build(
+                    compression=self._compression,
+                    level=self._level,
+                    producer_id=batch.producer_id,
+                    producer_epoch=batch.producer_epoch,
+                    base_sequence=batch.base_sequence,
+                    is_transactional=batch.is_transactional,
+                )
             data.partition_data.append(PartitionProduceData(index=partition, records=batch.encoded))
         request = ProduceRequest(
             transactional_id=self._config.transactional_id,
@@ -238,17 +245,6 @@ class Sender:
             return
         self._in_flight[node_id] = self._in_flight.get(node_id, 0) + 1
         answer.add_done_callback(lambda done: self._answered(node_id, batches, done))
-
-    def _encode(self, batch: Batch) -> bytearray:
-        return build(
-            batch.records,
-            compression=self._compression,
-            level=self._level,
-            producer_id=batch.producer_id,
-            producer_epoch=batch.producer_epoch,
-            base_sequence=batch.base_sequence,
-            is_transactional=batch.is_transactional,
-        )
 
     def _wait_for(self, node_id: int, connection: Connection | None) -> None:
         """Look again when there is a connection to the broker, or room in it."""
@@ -320,7 +316,7 @@ class Sender:
         elif error.code.is_retriable:
             self._cluster.request_update()
         batch.record_errors = {
-            one.batch_index: one.batch_index_error_message for one in answered.record_errors[: len(batch.records)]
+            one.batch_index: one.batch_index_error_message for one in answered.record_errors[: batch.count]
         }
         self._failed(batch, error)
 
@@ -332,7 +328,7 @@ class Sender:
             accumulator.finish(batch)
         elif code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
             self._written(batch, -1, -1)
-        elif code is ErrorCode.MESSAGE_TOO_LARGE and len(batch.records) > 1:
+        elif code is ErrorCode.MESSAGE_TOO_LARGE and batch.count > 1:
             accumulator.split(batch)
         elif self._config.enable_idempotence and code in _SEQUENCE_ERRORS and self._recover(batch, code):
             return
@@ -378,7 +374,7 @@ class Sender:
         batch.error = error
         if not batch.is_watched and not isinstance(error, TransactionAborted):
             topic, partition = batch.queue.partition
-            _log.error("%d records for %s-%d were not written: %s", len(batch.records), topic, partition, error)
+            _log.error("%d records for %s-%d were not written: %s", batch.count, topic, partition, error)
         self._accumulator.finish(batch)
 
     def _expire(self, now: float) -> None:

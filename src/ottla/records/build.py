@@ -51,23 +51,55 @@ def build(
     if not records:
         raise ValueError("a batch has at least one record")
     base_timestamp = records[0].timestamp
+    batch = bytearray(HEADER_SIZE)
+    if compression is Compression.NONE:
+        count, max_timestamp = kernel.encode(records, base_timestamp, batch)
+    else:
+        content = bytearray()
+        count, max_timestamp = kernel.encode(records, base_timestamp, content)
+        batch += compress(compression, content, level)
+    seal(
+        batch,
+        count=count,
+        base_timestamp=base_timestamp,
+        max_timestamp=max_timestamp if log_append_time is None else log_append_time,
+        base_offset=base_offset,
+        compression=compression,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        leader_epoch=leader_epoch,
+        is_transactional=is_transactional,
+        is_control=is_control,
+        has_log_append_time=log_append_time is not None,
+    )
+    return batch
+
+
+def seal(
+    batch: bytearray,
+    *,
+    count: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    base_offset: int = 0,
+    compression: Compression = Compression.NONE,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    leader_epoch: int = -1,
+    is_transactional: bool = False,
+    is_control: bool = False,
+    has_log_append_time: bool = False,
+) -> None:
+    """Write the header in front of a batch's records, which begin at HEADER_SIZE, and the CRC of all that."""
     attributes = int(compression)
-    if log_append_time is not None:
+    if has_log_append_time:
         attributes |= LOG_APPEND_TIME_FLAG
     if is_transactional:
         attributes |= TRANSACTIONAL_FLAG
     if is_control:
         attributes |= CONTROL_FLAG
-    if compression is Compression.NONE:
-        batch = bytearray(HEADER_SIZE)
-        count, max_timestamp = kernel.encode(records, base_timestamp, batch)
-    else:
-        content = bytearray()
-        count, max_timestamp = kernel.encode(records, base_timestamp, content)
-        batch = bytearray(HEADER_SIZE)
-        batch += compress(compression, content, level)
-    if log_append_time is not None:
-        max_timestamp = log_append_time
     HEADER.pack_into(
         batch,
         0,
@@ -86,7 +118,6 @@ def build(
         count,
     )
     _CRC.pack_into(batch, 17, kernel.crc32c_range(batch, CRC_START, len(batch)))
-    return batch
 
 
 def read(batch: Buffer, *, max_decompressed: int = DEFAULT_MAX_SIZE) -> list[Record]:

@@ -1,7 +1,7 @@
 # C types for kernel.py, and the few functions that are C: everything here has a plain twin at the top of that file.
 cimport cython
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
@@ -186,6 +186,41 @@ cdef extern from *:
         *low = v0 ^ v1 ^ v2 ^ v3;
     }
 
+    /* Kafka's 32-bit murmur2. */
+    static uint32_t ottla_murmur2(const unsigned char *data, size_t size) {
+        uint32_t h = 0x9747b28cu ^ (uint32_t)size, k;
+        for (; size >= 4; data += 4, size -= 4) {
+            k = ((uint32_t)data[0] | (uint32_t)data[1] << 8 | (uint32_t)data[2] << 16 | (uint32_t)data[3] << 24) * 0x5bd1e995u;
+            h = h * 0x5bd1e995u ^ (k ^ k >> 24) * 0x5bd1e995u;
+        }
+        if (size) {
+            for (k = 0; size; size--) k = k << 8 | data[size - 1];
+            h = (h ^ k) * 0x5bd1e995u;
+        }
+        h = (h ^ h >> 13) * 0x5bd1e995u;
+        return h ^ h >> 15;
+    }
+
+    static inline size_t ottla_varint_size(int64_t value) {
+        uint64_t zigzag = (uint64_t)value << 1 ^ (uint64_t)(value >> 63);
+        size_t size = 1;
+        while (zigzag > 0x7f) { zigzag >>= 7; size++; }
+        return size;
+    }
+
+    static inline char *ottla_put_varint(char *output, int64_t value) {
+        uint64_t zigzag = (uint64_t)value << 1 ^ (uint64_t)(value >> 63);
+        while (zigzag > 0x7f) { *output++ = (char)((zigzag & 0x7f) | 0x80); zigzag >>= 7; }
+        *output++ = (char)zigzag;
+        return output;
+    }
+
+    static inline char *ottla_put_field(char *output, const char *data, int64_t size) {
+        output = ottla_put_varint(output, size);
+        if (size > 0) { memcpy(output, data, (size_t)size); output += size; }
+        return output;
+    }
+
     static inline uint32_t ottla_uint32(const unsigned char *data) {
         return (uint32_t)data[0] << 24 | (uint32_t)data[1] << 16 | (uint32_t)data[2] << 8 | data[3];
     }
@@ -199,12 +234,17 @@ cdef extern from *:
     void ottla_siphash(
         const unsigned char *data, size_t size, const unsigned char *seed, unsigned long long *high, unsigned long long *low
     ) nogil
+    unsigned int ottla_murmur2(const unsigned char *data, size_t size) nogil
+    size_t ottla_varint_size(long long value) nogil
+    char *ottla_put_varint(char *output, long long value) nogil
+    char *ottla_put_field(char *output, const char *data, long long size) nogil
     unsigned int ottla_uint32(const unsigned char *data) nogil
     long long ottla_int64(const unsigned char *data) nogil
 
 
 # constants of kernel.py as C integers: as Python objects every comparison with one would make an object
 cdef int COMPRESSION_MASK, CONTROL_FLAG, CRC_START, DELETE_HORIZON_FLAG, HEADER_SIZE, LOG_APPEND_TIME_FLAG, MAGIC
+cdef Py_ssize_t MAX_SIZE
 cdef int CORRUPT_MESSAGE, INVALID_TIMESTAMP, INVALID_RECORD, MAX_RECORD_ERRORS
 cdef long long NO_TIMESTAMP
 cdef unsigned int MASK_32
@@ -216,6 +256,9 @@ cdef inline unsigned int native_crc32c(const unsigned char[::1] data, Py_ssize_t
 
 cdef inline unsigned int native_crc32c_by_table(const unsigned char[::1] data, Py_ssize_t start, Py_ssize_t end) noexcept:
     return ottla_crc32c_by_table(&data[start], <size_t>(end - start))
+
+cdef inline unsigned int native_murmur2(bytes data) noexcept:
+    return ottla_murmur2(<const unsigned char *>PyBytes_AS_STRING(data), <size_t>PyBytes_GET_SIZE(data))
 
 cdef inline bytes native_cut(const unsigned char[::1] data, Py_ssize_t start, Py_ssize_t end):
     if start == end:
@@ -258,6 +301,40 @@ cdef inline int native_free(unsigned long long *slots) noexcept:
     with nogil:
         free(slots)
     return 0
+
+cdef inline Py_ssize_t native_record(
+    bytearray output, Py_ssize_t position, Py_ssize_t limit, long long timestamp_delta, long long offset_delta, bytes key,
+    bytes value, bytes headers,
+) except -2:
+    cdef Py_ssize_t key_size = -1, value_size = -1, headers_size = PyBytes_GET_SIZE(headers), size, end
+    cdef const char *key_data = NULL
+    cdef const char *value_data = NULL
+    cdef char *place
+    if key is not None:
+        key_size, key_data = PyBytes_GET_SIZE(key), PyBytes_AS_STRING(key)
+    if value is not None:
+        value_size, value_data = PyBytes_GET_SIZE(value), PyBytes_AS_STRING(value)
+    size = 1 + <Py_ssize_t>(
+        ottla_varint_size(timestamp_delta) + ottla_varint_size(offset_delta) + ottla_varint_size(key_size)
+        + ottla_varint_size(value_size)
+    ) + headers_size
+    if key_size > 0:
+        size += key_size
+    if value_size > 0:
+        size += value_size
+    end = position + <Py_ssize_t>ottla_varint_size(size) + size
+    if end > limit:
+        return -1
+    if end > PyByteArray_GET_SIZE(output):
+        PyByteArray_Resize(output, end if end > 2 * position else 2 * position)
+    place = ottla_put_varint(PyByteArray_AS_STRING(output) + position, size)
+    place[0] = 0
+    place = ottla_put_varint(place + 1, timestamp_delta)
+    place = ottla_put_varint(place, offset_delta)
+    place = ottla_put_field(place, key_data, key_size)
+    place = ottla_put_field(place, value_data, value_size)
+    memcpy(place, PyBytes_AS_STRING(headers), <size_t>headers_size)
+    return end
 
 cdef inline int native_digest(OffsetMap offset_map, const unsigned char[::1] data, Py_ssize_t start, Py_ssize_t end) except -1:
     cdef const unsigned char *key = NULL
@@ -316,6 +393,8 @@ cdef class Cursor:
 
 cpdef bint is_compiled()
 cpdef unsigned int crc32c_by_table(const unsigned char[::1] data) except? 1
+cpdef unsigned int murmur2(bytes data) except? 1
+cpdef long long partition_for_key(bytes key, long long partition_count) except? -1
 cpdef unsigned int crc32c_range(const unsigned char[::1] data, Py_ssize_t start, Py_ssize_t end) except? 1
 
 @cython.locals(size=Py_ssize_t, codec=cython.int)
@@ -347,8 +426,14 @@ cpdef find_timestamp(object buffer, long long timestamp, long long start_offset,
 @cython.locals(zigzag=cython.ulonglong)
 cdef int write_varint(bytearray output, long long value) except -1
 
-@cython.locals(count=cython.longlong, max_timestamp=cython.longlong, timestamp=cython.longlong, body=bytearray)
+@cython.locals(count=cython.longlong, max_timestamp=cython.longlong, timestamp=cython.longlong, filled=Py_ssize_t)
 cpdef tuple encode(object records, long long base_timestamp, bytearray output)
+
+cdef Py_ssize_t write_record(
+    bytearray output, Py_ssize_t position, Py_ssize_t limit, long long timestamp_delta, long long offset_delta, object key,
+    object value, object headers,
+) except -2
+cdef bytes encode_headers(object headers)
 
 @cython.locals(
     data="const unsigned char[::1]", count=cython.int, base_offset=cython.longlong, offset=cython.longlong, cursor=Cursor

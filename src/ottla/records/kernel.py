@@ -44,6 +44,9 @@ INVALID_RECORD = 87
 MAX_RECORD_ERRORS = 1000
 """A refused batch names this many of its records at most, so that an answer cannot be larger than the question."""
 
+MAX_SIZE = 0x7FFFFFFFFFFFFFFF
+MURMUR2_SEED = 0x9747B28C
+MURMUR2_FACTOR = 0x5BD1E995
 MASK_32 = 0xFFFFFFFF
 MASK_64 = 0xFFFFFFFFFFFFFFFF
 _INT64 = Struct(">q")
@@ -62,6 +65,19 @@ if not cython.compiled:
         return value
 
     native_crc32c_by_table = native_crc32c
+
+    def native_murmur2(data: bytes) -> int:
+        size = len(data)
+        h = MURMUR2_SEED ^ size
+        end = size & ~3
+        for position in range(0, end, 4):
+            k = int.from_bytes(data[position : position + 4], "little") * MURMUR2_FACTOR & MASK_32
+            k = (k ^ k >> 24) * MURMUR2_FACTOR & MASK_32
+            h = h * MURMUR2_FACTOR & MASK_32 ^ k
+        if end < size:
+            h = (h ^ int.from_bytes(data[end:], "little")) * MURMUR2_FACTOR & MASK_32
+        h = (h ^ h >> 13) * MURMUR2_FACTOR & MASK_32
+        return h ^ h >> 15
 
     def native_cut(data: Any, start: int, end: int) -> bytes:
         return bytes(data[start:end])
@@ -96,6 +112,32 @@ if not cython.compiled:
     def native_extend(output: bytearray, data: Any, start: int, end: int) -> None:
         output += data[start:end]
 
+    def native_record(
+        output: bytearray,
+        position: int,
+        limit: int,
+        timestamp_delta: int,
+        offset_delta: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: bytes,
+    ) -> int:
+        body = bytearray(1)
+        write_varint(body, timestamp_delta)
+        write_varint(body, offset_delta)
+        for field in (key, value):
+            write_varint(body, -1 if field is None else len(field))
+            if field is not None:
+                body += field
+        body += headers
+        size = bytearray()
+        write_varint(size, len(body))
+        end = position + len(size) + len(body)
+        if end > limit:
+            return -1
+        output[position:] = size + body
+        return end
+
     def native_digest(offset_map: Any, data: Any, start: int, end: int) -> None:
         digest = blake2b(data[start:end], digest_size=16, key=offset_map.seed).digest()
         offset_map.high = int.from_bytes(digest[:8], "little")
@@ -124,6 +166,16 @@ def crc32c_range(data: Any, start: int, end: int) -> int:
 def crc32c_by_table(data: Any) -> int:
     """The way for processors without the instruction; here so that tests reach it on those that have it."""
     return native_crc32c_by_table(data, 0, len(data)) if len(data) else 0
+
+
+def murmur2(data: bytes) -> int:
+    """Kafka's 32-bit murmur2 of a key, as an unsigned number (Java's int with the same bits)."""
+    return native_murmur2(data)
+
+
+def partition_for_key(key: bytes, partition_count: int) -> int:
+    """`toPositive(murmur2(key)) % partition_count`: the sign bit is cleared, not the number negated."""
+    return (native_murmur2(key) & 0x7FFFFFFF) % partition_count
 
 
 class Cursor:
@@ -432,37 +484,59 @@ def encode(records: Iterable[Record], base_timestamp: int, output: bytearray) ->
     """Append records with offset deltas 0, 1, 2, ... to a buffer; their count and largest timestamp."""
     count = 0
     max_timestamp = NO_TIMESTAMP
+    filled = len(output)
     for record in records:
         _, timestamp, key, value, headers = record
         if timestamp > max_timestamp:
             max_timestamp = timestamp
-        body = bytearray(1)
-        write_varint(body, timestamp - base_timestamp)
-        write_varint(body, count)
-        if key is None:
-            body.append(1)
-        else:
-            write_varint(body, len(key))
-            body += key
-        if value is None:
-            body.append(1)
-        else:
-            write_varint(body, len(value))
-            body += value
-        write_varint(body, len(headers))
-        for name, content in headers:
-            encoded = name.encode("utf-8", "surrogateescape")
-            write_varint(body, len(encoded))
-            body += encoded
-            if content is None:
-                body.append(1)
-            else:
-                write_varint(body, len(content))
-                body += content
-        write_varint(output, len(body))
-        output += body
+        filled = write_record(output, filled, MAX_SIZE, timestamp - base_timestamp, count, key, value, headers)
         count += 1
+    del output[filled:]
     return count, max_timestamp
+
+
+def write_record(
+    output: bytearray,
+    position: int,
+    limit: int,
+    timestamp_delta: int,
+    offset_delta: int,
+    key: Buffer | None,
+    value: Buffer | None,
+    headers: Iterable[tuple[str, bytes | None]],
+) -> int:
+    """Write one record at a position of a buffer, which grows if it must; the position behind it, or -1 if that would
+    be beyond the limit. What stands behind the position afterwards has no meaning."""
+    if key is not None and type(key) is not bytes:
+        key = bytes(key)
+    if value is not None and type(value) is not bytes:
+        value = bytes(value)
+    return native_record(
+        output,
+        position,
+        limit,
+        timestamp_delta,
+        offset_delta,
+        key,
+        value,
+        encode_headers(headers) if headers else b"\0",
+    )
+
+
+def encode_headers(headers: Iterable[tuple[str, bytes | None]]) -> bytes:
+    output = bytearray()
+    pairs = list(headers)
+    write_varint(output, len(pairs))
+    for name, content in pairs:
+        encoded = name.encode("utf-8", "surrogateescape")
+        write_varint(output, len(encoded))
+        output += encoded
+        if content is None:
+            output.append(1)
+        else:
+            write_varint(output, len(content))
+            output += content
+    return bytes(output)
 
 
 class OffsetMap:

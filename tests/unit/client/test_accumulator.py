@@ -5,7 +5,7 @@ from __future__ import annotations
 from ottla.client.core.accumulator import Accumulator, Batch, PartitionQueue
 from ottla.client.core.partitions import TopicPartition
 from ottla.client.core.sequences import MAX_EPOCH, Sequences
-from ottla.records import Record
+from ottla.records import read
 
 FIRST = TopicPartition("t", 0)
 
@@ -13,6 +13,7 @@ FIRST = TopicPartition("t", 0)
 def new_accumulator(keeps_order: bool = False, is_idempotent: bool = True, linger_ms: float = 5) -> Accumulator:
     return Accumulator(
         batch_size=200,
+        buffer_memory=100_000,
         linger_ms=linger_ms,
         delivery_timeout_ms=1000,
         keeps_order=keeps_order,
@@ -20,11 +21,19 @@ def new_accumulator(keeps_order: bool = False, is_idempotent: bool = True, linge
     )
 
 
-def fill(accumulator: Accumulator, count: int, now: float = 0, size: int = 30) -> PartitionQueue:
-    queue = accumulator.queue(FIRST)
+def fill(
+    accumulator: Accumulator, count: int, now: float = 0, size: int = 30, partition: TopicPartition = FIRST
+) -> PartitionQueue:
+    """Records that take so many bytes each."""
+    queue = accumulator.queue(partition)
     for number in range(count):
-        accumulator.append(queue, Record(0, number, None, b"%d" % number), size, now, False)
+        added = accumulator.append(queue, number, None, b"%0*d" % (size - 7, number), (), size + 14, now, False)
+        assert added is not None
     return queue
+
+
+def values_of(batch: Batch) -> list[int]:
+    return [int(record.value or b"") for record in read(batch.records.build())]
 
 
 def full_batches(accumulator: Accumulator, count: int, now: float = 0) -> PartitionQueue:
@@ -49,7 +58,7 @@ def test_a_batch_waits_for_linger_ms() -> None:
     assert accumulator.ready(104) == []
     assert accumulator.deadline(104) == 105
     assert accumulator.ready(105) == [queue]
-    assert [record.value for record in accumulator.take(queue).records] == [b"0", b"1"]
+    assert values_of(accumulator.take(queue)) == [0, 1]
 
 
 def test_a_full_batch_does_not_wait() -> None:
@@ -71,8 +80,9 @@ def test_what_is_flushed_does_not_wait() -> None:
 def test_the_buffer_is_given_back_when_a_batch_is_done() -> None:
     accumulator = new_accumulator()
     queue = fill(accumulator, 1)
-    assert accumulator.used_bytes == 61 + 30
+    assert accumulator.used_bytes == 200  # while it is open, all it may hold
     accumulator.close_all()
+    assert accumulator.used_bytes == 61 + 30
     batch = accumulator.take(queue)
     accumulator.put_back(batch, 0)
     assert accumulator.used_bytes == 61 + 30
@@ -207,9 +217,7 @@ def test_when_nothing_that_came_later_is_written_neither_is_what_came_before() -
 
 def test_other_partitions_take_up_the_new_epoch_when_they_are_empty() -> None:
     accumulator, sequences = new_accumulator(), identified()
-    other = accumulator.queue(TopicPartition("t", 1))
-    for _ in range(3):
-        accumulator.append(other, Record(0, 0, None, b"x"), 200, 0, False)
+    other = fill(accumulator, 3, size=200, partition=TopicPartition("t", 1))
     on_wire = send(accumulator, sequences, other)
     sequences.producer_epoch = 1
     second = send(accumulator, sequences, other)
@@ -252,7 +260,7 @@ def test_a_batch_that_is_too_large_goes_on_in_halves() -> None:
     assert send(accumulator, sequences, queue) is batch
     accumulator.split(batch)
     halves = list(queue.batches)
-    assert [[record.value for record in half.records] for half in halves] == [[b"0", b"1"], [b"2", b"3"]]
+    assert [values_of(half) for half in halves] == [[0, 1], [2, 3]]
     assert [half.base_sequence for half in halves] == [0, 2]
     for half, offset in zip(halves, (10, 12), strict=True):
         assert send(accumulator, sequences, queue) is half
@@ -289,9 +297,7 @@ def test_a_batch_that_waits_for_a_broker_sets_no_timer() -> None:
 def test_partitions_take_turns() -> None:
     accumulator, sequences = new_accumulator(), identified()
     first = full_batches(accumulator, 2)
-    second = accumulator.queue(TopicPartition("t", 1))
-    for _ in range(2):
-        accumulator.append(second, Record(0, 0, None, b"x"), 200, 0, False)
+    second = fill(accumulator, 2, size=200, partition=TopicPartition("t", 1))
     assert accumulator.ready(0) == [first, second]
     send(accumulator, sequences, first)
     assert accumulator.ready(0) == [second, first]

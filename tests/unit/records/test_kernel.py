@@ -455,3 +455,11 @@ def test_both_forms_build_the_same_bytes(plain: ModuleType) -> None:
 
 def test_the_plain_twin_is_plain(plain: ModuleType) -> None:
     assert not plain.is_compiled()
+
+
+def test_both_forms_hash_keys_alike(plain: ModuleType) -> None:
+    rng = Random(3)
+    for size in (*range(40), 1000):
+        key = rng.randbytes(size)
+        assert imported.murmur2(key) == plain.murmur2(key)
+        assert imported.partition_for_key(key, 7) == plain.partition_for_key(key, 7) < 7

@@ -8,26 +8,57 @@ Invariants
   A2  a batch is in its queue, on the wire or set aside, in one of them only; when it is done, in none
   A3  with a producer id, a batch that was sent before is sent again only when no earlier one is on the wire, and
       nothing new overtakes it: the partition sees the sequences in order
-  A4  what a batch counts for in the buffer is given back exactly once, when it is done
+  A4  what a batch counts for in the buffer is given back exactly once: while it is open all that it may hold, what it
+      has left of that when it is closed, the rest when it is done
 """
 
 from __future__ import annotations
 
 from bisect import insort
 from collections import deque
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, Self
 
 from ottla.client.core.partitions import TopicPartition
 from ottla.client.errors import KafkaError
-from ottla.records import Record
+from ottla.records import Compression
+from ottla.records.buffer import RecordBuffer
 
 BATCH_OVERHEAD = 61
-RECORD_OVERHEAD = 14
-"""About what one record takes beside key, value and headers: sizes of batches are counted a little too large."""
+RECORD_OVERHEAD = 21
+"""At most what one record takes beside key, value and headers."""
 
 NO_SEQUENCE = -1
 MAX_SEQUENCE = 0x7FFFFFFF
+
+
+class BatchRecords(Protocol):
+    """The records of a batch, in whatever form."""
+
+    def __len__(self) -> int: ...
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch before compression."""
+
+    @property
+    def timestamps(self) -> Sequence[int]:
+        """Of each record; empty if nobody kept them."""
+
+    def build(
+        self,
+        *,
+        compression: Compression,
+        level: int | None,
+        producer_id: int,
+        producer_epoch: int,
+        base_sequence: int,
+        is_transactional: bool,
+    ) -> Any:
+        """The batch as it is sent."""
+
+    def halves(self) -> tuple[Self, Self]:
+        """Two with half of the records each."""
 
 
 class Batch:
@@ -39,13 +70,13 @@ class Batch:
         "base_sequence",
         "callbacks",
         "children",
+        "count",
         "created_at",
         "encoded",
         "error",
         "is_closed",
         "is_done",
         "is_on_wire",
-        "is_part",
         "is_queued",
         "is_refused",
         "is_transactional",
@@ -58,23 +89,32 @@ class Batch:
         "queue",
         "record_errors",
         "records",
+        "reserved_bytes",
         "retry_at",
         "size",
         "timestamps",
     )
 
     def __init__(
-        self, queue: PartitionQueue, number: tuple[int, ...], created_at: float, is_transactional: bool
+        self,
+        queue: PartitionQueue,
+        records: BatchRecords,
+        number: tuple[int, ...],
+        created_at: float,
+        is_transactional: bool,
     ) -> None:
         self.queue = queue
         self.number = number
         """Its place among all batches; the halves of batch (7,) are (7, 0) and (7, 1)."""
         self.created_at = created_at
         self.is_transactional = is_transactional
-        self.records: list[Record] = []
-        self.size = BATCH_OVERHEAD
-        self.is_part = False
-        """Whether it is a part of a batch that was split: that one still counts for both in the buffer."""
+        self.records: Any = records
+        """BatchRecords; while the batch is open a RecordBuffer. None when it is done or split."""
+        self.count = 0
+        self.size = 0
+        """Records, and their bytes before compression, once the batch is closed."""
+        self.reserved_bytes = 0
+        """What it takes of the buffer. Of one that was split, that one still counts for its parts."""
         self.children: tuple[Batch, ...] = ()
         self.attempts = 0
         self.retry_at = 0.0
@@ -95,17 +135,11 @@ class Batch:
         self.log_append_time = -1
         self.error: KafkaError | None = None
         self.record_errors: dict[int, str | None] = {}
-        self.timestamps: list[int] = []
+        self.timestamps: Sequence[int] = ()
         self.callbacks: list[Callable[[Batch], None]] = []
 
     def __lt__(self, other: Batch) -> bool:
         return self.number < other.number
-
-    @property
-    def count(self) -> int:
-        if self.children:
-            return sum(child.count for child in self.children)
-        return len(self.timestamps) if self.is_done else len(self.records)
 
     def place_of(self, index: int) -> tuple[Batch, int]:
         """The batch that a record was written with in the end, and its place there: batches may be split."""
@@ -156,12 +190,14 @@ class Accumulator:
         self,
         *,
         batch_size: int,
+        buffer_memory: int,
         linger_ms: float,
         delivery_timeout_ms: float,
         keeps_order: bool,
         is_idempotent: bool,
     ) -> None:
         self.batch_size = batch_size
+        self.buffer_memory = buffer_memory
         self.used_bytes = 0
         """What all batches that are not done take of the buffer."""
         self.on_finished: Callable[[], None] = lambda: None
@@ -201,28 +237,52 @@ class Accumulator:
 
     # Filling
 
-    def append(self, queue: PartitionQueue, record: Record, size: int, now: float, is_transactional: bool) -> Batch:
-        """The batch that took the record, as its last one. `size` is what the record counts for."""
+    def append(
+        self,
+        queue: PartitionQueue,
+        timestamp: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Sequence[tuple[str, bytes | None]],
+        size: int,
+        now: float,
+        is_transactional: bool,
+    ) -> tuple[Batch, int] | None:
+        """The batch that took the record, and the record's place there; None if that is a new batch, and the buffer has
+        no room for one. `size` is what the record takes at most."""
         batch = queue.open
-        if batch is None:
-            batch = self._begin(queue, now, is_transactional)
-        elif batch.size + size > self.batch_size:
+        if batch is not None:
+            index: int = batch.records.append(timestamp, key, value, headers)
+            if index >= 0:
+                return batch, index
             self.close_batch(batch)
-            batch = self._begin(queue, now, is_transactional)
-        batch.records.append(record)
-        batch.size += size
-        self.used_bytes += size
-        if batch.size >= self.batch_size:
+        reserved_bytes = max(self.batch_size, BATCH_OVERHEAD + size)
+        if self.used_bytes + reserved_bytes > self.buffer_memory:
+            return None
+        batch = self._begin(queue, RecordBuffer(self.batch_size), reserved_bytes, now, is_transactional)
+        queue.open = batch
+        self._lingering.append(batch)
+        index = batch.records.append(timestamp, key, value, headers)
+        if batch.records.size >= self.batch_size:
             self.close_batch(batch)
+        return batch, index
+
+    def append_encoded(self, queue: PartitionQueue, records: BatchRecords, now: float, is_transactional: bool) -> Batch:
+        """A batch of records that were put together elsewhere; it takes no others."""
+        if queue.open is not None:
+            self.close_batch(queue.open)
+        batch = self._begin(queue, records, records.size, now, is_transactional)
+        self.close_batch(batch)
         return batch
 
-    def _begin(self, queue: PartitionQueue, now: float, is_transactional: bool) -> Batch:
+    def _begin(
+        self, queue: PartitionQueue, records: BatchRecords, reserved_bytes: int, now: float, is_transactional: bool
+    ) -> Batch:
         self._number += 1
-        batch = Batch(queue, (self._number,), now, is_transactional)
-        self.used_bytes += batch.size
-        queue.open = batch
+        batch = Batch(queue, records, (self._number,), now, is_transactional)
+        batch.reserved_bytes = reserved_bytes
+        self.used_bytes += reserved_bytes
         queue.batches.append(batch)
-        self._lingering.append(batch)
         self._aging.append(batch)
         return batch
 
@@ -231,8 +291,15 @@ class Accumulator:
         batch.is_closed = True
         if batch.queue.open is batch:
             batch.queue.open = None
+        self._count(batch)
         if not batch.is_on_wire and not batch.is_done:
             self._ready[batch.queue] = None
+
+    def _count(self, batch: Batch) -> None:
+        """It holds what it holds: the room that was kept for more is given back (A4)."""
+        batch.count, batch.size = len(batch.records), batch.records.size
+        self.used_bytes -= batch.reserved_bytes - batch.size
+        batch.reserved_bytes = batch.size
 
     def close_all(self) -> None:
         """Nothing lingers any more: flush, close, the end of a transaction."""
@@ -345,14 +412,15 @@ class Accumulator:
             batch.is_queued = False
         elif batch in queue.aside:
             queue.aside.remove(batch)
-        if queue.open is batch:
+        if not batch.is_closed:
             queue.open = None
+            self._count(batch)
         batch.is_closed = batch.is_done = True
-        if not batch.is_part:
-            self.used_bytes -= batch.size
-        batch.timestamps = [record[1] for record in batch.records]
-        batch.records = []
-        batch.encoded = None
+        self.used_bytes -= batch.reserved_bytes
+        batch.reserved_bytes = 0
+        if batch.records is not None:
+            batch.timestamps = batch.records.timestamps
+        batch.records = batch.encoded = None
         if not queue.batches or not queue.batches[0].is_closed:
             self._ready.pop(queue, None)
         callbacks, batch.callbacks = batch.callbacks, []
@@ -383,21 +451,18 @@ class Accumulator:
     def split(self, batch: Batch) -> None:
         """Put two halves in the place of a batch that the broker finds too large. It is done when both of them are."""
         self._off_wire(batch)
-        half = len(batch.records) // 2
-        halves = []
-        for number, records in enumerate((batch.records[:half], batch.records[half:])):
-            child = Batch(batch.queue, (*batch.number, number), batch.created_at, batch.is_transactional)
-            child.records = records
-            child.size = batch.size
-            child.is_closed = child.is_part = True
+        halves: list[Batch] = []
+        for number, records in enumerate(batch.records.halves()):
+            child = Batch(batch.queue, records, (*batch.number, number), batch.created_at, batch.is_transactional)
+            child.is_closed = True
+            child.count, child.size = len(records), records.size
             child.producer_id, child.producer_epoch = batch.producer_id, batch.producer_epoch
             if batch.base_sequence != NO_SEQUENCE:
-                child.base_sequence = (batch.base_sequence + number * half) & MAX_SEQUENCE
+                child.base_sequence = (batch.base_sequence + sum(one.count for one in halves)) & MAX_SEQUENCE
             child.callbacks.append(lambda _: self._half_done(batch))
             halves.append(child)
         batch.children = tuple(halves)
-        batch.records = []
-        batch.encoded = None
+        batch.records = batch.encoded = None
         for child in halves:
             self.put_back(child, 0.0)
 

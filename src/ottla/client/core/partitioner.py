@@ -12,29 +12,9 @@ from collections.abc import Sequence
 from itertools import accumulate
 from random import Random
 
-_SEED = 0x9747B28C
-_M = 0x5BD1E995
-_MASK = 0xFFFFFFFF
+from ottla.records.kernel import murmur2, partition_for_key
 
-
-def murmur2(data: bytes) -> int:
-    """Kafka's 32-bit murmur2 of a key, as an unsigned number (Java's int with the same bits)."""
-    size = len(data)
-    h = _SEED ^ size
-    end = size & ~3
-    for position in range(0, end, 4):
-        k = int.from_bytes(data[position : position + 4], "little") * _M & _MASK
-        k = (k ^ k >> 24) * _M & _MASK
-        h = h * _M & _MASK ^ k
-    if end < size:
-        h = (h ^ int.from_bytes(data[end:], "little")) * _M & _MASK
-    h = (h ^ h >> 13) * _M & _MASK
-    return h ^ h >> 15
-
-
-def partition_for_key(key: bytes, partition_count: int) -> int:
-    """`toPositive(murmur2(key)) % partition_count`: the sign bit is cleared, not the number negated."""
-    return (murmur2(key) & 0x7FFFFFFF) % partition_count
+__all__ = ["RoundRobin", "StickyPartition", "murmur2", "partition_for_key"]
 
 
 class StickyPartition:

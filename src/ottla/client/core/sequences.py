@@ -87,7 +87,7 @@ class Sequences:
         batch.base_sequence = queue.next_sequence
         batch.encoded = None
         batch.is_refused = batch.is_unsure = False
-        queue.next_sequence = (queue.next_sequence + len(batch.records)) & MAX_SEQUENCE
+        queue.next_sequence = (queue.next_sequence + batch.count) & MAX_SEQUENCE
 
     def out_of_order(self, batch: Batch) -> bool:
         """The broker did not expect this batch. Whether to set it aside, and ask with what was sent after it.
