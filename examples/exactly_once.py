@@ -3,7 +3,7 @@
 Whatever dies and whenever, every record of the source has its result in the target once, as far as those can see who
 read the target with isolation.level=read_committed. It holds from topic to topic: an email that `transform` sends is
 sent again with the batch. Every running instance needs a transactional id of its own, and the same one after a restart:
-by that the coordinator knows at once that the former life is over, and ends what it left open.
+`init_transactions` ends at once what the former life left open, which nobody can read past until then.
 
     python -m examples.exactly_once [BOOTSTRAP_SERVERS SOURCE TARGET TRANSACTIONAL_ID]
 """
@@ -28,6 +28,7 @@ async def run(
         Consumer(settings, bootstrap_servers=bootstrap_servers, isolation_level="read_committed") as consumer,
         Producer(bootstrap_servers=bootstrap_servers, transactional_id=transactional_id) as producer,
     ):
+        await producer.init_transactions()
         consumer.subscribe([source])
         async for records in consumer.batches():
             try:

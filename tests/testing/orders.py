@@ -22,7 +22,9 @@ def try_to_write(broker: Broker | Cluster, value: str, timeout_ms: int = 1500) -
         {"bootstrap.servers": broker.bootstrap_servers, "message.timeout.ms": timeout_ms, "retries": 0, "log_level": 0}
     )
     errors: list[str | None] = []
-    producer.produce("orders", value=value, on_delivery=lambda error, _: errors.append(error and error.name()))
+    producer.produce(
+        "orders", value=value, on_delivery=lambda error, _: errors.append(str(error.name()) if error else None)
+    )
     producer.flush(timeout_ms / 1000 + 5)
     return errors[0]
 
