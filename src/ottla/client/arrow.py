@@ -208,19 +208,52 @@ def decode(
 # Writing
 
 
-def as_batches(data: Any) -> tuple[pyarrow.Schema, Iterator[pyarrow.RecordBatch], int]:
-    """A table, a record batch, a frame of pandas or polars: its schema, its batches and the number of its rows."""
+def as_table(data: Any) -> pyarrow.Table:
+    """A table, a record batch, a frame of pandas or polars, as a table."""
     arrow = _arrow()
+    if isinstance(data, arrow.Table):
+        return data
     if isinstance(data, arrow.RecordBatch):
-        data = arrow.Table.from_batches([data])
-    elif not isinstance(data, arrow.Table):
-        try:
-            data = arrow.table(data)
-        except (TypeError, ValueError) as error:
-            raise TypeError(
-                f"a {type(data).__name__} is no table: give a pyarrow.Table or RecordBatch, or a pandas or polars frame"
-            ) from error
-    return data.schema, iter(data.to_batches(max_chunksize=ROWS_AT_ONCE)), data.num_rows
+        return arrow.Table.from_batches([data])
+    try:
+        return arrow.table(data)
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            f"a {type(data).__name__} is no table: give a pyarrow.Table or RecordBatch, or a pandas or polars frame"
+        ) from error
+
+
+def as_batches(table: pyarrow.Table) -> Iterator[pyarrow.RecordBatch]:
+    """A table in pieces that are brought into shape one by one."""
+    return iter(table.to_batches(max_chunksize=ROWS_AT_ONCE))
+
+
+def by_topic(table: pyarrow.Table) -> list[tuple[str, pyarrow.Table]]:
+    """The rows of each topic that the column of that name has."""
+    import pyarrow.compute as compute
+
+    topics = table.column("topic").cast(_arrow().string())
+    if topics.null_count:
+        raise ValueError(f"{topics.null_count} rows have no topic, and none is given for all of them")
+    names = topics.unique().to_pylist()
+    if len(names) == 1:
+        return [(names[0], table)]
+    return [(name, table.filter(compute.equal(topics, name))) for name in names]
+
+
+def with_partitions(batch: pyarrow.RecordBatch, choose: Callable[[bytes | None], int]) -> pyarrow.RecordBatch:
+    """The batch with a partition for every row: its own, or the one that an application's partitioner chooses."""
+    arrow = _arrow()
+    names = batch.schema.names
+    keys: list[Any] = [None] * batch.num_rows
+    if "key" in names:
+        keys = _large_binary(batch.column("key")).to_pylist()
+    chosen: list[Any] = [None] * batch.num_rows
+    if "partition" in names:
+        chosen = batch.column("partition").to_pylist()
+        batch = batch.drop_columns(["partition"])
+    partitions = [choose(key) if given is None else given for key, given in zip(keys, chosen, strict=True)]
+    return batch.append_column("partition", arrow.array(partitions, arrow.int64()))
 
 
 def check_schema(schema: pyarrow.Schema, has_topic: bool) -> None:
@@ -333,14 +366,19 @@ def rows(batch: pyarrow.RecordBatch) -> Rows:
 
 
 def _bytes_column(array: Any) -> BytesColumn:
+    array = _large_binary(array)
+    validity, offsets, data = array.buffers()
+    return BytesColumn(validity if array.null_count else None, offsets, data, array.offset, len(array))
+
+
+def _large_binary(array: Any) -> Any:
+    """Any column of bytes with 64-bit offsets; the bytes themselves are copied only if they are scattered."""
     arrow = _arrow()
     if arrow.types.is_dictionary(array.type):
         array = array.dictionary_decode()
-    if array.type != arrow.large_binary():
-        array = array.cast(arrow.binary() if arrow.types.is_fixed_size_binary(array.type) else arrow.large_binary())
-        array = array.cast(arrow.large_binary())
-    validity, offsets, data = array.buffers()
-    return BytesColumn(validity if array.null_count else None, offsets, data, array.offset, len(array))
+    if arrow.types.is_fixed_size_binary(array.type):
+        array = array.cast(arrow.binary())
+    return array.cast(arrow.large_binary())
 
 
 def _number_column(array: Any) -> NumberColumn:

@@ -246,6 +246,7 @@ class Producer(_Blocking[async_producer.Producer]):
 
     flush = _waits(async_producer.Producer.flush)
     room = _waits(async_producer.Producer.room)
+    send_table = _waits(async_producer.Producer.send_table)
     partitions = _waits(async_producer.Producer.partitions)
     init_transactions = _waits(async_producer.Producer.init_transactions)
     begin_transaction = _waits(async_producer.Producer.begin_transaction)
@@ -277,6 +278,7 @@ class Consumer(_Blocking[async_consumer.Consumer[Any, Any]]):
             yield from self.poll(1_000)
 
     poll = _waits(async_consumer.Consumer[Any, Any].poll)
+    poll_arrow = _waits(async_consumer.Consumer[Any, Any].poll_arrow)
     commit = _waits(async_consumer.Consumer[Any, Any].commit)
     committed = _waits(async_consumer.Consumer[Any, Any].committed)
     position = _waits(async_consumer.Consumer[Any, Any].position)

@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from random import Random
 from time import time_ns
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ottla.client.cluster import Cluster
 from ottla.client.config import ProducerConfig
@@ -39,6 +39,11 @@ from ottla.client.errors import (
 from ottla.client.metadata import ConsumerGroupMetadata, PartitionInfo, TopicInfo, TopicPartition
 from ottla.client.sender import Sender
 from ottla.client.transactions import State, Transactions
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    from ottla.client.tables import TableDelivery
 
 __all__ = ["Delivery", "Headers", "Producer", "RecordMetadata"]
 
@@ -307,16 +312,8 @@ class Producer:
         timestamp: int,
         size: int,
     ) -> Delivery:
-        if self._is_closed:
-            raise ClientClosed("the producer is closed")
-        sender = self._start()
+        sender = self._may_send()
         assert self._loop is not None
-        if sender.failure is not None:
-            raise sender.failure
-        if self._transactions is not None:
-            self._transactions.check(State.IN_TRANSACTION)
-            if self._transactions.abortable_error is not None:
-                raise TransactionAborted(f"the transaction can only be aborted: {self._transactions.abortable_error}")
         known = self._topics.get(topic)
         if known is not None and not self._line:
             delivery = self._append(known, value, key, headers, partition, timestamp, size)
@@ -343,6 +340,19 @@ class Producer:
             sender.wake()
             self._watch_line()
         return pending.delivery
+
+    def _may_send(self) -> Sender:
+        """Raises what keeps this producer from sending anything."""
+        if self._is_closed:
+            raise ClientClosed("the producer is closed")
+        sender = self._start()
+        if sender.failure is not None:
+            raise sender.failure
+        if self._transactions is not None:
+            self._transactions.check(State.IN_TRANSACTION)
+            if self._transactions.abortable_error is not None:
+                raise TransactionAborted(f"the transaction can only be aborted: {self._transactions.abortable_error}")
+        return sender
 
     async def _look_up(self, name: str) -> None:
         """Find a topic, then let its records go on to the buffer."""
@@ -475,6 +485,56 @@ class Producer:
     ) -> RecordMetadata:
         """`await send(...)`, for those who know it by this name."""
         return await self.send(topic, value, key, headers, partition, timestamp)
+
+    async def send_table(
+        self, topic: str | None, table: pyarrow.Table | Any, *, batch_size: int | None = None
+    ) -> TableDelivery:
+        """Send every row of a table as a record, and wait until all are written; where, says what is returned.
+
+        A table is a pyarrow.Table or RecordBatch, or a frame of pandas or polars, with the column `value` (binary or
+        string) and, if wanted, `key`, `partition`, `timestamp`, `headers`, and `topic` if none is given here. Rows
+        without partition go where records of `send` would; serializers are not asked. `batch_size` is what a batch
+        holds at most: batch.size, or 512 KB if that is less, unless said here. Nothing is sent if a row is refused.
+        """
+        from ottla.client import tables  # not before it is needed: most programs start without
+
+        self._may_send()
+        sends = tables.sends(self.config, topic, table, batch_size)
+        for send in sends:
+            send.check((await self._topic(send.topic)).count)
+        tally = tables.Tally()
+        for send in sends:
+            known = await self._topic(send.topic)
+            anywhere = _with_leaders(known.info.partitions) or list(range(known.count))
+            first = self._cluster.rng.randrange(len(anywhere))
+            for done in send.encoded(known.count, anywhere[first:] + anywhere[:first], time_ns() // 1_000_000):
+                for records in done:
+                    await self._room_for(records.size)
+                    sender = self._may_send()
+                    queue = self._accumulator.queue(TopicPartition(send.topic, records.partition))
+                    now = asyncio.get_running_loop().time() * 1000
+                    tally.add(self._accumulator.append_encoded(queue, records, now, self._transactions is not None))
+                    sender.wake()
+                await asyncio.sleep(0)  # what is ready leaves while the next piece is encoded
+        return await tally.result()
+
+    async def _topic(self, name: str) -> _Topic:
+        if name not in self._topics:
+            await self._cluster.topic(name, timeout_ms=self.config.max_block_ms)
+            self._learn(name)
+        return self._topics[name]
+
+    async def _room_for(self, size: int) -> None:
+        """Wait until the buffer has room for a batch; BufferExhausted after max.block.ms."""
+        if self._accumulator.used_bytes + self._pending_bytes + size <= self._buffer_memory:
+            return
+        try:
+            async with asyncio.timeout(self.config.max_block_ms / 1000):
+                await self.room()
+        except TimeoutError:
+            raise BufferExhausted(
+                f"no room in the buffer within max.block.ms ({self.config.max_block_ms} ms)"
+            ) from None
 
     async def partitions(self, topic: str) -> tuple[PartitionInfo, ...]:
         """The partitions of a topic."""

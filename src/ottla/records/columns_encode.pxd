@@ -115,7 +115,6 @@ cdef class TableEncoder:
     cdef int partition_count
     cdef Py_ssize_t batch_size, first_room
     cdef bint uses_keys, is_round_robin
-    cdef object compression, level
     cdef list anywhere, open, done
     cdef Py_ssize_t turn, done_bytes, key_size, value_size
 

@@ -15,7 +15,7 @@ except ImportError:
 from collections.abc import Sequence
 from typing import Any
 
-from ottla.records.batch import HEADER_SIZE, Compression
+from ottla.records.batch import HEADER_SIZE
 from ottla.records.encoded import EncodedRecords
 
 ANY = -1
@@ -291,8 +291,6 @@ class TableEncoder:
         anywhere: Sequence[int],
         uses_keys: bool = True,
         is_round_robin: bool = False,
-        compression: Compression = Compression.NONE,
-        level: int | None = None,
     ) -> None:
         """Rows without a partition and a key go to the partitions `anywhere`, a batch full to each in turn, or, if it
         is round robin, one row to each in turn (keys count for nothing then)."""
@@ -303,8 +301,6 @@ class TableEncoder:
         self.first_room = min(batch_size, max(SMALLEST_ROOM, FIRST_BYTES // partition_count))
         self.uses_keys = uses_keys and not is_round_robin
         self.is_round_robin = is_round_robin
-        self.compression = compression
-        self.level = level
         self.anywhere = list(anywhere)
         self.turn = 0
         self.open: list[OpenBatch | None] = [None] * partition_count
@@ -419,17 +415,10 @@ class TableEncoder:
             return
         self.open[partition] = None
         native_resize(batch.content, batch.position)
-        encoded = EncodedRecords(
-            partition,
-            batch.content,
-            batch.count,
-            batch.base_timestamp,
-            batch.max_timestamp,
-            self.compression,
-            self.level,
+        self.done.append(
+            EncodedRecords(partition, batch.content, batch.count, batch.base_timestamp, batch.max_timestamp)
         )
-        self.done.append(encoded)
-        self.done_bytes += encoded.size
+        self.done_bytes += batch.position
 
     def close_all(self) -> None:
         partition = 0

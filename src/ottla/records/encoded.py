@@ -1,99 +1,67 @@
-"""A record batch that is encoded before it is known who writes it: the producer's fields are stamped when it leaves."""
+"""The records of a batch that were encoded together, before it is known who writes them and under which numbers."""
 
 from __future__ import annotations
 
-from struct import Struct
-
-from ottla.records import kernel
-from ottla.records.batch import (
-    CRC_START,
-    HEADER,
-    HEADER_SIZE,
-    LOG_OVERHEAD,
-    MAGIC,
-    NO_PRODUCER_ID,
-    NO_SEQUENCE,
-    TRANSACTIONAL_FLAG,
-    Compression,
-    Record,
-)
-from ottla.records.build import read
+from ottla.records.batch import HEADER_SIZE, NO_PRODUCER_ID, NO_SEQUENCE, Compression, Record
+from ottla.records.build import build, read, seal
 from ottla.records.compression import compress
-
-_CRC = Struct(">I")
-_ATTRIBUTES = Struct(">h")
-_PRODUCER = Struct(">qhi")
-PRODUCER_POSITION = 43
 
 
 class EncodedRecords:
-    """The records of one batch, whose header is complete but for producer id, epoch, sequence and CRC."""
+    """Records of one partition, encoded, behind room for a batch's header."""
 
-    __slots__ = ("_count", "_data", "max_timestamp", "partition", "size")
+    __slots__ = ("_base_timestamp", "_content", "_count", "_max_timestamp", "partition", "size")
 
-    def __init__(
-        self,
-        partition: int,
-        content: bytearray,
-        count: int,
-        base_timestamp: int,
-        max_timestamp: int,
-        compression: Compression = Compression.NONE,
-        level: int | None = None,
-    ) -> None:
-        """`content` has room for a header in front of its records."""
+    timestamps: tuple[int, ...] = ()
+    """They are in the records only."""
+
+    def __init__(self, partition: int, content: bytearray, count: int, base_timestamp: int, max_timestamp: int) -> None:
         self.partition = partition
-        self.max_timestamp = max_timestamp
-        self._count = count
-        if compression is not Compression.NONE:
-            packed = compress(compression, memoryview(content)[HEADER_SIZE:], level)
-            content = bytearray(HEADER_SIZE)
-            content += packed
-        self._data = content
         self.size = len(content)
-        """Bytes of the whole batch."""
-        HEADER.pack_into(
-            content,
-            0,
-            0,
-            len(content) - LOG_OVERHEAD,
-            -1,
-            MAGIC,
-            0,
-            int(compression),
-            count - 1,
-            base_timestamp,
-            max_timestamp,
-            NO_PRODUCER_ID,
-            -1,
-            NO_SEQUENCE,
-            count,
-        )
+        """Bytes of the whole batch, before compression."""
+        self._content = content
+        self._count = count
+        self._base_timestamp = base_timestamp
+        self._max_timestamp = max_timestamp
 
     def __len__(self) -> int:
         """How many records there are."""
         return self._count
 
-    def stamp(
+    def build(
         self,
+        *,
+        compression: Compression = Compression.NONE,
+        level: int | None = None,
         producer_id: int = NO_PRODUCER_ID,
         producer_epoch: int = -1,
         base_sequence: int = NO_SEQUENCE,
         is_transactional: bool = False,
     ) -> bytearray:
-        """The batch as this producer writes it. The bytes are always the same ones: what was stamped before is gone."""
-        data = self._data
-        (attributes,) = _ATTRIBUTES.unpack_from(data, CRC_START)
-        attributes = attributes | TRANSACTIONAL_FLAG if is_transactional else attributes & ~TRANSACTIONAL_FLAG
-        _ATTRIBUTES.pack_into(data, CRC_START, attributes)
-        _PRODUCER.pack_into(data, PRODUCER_POSITION, producer_id, producer_epoch, base_sequence)
-        _CRC.pack_into(data, 17, kernel.crc32c_range(data, CRC_START, len(data)))
-        return data
+        """The whole batch. Without compression these are the same bytes each time: what was built before changes."""
+        batch = self._content
+        if compression is not Compression.NONE:
+            batch = bytearray(HEADER_SIZE)
+            batch += compress(compression, memoryview(self._content)[HEADER_SIZE:], level)
+        seal(
+            batch,
+            count=self._count,
+            base_timestamp=self._base_timestamp,
+            max_timestamp=self._max_timestamp,
+            compression=compression,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=base_sequence,
+            is_transactional=is_transactional,
+        )
+        return batch
 
-    def records(self) -> list[Record]:
-        """The records as objects, for a batch that has to be split."""
-        return read(self._data)
+    def halves(self) -> tuple[EncodedRecords, EncodedRecords]:
+        """Two with half of the records each, for a batch that a broker finds too large."""
+        records = read(self.build())
+        half = self._count // 2
+        return self._of(records[:half]), self._of(records[half:])
 
-    def release(self) -> None:
-        """Give the bytes back: the batch is done."""
-        self._data = bytearray()
+    def _of(self, records: list[Record]) -> EncodedRecords:
+        timestamps = [record.timestamp for record in records]
+        return EncodedRecords(self.partition, build(records), len(records), timestamps[0], max(timestamps))
