@@ -36,16 +36,24 @@ from ottla.client.errors import (
     error_of,
     is_retriable,
 )
-from ottla.client.metadata import NO_LEADER, Metadata
+from ottla.client.metadata import NO_LEADER, Metadata, PartitionInfo
 from ottla.spark.blocking_connection import BlockingConnection
 from ottla.spark.options import EARLIEST, LATEST, Topics
 from ottla.wire import Message
+from ottla.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.wire.primitives import ZERO_UUID
 
 T = TypeVar("T")
 OFFSET_FETCH = 9
+TOPIC_RESOURCE = 2
+MAX_MESSAGE_BYTES = "max.message.bytes"
+ANY_SIZE = 2**31 - 1
 DEFAULT_TIMEOUT_MS = 60_000
 NEW_TOPIC_TIMEOUT_MS = 3_000
 NEW_TOPIC_PAUSE_SECONDS = 0.2
@@ -67,6 +75,7 @@ class BlockingCluster:
         self.metadata = Metadata()
         self._connections: dict[tuple[str, int], BlockingConnection] = {}
         self._coordinators: dict[tuple[CoordinatorType, str], int] = {}
+        self._max_message_bytes: dict[str, int] = {}
         self._backoff = Backoff(
             min(FIRST_PAUSE_MS, config.retry_backoff_ms), config.retry_backoff_max_ms, SystemRandom()
         )
@@ -118,12 +127,12 @@ class BlockingCluster:
 
     # Topics
 
-    def refresh(self, topics: Iterable[str] | None) -> Metadata:
+    def refresh(self, topics: Iterable[str] | None, *, allow_auto_topic_creation: bool = False) -> Metadata:
         """Ask once for the metadata of these topics, or of all."""
         asked = None if topics is None else list(topics)
         request = MetadataRequest(
             topics=None if asked is None else [MetadataRequestTopic(name=name) for name in asked],
-            allow_auto_topic_creation=False,
+            allow_auto_topic_creation=allow_auto_topic_creation,
         )
         response = self.any().request(request)
         self.metadata = self.metadata.updated(response, asked)
@@ -164,6 +173,38 @@ class BlockingCluster:
             missing = [str(partition) for partition in topics.partitions if partition not in existing]
             found = [partition for partition in topics.partitions if partition in existing]
         return sorted(found), missing
+
+    def topic_partitions(self, topic: str) -> tuple[PartitionInfo, ...]:
+        """All partitions of a topic that is written to; it may have been created just now, or is created by asking."""
+
+        def ask() -> tuple[PartitionInfo, ...]:
+            info = self.metadata.topics.get(topic)
+            if info is None or info.error or not info.partitions:
+                info = self.refresh([topic], allow_auto_topic_creation=True).topics.get(topic)
+            if info is None:
+                raise UnknownTopicOrPartition(f"there is no topic {topic}")
+            check_error(info.error, f"topic {topic}: {info.error.text}")
+            return info.partitions
+
+        return self.until_done(ask, timeout_ms=NEW_TOPIC_TIMEOUT_MS)
+
+    def max_message_bytes(self, topic: str) -> int:
+        """The largest batch that a topic takes, as far as this client is allowed to know."""
+        known = self._max_message_bytes.get(topic)
+        if known is None:
+            known = self._max_message_bytes[topic] = self.until_done(lambda: self._ask_max_message_bytes(topic))
+        return known
+
+    def _ask_max_message_bytes(self, topic: str) -> int:
+        resource = DescribeConfigsResource(
+            resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=[MAX_MESSAGE_BYTES]
+        )
+        response: DescribeConfigsResponse = self.any().request(DescribeConfigsRequest(resources=[resource]))
+        for result in response.results:
+            for config in result.configs:
+                if config.name == MAX_MESSAGE_BYTES and config.value is not None and config.value.isdecimal():
+                    return int(config.value)
+        return ANY_SIZE
 
     def topic_id(self, topic: str) -> bytes:
         info = self.metadata.topics.get(topic)
@@ -212,14 +253,14 @@ class BlockingCluster:
         try:
             answered, refused = read_list_offsets(self.node(node_id).request(request))
         except NetworkError:
-            self._forget_leaders(wanted)
+            self.forget_leaders(wanted)
             raise
         found.update({partition: place.offset for partition, place in answered.items()})
         for partition, code in refused.items():
-            self._forget_leaders([partition])
+            self.forget_leaders([partition])
             raise error_of(code, f"{partition}: {code.text}")
 
-    def _forget_leaders(self, partitions: Iterable[TopicPartition]) -> None:
+    def forget_leaders(self, partitions: Iterable[TopicPartition]) -> None:
         self.metadata = self.metadata.without({partition.topic for partition in partitions})
 
     def starts(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:

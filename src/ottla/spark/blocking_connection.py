@@ -92,12 +92,13 @@ class BlockingConnection:
         self.send(request, max_version=max_version)
         return self.receive()
 
-    def send(self, request: Message, *, max_version: int | None = None) -> None:
+    def send(self, request: Message, *, max_version: int | None = None, has_answer: bool = True) -> None:
+        """Put a request on the way; Produce without acks has no answer."""
         api_key = type(request).__schema__.api_key
         assert api_key is not None
-        self._write(api_key, self.version_of(api_key, max_version), request)
+        self._write(api_key, self.version_of(api_key, max_version), request, has_answer)
 
-    def _write(self, api_key: int, version: int, request: Message) -> None:
+    def _write(self, api_key: int, version: int, request: Message, has_answer: bool = True) -> None:
         correlation_id = self._correlation_id
         self._correlation_id = (correlation_id + 1) & 0x7FFFFFFF
         pieces = encode_request(api_key, version, correlation_id, self._config.client_id, request)
@@ -108,7 +109,8 @@ class BlockingConnection:
                 self._send_pieces([memoryview(piece).cast("B") for piece in pieces])
         except OSError as error:
             raise self._failed(error) from error
-        self._waiting.append((api_key, version, correlation_id))
+        if has_answer:
+            self._waiting.append((api_key, version, correlation_id))
 
     def _send_pieces(self, pieces: list[memoryview]) -> None:
         start = 0

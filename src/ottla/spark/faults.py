@@ -1,0 +1,32 @@
+"""Where a test may kill the driver: between every two steps of a commit. Nothing happens without the environment
+variable, which names the step, the batch and a folder: `decided:2:/tmp/x`. The folder's file `pid` says whom to kill,
+and its file `killed` that it was done once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+FAULT = "OTTLA_SPARK_FAULT"
+LAST_MOMENTS_SECONDS = 60
+
+
+def is_armed() -> bool:
+    return FAULT in os.environ
+
+
+def fault_point(step: str, batch_id: int) -> None:
+    given = os.environ.get(FAULT)
+    if given is None:
+        return
+    wanted_step, wanted_batch, folder = given.split(":", 2)
+    if (step, str(batch_id)) != (wanted_step, wanted_batch):
+        return
+    try:
+        (Path(folder) / "killed").open("x").close()
+    except FileExistsError:
+        return
+    os.kill(int((Path(folder) / "pid").read_text()), signal.SIGKILL)
+    time.sleep(LAST_MOMENTS_SECONDS)

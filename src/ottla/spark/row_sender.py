@@ -1,0 +1,295 @@
+"""A task's half of writing: Arrow batches become record batches, and these become Produce requests.
+
+Records are encoded by compiled code without an object for each. Several requests are under way to each broker, while
+more rows are encoded; every batch has its sequence number, so what is sent again after a failure is written once. After
+a failure everything that was not acknowledged is sent again in its order, one batch after the other, until a broker
+takes it or delivery.timeout.ms is over.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ottla.client import arrow
+from ottla.client.config import ProducerConfig
+from ottla.client.core.partitions import TopicPartition, by_topic
+from ottla.client.errors import ErrorCode, KafkaError, RecordTooLarge, error_code, error_of, is_retriable
+from ottla.client.metadata import NO_LEADER
+from ottla.records import Compression
+from ottla.records.batch import MAX_SEQUENCE, NO_SEQUENCE
+from ottla.records.columns_encode import TableEncoder
+from ottla.records.encoded import EncodedRecords
+from ottla.spark.blocking_cluster import BlockingCluster
+from ottla.spark.blocking_connection import BlockingConnection
+from ottla.spark.options import OptionError
+from ottla.spark.transactions import NO_IDENTITY, ProducerIdentity, add_partitions
+from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+
+if TYPE_CHECKING:
+    import pyarrow
+
+LAST_PRODUCE_VERSION = 11
+"""The last one in which a client adds partitions to its transaction by itself."""
+DEFAULT_BATCH_SIZE = 512 * 1024
+MAX_IN_FLIGHT_COUNT = 5
+"""Requests under way to one broker: brokers remember as many batches of a producer."""
+ROUND_BYTES = 4 * 1024 * 1024
+"""So many bytes are encoded before they are sent."""
+RETRY_PAUSE_SECONDS = 0.05
+_COLUMNS = ("value", "key", "headers", "partition")
+
+
+class _Sent(NamedTuple):
+    """A batch that was numbered, in the order of its numbers."""
+
+    place: int
+    partition: TopicPartition
+    row_count: int
+    data: bytearray
+
+
+class RowSender:
+    """Writes the rows of one task. What `finish` has returned from is written, as far as `acks` says."""
+
+    def __init__(
+        self,
+        cluster: BlockingCluster,
+        config: ProducerConfig,
+        *,
+        topic: str | None,
+        batch_size: int,
+        identity: ProducerIdentity = NO_IDENTITY,
+        transactional_id: str | None = None,
+    ) -> None:
+        self.row_count = 0
+        self._cluster = cluster
+        self._config = config
+        self._topic = topic
+        self._batch_size = batch_size or DEFAULT_BATCH_SIZE
+        self._identity = identity
+        self._transactional_id = transactional_id
+        self._encoders: dict[str, TableEncoder] = {}
+        self._sequences: dict[TopicPartition, int] = {}
+        self._added: set[TopicPartition] = set()
+        self._place = 0
+        self._in_flight: dict[BlockingConnection, deque[list[_Sent]]] = {}
+        compression = config.compression_type
+        self._compression = Compression[compression.upper()]
+        self._level = getattr(config, f"compression_{compression}_level", None)
+
+    @property
+    def topics(self) -> list[str]:
+        return list(self._encoders)
+
+    def send(self, batch: pyarrow.RecordBatch) -> None:
+        """Encode rows and send what is full."""
+        for topic, part in self._by_topic(batch):
+            rows = arrow.rows(part)
+            encoder = self._encoder(topic)
+            timestamp = time.time_ns() // 1_000_000
+            row = 0
+            while row < part.num_rows:
+                row = encoder.encode(rows, row, timestamp, ROUND_BYTES)
+                self._ship(topic, encoder.take())
+        self.row_count += batch.num_rows
+
+    def finish(self) -> None:
+        """Send the rest, and wait until everything is acknowledged."""
+        for topic, encoder in self._encoders.items():
+            encoder.close_all()
+            self._ship(topic, encoder.take())
+        try:
+            for connection, waiting in self._in_flight.items():
+                while waiting:
+                    self._receive(connection)
+        except KafkaError as error:
+            self._send_again(error)
+
+    # Encoding
+
+    def _by_topic(self, batch: pyarrow.RecordBatch) -> Iterator[tuple[str, pyarrow.RecordBatch]]:
+        wanted = batch.select([name for name in _COLUMNS if name in batch.schema.names])
+        if self._topic is not None:
+            yield self._topic, wanted
+            return
+        import pyarrow.compute
+
+        topics = batch.column(batch.schema.get_field_index("topic"))
+        if topics.null_count:
+            raise OptionError("a row has null in the column topic; the option topic says where all rows go")
+        names = topics.unique().to_pylist()
+        for name in names:
+            yield name, wanted if len(names) == 1 else wanted.filter(pyarrow.compute.equal(topics, name))
+
+    def _encoder(self, topic: str) -> TableEncoder:
+        encoder = self._encoders.get(topic)
+        if encoder is None:
+            partitions = self._cluster.topic_partitions(topic)
+            led = [one.partition for one in partitions if one.leader_id != NO_LEADER]
+            # Tasks begin at different partitions, or small batches would all go to the first one.
+            start = self._identity.producer_id % len(led) if led else 0
+            encoder = self._encoders[topic] = TableEncoder(
+                len(partitions),
+                min(self._batch_size, self._cluster.max_message_bytes(topic)),
+                anywhere=led[start:] + led[:start] or list(range(len(partitions))),
+            )
+        return encoder
+
+    # Sending
+
+    def _ship(self, topic: str, batches: list[EncodedRecords]) -> None:
+        if not batches:
+            return
+        waiting = [self._numbered(TopicPartition(topic, one.partition), one) for one in batches]
+        self._add_partitions(waiting)
+        try:
+            while waiting:
+                # A request has one batch of each partition at most.
+                first: dict[TopicPartition, _Sent] = {}
+                rest = []
+                for one in waiting:
+                    if one.partition in first:
+                        rest.append(one)
+                    else:
+                        first[one.partition] = one
+                waiting = rest
+                self._request(list(first.values()))
+        except KafkaError as error:
+            self._send_again(error, waiting)
+
+    def _numbered(self, partition: TopicPartition, records: EncodedRecords) -> _Sent:
+        sequence = NO_SEQUENCE
+        if self._identity != NO_IDENTITY:
+            sequence = self._sequences.get(partition, 0)
+            self._sequences[partition] = (sequence + len(records)) & MAX_SEQUENCE
+        data = records.build(
+            compression=self._compression,
+            level=self._level,
+            producer_id=self._identity.producer_id,
+            producer_epoch=self._identity.producer_epoch,
+            base_sequence=sequence,
+            is_transactional=self._transactional_id is not None,
+        )
+        self._place += 1
+        return _Sent(self._place, partition, len(records), data)
+
+    def _add_partitions(self, batches: list[_Sent]) -> None:
+        if self._transactional_id is None:
+            return
+        new = list(dict.fromkeys(one.partition for one in batches if one.partition not in self._added))
+        if new:
+            add_partitions(self._cluster, self._transactional_id, self._identity, new)
+            self._added.update(new)
+
+    def _request(self, batches: list[_Sent]) -> None:
+        by_leader: dict[int, list[_Sent]] = {}
+        for index, one in enumerate(batches):
+            try:
+                by_leader.setdefault(self._cluster.leader(*one.partition), []).append(one)
+            except KafkaError:
+                self._lost(batches[index:])
+                raise
+        for node_id, group in by_leader.items():
+            self._send_to(node_id, group)
+
+    def _send_to(self, node_id: int, batches: list[_Sent]) -> None:
+        try:
+            connection = self._cluster.node(node_id)
+        except KafkaError:
+            self._lost(batches)
+            raise
+        waiting = self._in_flight.setdefault(connection, deque())
+        waiting.append(batches)
+        connection.send(self._produce(batches), max_version=LAST_PRODUCE_VERSION, has_answer=self._config.acks != 0)
+        if self._config.acks == 0:
+            waiting.pop()
+        while len(waiting) >= MAX_IN_FLIGHT_COUNT:
+            self._receive(connection)
+
+    def _produce(self, batches: list[_Sent]) -> ProduceRequest:
+        data = {one.partition: one.data for one in batches}
+        return ProduceRequest(
+            transactional_id=self._transactional_id,
+            acks=self._config.acks,
+            timeout_ms=self._config.request_timeout_ms,
+            topic_data=[
+                TopicProduceData(
+                    name=topic,
+                    partition_data=[
+                        PartitionProduceData(index=number, records=data[TopicPartition(topic, number)])
+                        for number in numbers
+                    ],
+                )
+                for topic, numbers in by_topic(data).items()
+            ],
+        )
+
+    def _receive(self, connection: BlockingConnection) -> None:
+        """The oldest answer of a connection. What it refuses stays among what is in flight."""
+        response: ProduceResponse = connection.receive()
+        batches = self._in_flight[connection][0]
+        codes = _codes(response)
+        refused = [(one, codes[one.partition]) for one in batches if codes[one.partition][0]]
+        if not refused:
+            self._in_flight[connection].popleft()
+            return
+        self._in_flight[connection][0] = [one for one, _ in refused]
+        raise self._refusal(refused[0][0], *refused[0][1])
+
+    def _refusal(self, sent: _Sent, code: ErrorCode, message: str | None) -> KafkaError:
+        if code is ErrorCode.MESSAGE_TOO_LARGE:
+            return RecordTooLarge(
+                f"{sent.partition} takes no batch of {len(sent.data)} bytes with {sent.row_count} records: raise the "
+                "topic's max.message.bytes"
+            )
+        return error_of(code, f"writing to {sent.partition}: {message or code.text}")
+
+    # Sending again
+
+    def _lost(self, batches: list[_Sent]) -> None:
+        """They belong to no connection: kept with those in flight, to be sent again in their order."""
+        nowhere: Any = None
+        self._in_flight.setdefault(nowhere, deque()).append(batches)
+
+    def _send_again(self, error: KafkaError, behind: list[_Sent] | None = None) -> None:
+        """Everything that is not acknowledged, in its order, and then what stands behind it."""
+        if not _may_pass(error):
+            raise error
+        ends_at = time.monotonic() + self._config.delivery_timeout_ms / 1000
+        unsure = [one for waiting in self._in_flight.values() for batches in waiting for one in batches]
+        unsure.sort()
+        self._in_flight.clear()
+        self._cluster.close()
+        for one in unsure + (behind or []):
+            self._send_until_taken(one, ends_at)
+
+    def _send_until_taken(self, one: _Sent, ends_at: float) -> None:
+        while True:
+            try:
+                connection = self._cluster.node(self._cluster.leader(*one.partition))
+                request = self._produce([one])
+                code, message = _codes(connection.request(request, max_version=LAST_PRODUCE_VERSION))[one.partition]
+                if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+                    return
+                raise self._refusal(one, code, message)
+            except KafkaError as error:
+                if not is_retriable(error) or time.monotonic() > ends_at:
+                    raise
+                self._cluster.forget_leaders([one.partition])
+            time.sleep(RETRY_PAUSE_SECONDS)
+
+
+def _codes(response: ProduceResponse) -> dict[TopicPartition, tuple[ErrorCode, str | None]]:
+    return {
+        TopicPartition(topic.name, one.index): (error_code(one.error_code), one.error_message)
+        for topic in response.responses
+        for one in topic.partition_responses
+    }
+
+
+def _may_pass(error: KafkaError) -> bool:
+    """A gap in the sequence is the work of an earlier batch's failure: in their order both are taken."""
+    return is_retriable(error) or error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER

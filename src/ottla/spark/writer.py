@@ -1,0 +1,175 @@
+"""The batch writer: `df.write.format("ottla").mode("append")`, and what both writers share.
+
+exactly_once: each task writes in a transaction of its own, and the driver commits them all when the last task is done.
+A task that fails and is run again leaves nothing behind; a job that fails leaves nothing at all, unless its driver dies
+in the very moment of committing. at_least_once: rows of a task that failed may be there twice.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+
+from ottla.spark.blocking_cluster import BlockingCluster, drop_shared_cluster, shared_cluster
+from ottla.spark.decisions import TaskTransaction
+from ottla.spark.options import AT_LEAST_ONCE, EXACTLY_ONCE, OptionError, WriteOptions
+from ottla.spark.row_sender import RowSender
+from ottla.spark.transactions import (
+    NO_IDENTITY,
+    ProducerIdentity,
+    end_transactions,
+    has_transactions,
+    init_idempotent_producer,
+    init_transactional_producer,
+    open_transactions,
+)
+
+if TYPE_CHECKING:
+    import pyarrow
+
+_log = logging.getLogger("ottla.spark")
+DEFAULT_PREFIX = "ottla-spark"
+
+
+@dataclass
+class TaskWritten(WriterCommitMessage):
+    """What a task tells the driver."""
+
+    row_count: int
+    topic: str | None = None
+    """One that was written to."""
+    transaction: TaskTransaction | None = None
+    """None: nothing was written, or without a transaction."""
+
+
+def write_rows(
+    options: WriteOptions,
+    batches: Iterator[pyarrow.RecordBatch],
+    name_of: Callable[[int, int], str],
+    *,
+    may_wait_for_ever: bool = False,
+) -> TaskWritten:
+    """In an executor: write a task's rows. `name_of` makes a transactional id of the task's number and attempt.
+
+    A transaction stays open when this returns; it is aborted when this fails.
+    """
+    context = TaskContext.get()
+    assert context is not None, "rows are written by Spark's tasks"
+    sender: RowSender | None = None
+    transaction: TaskTransaction | None = None
+    name: str | None = None
+    try:
+        for batch in batches:
+            if not batch.num_rows:
+                continue
+            if sender is None:
+                cluster = shared_cluster(options.config)
+                identity = NO_IDENTITY
+                if _is_transactional(cluster, options):
+                    partition, attempt = context.partitionId(), context.attemptNumber()
+                    name = name_of(partition, attempt)
+                    identity = init_transactional_producer(
+                        cluster, name, timeout_ms=options.transaction_timeout_ms, may_wait_for_ever=may_wait_for_ever
+                    )
+                    transaction = TaskTransaction(partition, attempt, *identity)
+                elif options.config.enable_idempotence:
+                    identity = init_idempotent_producer(cluster)
+                sender = RowSender(
+                    cluster,
+                    options.config,
+                    topic=options.topic,
+                    batch_size=options.batch_size,
+                    identity=identity,
+                    transactional_id=name,
+                )
+            sender.send(batch)
+        if sender is None:
+            return TaskWritten(0)
+        sender.finish()
+    except BaseException:
+        drop_shared_cluster(options.config)
+        if name is not None and transaction is not None:
+            _abort(options, name, transaction)
+        raise
+    return TaskWritten(sender.row_count, next(iter(sender.topics)), transaction)
+
+
+def _is_transactional(cluster: BlockingCluster, options: WriteOptions) -> bool:
+    if options.delivery_guarantee == AT_LEAST_ONCE:
+        return False
+    if has_transactions(cluster):
+        return True
+    if options.is_guarantee_given:
+        raise OptionError(
+            "deliveryGuarantee=exactly_once: the brokers are too old for it (Kafka 3.0 or later is needed); "
+            "at_least_once works with them"
+        )
+    _log.warning("the brokers are too old for deliveryGuarantee=exactly_once: rows are written at least once")
+    return False
+
+
+def _abort(options: WriteOptions, name: str, transaction: TaskTransaction) -> None:
+    """Best effort: what is not aborted here is aborted when the driver sweeps, or by its timeout."""
+    cluster = BlockingCluster(options.config)
+    try:
+        identity = ProducerIdentity(transaction.producer_id, transaction.producer_epoch)
+        end_transactions(cluster, [(name, identity)], committed=False)
+    except Exception as error:
+        _log.warning("the transaction %s could not be aborted: %s", name, error)
+    finally:
+        cluster.close()
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """Writes a DataFrame once. Made in the driver; tasks and the commit get copies of it."""
+
+    def __init__(self, options: WriteOptions, overwrite: bool) -> None:
+        if overwrite:
+            raise OptionError("a topic cannot be overwritten: use mode('append')")
+        self._options = options
+        self._prefix = f"{options.transactional_id_prefix or DEFAULT_PREFIX}-{secrets.token_hex(8)}"
+
+    def _name_of(self, partition: int, attempt: int) -> str:
+        return f"{self._prefix}-{partition}-{attempt}"
+
+    def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> TaskWritten:
+        return write_rows(self._options, iterator, self._name_of)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        refused = self._end(messages, committed=True)
+        if refused:
+            raise RuntimeError(
+                f"{len(refused)} of the job's transactions were aborted by the broker before they could be committed "
+                f"({', '.join(sorted(refused))}): the job took longer than their timeout. Raise "
+                "kafka.transaction.timeout.ms and transaction.max.timeout.ms of the brokers, or use at_least_once"
+            )
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        self._end(messages, committed=False)
+
+    def _end(self, messages: list[WriterCommitMessage | None], *, committed: bool) -> list[str]:
+        """End the tasks' transactions, and abort those of tasks that were run again or never came back."""
+        if self._options.delivery_guarantee != EXACTLY_ONCE:
+            return []
+        written = [one.transaction for one in messages if isinstance(one, TaskWritten) and one.transaction]
+        cluster = BlockingCluster(self._options.config)
+        try:
+            named = [
+                (self._name_of(one.partition, one.attempt), ProducerIdentity(one.producer_id, one.producer_epoch))
+                for one in written
+            ]
+            refused = end_transactions(cluster, named, committed=committed)
+            if not committed or any(one.attempt for one in written):
+                ended = {name for name, _ in named}
+                for name in open_transactions(cluster, f"{self._prefix}-"):
+                    if name not in ended:
+                        init_transactional_producer(cluster, name)
+            return sorted(refused)
+        finally:
+            cluster.close()
