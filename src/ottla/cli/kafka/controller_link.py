@@ -27,6 +27,8 @@ class ControllerAdmin(Admin):
         await super().close()
 
     async def _ask_controller(self, request: Message) -> Any:
+        if isinstance(request, DescribeClusterRequest):
+            request.endpoint_type = CONTROLLERS
         if self._controller is None:
             self._controller = await self._connect()
         return await _ask(self._controller, request)

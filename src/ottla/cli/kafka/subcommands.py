@@ -224,7 +224,7 @@ class CommandParser:
             if scope.exclusive.is_required and not used:
                 names = " ".join(_slashed(option) for option in scope.exclusive.arguments)
                 raise ArgumentError(f"one of the arguments {names} is required", where)
-        for option in scope.all_arguments:
+        for option in reversed(scope.all_arguments):
             if option.is_required and option not in given:
                 raise ArgumentError(f"argument {_slashed(option)} is required", where)
 
