@@ -225,7 +225,7 @@ def as_table(data: Any) -> pyarrow.Table:
 
 def as_batches(table: pyarrow.Table) -> Iterator[pyarrow.RecordBatch]:
     """A table in pieces that are brought into shape one by one."""
-    return iter(table.to_batches(max_chunksize=ROWS_AT_ONCE))
+    return (batch for batch in table.to_batches(max_chunksize=ROWS_AT_ONCE) if batch.num_rows)
 
 
 def by_topic(table: pyarrow.Table) -> list[tuple[str, pyarrow.Table]]:
@@ -399,26 +399,20 @@ def _headers_column(array: Any) -> HeadersColumn:
     arrow = _arrow()
     if arrow.types.is_map(array.type):
         keys, values = array.keys, array.items
-        array = arrow.ListArray.from_buffers(
-            arrow.list_(arrow.null()),
-            len(array),
-            array.buffers()[:2],
-            array.null_count,
-            array.offset,
-            [arrow.nulls(len(keys))],
-        )
     else:
-        entries = array.values
-        keys, values = entries.field("key"), entries.field("value")
-        if entries.null_count:
+        if array.values.null_count:
             raise ValueError("a header is null: leave it out of its list instead")
-    lists = array.cast(arrow.large_list(array.type.value_type))
-    validity, offsets = lists.buffers()[:2]
+        keys, values = array.values.field("key"), array.values.field("value")
+    validity, offsets = array.buffers()[:2]
+    if not arrow.types.is_large_list(array.type) and offsets is not None:
+        # A cast of the lists would cut their content to the slice that the array is.
+        numbers = arrow.Array.from_buffers(arrow.int32(), array.offset + len(array) + 1, [None, offsets])
+        offsets = numbers.cast(arrow.int64()).buffers()[1]
     return HeadersColumn(
-        validity if lists.null_count else None,
+        validity if array.null_count else None,
         offsets,
-        lists.offset,
-        len(lists),
+        array.offset,
+        len(array),
         _bytes_column(keys),
         _bytes_column(values),
     )
