@@ -71,6 +71,8 @@ class GroupMember(NamedTuple):
     rack_id: str | None = None
     subscribed_topics: tuple[str, ...] = ()
     subscribed_regex: str | None = None
+    is_upgraded: bool | None = None
+    """Whether it speaks the consumer protocol, in a group that moves to it; None if the broker does not tell."""
 
 
 class GroupDescription(NamedTuple):
@@ -82,6 +84,8 @@ class GroupDescription(NamedTuple):
     members: tuple[GroupMember, ...]
     coordinator_id: int
     epoch: int | None = None
+    target_assignment_epoch: int | None = None
+    """The epoch of the plan that members move to, in groups that the broker plans."""
 
 
 class PartitionLag(NamedTuple):
@@ -310,11 +314,19 @@ def _consumer_group(group: DescribedConsumerGroup, coordinator_id: int) -> Group
             one.rack_id,
             tuple(one.subscribed_topic_names),
             one.subscribed_topic_regex or None,
+            None if one.member_type < 0 else one.member_type == 1,
         )
         for one in group.members
     )
     return GroupDescription(
-        group.group_id, "consumer", group.group_state, group.assignor_name, members, coordinator_id, group.group_epoch
+        group.group_id,
+        "consumer",
+        group.group_state,
+        group.assignor_name,
+        members,
+        coordinator_id,
+        group.group_epoch,
+        group.assignment_epoch,
     )
 
 
