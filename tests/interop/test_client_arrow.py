@@ -62,7 +62,7 @@ def read(broker: Server, topic: str, count: int, partitions: int = 1, **options:
 
 
 def take(consumer: Consumer, count: int, **options: Any) -> Any:
-    tables = []
+    tables: list[Any] = []
     end = time.monotonic() + 20
     while sum(table.num_rows for table in tables) < count:
         assert time.monotonic() < end, f"{sum(table.num_rows for table in tables)} of {count} rows came in time"
@@ -133,7 +133,7 @@ def test_what_librdkafka_wrote_is_read_as_a_table(
         assert [row["offset"] for row in rows] == list(range(1_500))
         for row in rows:
             number = 2 * row["offset"] + partition
-            headers = [{"key": "number", "value": b"%d" % number}, {"key": "null", "value": None}]
+            pairs = [{"key": "number", "value": b"%d" % number}, {"key": "null", "value": None}]
             assert row == {
                 "key": None if number % 3 == 0 else b"key %d" % number,
                 "value": None if number % 7 == 0 else b"%d" % number,
@@ -142,7 +142,7 @@ def test_what_librdkafka_wrote_is_read_as_a_table(
                 "offset": row["offset"],
                 "timestamp": datetime.fromtimestamp((NOW + number) / 1_000, UTC),
                 "timestampType": 0,
-                "headers": headers if number % 5 == 0 else [],
+                "headers": pairs if number % 5 == 0 else [],
             }
     values = read(broker, topic, 3_000, 2, columns=["value"], max_records=100)
     assert values.column_names == ["value"] and values.num_rows == 3_000
