@@ -12,6 +12,9 @@ from ottla.__main__ import COMMANDS
 from tests.cli.conftest import Ottla
 from tests.interop.servers import Server
 
+FOR_EVER = "retention.ms=-1"
+"""Records of 1970 would be deleted at once."""
+
 
 def test_topics_are_made_listed_changed_and_deleted(ottla: Ottla, topic: str) -> None:
     made = ottla("topics", "create", topic, "-p", "3", "-c", "retention.ms=60000")
@@ -58,7 +61,7 @@ def test_lines_become_records_and_records_lines(ottla: Ottla, topic: str) -> Non
 
 def test_json_goes_in_as_it_came_out(ottla: Ottla, topic: str) -> None:
     for name in (topic, f"{topic}-copy"):
-        ottla("topics", "create", name, "-p", "1")
+        ottla("topics", "create", name, "-p", "1", "-c", FOR_EVER)
     ottla("produce", topic, "-m", "text", "-m", "é", "-k", "key", "-H", "h=1", "-z", "zstd")
     ottla("produce", topic, "--null", "-k", "gone", "--acks", "1")
     ottla("produce", topic, "--json", stdin=b'{"value_base64": "/wA=", "headers": {"x": "y"}, "timestamp": 5}\n')
@@ -75,7 +78,7 @@ def test_json_goes_in_as_it_came_out(ottla: Ottla, topic: str) -> None:
 
 
 def test_a_range_ends_where_it_is_told_to(ottla: Ottla, topic: str) -> None:
-    ottla("topics", "create", topic, "-p", "1")
+    ottla("topics", "create", topic, "-p", "1", "-c", FOR_EVER)
     lines = "".join(f'{{"value": "{number}", "timestamp": {1000 * number}}}\n' for number in range(1, 11))
     ottla("produce", topic, "--json", stdin=lines.encode())
     cases = [

@@ -102,7 +102,8 @@ class ConfigChange(NamedTuple):
 
 
 QuotaEntity = tuple[tuple[str, str | None], ...]
-"""Type and name, such as (("user", "alice"), ("client-id", None)); None is the default of that type."""
+"""Type and name, such as (("user", "alice"), ("client-id", None)); None is the default of that type. Answers name the
+user before the client id."""
 
 
 class ConfigCalls(AdminCalls):
@@ -222,7 +223,7 @@ class ConfigCalls(AdminCalls):
             if response.error_code:
                 raise error_of(response.error_code, response.error_message)
             return {
-                tuple((part.entity_type, part.entity_name) for part in entry.entity): {
+                _entity((part.entity_type, part.entity_name) for part in entry.entity): {
                     value.key: value.value for value in entry.values
                 }
                 for entry in response.entries or []
@@ -252,12 +253,13 @@ class ConfigCalls(AdminCalls):
                 ]
             )
             response: AlterClientQuotasResponse = await self._ask_controller(request)
-            return {
-                tuple((part.entity_type, part.entity_name) for part in entry.entity): outcome(
+            answers = {
+                _entity((part.entity_type, part.entity_name) for part in entry.entity): outcome(
                     entry.error_code, entry.error_message, None
                 )
                 for entry in response.entries
             }
+            return {entity: answers[_entity(entity)] for entity in left if _entity(entity) in answers}
 
         await self._each(changes, ask)
 
@@ -280,6 +282,11 @@ class ConfigCalls(AdminCalls):
                     raise error_of(result.error_code, f"{result.feature}: {result.error_message}")
 
         await self._one(ask)
+
+
+def _entity(parts: Iterable[tuple[str, str | None]]) -> QuotaEntity:
+    """Kafka answers with the parts of an entity in any order: user before client id."""
+    return tuple(sorted(parts, key=lambda part: part[0], reverse=True))
 
 
 def _by_broker(resources: Iterable[ConfigResource]) -> dict[int | None, list[ConfigResource]]:
