@@ -1,0 +1,284 @@
+"""What `kafka-storage format` writes: meta.properties in every folder, and what a new cluster begins with.
+
+Static voters stand in the settings. Dynamic ones (KIP-853) stand in the first snapshot of the metadata log, which is
+written here when they are named; a node formatted without any waits to be let in.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import re
+import secrets
+import time
+from binascii import Error as BinasciiError
+from binascii import a2b_base64
+from collections.abc import Iterable, Mapping
+from random import SystemRandom
+from typing import NamedTuple
+
+from ottla.broker.data_folder import BOOTSTRAP_CHECKPOINT, new_uuid, replace_file
+from ottla.broker.metadata_snapshot import SnapshotId, encode_snapshot
+from ottla.cli.kafka.options import ToolError, read_uuid, whole_number
+from ottla.cluster import features
+from ottla.raft.voters import Voter, Voters
+from ottla.storage import MetaProperties, OsDisk, write_meta_properties
+from ottla.wire import Message
+from ottla.wire.messages.records.feature_level_record import FeatureLevelRecord
+from ottla.wire.messages.records.user_scram_credential_record import UserScramCredentialRecord
+
+TERSE = "kafka.tools.TerseFailure"
+RUNTIME = "java.lang.RuntimeException"
+METADATA_LOG = "__cluster_metadata-0"
+SCRAM = {"SCRAM-SHA-256": (1, "sha256"), "SCRAM-SHA-512": (2, "sha512")}
+MIN_ITERATIONS, MAX_ITERATIONS = 4096, 16384
+DEFAULTS = {
+    features.KRAFT_VERSION: ((21, 1),),
+    features.TRANSACTION_VERSION: ((24, 2),),
+    features.GROUP_VERSION: ((22, 1),),
+    features.ELIGIBLE_LEADER_REPLICAS_VERSION: ((26, 1),),
+    features.SHARE_VERSION: ((28, 1),),
+    features.STREAMS_VERSION: ((29, 1),),
+}
+"""From which metadata.version on a new cluster gets a level of a feature."""
+
+
+class Layout(NamedTuple):
+    """What the settings of a node say about its folders."""
+
+    node_id: int
+    roles: tuple[str, ...]
+    folders: tuple[str, ...]
+    metadata_folder: str
+    static_voters: str
+    controller_listeners: tuple[tuple[str, str, int], ...]
+
+    @property
+    def is_controller(self) -> bool:
+        return "controller" in self.roles
+
+    @property
+    def all_folders(self) -> list[str]:
+        return sorted({*self.folders, self.metadata_folder})
+
+
+# --- features
+
+
+def metadata_version(name: str, *, includes_unstable: bool = False) -> int:
+    """The level of a release's name: 4.0-IV3, or 4.0 for the last of that release."""
+    known = dict(features.METADATA_VERSION_NAMES)
+    if includes_unstable:
+        known[max(known) + 1] = "4.4-IV0"
+    levels = [level for level, text in known.items() if text == name or text.startswith(f"{name}-")]
+    if not levels:
+        raise ToolError(
+            f"Unknown metadata.version '{name}'. Supported metadata.version are: {', '.join(known.values())}", TERSE
+        )
+    return max(levels)
+
+
+def default_level(feature: str, level: int) -> int:
+    """What a new cluster of this metadata.version begins with."""
+    return max((to for since, to in DEFAULTS[feature] if level >= since), default=0)
+
+
+def parse_features(given: Iterable[str]) -> dict[str, int]:
+    """feature=level arguments."""
+    found: dict[str, int] = {}
+    for text in given:
+        name, equals, level = text.partition("=")
+        if not equals:
+            raise ToolError(f"Can't parse feature=level string {text}: equals sign not found.", RUNTIME)
+        try:
+            found[name.strip()] = whole_number(16)(level.strip())
+        except ValueError:
+            raise ToolError(
+                f"Can't parse feature=level string {text}: unable to parse {level} as a short.", RUNTIME
+            ) from None
+    return found
+
+
+def planned_features(release: str | None, given: Mapping[str, int]) -> dict[str, int]:
+    """The levels a new cluster begins with, metadata.version first."""
+    others = {name: level for name, level in given.items() if name != features.METADATA_VERSION}
+    latest = features.LATEST_METADATA_VERSION
+    level = given.get(features.METADATA_VERSION, latest) if release is None else metadata_version(release)
+    for name, wanted in others.items():
+        if name not in DEFAULTS:
+            raise ToolError(
+                f"Unsupported feature: {name}. Supported features are: {', '.join(sorted(DEFAULTS))}", TERSE
+            )
+        if wanted not in features.SUPPORTED_FEATURES[name]:
+            raise ToolError(f"No feature:{name} with feature level {wanted}")
+    planned = {name: others.get(name, default_level(name, level)) for name in sorted(DEFAULTS)}
+    for name, wanted in planned.items():
+        for needed, least in features.FEATURE_DEPENDENCIES.get((name, wanted), {}).items():
+            if (level if needed == features.METADATA_VERSION else planned[needed]) < least:
+                raise ToolError(f"{name} could not be set to {wanted} because it depends on {needed} level {least}")
+    return {features.METADATA_VERSION: level} | planned
+
+
+# --- SCRAM credentials
+
+
+def scram_record(text: str) -> UserScramCredentialRecord:
+    """SCRAM-SHA-256=[name=alice,password=secret,iterations=8192,salt="...",saltedpassword="..."]."""
+    mechanism, equals, rest = text.partition("=")
+    if not equals:
+        raise ToolError(f"Failed to find equals sign in SCRAM argument '{text}'", TERSE)
+    if mechanism not in SCRAM:
+        raise ToolError(f"The add-scram mechanism {mechanism} is not supported.", TERSE)
+    number, digest = SCRAM[mechanism]
+    given = dict(re.findall(r'(\w+)=("[^"]*"|[^,\]]*)', rest.strip().removeprefix("[").removesuffix("]")))
+    given = {name: value.strip('"') for name, value in given.items()}
+    if "name" not in given:
+        raise ToolError("You must supply 'name' to add-scram", TERSE)
+    if "password" not in given and "saltedpassword" not in given:
+        raise ToolError("You must supply one of 'password' or 'saltedpassword' to add-scram", TERSE)
+    if "password" in given and "saltedpassword" in given:
+        raise ToolError("You must only supply one of 'password' or 'saltedpassword' to add-scram", TERSE)
+    if "saltedpassword" in given and "salt" not in given:
+        raise ToolError("You must supply 'salt' with 'saltedpassword' to add-scram", TERSE)
+    iterations = _iterations(given, mechanism)
+    salt = _base64(given["salt"]) if "salt" in given else secrets.token_bytes(24)
+    if "saltedpassword" in given:
+        salted = _base64(given["saltedpassword"])
+    else:
+        salted = hashlib.pbkdf2_hmac(digest, given["password"].encode(), salt, iterations)
+    client_key = hmac.digest(salted, b"Client Key", digest)
+    return UserScramCredentialRecord(
+        name=given["name"],
+        mechanism=number,
+        salt=salt,
+        stored_key=hashlib.new(digest, client_key).digest(),
+        server_key=hmac.digest(salted, b"Server Key", digest),
+        iterations=iterations,
+    )
+
+
+def _iterations(given: Mapping[str, str], mechanism: str) -> int:
+    try:
+        iterations = int(given.get("iterations", MIN_ITERATIONS))
+    except ValueError:
+        raise ToolError(f'For input string: "{given["iterations"]}"', "java.lang.NumberFormatException") from None
+    named = mechanism.replace("-", "_")
+    if iterations < MIN_ITERATIONS:
+        raise ToolError(f"The 'iterations' value must be >= {MIN_ITERATIONS} for add-scram using {named}", TERSE)
+    if iterations > MAX_ITERATIONS:
+        raise ToolError(f"The 'iterations' value must be <= {MAX_ITERATIONS} for add-scram using {named}", TERSE)
+    return iterations
+
+
+def _base64(text: str) -> bytes:
+    try:
+        return a2b_base64(text, strict_mode=True)
+    except BinasciiError:
+        raise ToolError(f"Failed to decode given {text} as base64 for add-scram", TERSE) from None
+
+
+# --- voters
+
+
+def parse_voters(text: str) -> list[Voter]:
+    """id@host:port:directory-id, separated by commas."""
+    return [_voter(one.strip()) for one in text.split(",")]
+
+
+def _voter(text: str) -> Voter:
+    node_id, at, rest = text.partition("@")
+    if not at:
+        raise ToolError("No @ found in dynamic voter string.")
+    address, _, directory = rest.rpartition(":")
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdigit():
+        raise ToolError(f"No host:port:directory found in dynamic voter string {text}.")
+    if not node_id.isdigit():
+        raise ToolError(f"Failed to parse node id in dynamic voter string {text}.")
+    return Voter(int(node_id), read_uuid(directory), (("CONTROLLER", host.strip("[]"), int(port)),))
+
+
+# --- writing
+
+
+def write_folders(
+    layout: Layout,
+    unformatted: list[str],
+    cluster_id: str,
+    planned: Mapping[str, int],
+    scram: list[UserScramCredentialRecord],
+    initial_voters: list[Voter] | None,
+    *,
+    is_standalone: bool,
+) -> None:
+    """Format these folders; the one with the metadata log last, as it says that all is done."""
+    disk = OsDisk()
+    rng = SystemRandom()
+    level = planned[features.METADATA_VERSION]
+    records: list[Message] = [
+        FeatureLevelRecord(name=name, feature_level=to)
+        for name, to in planned.items()
+        if to and name != features.KRAFT_VERSION
+    ]
+    records += scram
+    print(f"Bootstrap metadata: {told_bootstrap(records, level)}")
+    version = features.METADATA_VERSION_NAMES[level]
+    for folder in sorted(unformatted, key=lambda one: (one == layout.metadata_folder, one)):
+        is_metadata = folder == layout.metadata_folder
+        directory_id = new_uuid(rng)
+        voters: list[Voter] | None = None
+        what = "metadata" if is_metadata else "data"
+        if is_metadata and is_standalone:
+            name, host, port = layout.controller_listeners[0]
+            voters = [Voter(layout.node_id, directory_id, ((name, host, port),))]
+            what = "dynamic metadata voter"
+        elif is_metadata and initial_voters is not None:
+            voters = [_named(voter, layout) for voter in initial_voters]
+            own = next((voter for voter in voters if voter.id == layout.node_id), None)
+            directory_id = directory_id if own is None else own.directory_id
+            what = "dynamic metadata" if own is None else "dynamic metadata voter"
+        print(f"Formatting {what} directory {folder} with metadata.version {version}.")
+        os.makedirs(folder, exist_ok=True)
+        write_meta_properties(disk, folder, MetaProperties(cluster_id, layout.node_id, directory_id))
+        _write_snapshot(disk, folder, BOOTSTRAP_CHECKPOINT, records, level, None)
+        if voters is not None:
+            by_id = Voters(1, {voter.id: voter for voter in voters})
+            os.makedirs(f"{folder}/{METADATA_LOG}", exist_ok=True)
+            _write_snapshot(disk, f"{folder}/{METADATA_LOG}", SnapshotId(0, 0).name, [], level, by_id)
+
+
+def _named(voter: Voter, layout: Layout) -> Voter:
+    """A voter with the name of the listener that controllers have here."""
+    name = layout.controller_listeners[0][0] if layout.controller_listeners else "CONTROLLER"
+    return voter._replace(endpoints=tuple((name, host, port) for _, host, port in voter.endpoints))
+
+
+def _write_snapshot(
+    disk: OsDisk, folder: str, name: str, records: list[Message], level: int, voters: Voters | None
+) -> None:
+    batches = encode_snapshot(
+        records,
+        metadata_version=level,
+        epoch=0,
+        timestamp=time.time_ns() // 1_000_000,
+        last_contained_timestamp=0,
+        voters=voters,
+    )
+    replace_file(disk, folder, name, b"".join(batches))
+
+
+def told_bootstrap(records: Iterable[Message], level: int) -> str:
+    """As Kafka's tool shows it, but without what is secret in a credential."""
+    told = []
+    for record in records:
+        if isinstance(record, FeatureLevelRecord):
+            text = f"FeatureLevelRecord(name='{record.name}', featureLevel={record.feature_level})"
+        else:
+            assert isinstance(record, UserScramCredentialRecord)
+            text = (
+                f"UserScramCredentialRecord(name='{record.name}', mechanism={record.mechanism}, salt=[hidden], "
+                f"storedKey=[hidden], serverKey=[hidden], iterations={record.iterations})"
+            )
+        told.append(f"ApiMessageAndVersion({text} at version 0)")
+    return f"BootstrapMetadata(records=[{', '.join(told)}], metadataVersionLevel={level}, source=format command)"
