@@ -353,22 +353,33 @@ class Consumer(Generic[K, V]):
                 fetcher.error = None
             raise error
 
-    def __aiter__(self) -> AsyncIterator[ConsumerRecord[K, V]]:
-        return self
+    async def __aiter__(self) -> AsyncIterator[ConsumerRecord[K, V]]:
+        """Records without end, until the consumer is closed."""
+        while True:
+            # Looked at anew for every record: whoever has it may seek, poll or begin another loop.
+            while (count := self._handed_count) < len(self._handed):
+                self._handed_count = count + 1
+                yield self._handed[count]
+            if not await self._fill():
+                return
 
     async def __anext__(self) -> ConsumerRecord[K, V]:
-        count = self._handed_count
-        if count < len(self._handed):
-            self._handed_count = count + 1
-            return self._handed[count]
+        """The next record."""
+        if self._handed_count >= len(self._handed) and not await self._fill():
+            raise StopAsyncIteration
+        self._handed_count += 1
+        return self._handed[self._handed_count - 1]
+
+    async def _fill(self) -> bool:
+        """Wait for records to hand out one by one; False when the consumer is closed."""
         while True:
             try:
                 records = await self.poll(self.config.max_poll_interval_ms)
             except ClientClosed:
-                raise StopAsyncIteration from None
+                return False
             if records:
-                self._handed, self._handed_count = records, 1
-                return records[0]
+                self._handed, self._handed_count = records, 0
+                return True
 
     async def batches(self, *, max_records: int | None = None) -> AsyncIterator[list[ConsumerRecord[K, V]]]:
         """`async for records in consumer.batches()`: what poll returns, without end and without empty lists."""

@@ -80,28 +80,37 @@ class Fetcher:
         room = self._config.max_partition_fetch_bytes if waiting < self._config.fetch_max_bytes else 1
         if is_taken:
             room = 2 * self._config.fetch_max_bytes
-        retry_at: int | None = None
+        wanting, full = [], []
+        for state in self._subscription.assigned.values():
+            if state.wants_data(room, now):
+                wanting.append(state)
+                continue
+            if state.fetched:
+                full.append(state)
+            if state.retry_at > now:
+                self._look_again(state.retry_at)
+        if wanting:
+            self._begin_where_none_is(wanting, full, now)
+
+    def _begin_where_none_is(self, wanting: list[AssignedPartition], full: list[AssignedPartition], now: int) -> None:
         wanted: dict[int, dict[TopicPartition, AssignedPartition]] = {}
-        full: set[int] = set()
-        for partition, state in self._subscription.assigned.items():
-            if not state.wants_data(room, now):
-                if state.fetched:
-                    full.add(self._node_of(state, now))
-                if state.retry_at > now:
-                    retry_at = state.retry_at if retry_at is None else min(retry_at, state.retry_at)
-                continue
+        for state in wanting:
             node_id = self._node_of(state, now)
-            if node_id in self._tasks:
-                continue
             if node_id == NO_REPLICA:
                 self._cluster.request_update()
                 self._later(state, now)
-                retry_at = state.retry_at if retry_at is None else min(retry_at, state.retry_at)
-                continue
-            wanted.setdefault(node_id, {})[partition] = state
-        for node_id, states in wanted.items():
-            self._begin(node_id, states, node_id in full)
-        if retry_at is not None and self._timer is None:
+                self._look_again(state.retry_at)
+            elif node_id not in self._tasks:
+                wanted.setdefault(node_id, {})[state.partition] = state
+        if wanted:
+            nodes_with_full = {self._node_of(state, now) for state in full}
+            for node_id, states in wanted.items():
+                self._begin(node_id, states, node_id in nodes_with_full)
+
+    def _look_again(self, retry_at: int) -> None:
+        if self._timer is None or self._timer.when() > (retry_at + 1) / 1000:
+            if self._timer is not None:
+                self._timer.cancel()
             self._timer = self._loop.call_at((retry_at + 1) / 1000, self._again)
 
     def _node_of(self, state: AssignedPartition, now: int) -> int:

@@ -2,9 +2,15 @@
 cimport cython
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.ref cimport Py_INCREF
+from cpython.tuple cimport PyTuple_SET_ITEM
 from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
+
+cdef extern from "Python.h":
+    object PyType_GenericAlloc(type kind, Py_ssize_t count)
+    void PyObject_GC_UnTrack(void *tracked)
 
 cdef extern from *:
     """
@@ -265,6 +271,27 @@ cdef inline bytes native_cut(const unsigned char[::1] data, Py_ssize_t start, Py
         return b""
     return PyBytes_FromStringAndSize(<const char *>&data[start], end - start)
 
+cdef inline object native_tuple(
+    type kind, object topic, object partition, long long offset, long long timestamp, bytes key, bytes value, tuple headers
+):
+    """A tuple of a subclass without another tuple to copy from; the garbage collector need not look at strings and
+    numbers."""
+    made = PyType_GenericAlloc(kind, 7)
+    _put(made, 0, topic)
+    _put(made, 1, partition)
+    _put(made, 2, offset)
+    _put(made, 3, timestamp)
+    _put(made, 4, key)
+    _put(made, 5, value)
+    _put(made, 6, headers)
+    if not headers:
+        PyObject_GC_UnTrack(<void *>made)
+    return made
+
+cdef inline void _put(object made, Py_ssize_t place, object item) noexcept:
+    Py_INCREF(item)
+    PyTuple_SET_ITEM(made, place, item)
+
 cdef inline long long native_add(long long left, long long right) noexcept:
     return <long long>(<unsigned long long>left + <unsigned long long>right)
 
@@ -387,6 +414,8 @@ cdef class Cursor:
     cdef int advance(self) except -1
     @cython.locals(size=Py_ssize_t, count=cython.int, end=Py_ssize_t)
     cdef tuple headers(self)
+    cdef bytes key(self)
+    cdef bytes value(self)
     cdef int finish(self) except -1
     cdef int rewind(self, Py_ssize_t position) except -1
 
@@ -416,6 +445,14 @@ cpdef check(
     base_timestamp=cython.longlong, timestamp=cython.longlong, offset=cython.longlong, cursor=Cursor, records=list,
 )
 cpdef list read(object buffer, Py_ssize_t max_decompressed)
+
+@cython.locals(
+    data="const unsigned char[::1]", count=cython.int, has_own_timestamps=cython.bint, base_offset=cython.longlong,
+    base_timestamp=cython.longlong, timestamp=cython.longlong, offset=cython.longlong, cursor=Cursor, records=list,
+)
+cpdef list read_partition(
+    object buffer, type kind, object topic, object partition, long long start_offset, Py_ssize_t max_decompressed
+)
 
 @cython.locals(
     data="const unsigned char[::1]", count=cython.int, has_own_timestamps=cython.bint, base_offset=cython.longlong,

@@ -82,6 +82,12 @@ if not cython.compiled:
     def native_cut(data: Any, start: int, end: int) -> bytes:
         return bytes(data[start:end])
 
+    def native_tuple(
+        kind: type, topic: str, partition: int, offset: int, timestamp: int, key: Any, value: Any, headers: Any
+    ) -> Any:
+        made: Any = tuple.__new__(kind, (topic, partition, offset, timestamp, key, value, headers))
+        return made
+
     def native_add(left: int, right: int) -> int:
         return (left + right + 0x8000000000000000 & 0xFFFFFFFFFFFFFFFF) - 0x8000000000000000
 
@@ -288,6 +294,15 @@ class Cursor:
         if self.position != self.end:
             raise CorruptRecords(f"a record that says it is {self.end - self.position} bytes longer than its fields")
 
+    def key(self) -> bytes | None:
+        """The key of the record that `advance` has checked; None if it has none."""
+        return native_cut(self.data, self.key_start, self.key_start + self.key_size) if self.key_size >= 0 else None
+
+    def value(self) -> bytes | None:
+        if self.value_size < 0:
+            return None
+        return native_cut(self.data, self.value_start, self.value_start + self.value_size)
+
     def rewind(self, position: int) -> None:
         self.position = position
 
@@ -437,16 +452,41 @@ def read(buffer: Any, max_decompressed: int) -> list[Record]:
         cursor.advance()
         if has_own_timestamps:
             timestamp = native_add(base_timestamp, cursor.timestamp_delta)
-        key = None
-        if cursor.key_size >= 0:
-            key = native_cut(cursor.data, cursor.key_start, cursor.key_start + cursor.key_size)
-        value = None
-        if cursor.value_size >= 0:
-            value = native_cut(cursor.data, cursor.value_start, cursor.value_start + cursor.value_size)
         headers = cursor.headers() if cursor.header_count else ()
         offset = native_add(base_offset, cursor.offset_delta)
-        records.append(tuple.__new__(Record, (offset, timestamp, key, value, headers)))
+        records.append(tuple.__new__(Record, (offset, timestamp, cursor.key(), cursor.value(), headers)))
         count -= 1
+    cursor.finish()
+    return records
+
+
+def read_partition(
+    buffer: Any, kind: type, topic: str, partition: int, start_offset: int, max_decompressed: int
+) -> list[Any]:
+    """The records of one batch from an offset on, each as a `kind` of tuple with topic, partition, offset, timestamp,
+    key, value and headers. The CRC is not looked at."""
+    data = buffer
+    cursor = cursor_of(buffer, data, max_decompressed)
+    count = native_int32(data, 57)
+    if count < 0:
+        raise CorruptRecords(f"{count} records")
+    has_own_timestamps = not data[22] & LOG_APPEND_TIME_FLAG
+    base_offset = native_int64(data, 0)
+    base_timestamp = native_int64(data, 27)
+    timestamp = native_int64(data, 35)
+    records: list[Any] = []
+    if count == 0:
+        return records
+    while count > 0:
+        cursor.advance()
+        count -= 1
+        offset = native_add(base_offset, cursor.offset_delta)
+        if offset < start_offset:
+            continue
+        if has_own_timestamps:
+            timestamp = native_add(base_timestamp, cursor.timestamp_delta)
+        headers = cursor.headers() if cursor.header_count else ()
+        records.append(native_tuple(kind, topic, partition, offset, timestamp, cursor.key(), cursor.value(), headers))
     cursor.finish()
     return records
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import google_crc32c
 import pytest
@@ -22,6 +22,7 @@ from ottla.records import (
     build,
     crc32c,
     crc_ok,
+    read,
     read_header,
 )
 from ottla.records.batch import HEADER
@@ -463,3 +464,31 @@ def test_both_forms_hash_keys_alike(plain: ModuleType) -> None:
         key = rng.randbytes(size)
         assert imported.murmur2(key) == plain.murmur2(key)
         assert imported.partition_for_key(key, 7) == plain.partition_for_key(key, 7) < 7
+
+
+def test_both_forms_read_a_partition_alike(plain: ModuleType) -> None:
+    class Kind(NamedTuple):
+        topic: str
+        partition: int
+        offset: int
+        timestamp: int
+        key: bytes | None
+        value: bytes | None
+        headers: tuple[tuple[str, bytes | None], ...]
+
+    records = records_of(50, Random(5))
+    for log_append_time in (None, 77):
+        batch = build(records, base_offset=1000, log_append_time=log_append_time)
+        whole = [("t", 3, *record) for record in read(batch)]
+        for start_offset in (0, 1000, 1020, 1049, 1050):
+            expected = [one for one in whole if one[2] >= start_offset]
+            for kernel in (imported, plain):
+                found = kernel.read_partition(batch, Kind, "t", 3, start_offset, 1 << 20)
+                assert found == expected
+                assert all(type(one) is Kind for one in found)
+        for size in range(61, len(batch), 7):
+            damaged = bytearray(batch[:size])
+            damaged[8:12] = (size - 12).to_bytes(4, "big")
+            for kernel in (imported, plain):
+                with pytest.raises(CorruptRecords):
+                    kernel.read_partition(damaged, Kind, "t", 3, 0, 1 << 20)

@@ -17,8 +17,9 @@ from typing import Generic, NamedTuple, TypeVar
 from ottla import records
 from ottla.client.core.codes import error_code
 from ottla.client.core.partitions import TopicPartition
-from ottla.records import DEFAULT_MAX_SIZE, BatchHeader, ControlType, CorruptRecords, Record, UnsupportedMagic
+from ottla.records import DEFAULT_MAX_SIZE, BatchHeader, ControlType, CorruptRecords, UnsupportedMagic
 from ottla.records.columns import BatchRecords, RecordColumns
+from ottla.records.kernel import read_partition
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.fetch import (
     AbortedTransaction,
@@ -52,6 +53,21 @@ class ConsumerRecord(NamedTuple, Generic[K, V]):
     key: K
     value: V
     headers: tuple[tuple[str, bytes | None], ...]
+
+    @property
+    def timestamp_type(self) -> str:
+        """Whose the timestamp is: CreateTime is the producer's, LogAppendTime the broker's."""
+        return "CreateTime"
+
+
+class LogAppendTimeRecord(ConsumerRecord[K, V]):
+    """A record of a topic with message.timestamp.type=LogAppendTime."""
+
+    __slots__ = ()
+
+    @property
+    def timestamp_type(self) -> str:
+        return "LogAppendTime"
 
 
 RawRecord = ConsumerRecord[bytes | None, bytes | None]
@@ -177,6 +193,7 @@ class FetchedBatches:
         "_opened",
         "_records",
         "_records_index",
+        "_sound_index",
         "end_offset",
         "leader_epoch",
         "next_offset",
@@ -212,6 +229,8 @@ class FetchedBatches:
         self.end_offset = self._batches[-1][1].next_offset if self._batches else offset
         """Where the next fetch of this partition begins."""
         self._index = 0
+        self._sound_index = -1
+        """The batch whose CRC has been looked at."""
         self._records: list[RawRecord] = []
         self._records_index = 0
         self._opened: BatchRecords | None = None
@@ -252,8 +271,13 @@ class FetchedBatches:
         return taken
 
     def _is_sound(self) -> bool:
-        position, header = self._batches[self._index]
-        return records.crc_ok(self._data, position, header.size)
+        """Whether the batch at `_index` has the CRC it says; looked at once."""
+        if self._sound_index != self._index:
+            position, header = self._batches[self._index]
+            if not records.crc_ok(self._data, position, header.size):
+                return False
+            self._sound_index = self._index
+        return True
 
     def take_columns(self, columns: RecordColumns, topic: int, max_count: int, end_offset: int) -> None:
         """Like `take`, into columns, until these have max_count rows in all or end_offset is reached."""
@@ -292,7 +316,7 @@ class FetchedBatches:
 
     def _next_batch(self) -> tuple[BatchHeader, memoryview]:
         position, header = self._batches[self._index]
-        if self._checks_crcs and not records.crc_ok(self._data, position, header.size):
+        if self._checks_crcs and not self._is_sound():
             raise CorruptRecords("the checksum does not fit")
         self.leader_epoch = header.leader_epoch
         return header, self._data[position : position + header.size]
@@ -309,11 +333,8 @@ class FetchedBatches:
         self._index += 1
 
     def _read(self, batch: memoryview, header: BatchHeader) -> list[RawRecord]:
-        decoded = records.read(batch)
-        if header.base_offset < self.next_offset:
-            decoded = [record for record in decoded if record.offset >= self.next_offset]
-        topic, partition = self.partition
-        return _with_partition(decoded, topic, partition)
+        kind = LogAppendTimeRecord if header.has_log_append_time else ConsumerRecord
+        return read_partition(batch, kind, *self.partition, self.next_offset, DEFAULT_MAX_SIZE)
 
     def _is_passed_over(self, header: BatchHeader, batch: memoryview) -> bool:
         """Control batches are never the application's; batches of aborted transactions are not, either."""
@@ -332,8 +353,3 @@ class FetchedBatches:
             ErrorCode.CORRUPT_MESSAGE,
             f"{self.partition} at offset {self.next_offset}: {reason}; seek past it to read on",
         )
-
-
-def _with_partition(decoded: list[Record], topic: str, partition: int) -> list[RawRecord]:
-    new = tuple.__new__
-    return [new(ConsumerRecord, (topic, partition, *record)) for record in decoded]
