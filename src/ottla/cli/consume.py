@@ -242,6 +242,7 @@ class Reading:
         self._accepts = accepts
         self._left = max_count
         self._scanned = self._written = 0
+        self._progress = Progress("reading", is_wanted=False)
         self._stdout = sys.stdout.buffer
         self._watch = select.poll()
         with suppress(OSError, ValueError):
@@ -251,9 +252,10 @@ class Reading:
         """Up to these offsets; for ever where none is given."""
         consumer = self._consumer
         is_endless = len(stops) < len(consumer.assignment())
-        # A bar between the records would spoil them: only where they go to a file, or few pass the filter.
-        shows = not sys.stdout.isatty() or self._accepts is not None
-        with Progress("reading", total) if shows else _Silent() as progress:
+        # Records that run over the terminal are progress enough; a bar is for those that go elsewhere, or do not pass.
+        is_wanted = not sys.stdout.isatty() or self._accepts is not None
+        with Progress("reading", total, is_wanted=is_wanted) as progress:
+            self._progress = progress
             while consumer.assignment() and self._left != 0:
                 records = await consumer.poll(POLL_MS)
                 progress.note(len(records))
@@ -293,6 +295,7 @@ class Reading:
             records = records[: self._left]
             self._left -= len(records)
         if records:
+            self._progress.hide()
             self._written += len(records)
             self._stdout.write(b"".join(map(self._write, records)))
             self._stdout.flush()
@@ -301,17 +304,6 @@ class Reading:
         """A search says what it has looked at: no answer is an answer only then."""
         partitions = "1 partition" if partition_count == 1 else f"{partition_count} partitions"
         notice(f"{self._written:,} of {self._scanned:,} records matched, in {partitions}")
-
-
-class _Silent:
-    """In place of a progress bar."""
-
-    def note(self, count: int) -> None: ...
-
-    def __enter__(self) -> _Silent:
-        return self
-
-    def __exit__(self, *_: object) -> None: ...
 
 
 def _is_before(stops: dict[TopicPartition, int], record: RawRecord) -> bool:

@@ -190,10 +190,18 @@ class Progress:
     WAIT_S, STEP_S = 0.5, 0.1
     WIDTH = 30
 
-    def __init__(self, what: str, total: int | None = None, unit: str = "records", file: TextIO | None = None) -> None:
+    def __init__(
+        self,
+        what: str,
+        total: int | None = None,
+        unit: str = "records",
+        *,
+        is_wanted: bool = True,
+        file: TextIO | None = None,
+    ) -> None:
         self._what, self._total, self._unit = what, total, unit
         self._file = file or sys.stderr
-        self._is_on = self._file.isatty()
+        self._is_on = is_wanted and self._file.isatty()
         self._began_at = time.monotonic()
         self._next_at = self._began_at + self.WAIT_S
         self._is_drawn = False
@@ -225,8 +233,8 @@ class Progress:
             f"{duration_text(max(left, 0) * 1000)} left"
         )
 
-    def close(self) -> None:
-        """Take the bar away: what stays on the terminal is what the command says."""
+    def hide(self) -> None:
+        """Take the bar away: before something else is written to the terminal, and at the end."""
         if self._is_drawn:
             self._file.write("\r\x1b[K")
             self._file.flush()
@@ -236,4 +244,4 @@ class Progress:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
+        self.hide()

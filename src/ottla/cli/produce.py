@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from ottla.cli.output import Progress, notice
-from ottla.cli.record_format import bytes_of
+from ottla.cli.record_format import FormatError, bytes_of, unescape
 from ottla.cli.session import CommandError, Session, add_broker_options, command_parser, explained, key_value, run
 
 if TYPE_CHECKING:
@@ -59,7 +59,12 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--file", metavar="FILE", help="read this instead of stdin")
     made.add_argument("--json", action="store_true", help="every line is a JSON object, as 'consume -o json' writes it")
     made.add_argument("-k", "--key", metavar="KEY", help="the key of every record")
-    made.add_argument("--key-separator", metavar="TEXT", help="what stands before it in a line is the key")
+    made.add_argument(
+        "--key-separator",
+        type=separator,
+        metavar="TEXT",
+        help=r"what stands before it in a line is the key; \t is a tab",
+    )
     made.add_argument(
         "-H", "--header", type=key_value, action="append", default=[], metavar="NAME=VALUE", help="may be repeated"
     )
@@ -82,6 +87,17 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("-q", "--quiet", action="store_true", help="do not say how many records were written")
     add_broker_options(made)
     return made
+
+
+def separator(text: str) -> bytes:
+    """--key-separator, for argparse."""
+    try:
+        found = unescape(text)
+    except FormatError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if not found:
+        raise argparse.ArgumentTypeError("it is empty")
+    return found
 
 
 def main(arguments: list[str]) -> int:
@@ -139,7 +155,7 @@ async def send_lines(sending: Sending, producer: Producer, options: argparse.Nam
     source, size = opened(options)
     number = 0
     try:
-        with Progress("producing", size, "bytes") as progress:
+        with Progress("producing", size, "bytes", is_wanted=not source.isatty()) as progress:
             async for lines in pieces(source):
                 for line in lines:
                     number += 1
@@ -221,10 +237,11 @@ def parsed(options: argparse.Namespace, line: bytes, number: int) -> Given:
         return from_json(options, line, number)
     if options.key_separator is None:
         return from_options(options, line)
-    separator = options.key_separator.encode().decode("unicode_escape").encode()
-    key, found, value = line.partition(separator)
+    key, found, value = line.partition(options.key_separator)
     if not found:
-        raise CommandError(f"line {number} has no {options.key_separator!r} between key and value: {_start(line)}")
+        raise CommandError(
+            f"line {number} has no {options.key_separator.decode()!r} between key and value: {_start(line)}"
+        )
     return from_options(options, value)._replace(key=key)
 
 

@@ -77,6 +77,20 @@ def _joined(pieces: list[bytes | Write]) -> Write:
     return lambda record: b"".join([piece if isinstance(piece, bytes) else piece(record) for piece in pieces])
 
 
+def unescape(text: str) -> bytes:
+    """Text with the escapes of a format, and nothing else of it."""
+    found = bytearray()
+    at = 0
+    while at < len(text):
+        if text[at] == "\\":
+            escaped, at = _escape(text, at + 1)
+            found += escaped
+        else:
+            found += text[at].encode()
+            at += 1
+    return bytes(found)
+
+
 def _escape(text: str, at: int) -> tuple[bytes, int]:
     name = text[at : at + 1]
     if name == "x":
