@@ -2,9 +2,9 @@
 cimport cython
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
 from libc.string cimport memcpy
+from ottla.records.kernel cimport native_subtract, ottla_murmur2
 
 cdef int ANY, HEADER_SIZE, RECORD_OVERHEAD, HEADER_OVERHEAD, SMALLEST_ROOM, FIRST_BYTES
-cdef unsigned int MASK_32, MURMUR_SEED, MURMUR_M
 cdef unsigned long long MASK_64
 
 
@@ -19,14 +19,8 @@ cdef inline void native_copy(
 ) noexcept:
     memcpy(output + position, &source[start], <size_t>size)
 
-cdef inline unsigned int native_word(const unsigned char[::1] data, Py_ssize_t position) noexcept:
-    return (
-        <unsigned int>data[position] | <unsigned int>data[position + 1] << 8 | <unsigned int>data[position + 2] << 16
-        | <unsigned int>data[position + 3] << 24
-    )
-
-cdef inline long long native_subtract(long long left, long long right) noexcept:
-    return <long long>(<unsigned long long>left - <unsigned long long>right)
+cdef inline unsigned int native_hash(const unsigned char[::1] data, Py_ssize_t position, Py_ssize_t size) noexcept:
+    return ottla_murmur2(&data[position], <size_t>size)
 
 cdef inline unsigned char native_byte(unsigned long long value) noexcept:
     return <unsigned char>value
@@ -87,9 +81,6 @@ cdef class Rows:
     @cython.locals(size=Py_ssize_t, index=Py_ssize_t)
     cpdef Py_ssize_t size_of(self, Py_ssize_t row) except -1
 
-
-@cython.locals(h=cython.uint, k=cython.uint, end=Py_ssize_t, left=Py_ssize_t)
-cpdef unsigned int murmur2(const unsigned char[::1] data, Py_ssize_t position, Py_ssize_t size) noexcept
 
 @cython.locals(zigzag=cython.ulonglong, size=cython.int)
 cdef int varint_size(long long value) noexcept

@@ -26,12 +26,10 @@ FIRST_BYTES = 8 * 1024 * 1024
 RECORD_OVERHEAD = 14
 """About what one record takes beside key, value and headers, as the producer counts it."""
 HEADER_OVERHEAD = 10
-MASK_32 = 0xFFFFFFFF
 MASK_64 = 0xFFFFFFFFFFFFFFFF
-MURMUR_SEED = 0x9747B28C
-MURMUR_M = 0x5BD1E995
 
 if not cython.compiled:
+    from ottla.records.kernel import murmur2, native_subtract
 
     def native_view(buffer: bytearray) -> Any:
         return buffer
@@ -45,11 +43,8 @@ if not cython.compiled:
     def native_copy(output: Any, position: int, source: Any, start: int, size: int) -> None:
         output[position : position + size] = source[start : start + size]
 
-    def native_word(data: Any, position: int) -> int:
-        return int.from_bytes(data[position : position + 4], "little")
-
-    def native_subtract(left: int, right: int) -> int:
-        return (left - right + 0x8000000000000000 & MASK_64) - 0x8000000000000000
+    def native_hash(data: Any, position: int, size: int) -> int:
+        return murmur2(bytes(data[position : position + size]))
 
     def native_byte(value: int) -> int:
         return value & 0xFF
@@ -213,27 +208,6 @@ class Rows:
         return size
 
 
-def murmur2(data: Any, position: int, size: int) -> int:
-    """Kafka's 32-bit murmur2 of data[position : position + size], as an unsigned number."""
-    h = MURMUR_SEED ^ size
-    end = position + (size & ~3)
-    while position < end:
-        k = native_word(data, position) * MURMUR_M & MASK_32
-        k = (k ^ k >> 24) * MURMUR_M & MASK_32
-        h = h * MURMUR_M & MASK_32 ^ k
-        position += 4
-    left = size & 3
-    if left > 0:
-        k = data[position]
-        if left > 1:
-            k |= data[position + 1] << 8
-        if left > 2:
-            k |= data[position + 2] << 16
-        h = (h ^ k) * MURMUR_M & MASK_32
-    h = (h ^ h >> 13) * MURMUR_M & MASK_32
-    return h ^ h >> 15
-
-
 def varint_size(value: int) -> int:
     zigzag = (value << 1 ^ value >> 63) & MASK_64
     size = 1
@@ -325,7 +299,7 @@ class TableEncoder:
                     raise ValueError(f"row {row} names partition {partition} of {self.partition_count}")
                 return partition
         if self.uses_keys and self.key_size >= 0 and rows.key is not None:
-            hashed = murmur2(rows.key.data, rows.key.position(row), self.key_size)
+            hashed = native_hash(rows.key.data, rows.key.position(row), self.key_size)
             return (hashed & 0x7FFFFFFF) % self.partition_count
         return ANY
 

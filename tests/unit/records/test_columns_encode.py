@@ -12,7 +12,7 @@ import pytest
 
 import ottla.records.columns_encode
 from ottla import records
-from ottla.client.core.partitioner import murmur2, partition_for_key
+from ottla.client.core.partitioner import partition_for_key
 from ottla.records import Compression, Record
 from tests.unit.records.column_twins import EVERY_ROW, plain
 from tests.unit.records.test_columns import NOW, some_records
@@ -152,13 +152,6 @@ def test_keys_may_be_ignored(columns: ModuleType) -> None:
 def test_what_is_not_there_is_null_and_now(columns: ModuleType) -> None:
     given = columns.Rows(2, None, None, number_column(columns, [5, None]))
     assert records.read(encoded(columns, given, 1, 1_000)[0].build()) == [Record(0, 5), Record(1, NOW)]
-
-
-def test_murmur2_is_kafkas(columns: ModuleType) -> None:
-    rng = Random(6)
-    for size in range(60):
-        data = rng.randbytes(size + 7)
-        assert columns.murmur2(memoryview(data), 3, size) == murmur2(data[3 : 3 + size])
 
 
 def test_a_batch_is_stamped_for_its_producer_and_split_in_halves(columns: ModuleType) -> None:
