@@ -1,0 +1,215 @@
+"""`python -m bench.spark`: Spark's own Kafka connector and ours, in turns, in one Spark on one Ottla broker."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from tests.interop.servers import Ottla
+from tests.spark.official import official_jars
+
+from bench.observation import load_average
+from bench.spark.workloads import OFFICIAL, OURS, Workloads
+
+RESULTS = Path(__file__).parents[1] / "results"
+SIZES = {"100 B": (100, 2_000_000, 1_000_000), "1 KB": (1000, 400_000, 300_000)}
+"""Size of values, rows that are read, rows that are written."""
+KINDS = ("read", "stream", "write", "sink", "latency")
+Measures = dict[str, dict[str, list[float]]]
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(prog="python -m bench.spark", description=__doc__)
+    made.add_argument("--rounds", type=int, default=3, metavar="COUNT", help="each round runs both connectors (3)")
+    made.add_argument("--only", default=",".join(KINDS), metavar="KINDS", help=f"some of {', '.join(KINDS)}")
+    made.add_argument("--scale", type=float, default=1.0, help="rows, as a part of the full number")
+    made.add_argument("--note", default="", metavar="TEXT", help="what a reader of the results should know")
+    made.add_argument("--no-write", action="store_true", help="print only")
+    return made
+
+
+class Run:
+    """Figures as they come."""
+
+    def __init__(self) -> None:
+        self.measures: Measures = {}
+        self.started = time.monotonic()
+
+    def add(self, row: str, who: str, figure: float) -> None:
+        self.measures.setdefault(row, {}).setdefault(who, []).append(figure)
+        print(f"{time.monotonic() - self.started:6.0f} s  {row}: {who} {figure:,.0f}", file=sys.stderr, flush=True)
+
+
+def in_turns(number: int, *work: Callable[[], None]) -> None:
+    for one in work if number % 2 == 0 else reversed(work):
+        one()
+
+
+def measure(run: Run, work: Workloads, kinds: list[str], rounds: int, scale: float) -> None:
+    for size, (value_bytes, read_count, write_count) in SIZES.items():
+        read_count, write_count = int(read_count * scale), int(write_count * scale)
+        topic = work.fill(read_count, value_bytes)
+        for number in range(rounds):
+            _reads(run, work, kinds, number, size, topic, read_count)
+            _writes(run, work, kinds, number, size, value_bytes, write_count)
+        if "sink" in kinds:
+            for number in range(rounds):
+                _sinks(run, work, number, size, topic, read_count)
+        work.delete(topic)
+    if "latency" in kinds:
+        for number in range(rounds):
+            _latencies(run, work, number)
+
+
+def _reads(run: Run, work: Workloads, kinds: list[str], number: int, size: str, topic: str, count: int) -> None:
+    value = {OURS: "value binary", OFFICIAL: None}
+
+    def one(row: str, who: str, job: Callable[[], object]) -> Callable[[], None]:
+        return lambda: run.add(f"{row} {size}, rows/s", who, work.timed(count, job))
+
+    if "read" in kinds:
+        for row, columns, schemas in (
+            ("batch read, all columns,", "*", {}),
+            ("batch read, value only,", "value", value),
+            ("batch read, sum of lengths of values,", "sum(length(value))", value),
+        ):
+            jobs = [
+                one(
+                    row,
+                    who,
+                    lambda who=who, columns=columns, schemas=schemas: work.read(who, topic, columns, schemas.get(who)),
+                )  # type: ignore[misc]
+                for who in (OFFICIAL, OURS)
+            ]
+            in_turns(number, *jobs)
+    if "stream" in kinds:
+        for row, schemas in (("streaming read, all columns,", {}), ("streaming read, value only,", value)):
+            jobs = [
+                one(row, who, lambda who=who, schemas=schemas: work.stream(who, topic, schemas.get(who)))  # type: ignore[misc]
+                for who in (OFFICIAL, OURS)
+            ]
+            in_turns(number, *jobs)
+
+
+def _writes(run: Run, work: Workloads, kinds: list[str], number: int, size: str, value_bytes: int, count: int) -> None:
+    if "write" not in kinds:
+        return
+    frame = work.rows(count, value_bytes)
+
+    def one(who: str, sink: str, **options: str) -> Callable[[], None]:
+        def job() -> None:
+            topic = work.new_topic("written")
+            run.add(
+                f"batch write {size}, rows/s", who, work.timed(count, lambda: work.write(sink, topic, frame, **options))
+            )
+            work.delete(topic)
+
+        return job
+
+    in_turns(
+        number,
+        one(OFFICIAL, OFFICIAL),
+        one(OURS, OURS, deliveryGuarantee="at_least_once"),
+        one("ottla exactly once", OURS, deliveryGuarantee="exactly_once"),
+    )
+
+
+def _sinks(run: Run, work: Workloads, number: int, size: str, source: str, count: int) -> None:
+    def one(who: str, sink: str, **options: str) -> Callable[[], None]:
+        def job() -> None:
+            topic = work.new_topic("sunk")
+            figure = work.timed(count, lambda: work.stream_write(sink, source, topic, max(count // 5, 1), **options))
+            run.add(f"streaming write, five batches, {size}, rows/s", who, figure)
+            work.delete(topic)
+
+        return job
+
+    in_turns(
+        number,
+        one(OFFICIAL, OFFICIAL),
+        one(OURS, OURS, deliveryGuarantee="at_least_once"),
+        one("ottla exactly once", OURS, deliveryGuarantee="exactly_once"),
+    )
+
+
+def _latencies(run: Run, work: Workloads, number: int) -> None:
+    def one(who: str, source: str, sink: str, **options: str) -> Callable[[], None]:
+        def job() -> None:
+            found = work.latency(source, sink, seconds=15, per_second=50, **options)
+            for name in ("p50", "p99"):
+                run.add(f"topic to topic, default trigger, {name} ms", who, found[name])
+
+        return job
+
+    in_turns(
+        number,
+        one(OFFICIAL, OFFICIAL, OFFICIAL),
+        one(OURS, OURS, OURS, deliveryGuarantee="at_least_once"),
+        one("ottla exactly once", OURS, OURS, deliveryGuarantee="exactly_once"),
+    )
+
+
+def table(measures: Measures) -> str:
+    lines = ["| work | Spark's connector | ours | ours / Spark's | exactly once | cost |", "|---|---|---|---|---|---|"]
+    for row, by_who in measures.items():
+        official = median(by_who.get(OFFICIAL, [0]))
+        ours = median(by_who.get(OURS, [0]))
+        once = median(by_who.get("ottla exactly once", [0]))
+        cells = [row, f"{official:,.0f}", f"{ours:,.0f}", f"{ours / official:.2f}x" if official else ""]
+        cells.append(f"{once:,.0f}" if once else "")
+        cells.append(f"{(1 - once / ours) * 100:.0f} %" if once and ours and "rows/s" in row else "")
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    options = parser().parse_args()
+    jars = official_jars()
+    if jars is None:
+        print("bench.spark: Spark's Kafka connector cannot be had (OTTLA_SPARK_KAFKA_JARS)", file=sys.stderr)
+        return 2
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    from pyspark.sql import SparkSession
+
+    run = Run()
+    load = [load_average()]
+    with tempfile.TemporaryDirectory(prefix="ottla-bench-spark-") as folder:
+        broker = Ottla(Path(folder) / "data")
+        broker.start()
+        spark = (
+            SparkSession.builder.master("local[2]")
+            .config("spark.jars", jars)
+            .config("spark.ui.enabled", "false")
+            .config("spark.driver.memory", "2g")
+            .config("spark.sql.shuffle.partitions", "2")
+            .getOrCreate()
+        )
+        spark.sparkContext.setLogLevel("ERROR")
+        try:
+            work = Workloads(spark, broker.bootstrap, Path(folder))
+            measure(run, work, options.only.split(","), options.rounds, options.scale)
+        finally:
+            spark.stop()
+            broker.stop()
+    load.append(load_average())
+    command = " ".join(["python -m bench.spark", *sys.argv[1:]])
+    date = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
+    heading = f"`{command}`, {date}, load average {load[0]:.1f} to {load[1]:.1f}, medians. {options.note}"
+    print(f"{heading}\n\n{table(run.measures)}")
+    if not options.no_write:
+        result: dict[str, Any] = {"date": date, "command": command, "load_average": load, "measures": run.measures}
+        (RESULTS / "spark.json").write_text(json.dumps(result, indent=1) + "\n")
+        (RESULTS / "spark.md").write_text(f"{heading}\n\n{table(run.measures)}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

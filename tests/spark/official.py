@@ -1,0 +1,52 @@
+"""Spark's own Kafka connector (spark-sql-kafka-0-10), as a comma-separated list of jars.
+
+OTTLA_SPARK_KAFKA_JARS names a folder that has them: the connector, its token provider, kafka-clients and commons-pool2.
+Without it they are looked for in the user's cache, and else Maven is asked to put them there, once.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from functools import cache
+from pathlib import Path
+
+import pyspark
+
+SCALA = "2.13"
+POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion><groupId>x</groupId><artifactId>x</artifactId><version>1</version>
+  <dependencies><dependency>
+    <groupId>org.apache.spark</groupId><artifactId>spark-sql-kafka-0-10_{scala}</artifactId><version>{version}</version>
+    <exclusions><exclusion>
+      <groupId>org.apache.hadoop</groupId><artifactId>*</artifactId>
+    </exclusion></exclusions>
+  </dependency></dependencies>
+</project>
+"""
+
+
+@cache
+def official_jars() -> str | None:
+    """The jars, or None where they cannot be had."""
+    named = os.environ.get("OTTLA_SPARK_KAFKA_JARS")
+    folder = Path(named) if named else Path.home() / ".cache" / f"spark-kafka-{pyspark.__version__}"
+    if not named and not folder.is_dir():
+        _download(folder)
+    jars = sorted(folder.glob("*.jar"))
+    return ",".join(map(str, jars)) if any("spark-sql-kafka" in jar.name for jar in jars) else None
+
+
+def _download(folder: Path) -> None:
+    maven = shutil.which("mvn")
+    if maven is None:
+        return
+    with tempfile.TemporaryDirectory() as work:
+        (Path(work) / "pom.xml").write_text(POM.format(scala=SCALA, version=pyspark.__version__))
+        command = [maven, "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={work}/jars"]
+        done = subprocess.run(command, cwd=work, capture_output=True, timeout=300, check=False)
+        if done.returncode == 0:
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copytree(f"{work}/jars", folder)
