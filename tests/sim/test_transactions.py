@@ -7,6 +7,7 @@ version 1 must stand those that a check with the coordinator can stop.
 
 from __future__ import annotations
 
+import asyncio
 import errno
 from collections.abc import Iterator
 
@@ -16,7 +17,7 @@ from ottla.records import split
 from ottla.sim.__main__ import fingerprint_elsewhere
 from ottla.sim.client import batch_of
 from ottla.sim.network import Weather
-from ottla.sim.transaction_client import OLD_VERSION_1, SPOKEN, VERSION_1, VERSION_2, Fenced, Sent, Versions
+from ottla.sim.transaction_client import OLD_VERSION_1, SPOKEN, VERSION_1, VERSION_2, Fenced, Sent, Versions, send_again
 from ottla.sim.transaction_history import CLIENT
 from ottla.sim.transaction_reader import READ_COMMITTED, committed, end_offsets, fetch
 from ottla.sim.world import run_seed
@@ -150,6 +151,32 @@ def test_leak_a_produce_of_an_earlier_transaction_is_no_part_of_the_next(scene: 
     scene.run(scene.end(producer, attempt))
     assert scene.late(late, 12) == [ErrorCode.INVALID_PRODUCER_EPOCH]
     assert scene.check() == {A: [b"transaction 2, 0"], B: [b"transaction 2, 1"]}
+
+
+def test_a_late_produce_does_not_put_those_in_flight_out_of_order(scene: Scene) -> None:
+    """Found by a seed: while the coordinator was asked about the late batch, the next ones seemed to overtake it."""
+    producer = scene.producer(VERSION_2)
+    client = scene.sim.client("late")
+    aborted = scene.begin()
+    late = Sent(scene.late_write(producer, aborted, A), VERSION_2.produce)
+    scene.run(scene.write(producer, aborted, B))
+    scene.run(scene.end(producer, aborted, is_commit=False))
+
+    async def transact(late_after_s: float) -> None:
+        attempt = scene.begin()
+        batches = [(partition, scene.contents(attempt, f"{index}")) for index, partition in enumerate((A, B, A, B, A))]
+        for partition, contents in batches:
+            scene.history.write(attempt, partition, contents)
+        writing = asyncio.ensure_future(producer.produce_all(batches))
+        await asyncio.sleep(late_after_s)
+        assert await send_again(client, late) == [ErrorCode.INVALID_PRODUCER_EPOCH]
+        for (partition, contents), offset in zip(batches, await writing, strict=True):
+            scene.history.acknowledge(partition, offset, contents)
+        await scene.end(producer, attempt)
+
+    for delay_ms in range(0, 40, 2):
+        scene.run(transact(delay_ms / 1000))
+    scene.check()
 
 
 def test_leak_in_version_1_the_next_epoch_keeps_out_what_may_still_come(scene: Scene) -> None:

@@ -162,7 +162,7 @@ class ProducerState:
         entry = self.producers.get(producer_id)
         if entry is None:
             if origin == Origin.CLIENT and self.verifications:
-                self._check_verification(producer_id, base_sequence, None, base_offset)
+                self._check_verification(producer_id, epoch, base_sequence, None, base_offset)
             return None
         if epoch == entry.epoch and origin == Origin.CLIENT:
             if base_sequence == entry.next_sequence and entry.batches and not self.verifications:
@@ -178,7 +178,7 @@ class ProducerState:
         if origin != Origin.CLIENT:
             return None
         if self.verifications:
-            self._check_verification(producer_id, base_sequence, entry, base_offset)
+            self._check_verification(producer_id, epoch, base_sequence, entry, base_offset)
         if epoch != entry.epoch:
             if base_sequence != 0 and entry.epoch != -1:
                 raise KafkaError(
@@ -195,11 +195,11 @@ class ProducerState:
         return None
 
     def _check_verification(
-        self, producer_id: int, base_sequence: int, entry: ProducerEntry | None, base_offset: int
+        self, producer_id: int, epoch: int, base_sequence: int, entry: ProducerEntry | None, base_offset: int
     ) -> None:
         verification = self.verifications.get(producer_id)
-        if verification is None:
-            return
+        if verification is None or verification.epoch < epoch:
+            return  # what comes late from an epoch that is over says nothing of the order of this one's batches
         is_new = entry is None or not entry.batches
         is_bumped = verification.supports_epoch_bump and base_sequence != 0 and is_new
         if is_bumped or base_sequence > verification.lowest_sequence:

@@ -217,6 +217,14 @@ def test_a_late_retry_does_not_stand_in_the_way_of_the_next_transaction() -> Non
     assert partition.send(2, is_transactional=True) == 3
 
 
+def test_a_late_batch_of_an_epoch_that_is_over_puts_no_batch_of_the_next_out_of_order() -> None:
+    partition = Partition()
+    partition.send(0, epoch=1, is_transactional=True)
+    assert partition.state.begin_verification(0, 7, 0, 0) is not None
+    assert partition.send(1, epoch=1, is_transactional=True) == 1
+    assert partition.refused(0, epoch=0, is_transactional=True) == ErrorCode.INVALID_PRODUCER_EPOCH
+
+
 def test_a_refused_verification_ends_unless_a_later_epoch_has_joined_it() -> None:
     state = Partition().state
     verification = state.begin_verification(0, 7, 0, 0)
