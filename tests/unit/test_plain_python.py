@@ -11,6 +11,9 @@ TESTS = (
     "tests/unit/storage/test_log.py",
     "tests/unit/storage/test_reserve.py",
     "tests/unit/client/test_accumulator.py",
+    "tests/unit/net/test_channel.py",
+    "tests/unit/broker/test_connection.py",
+    "tests/unit/broker/test_offset_commit_frame.py",
     "tests/unit/broker/test_produce_frame.py",
     "tests/unit/broker/test_produce_and_fetch.py",
 )

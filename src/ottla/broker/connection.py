@@ -3,6 +3,8 @@
 Stage one of a request runs here, synchronously. An answer that has to wait (acks=all, min.bytes, a metadata commit) is
 a future; answers behind it are held until its turn. Whatever a peer sends costs at most its own connection: what cannot
 be decoded, and what this node does not serve, closes it, as in Kafka.
+
+Cython compiles this file (types in connection.pxd), and it runs as it stands.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +34,9 @@ MAX_UNSENT_BYTES = 16 * 1024 * 1024
 MAX_PLAIN_REQUEST_BYTES = 8 * 1024 * 1024
 """Of a request without records. Its fields become objects, many times their size: `socket.request.max.bytes` of small
 fields would take gigabytes, and no client has use for so many."""
+REQUEST_HEADER_SIZE = 10
+"""Of what every request begins with, up to the client's name."""
+NEVER = 0x7FFF
 PRODUCE_KEY = 0
 OFFSET_COMMIT_KEY = 8
 
@@ -42,6 +48,7 @@ class ServedApi:
 
     __slots__ = (
         "decoders",
+        "first_flexible_version",
         "frame_handler",
         "handler",
         "max_version",
@@ -59,6 +66,7 @@ class ServedApi:
         self.roles = info.listeners
         self.min_version = info.min_version
         self.max_version = info.max_version
+        self.first_flexible_version = NEVER if info.first_flexible_version is None else info.first_flexible_version
         self.request_class = request_class(key)
         self.response_class = response_class(key)
         self.handler: Handler = import_module(f"ottla.broker.apis.{SERVED[key]}").api.handler
@@ -115,6 +123,8 @@ class Connection:
     def _start(self, frame: memoryview) -> None:
         """Stage one of a request."""
         started = self._timer()
+        if self._start_from_frame(frame, started):
+            return
         try:
             header, position = frames.decode_request_header(frame)
         except WireError as error:
@@ -132,14 +142,6 @@ class Connection:
             else:
                 self._refuse(f"API key {header.api_key} version {version}, which this node does not serve")
             return
-        if served.frame_handler is not None and not self._slots:
-            response = served.frame_handler(frame, position, version, header.correlation_id, self._node)
-            if response is not None:
-                served.observe(self._timer() - started, len(frame))
-                self._channel.send([response])
-                if self._channel.out_bytes > MAX_UNSENT_BYTES:
-                    self._hold()
-                return
         caller = Caller(header.client_id, self.peer, header.api_key, version)
         if len(frame) > MAX_PLAIN_REQUEST_BYTES and header.api_key != PRODUCE_KEY:
             self._refuse(f"a {served.name} request of {len(frame)} bytes; at most {MAX_PLAIN_REQUEST_BYTES} are taken")
@@ -182,12 +184,43 @@ class Connection:
             slot = _Slot()
             self._slots.append(slot)
             future = slot.future = asyncio.ensure_future(answer)
-            size = len(frame)
             future.add_done_callback(
-                lambda done: self._answered(slot, served, header, request, caller, started, size, done)
+                partial(self._answered, slot, served, header, request, caller, started, len(frame))
             )
         if len(self._slots) >= MAX_WAITING_PER_CONNECTION:
             self._hold()
+
+    def _start_from_frame(self, frame: memoryview, started: float) -> bool:
+        """Whether the request is one of those that are answered straight from their frame, and has been."""
+        data = frame
+        size = len(frame)
+        if self._slots or size < REQUEST_HEADER_SIZE:
+            return False
+        served = self._node.served(data[0] << 8 | data[1])
+        if served is None or served.frame_handler is None or self.peer.role not in served.roles:
+            return False
+        version = data[2] << 8 | data[3]
+        position = REQUEST_HEADER_SIZE + (data[8] << 8 | data[9])
+        if (
+            version < served.min_version
+            or version > served.max_version
+            or position >= size  # or no client id, which is a size of -1
+            or not bytes(frame[REQUEST_HEADER_SIZE:position]).isascii()
+        ):
+            return False
+        if version >= served.first_flexible_version:
+            if data[position] != 0:  # tagged fields
+                return False
+            position += 1
+        correlation_id = data[4] << 24 | data[5] << 16 | data[6] << 8 | data[7]
+        response = served.frame_handler(frame, position, version, correlation_id, self._node)
+        if response is None:
+            return False
+        served.observe(self._timer() - started, size)
+        self._channel.send([response])
+        if self._channel.out_bytes > MAX_UNSENT_BYTES:
+            self._hold()
+        return True
 
     def channel_closed(self) -> None:
         self.is_closed = True

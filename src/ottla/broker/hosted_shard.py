@@ -356,12 +356,11 @@ class HostedShard(Generic[S]):
         """Whether nothing is on its way, and what is written now is committed at once: so that `write_now` may be."""
         return not self._queue and not self._held and not self.partition.log.flushes_by_count
 
-    def write_now(self, records: list[Record], timestamp: int) -> None:
-        """Write records, uncompressed, that the caller replays itself, if this does not raise."""
+    def write_now(self, batch: bytearray, count: int, timestamp: int) -> None:
+        """Write a batch of so many records that the caller replays itself, if this does not raise."""
         partition = self.partition
-        batch = memoryview(build(records))
-        if partition.log.place(batch, partition.leader_epoch, timestamp) < 0:
-            partition.append(batch, timestamp, self._node.now())
+        if partition.log.place_made(batch, count, partition.leader_epoch, timestamp) < 0:
+            partition.append(memoryview(batch), timestamp, self._node.now())
             return
         partition.log.advance_high_watermark(partition.log.log_end_offset)
         if partition.waiters:

@@ -1,8 +1,8 @@
 """OffsetCommit as consumers send it all day, from the frame to the answer's bytes without an object per field.
 
-It only takes requests in which nothing is out of the ordinary, and says so before it has done anything:
-broker/apis/offset_commit.py is the whole of the API and answers all others. Where both would do, both write the same
-records and answer with the same bytes.
+Cython compiles this file (types in offset_commit_frame.pxd), and it runs as it stands. It only takes requests in which
+nothing is out of the ordinary, and says so before it has done anything: broker/apis/offset_commit.py is the whole of
+the API and answers all others. Where both would do, both write the same records and answer with the same bytes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.broker.coordinators import partition_for
 from ottla.groups import commit_key_prefix
-from ottla.records import Record
+from ottla.records.batch import CRC_START, HEADER, HEADER_SIZE, LOG_OVERHEAD, MAGIC
+from ottla.records.kernel import crc32c_range
 from ottla.wire.errors import KafkaError
 from ottla.wire.messages.records.offset_commit_value import OffsetCommitValue
 
@@ -29,12 +30,18 @@ VALUE_VERSION = 4
 _INT = Struct(">i")
 _ROW = Struct(">iqiBB")
 """partition, offset, leader epoch, no metadata (0 or 1), no tagged fields"""
-_VALUE = Struct(">hqiBqBBB16s")
-"""version, offset, leader epoch, empty metadata, commit timestamp, one tagged field: 0, of 16 bytes, the topic's id"""
-_HEAD = Struct(">iixiB")
+_HEAD = Struct(">iIxiB")
 """size, correlation id, no tagged fields; no throttling, one topic counted from one"""
 _ANSWER = Struct(">ihB")
 """partition, no error, no tagged fields"""
+_CRC = Struct(">I")
+_CRC_POSITION = 17
+_VALUE_SIZE = 42
+_RECORDS: dict[int, Struct] = {}
+"""A whole record by the size of its key (names of at most 126 bytes have no more sizes than that): its own size,
+attributes and timestamp delta; offset delta; the key's size and the key up to the partition; partition; the value's
+size and the value: version, offset, leader epoch, empty metadata, commit timestamp, one tagged field: 0, of 16 bytes,
+the topic's id. No headers."""
 
 
 def offset_commit_frame(
@@ -45,19 +52,20 @@ def offset_commit_frame(
 
     Ordinary is: a flexible version, one topic that exists, no metadata, no static member, no quota; a group that is
     there and lets the member commit; and a shard with nothing on its way, whose records are committed when written."""
+    data = frame
     size = len(frame)
     if version < FIRST_FLEXIBLE_VERSION or position + 8 > size or node.quotas.is_request_quota_set:
         return None
-    length = frame[position]
+    length = data[position]
     end = position + length
     if length < 2 or length >= 0x80 or end + 6 > size:
         return None
     group_bytes = bytes(frame[position + 1 : end])
     generation = _INT.unpack_from(frame, end)[0]
     position = end + 4
-    length = frame[position]
+    length = data[position]
     end = position + length
-    if length == 0 or length >= 0x80 or end + 3 > size or frame[end] != 0 or frame[end + 1] != 2:
+    if length == 0 or length >= 0x80 or end + 3 > size or data[end] != 0 or data[end + 1] != 2:
         return None  # the last two: a static member, and more or fewer topics than one
     # Members' ids are ASCII; other bytes make an id that no member has.
     member_id = str(frame[position + 1 : end], "latin-1")
@@ -68,7 +76,7 @@ def offset_commit_frame(
             return None
         topic = node.image.topics_by_id.get(bytes(frame[topic_start:position]))
     else:
-        length = frame[position]
+        length = data[position]
         position += length
         if length < 2 or length >= 0x80 or position >= size:
             return None
@@ -76,7 +84,7 @@ def offset_commit_frame(
     topic_end = position
     if topic is None:
         return None
-    count = frame[position] - 1
+    count = data[position] - 1
     position += 1
     if count < 1 or count > MAX_PARTITIONS or position + count * _ROW.size + 2 != size:
         return None
@@ -85,7 +93,7 @@ def offset_commit_frame(
     for row in rows:
         if row[3] > 1 or row[4] or row[0] not in partitions:
             return None
-    if frame[size - 1] or frame[size - 2]:
+    if data[size - 1] or data[size - 2]:
         return None
 
     groups = node.groups
@@ -102,29 +110,73 @@ def offset_commit_frame(
 
     timestamp = node.clock()
     name, topic_id = topic.name, topic.id
-    prefix = commit_key_prefix(group_bytes, name.encode())
-    records = [
-        Record(
-            0,
-            timestamp,
-            prefix + _INT.pack(index),
-            _VALUE.pack(VALUE_VERSION, offset, leader_epoch, 1, timestamp, 1, 0, TOPIC_ID_SIZE, topic_id),
-        )
-        for index, offset, leader_epoch, _, _ in rows
-    ]
     try:
-        hosted.write_now(records, timestamp)
+        hosted.write_now(
+            commit_batch(commit_key_prefix(group_bytes, name.encode()), rows, timestamp, topic_id), count, timestamp
+        )
     except KafkaError:
         return None
-    answer: list[Any] = [b"", frame[topic_start:topic_end], (count + 1).to_bytes(1, "big")]
+    answer: list[Any] = [
+        _HEAD.pack(_HEAD.size - 4 + topic_end - topic_start + 1 + count * _ANSWER.size + 2, correlation_id, 0, 2),
+        frame[topic_start : topic_end + 1],  # the topic, and how many partitions
+    ]
+    values: list[tuple[int, OffsetCommitValue]] = []
     for index, offset, leader_epoch, _, _ in rows:
         value = OffsetCommitValue(
             offset=offset, leader_epoch=leader_epoch, commit_timestamp=timestamp, topic_id=topic_id
         )
-        offsets.put(group_id, name, index, value)
+        values.append((index, value))
         answer.append(_ANSWER.pack(index, 0, 0))
-    offsets.note_commit(group_id, member_id, count, node.now())
+    offsets.take_commit(group_id, member_id, name, values, node.now())
     hosted.rearm()
     answer.append(b"\0\0")
-    answer[0] = _HEAD.pack(10 + sum(map(len, answer)), correlation_id, 0, 2)
     return b"".join(answer)
+
+
+def commit_batch(prefix: bytes, rows: list[Any], timestamp: int, topic_id: bytes) -> bytearray:
+    """The batch of the records of a commit, all of one group and topic; `rows` are (partition, offset, leader epoch and
+    two more). All records are of one size, and the last delta of at most 64 offsets takes one byte as the first."""
+    key_size = len(prefix) + 4
+    key_start = _varint(key_size) + prefix
+    record_start = _varint(5 + len(key_start) + 4 + _VALUE_SIZE) + b"\0\0"  # attributes, timestamp delta
+    layout = _RECORDS.get(key_size)
+    if layout is None:
+        layout = _RECORDS[key_size] = Struct(f">{len(record_start)}sB{len(key_start)}siBhqiBqBBB16sx")
+    count = len(rows)
+    step = layout.size
+    batch = bytearray(HEADER_SIZE + count * step)
+    position = HEADER_SIZE
+    delta = 0
+    for index, offset, leader_epoch, _, _ in rows:
+        layout.pack_into(
+            batch,
+            position,
+            record_start,
+            delta,
+            key_start,
+            index,
+            2 * _VALUE_SIZE,
+            VALUE_VERSION,
+            offset,
+            leader_epoch,
+            1,
+            timestamp,
+            1,
+            0,
+            TOPIC_ID_SIZE,
+            topic_id,
+        )
+        position += step
+        delta += 2
+    size = len(batch)
+    HEADER.pack_into(
+        batch, 0, 0, size - LOG_OVERHEAD, -1, MAGIC, 0, 0, count - 1, timestamp, timestamp, -1, -1, -1, count
+    )
+    _CRC.pack_into(batch, _CRC_POSITION, crc32c_range(batch, CRC_START, size))
+    return batch
+
+
+def _varint(number: int) -> bytes:
+    """A size, as records have it: in zigzag."""
+    number <<= 1
+    return bytes((number,)) if number < 0x80 else bytes((number & 0x7F | 0x80, number >> 7))

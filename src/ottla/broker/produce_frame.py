@@ -18,20 +18,33 @@ from ottla.wire.messages.produce import ProduceResponse, TopicProduceResponse
 if TYPE_CHECKING:
     from ottla.broker.node import Node
 
+FIRST_VERSION_WITH_LOG_START = 5
+FIRST_VERSION_WITH_ZSTD = 7
+FIRST_VERSION_WITH_RECORD_ERRORS = 8
 FIRST_FLEXIBLE_VERSION = 9
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 MAX_PARTITIONS = 64
 """Beyond so many partitions in a request what is saved here is not worth a second way through the code."""
 HEADER_SIZE = 61
+MAX_NAME_SIZE = 126
+"""Names that are longer have a size of two bytes in flexible versions."""
 TRANSACTIONAL = 0x10
+CODEC = 0x07
+ZSTD = 4
 ACKS_ALL = 0xFFFF
 TOPIC_ID_SIZE = 16
 ATTRIBUTES_POSITION = 22
 
-_HEAD = Struct(">iix")
-_ROW = Struct(">ihqqqBBB")
-"""index, error code, base offset, log append time, log start offset, no record errors, no message, no tagged fields"""
-_END = bytes(6)
+_HEAD = Struct(">iI")
+_ROW = Struct(">ihqqq")
+"""index, error code, base offset, log append time, log start offset"""
+_ROW_WITHOUT_START = Struct(">ihqq")
+_ROW_END = b"\0\0\0\0\xff\xff"
+_FLEXIBLE_ROW_END = b"\1\0\0"
+"""No record errors, no message; no tagged fields."""
+_END = bytes(4)
+"""No throttling."""
+_FLEXIBLE_END = bytes(6)
 """A topic without tagged fields, no throttling, no tagged fields."""
 
 
@@ -39,63 +52,78 @@ def produce_frame(frame: memoryview, position: int, version: int, correlation_id
     """Append the batches of a Produce request and return the response, size and header included; None if the request
     has to go the long way, and then nothing has happened.
 
-    Ordinary is: a flexible version, acks 1 or all, one topic, no transaction, no quota, no `flush.messages`. Whether
+    Ordinary is: acks 1 or all, one topic, no transaction, no quota, no `flush.messages`. Whether
     a batch is as it should be is seen when its turn comes; one that is not is answered as the long way would."""
     data = frame
     size = len(frame)
     quotas = node.quotas
-    if (
-        version < FIRST_FLEXIBLE_VERSION
-        or position + 9 > size
-        or data[position] != 0  # a transactional id
-        or data[position + 7] != 2  # topics, counted from one
-        or quotas.is_produce_quota_set
-        or quotas.is_request_quota_set
-    ):
+    is_flexible = version >= FIRST_FLEXIBLE_VERSION
+    if position + 18 > size or quotas.is_produce_quota_set or quotas.is_request_quota_set:
         return None
-    acks = data[position + 1] << 8 | data[position + 2]
+    if is_flexible:
+        if data[position] != 0 or data[position + 7] != 2:  # a transactional id; topics, counted from one
+            return None
+        acks = data[position + 1] << 8 | data[position + 2]
+        topic_start = position + 8
+        name_start = topic_start + 1
+        position = topic_start + data[topic_start]
+    else:
+        if data[position] != 0xFF or data[position + 1] != 0xFF or integer(data, position + 8) != 1:
+            return None
+        acks = data[position + 2] << 8 | data[position + 3]
+        topic_start = position + 12
+        name_start = topic_start + 2
+        position = name_start + (data[topic_start] << 8 | data[topic_start + 1])
     if acks != 1 and acks != ACKS_ALL:
         return None
-    topic_start = position + 8
     if version >= FIRST_VERSION_WITH_TOPIC_IDS:
         position = topic_start + TOPIC_ID_SIZE
         if position >= size:
             return None
         of_topic = node.partitions.by_id.get(bytes(frame[topic_start:position]))
     else:
-        position = topic_start + data[topic_start]
-        if data[topic_start] >= 0x80 or position >= size:
+        if position < name_start or position - name_start > MAX_NAME_SIZE or position + 4 > size:
             return None
         # A topic's name is ASCII; other bytes make a name that no topic has.
-        of_topic = node.partitions.by_name.get(str(frame[topic_start + 1 : position], "latin-1"))
-    topic_end = position
+        of_topic = node.partitions.by_name.get(str(frame[name_start:position], "latin-1"))
     if of_topic is None:
         return None
-    count = data[position]
-    position += 1
-    if count < 2 or count > MAX_PARTITIONS + 1:
+    if is_flexible:
+        count = data[position] - 1
+        position += 1
+    else:
+        count = integer(data, position)
+        position += 4
+    topic_end = position
+    if count < 1 or count > MAX_PARTITIONS:
         return None
 
     # Look at everything before anything is done.
     places: list[Any] = []
-    while len(places) < count - 1:
-        if position + 5 > size:
+    while len(places) < count:
+        if position + 8 > size:
             return None
-        index = data[position] << 24 | data[position + 1] << 16 | data[position + 2] << 8 | data[position + 3]
+        index = integer(data, position)
         position += 4
-        length = 0
-        shift = 0
-        while True:
-            if position >= size or shift > 21:
-                return None
-            byte = data[position]
-            position += 1
-            length |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                break
-            shift += 7
-        length -= 1
-        if length < HEADER_SIZE or length >= size - position or data[position + ATTRIBUTES_POSITION] & TRANSACTIONAL:
+        if is_flexible:
+            length = -1
+            shift = 0
+            while True:
+                if position >= size or shift > 21:
+                    return None
+                byte = data[position]
+                position += 1
+                length += (byte & 0x7F) << shift
+                if byte < 0x80:
+                    break
+                shift += 7
+        else:
+            length = integer(data, position)
+            position += 4
+        if length < HEADER_SIZE or length > size - position:
+            return None
+        attributes = data[position + ATTRIBUTES_POSITION]
+        if attributes & TRANSACTIONAL or (version < FIRST_VERSION_WITH_ZSTD and attributes & CODEC == ZSTD):
             return None
         partition = of_topic.get(index)
         if partition is None or partition.is_internal:
@@ -105,14 +133,19 @@ def produce_frame(frame: memoryview, position: int, version: int, correlation_id
             return None
         places.append((partition, frame[position : position + length]))
         position += length
-        if data[position] != 0:  # tagged fields
+        if is_flexible:
+            if position >= size or data[position] != 0:  # tagged fields
+                return None
+            position += 1
+    if is_flexible:
+        if position + 2 != size or data[position] != 0 or data[position + 1] != 0:
             return None
-        position += 1
-    if position + 2 != size or data[position] != 0 or data[position + 1] != 0:
+    elif position != size:
         return None
 
     timestamp = node.clock()
-    parts: list[Any] = [b"", b"\2", frame[topic_start:topic_end], count.to_bytes(1, "big")]
+    end = _FLEXIBLE_END if is_flexible else _END
+    parts: list[Any] = [b"", b"\0\2" if is_flexible else b"\0\0\0\1", frame[topic_start:topic_end]]
     messages_in = bytes_in = 0
     topic = ""
     for partition, batch in places:
@@ -131,7 +164,7 @@ def produce_frame(frame: memoryview, position: int, version: int, correlation_id
                 row, messages = refused(partition, refusal, node), 0
             topic_response = TopicProduceResponse(name=topic, topic_id=partition.topic_id, partition_responses=[row])
             encoded = encode_bytes(ProduceResponse(responses=[topic_response]), version)
-            parts.append(encoded[topic_end - topic_start + 2 : -len(_END)])
+            parts.append(encoded[topic_end - topic_start + len(parts[1]) - is_flexible : -len(end)])
             if not row.error_code:
                 messages_in += messages
                 bytes_in += len(batch)
@@ -139,7 +172,14 @@ def produce_frame(frame: memoryview, position: int, version: int, correlation_id
         log.advance_high_watermark(log.log_end_offset)
         messages_in += log.log_end_offset - offset
         bytes_in += len(batch)
-        parts.append(_ROW.pack(partition.index, 0, offset, -1, log.log_start_offset, 1, 0, 0))
+        if version < FIRST_VERSION_WITH_LOG_START:
+            parts.append(_ROW_WITHOUT_START.pack(partition.index, 0, offset, -1))
+        else:
+            parts.append(_ROW.pack(partition.index, 0, offset, -1, log.log_start_offset))
+            if is_flexible:
+                parts.append(_FLEXIBLE_ROW_END)
+            elif version >= FIRST_VERSION_WITH_RECORD_ERRORS:
+                parts.append(_ROW_END)
         if partition.waiters:
             partition.notify(len(batch))
     if bytes_in:
@@ -147,6 +187,11 @@ def produce_frame(frame: memoryview, position: int, version: int, correlation_id
         meter.produces += 1
         meter.messages_in += messages_in
         meter.bytes_in += bytes_in
-    parts.append(_END)
+    parts.append(end)
     body = b"".join(parts)
-    return _HEAD.pack(len(body) + 5, correlation_id) + body
+    return _HEAD.pack(len(body) + 4, correlation_id) + body
+
+
+def integer(data: memoryview, position: int) -> int:
+    """Four bytes; below zero it is more than anything it is compared with, or less."""
+    return data[position] << 24 | data[position + 1] << 16 | data[position + 2] << 8 | data[position + 3]

@@ -69,7 +69,7 @@ class Offsets:
             self._create_group(key.group)
         self.committed.replay(key, value, producer_id)
 
-    # A commit in three steps, for whoever writes the records of an ordinary one by itself.
+    # A commit in two steps, for whoever writes the records of an ordinary one by itself.
 
     def may_commit(self, group_id: str, member_id: str, generation: int, api_version: int) -> bool:
         """Whether `commit` would take any partition of the member's."""
@@ -84,14 +84,13 @@ class Offsets:
             return False
         return check is None
 
-    def put(self, group_id: str, topic: str, partition: int, value: OffsetCommitValue) -> None:
-        """Take in what has been written for a partition of a group that is there."""
-        self.committed.put(group_id, topic, partition, value)
-
-    def note_commit(self, group_id: str, member_id: str, count: int, now: int) -> None:
-        self._state.counts["offset-commit"] += count
-        group = self._state.groups.get(group_id)
-        if group is not None and group.type == "classic":
+    def take_commit(
+        self, group_id: str, member_id: str, topic: str, values: list[tuple[int, OffsetCommitValue]], now: int
+    ) -> None:
+        """Take in what has been written for partitions of a topic, by a member that may commit."""
+        self.committed.put_all(group_id, topic, values)
+        self._state.counts["offset-commit"] += len(values)
+        if member_id and self._state.groups[group_id].type == "classic":
             self._keep_session(group_id, member_id, now)
 
     def commit(self, request: OffsetCommitRequest, call: Call) -> GroupDecision[OffsetCommitResponse]:

@@ -94,6 +94,22 @@ class CommittedOffsets:
                 producers[overtaken] = None
         self._put(group_id, topic, partition, value)
 
+    def put_all(self, group_id: str, topic: str, values: list[tuple[int, OffsetCommitValue]]) -> None:
+        """Take in committed offsets of one topic, by partition."""
+        topics = self.by_group.get(group_id)
+        partitions = None if topics is None else topics.get(topic)
+        if partitions is None or group_id in self._pending:
+            for partition, value in values:
+                self.put(group_id, topic, partition, value)
+            return
+        topic_ids = self._topic_ids
+        for partition, value in values:
+            topic_id = value.topic_id
+            value.topic_id = topic_ids.setdefault(topic_id, topic_id)
+            if partition not in partitions:
+                self.count += 1
+            partitions[partition] = value
+
     def complete_transaction(self, producer_id: int, *, is_commit: bool) -> None:
         """The transaction's marker has been written or read: what was pending is committed or forgotten."""
         for group_id, topic, partition in self._transactions.pop(producer_id, ()):

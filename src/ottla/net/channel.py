@@ -9,6 +9,8 @@ hostile one holds about what it has sent.
 Sending: a part is bytes or a piece of a file. Files go to the socket by sendfile where both sides are real; elsewhere
 (TLS, simulation) by read and send. A piece that is not in the page cache is first read by a thread, so that a consumer
 of old data never stops the loop.
+
+Cython compiles this file (types in channel.pxd), and it runs as it stands.
 """
 
 from __future__ import annotations
@@ -18,12 +20,10 @@ import os
 import socket
 from collections import deque
 from collections.abc import Callable
-from struct import Struct
 from typing import Any, Protocol
 
 from ottla.net.sockets import Socket
 
-_SIZE = Struct(">i")
 RECEIVE_BUFFER_BYTES = 512 * 1024
 FIRST_FRAME_BYTES = 32 * 1024
 MAX_SPARES = 8
@@ -125,8 +125,11 @@ class Channel:
         "_max_frame_bytes",
         "_on_drained",
         "_out",
+        "_receive",
+        "_send",
         "_sendfile",
         "_sock",
+        "_time",
         "_view",
         "_warmed_file",
         "active_at",
@@ -145,7 +148,10 @@ class Channel:
         supports_sendfile: bool,
     ) -> None:
         self._loop = loop
+        self._time = loop.time
         self._sock = sock
+        self._receive = sock.recv_into
+        self._send = sock.send
         self._buffers = buffers
         self._buffer = buffers.shared
         self._view = memoryview(buffers.shared)
@@ -197,22 +203,22 @@ class Channel:
             kept = len(self._head)
             self._buffer[:kept] = self._head
             self._head = b""
-            self._receiving(self._parse, kept)
+            self._take(None, kept)
 
     def _readable(self) -> None:
         frame = self._frame
         try:
             if frame is not None:
-                received = self._sock.recv_into(memoryview(frame)[self._filled : self._frame_end])
+                received = self._receive(memoryview(frame)[self._filled : self._frame_end])
             elif self._head:
                 kept = len(self._head)
                 self._buffer[:kept] = self._head
-                received = self._sock.recv_into(self._view[kept:])
+                received = self._receive(self._view[kept:])
                 if received:
                     received += kept
                     self._head = b""
             else:
-                received = self._sock.recv_into(self._buffer)
+                received = self._receive(self._buffer)
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
@@ -221,19 +227,22 @@ class Channel:
         if received == 0:
             self.close()
             return
-        self.active_at = self._loop.time()
+        self.active_at = self._time()
         if frame is not None:
             self._filled += received
-            if self._filled == self._frame_end:
-                self._receiving(self._frame_filled, frame)
-        else:
-            self._receiving(self._parse, received)
+            if self._filled < self._frame_end:
+                return
+        self._take(frame, received)
 
-    def _receiving(self, step: Callable[[Any], None], argument: Any) -> None:
-        """Answers to all frames of one read leave together."""
+    def _take(self, frame: bytearray | None, received: int) -> None:
+        """A frame that is filled, or so many bytes of the shared buffer. Answers to all frames of one read leave
+        together."""
         self._is_receiving = True
         try:
-            step(argument)
+            if frame is None:
+                self._parse(received)
+            else:
+                self._frame_filled(frame)
         except FrameTooLarge:
             self.close()
         finally:
@@ -257,14 +266,16 @@ class Channel:
 
     def _parse(self, end: int) -> None:
         view = self._view
+        buffer = self._buffer
         position = 0
         while end - position >= 4:
             if self._closed:
                 return
             if self._is_paused:
                 break
-            (size,) = _SIZE.unpack_from(view, position)
-            if size < 0 or size > self._max_frame_bytes:
+            size = buffer[position] << 24 | buffer[position + 1] << 16
+            size |= buffer[position + 2] << 8 | buffer[position + 3]
+            if size < 0 or size > self._max_frame_bytes:  # a negative size is one or the other
                 raise FrameTooLarge
             start = position + 4
             stop = start + size
@@ -309,7 +320,7 @@ class Channel:
                         return
                 elif self._out:
                     part = self._out[0]
-                    if hasattr(part, "file"):
+                    if type(part) is not bytes and hasattr(part, "file"):
                         self._out.popleft()
                         self._file = part.file
                         self._file_position = part.position
@@ -338,14 +349,14 @@ class Channel:
         gathered: list[Any] = []
         flags = 0
         for part in out:
-            if hasattr(part, "file"):
+            if type(part) is not bytes and hasattr(part, "file"):
                 flags = _MORE
                 break
             gathered.append(part)
             if len(gathered) == GATHER_PARTS:
                 break
         if len(gathered) == 1 and not flags:
-            sent = self._sock.send(gathered[0])
+            sent = self._send(gathered[0])
         else:
             sent = self._sock.sendmsg(gathered, (), flags)
         self.out_bytes -= sent
@@ -373,7 +384,7 @@ class Channel:
             if sent == 0:
                 raise OSError("a file grew shorter while it was being sent")
         else:
-            sent = self._sock.send(file.read(self._file_position, size))
+            sent = self._send(file.read(self._file_position, size))
         self._file_position += sent
         self.out_bytes -= sent
         if self._file_position == self._file_end:

@@ -29,7 +29,22 @@ cdef class LogTail:
         size=cython.longlong, segment=SegmentTail, base_offset=cython.longlong, length=cython.longlong, magic=cython.int,
         attributes=cython.int, delta=cython.longlong, max_timestamp=cython.longlong, producer_id=cython.longlong,
         epoch=cython.int, sequence=cython.longlong, offset=cython.longlong, last_offset=cython.longlong,
-        position=cython.longlong, last=cython.longlong, latest=cython.longlong,
+        last=cython.longlong, latest=cython.longlong,
     )
     cpdef long long place(self, object batches, long long leader_epoch, long long timestamp) except? -2
+    @cython.locals(
+        size=cython.longlong, segment=SegmentTail, offset=cython.longlong, last_offset=cython.longlong,
+    )
+    cpdef long long place_made(
+        self, bytearray batch, long long count, long long leader_epoch, long long timestamp
+    ) except? -2
+    cdef bint _has_room(
+        self, SegmentTail segment, long long size, long long last_offset, long long leader_epoch, long long max_timestamp,
+        long long timestamp,
+    ) except -1
+    @cython.locals(position=cython.longlong, offset=cython.longlong)
+    cdef _put(
+        self, SegmentTail segment, object batch, long long size, long long last_offset, long long leader_epoch,
+        long long max_timestamp,
+    )
     cpdef long long advance_high_watermark(self, long long offset) except? -2

@@ -11,6 +11,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ottla.records import HEADER_SIZE, kernel
+from ottla.records.batch import LOG_OVERHEAD
 from ottla.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -154,25 +155,15 @@ class LogTail:
         segment = self._active
         if size < HEADER_SIZE or size > self._max_message_bytes or segment is None or not self._keeps_batches:
             return -1
-        file = segment._file
-        if file is None:
+        if segment._file is None:
             return -1
         header = _HEADER.unpack_from(batches)
         base_offset, length, _, magic, _, attributes, delta, _, max_timestamp, producer_id, epoch, sequence, _ = header
-        if length + 12 != size or magic != 2 or base_offset != 0 or attributes & _UNUSUAL or self.is_offline:
+        if length + LOG_OVERHEAD != size or magic != 2 or base_offset != 0 or attributes & _UNUSUAL or self.is_offline:
             return -1
         offset = self.log_end_offset
         last_offset = offset + delta
-        position = segment.size
-        if (
-            position == 0
-            or position + size > self._segment_bytes
-            or last_offset - segment.base_offset > _MAX_RELATIVE_OFFSET
-            or max_timestamp > self._roll_after
-            or timestamp > self._roll_after_wall
-            or segment.is_full
-            or leader_epoch != self.epochs.latest
-        ):
+        if not self._has_room(segment, size, last_offset, leader_epoch, max_timestamp, timestamp):
             return -1
         producers = self.producers
         entry = None
@@ -202,20 +193,70 @@ class LogTail:
         )
         if checked[0] or checked[3] != max_timestamp or not checked[5]:
             return -1
-        _STAMP.pack_into(batches, 0, offset, length, leader_epoch)
+        self._put(segment, batches, size, last_offset, leader_epoch, max_timestamp)
+        if entry is not None:
+            entry.extend(last, last_offset, delta, max_timestamp)
+        return offset
+
+    def place_made(self, batch: bytearray, count: int, leader_epoch: int, timestamp: int) -> int:
+        """Append one ordinary batch that this node made itself: so many records of this timestamp, without a producer.
+        Its base offset; or -1 when it cannot go into the segment that is there, and then nothing has happened.
+        KafkaError when the disk refuses it."""
+        size = len(batch)
+        segment = self._active
+        if size > self._max_message_bytes or segment is None or not self._keeps_batches or self.is_offline:
+            return -1
+        offset = self.log_end_offset
+        last_offset = offset + count - 1
+        if segment._file is None or not self._has_room(segment, size, last_offset, leader_epoch, timestamp, timestamp):
+            return -1
+        self._put(segment, batch, size, last_offset, leader_epoch, timestamp)
+        return offset
+
+    def _has_room(
+        self,
+        segment: SegmentTail,
+        size: int,
+        last_offset: int,
+        leader_epoch: int,
+        max_timestamp: int,
+        timestamp: int,
+    ) -> bool:
+        """Whether a batch goes into the segment that is there, without a roll and without a new epoch."""
+        return (
+            segment.size != 0
+            and segment.size + size <= self._segment_bytes
+            and last_offset - segment.base_offset <= _MAX_RELATIVE_OFFSET
+            and max_timestamp <= self._roll_after
+            and timestamp <= self._roll_after_wall
+            and not segment.is_full
+            and leader_epoch == self.epochs.latest
+        )
+
+    def _put(
+        self,
+        segment: SegmentTail,
+        batch: memoryview | bytearray,
+        size: int,
+        last_offset: int,
+        leader_epoch: int,
+        max_timestamp: int,
+    ) -> None:
+        """Write a batch that has been found to be in order, with its offset and epoch in it, and account for it."""
+        file: Any = segment._file
+        position = segment.size
+        offset = self.log_end_offset
+        _STAMP.pack_into(batch, 0, offset, size - LOG_OVERHEAD, leader_epoch)
         if position + size > segment.reserved:
             segment.reserve(position + size)
         try:
-            file.write(position, batches)
+            file.write(position, batch)
         except OSError as trouble:
             self._write_failed(segment, trouble)
         segment.size = position + size
         segment.note(position, size, offset, last_offset, max_timestamp, self._index_interval_bytes)
         self.log_end_offset = last_offset + 1
-        producers.end_offset = last_offset + 1
-        if entry is not None:
-            entry.extend(last, last_offset, delta, max_timestamp)
-        return offset
+        self.producers.end_offset = last_offset + 1
 
     @property
     def flushes_by_count(self) -> bool:

@@ -52,6 +52,7 @@ class Served(ServedApi):
         self.name = "InitProducerId"
         self.roles = ("broker",)
         self.min_version, self.max_version = 0, 5
+        self.first_flexible_version = 2
         self.request_class = InitProducerIdRequest
         self.response_class = InitProducerIdResponse
         self.handler = handler

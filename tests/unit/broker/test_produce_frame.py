@@ -18,7 +18,7 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from tests.unit.broker.test_produce_and_fetch import ID, NOW, PEER, World
 
-VERSIONS = range(9, 14)
+VERSIONS = range(3, 14)
 
 
 def batch(count: int = 3, sequence: int = -1, producer_id: int = -1, **attributes: Any) -> bytes:
@@ -157,10 +157,13 @@ def test_a_topic_that_waits_for_the_disk_goes_the_long_way(tmp_path: Path) -> No
     assert by_frame(world, request((0, batch())), 13) is None
 
 
-def test_mutated_frames_are_refused_or_answered_but_never_read_beyond_their_end(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("version", "header_size"), [(8, 8), (13, 9)])
+def test_mutated_frames_are_refused_or_answered_but_never_read_beyond_their_end(
+    tmp_path: Path, version: int, header_size: int
+) -> None:
     rng = Random(4)
     world = World(tmp_path)
-    whole = encode_bytes(request((0, batch()), (1, batch())), 13)
+    whole = encode_bytes(request((0, batch()), (1, batch())), version)
     answered = 0
     for _ in range(3000):
         frame = bytearray(whole)
@@ -169,13 +172,13 @@ def test_mutated_frames_are_refused_or_answered_but_never_read_beyond_their_end(
         if rng.random() < 0.3:
             del frame[rng.randrange(len(frame)) :]
         before = [partition.log.log_end_offset for partition in world.partitions]
-        answer = produce_frame(memoryview(frame), 0, 13, 1, world)  # type: ignore[arg-type]
+        answer = produce_frame(memoryview(frame), 0, version, 1, world)  # type: ignore[arg-type]
         if answer is None:
             assert before == [partition.log.log_end_offset for partition in world.partitions]
             continue
         answered += 1
-        decode(ProduceRequest, 13, frame)  # what is answered can be decoded
-        response = decode(ProduceResponse, 13, answer, 9)
+        decode(ProduceRequest, version, frame)  # what is answered can be decoded
+        response = decode(ProduceResponse, version, answer, header_size)
         assert len(response.responses[0].partition_responses) in (1, 2)
     assert answered > 100
 

@@ -1,0 +1,34 @@
+# C types for connection.py: what every request passes, and what an ordinary one needs of it.
+cimport cython
+
+cdef Py_ssize_t REQUEST_HEADER_SIZE, MAX_UNSENT_BYTES
+
+
+cdef class ServedApi:
+    cdef public object name, roles, request_class, response_class, handler, frame_handler, decoders, observe
+    cdef public int min_version, max_version, first_flexible_version
+
+
+cdef class _Slot:
+    cdef public list parts
+    cdef public object future
+    cdef public int throttle_ms
+
+
+cdef class Connection:
+    cdef object _node, _channel, _slots, _timer
+    cdef bint _is_held, _is_throttled
+    cdef public bint is_closed
+    cdef public object peer
+
+    cpdef frame_received(self, object frame)
+    @cython.locals(served=ServedApi, slot=_Slot, version=cython.int)
+    cdef _start(self, object frame)
+    @cython.locals(
+        data="const unsigned char[::1]", size=Py_ssize_t, position=Py_ssize_t, version=cython.int, served=ServedApi,
+        correlation_id=cython.uint,
+    )
+    cdef bint _start_from_frame(self, object frame, object started) except -1
+    @cython.locals(slot=_Slot)
+    cdef _release(self)
+    cdef _hold(self)
