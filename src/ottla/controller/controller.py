@@ -12,7 +12,7 @@ from random import Random
 
 from ottla.cluster import ClusterImage, features
 from ottla.config import BrokerConfig
-from ottla.controller import brokers, configs, producer_ids, quotas, topics
+from ottla.controller import brokers, configs, producer_ids, quotas, reassignments, topics
 from ottla.controller import features as feature_levels
 from ottla.controller.producer_ids import ProducerIdBlock
 from ottla.controller.topics import Charge
@@ -21,11 +21,16 @@ from ottla.machine import Decision
 from ottla.wire import Message
 from ottla.wire.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
 from ottla.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from ottla.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+)
 from ottla.wire.messages.broker_registration import BrokerRegistrationRequest
 from ottla.wire.messages.controller_registration import ControllerRegistrationRequest
 from ottla.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from ottla.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from ottla.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from ottla.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
@@ -94,6 +99,14 @@ class Controller:
         self, request: CreatePartitionsRequest, *, charge: Charge | None = None
     ) -> Decision[CreatePartitionsResponse]:
         return topics.create_partitions(self._view, request, charge)
+
+    def elect_leaders(self, request: ElectLeadersRequest) -> Decision[ElectLeadersResponse]:
+        return reassignments.elect_leaders(self._view, request)
+
+    def alter_partition_reassignments(
+        self, request: AlterPartitionReassignmentsRequest
+    ) -> Decision[AlterPartitionReassignmentsResponse]:
+        return reassignments.alter_partition_reassignments(self._view, request)
 
     def assign_replicas_to_dirs(self, broker_id: int, assignments: Mapping[tuple[bytes, int], bytes]) -> Decision[None]:
         return topics.assign_replicas_to_dirs(self._view, broker_id, assignments)

@@ -316,10 +316,8 @@ def _placed_partitions(view: View, count: int, replication_factor: int) -> list[
     return partitions
 
 
-def _assigned_partition(
-    view: View, index: int, broker_ids: list[int], replication_factor: int | None
-) -> PartitionImage:
-    """A partition where somebody wants it."""
+def check_brokers(view: View, broker_ids: list[int]) -> None:
+    """Refuses replicas that somebody wants where there can be none."""
     if not broker_ids:
         raise KafkaError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT, "The manual partition assignment includes an empty replica list."
@@ -335,6 +333,13 @@ def _assigned_partition(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                 f"The manual partition assignment includes the broker {broker_id} more than once.",
             )
+
+
+def _assigned_partition(
+    view: View, index: int, broker_ids: list[int], replication_factor: int | None
+) -> PartitionImage:
+    """A partition where somebody wants it."""
+    check_brokers(view, broker_ids)
     if replication_factor is not None and len(broker_ids) != replication_factor:
         raise KafkaError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
