@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
@@ -25,6 +26,7 @@ MAX_LINE_BYTES = 256 * 1024 * 1024
 MAX_BLOCK_MS = 15_000
 BATCH_BYTES = 128 * 1024
 SHOWN_ERRORS = 5
+SENDS_PER_LOOK = 500
 EXAMPLES = r"""  echo hello | ottla produce greetings
   ottla produce orders -m '{"item": "apple"}' -k alice
   ottla produce orders < orders.txt                     a record per line
@@ -122,16 +124,16 @@ async def produce(session: Session, options: argparse.Namespace) -> int:
     # Reaching the cluster is tried once, and a topic is looked for first: a typing error should not create one
     # when the broker creates topics by itself, unless nothing is like it.
     await existing_topic(session, options.topic)
-    sending = Sending(options.topic)
     async with Producer(settings) as producer:
+        sending = Sending(producer, options.topic)
         if options.message or options.null:
-            values = [message.encode() for message in options.message or []] + [None] * options.null
-            for value in values:
-                await sending.send(producer, from_options(options, value))
+            given = from_options(options)
+            for value in [message.encode() for message in options.message or []] + [None] * options.null:
+                sending.send(given._replace(value=value))
         else:
-            await send_lines(sending, producer, options)
+            await send_lines(sending, options)
         await producer.flush()
-    return sending.tell(options.quiet)
+        return sending.tell(options.quiet)
 
 
 async def existing_topic(session: Session, name: str) -> None:
@@ -151,16 +153,20 @@ async def existing_topic(session: Session, name: str) -> None:
             ) from None
 
 
-async def send_lines(sending: Sending, producer: Producer, options: argparse.Namespace) -> None:
+async def send_lines(sending: Sending, options: argparse.Namespace) -> None:
     source, size = opened(options)
+    parsed = line_parser(options)
     number = 0
     try:
         with Progress("producing", size, "bytes", is_wanted=not source.isatty()) as progress:
             async for lines in pieces(source):
                 for line in lines:
                     number += 1
-                    progress.note(len(line) + 1)
-                    await sending.send(producer, parsed(options, line, number))
+                    sending.send(parsed(line, number))
+                    if not number % SENDS_PER_LOOK:
+                        await sending.room()
+                progress.note(sum(map(len, lines)) + len(lines))
+                await sending.room()
     finally:
         if options.file:
             source.close()
@@ -231,42 +237,46 @@ def reader(descriptor: int) -> Callable[[], asyncio.Future[bytes]]:
     return read
 
 
-def parsed(options: argparse.Namespace, line: bytes, number: int) -> Given:
-    """The record of one line."""
+def line_parser(options: argparse.Namespace) -> Callable[[bytes, int], Given]:
+    """What makes a record of a line and its number."""
+    given = from_options(options)
     if options.json:
-        return from_json(options, line, number)
+        return lambda line, number: from_json(given, line, number)
     if options.key_separator is None:
-        return from_options(options, line)
-    key, found, value = line.partition(options.key_separator)
-    if not found:
-        raise CommandError(
-            f"line {number} has no {options.key_separator.decode()!r} between key and value: {_start(line)}"
-        )
-    return from_options(options, value)._replace(key=key)
+        return lambda line, _: Given(line, given.key, given.headers, given.partition)
+    mark: bytes = options.key_separator
+
+    def parsed(line: bytes, number: int) -> Given:
+        key, found, value = line.partition(mark)
+        if not found:
+            raise CommandError(f"line {number} has no {mark.decode()!r} between key and value: {_start(line)}")
+        return Given(value, key, given.headers, given.partition)
+
+    return parsed
 
 
-def from_options(options: argparse.Namespace, value: bytes | None) -> Given:
+def from_options(options: argparse.Namespace) -> Given:
+    """What the options say of every record."""
     return Given(
-        value,
+        None,
         None if options.key is None else options.key.encode(),
         tuple((name, text.encode()) for name, text in options.header),
         options.partition,
     )
 
 
-def from_json(options: argparse.Namespace, line: bytes, number: int) -> Given:
+def from_json(given: Given, line: bytes, number: int) -> Given:
     import json
 
     try:
         document = json.loads(line)
         if not isinstance(document, dict):
             raise ValueError("it is no JSON object")
-        default = from_options(options, None)
         return Given(
             bytes_of(document, "value"),
-            bytes_of(document, "key") if options.key is None else default.key,
-            (*_json_headers(document.get("headers") or []), *default.headers),
-            _whole(document, "partition") if options.partition is None else options.partition,
+            bytes_of(document, "key") if given.key is None else given.key,
+            (*_json_headers(document.get("headers") or []), *given.headers),
+            _whole(document, "partition") if given.partition is None else given.partition,
             _whole(document, "timestamp"),
         )
     except ValueError as error:
@@ -298,25 +308,29 @@ def _start(line: bytes) -> str:
 
 
 class Sending:
-    """Counts what is written and keeps the first errors."""
+    """Sends records, counts what is written and keeps the first errors."""
 
-    def __init__(self, topic: str) -> None:
+    def __init__(self, producer: Producer, topic: str) -> None:
+        self._producer = producer
         self._topic = topic
         self._sent = self._failed = 0
         self._errors: list[KafkaError] = []
+        self._under_way: deque[Delivery] = deque()
 
-    async def send(self, producer: Producer, record: Given) -> None:
-        delivery = producer.send(
-            self._topic, record.value, record.key, record.headers, record.partition, record.timestamp
-        )
+    def send(self, record: Given) -> None:
         self._sent += 1
-        delivery.add_done_callback(self._done)
+        self._under_way.append(self._producer.send(self._topic, *record))
+
+    async def room(self) -> None:
+        """Wait while the producer's buffer is full, and end the command at the first record that was refused."""
+        await self._producer.room()
+        under_way = self._under_way
+        while under_way and under_way[0].done():
+            self._look_at(under_way.popleft())
         if self._failed:
             raise CommandError(self._why())
-        if not self._sent & 63:
-            await producer.room()
 
-    def _done(self, delivery: Delivery) -> None:
+    def _look_at(self, delivery: Delivery) -> None:
         error = delivery.exception()
         if error is not None:
             self._failed += 1
@@ -328,6 +342,9 @@ class Sending:
         return f"{self._failed:,} of {self._sent:,} records were not written: " + "; ".join(reasons)
 
     def tell(self, is_quiet: bool) -> int:
+        """After a flush: how it went."""
+        while self._under_way:
+            self._look_at(self._under_way.popleft())
         if self._failed:
             raise CommandError(self._why())
         if not is_quiet and sys.stderr.isatty():
