@@ -112,7 +112,10 @@ def test_what_is_wrong_is_told_in_words(server: Server) -> None:
     code, text = command(server, "end", "nobody")
     assert code == 1
     assert "no such transactional id" in text
-    assert command(server, "list", "--state", "Odd") == (1, "ottla transactions: there is no state Odd (INVALID_REQUEST)\n")
+    assert command(server, "list", "--state", "Odd") == (
+        1,
+        "ottla transactions: there is no state Odd (INVALID_REQUEST)\n",
+    )
     code, text = command(server, "abort", "absent", "0", "0")
     assert (code, "there is no topic 'absent'" in text) == (1, True)
     result = subprocess.run(

@@ -11,6 +11,7 @@ import pytest
 
 from ottla.broker.data_folder import DataFolderError
 from ottla.broker.metadata_log import MetadataLog
+from ottla.broker.quorum import Quorum
 from ottla.cluster import ClusterImage
 from ottla.config import BrokerConfig
 from ottla.sim.machine import Machine, at_every_write
@@ -28,6 +29,10 @@ PROPERTIES = {
 }
 
 
+def _nobody(*_: object, **__: object) -> None:
+    raise AssertionError("a quorum of one asks nobody")
+
+
 class Metadata:
     """The metadata log, the image that follows it, and what was acknowledged."""
 
@@ -39,17 +44,21 @@ class Metadata:
         self.epoch = 0
         self.end_offset = 0
         self.log: MetadataLog
+        self.quorum: Quorum
         self.image: ClusterImage
 
     async def start(self) -> None:
         machine = self.machine
-        self.log = MetadataLog(machine.disk, BrokerConfig.parse(PROPERTIES), clock=machine.clock, rng=machine.rng)
+        config = BrokerConfig.parse(PROPERTIES)
+        self.log = MetadataLog(machine.disk, config, clock=machine.clock, rng=machine.rng)
         self.image = self.log.load()
-        await self.log.lead()
+        self.quorum = Quorum(self.log, config, send=_nobody, rng=machine.rng)
+        self.quorum.on_commit = lambda records, _: self.image.apply(records)
+        self.quorum.start()
+        await self.quorum.caught_up()
         if self.log.end_offset == 1:
             records = self.log.bootstrap_records()
-            await self.log.append(records)
-            self.image.apply(records)
+            await self.quorum.append(records)
 
     async def create(self, *names: str) -> None:
         """Several at once, as concurrent requests do."""
@@ -57,10 +66,9 @@ class Metadata:
         futures = []
         for name, batch in zip(names, batches, strict=True):
             self.written.append(name)
-            futures.append(self.log.append(batch))
-        for name, batch, future in zip(names, batches, futures, strict=True):
+            futures.append(self.quorum.append(batch))
+        for name, future in zip(names, futures, strict=True):
             self.end_offset = await future
-            self.image.apply(batch)
             self.acknowledged.append(name)
 
     async def check(self, label: str) -> None:
@@ -70,20 +78,20 @@ class Metadata:
         topics = list(self.image.topics_by_name)
         assert topics[: len(self.acknowledged)] == self.acknowledged, label
         assert topics == self.written[: len(topics)], label
-        assert self.log.epoch > epoch, f"{label}: an epoch was used twice"
+        assert self.quorum.epoch > epoch, f"{label}: an epoch was used twice"
         assert not cluster_id or self.log.cluster_id == cluster_id, label
-        self.epoch, self.cluster_id = self.log.epoch, self.log.cluster_id
+        self.epoch, self.cluster_id = self.quorum.epoch, self.log.cluster_id
         self.written = list(topics)
         await self.create(f"more-{epoch}")
         self.acknowledged = [*topics, f"more-{epoch}"]
         await self.log.snapshot(self.image)
-        await self.log.close()
+        await self.quorum.close()
 
 
 def started(machine: Machine, topics: int = 0) -> Metadata:
     metadata = Metadata(machine)
     machine.run(metadata.start())
-    metadata.epoch, metadata.cluster_id = metadata.log.epoch, metadata.log.cluster_id
+    metadata.epoch, metadata.cluster_id = metadata.quorum.epoch, metadata.log.cluster_id
     for index in range(topics):
         machine.run(metadata.create(f"topic-{index}"))
     return metadata
@@ -142,7 +150,7 @@ def with_two_snapshots(machine: Machine) -> tuple[Metadata, list[str]]:
     machine.run(metadata.create("between-the-snapshots"))
     machine.run(metadata.log.snapshot(metadata.image))
     machine.run(metadata.create("after-the-snapshots"))
-    machine.run(metadata.log.close())
+    machine.run(metadata.quorum.close())
     machine.kill()
     return metadata, [path for path in machine.device.files(FOLDER) if path.endswith(".checkpoint")]
 

@@ -1,16 +1,17 @@
-"""The metadata log on disk: `__cluster_metadata-0` in Kafka's own format, led by this node alone.
+"""The metadata log on disk: `__cluster_metadata-0` in Kafka's own format, one replica of it.
 
     log = MetadataLog(disk, config, clock=clock, rng=rng)
-    image = log.load()                                  # formats an empty folder; the committed metadata
-    await log.lead()                                    # next epoch, LeaderChange record
-    log.on_commit = apply                               # called with (records, end offset) in log order, once durable
-    durable = log.append(decision.records)              # in the log when this returns, in the order of calls ...
-    await durable                                       # ... and on the disk when this does
+    image = log.load()                                  # formats an empty folder; what the latest snapshot says
+    log.append(decision.records, epoch)                 # as leader: in the log when this returns, in the order of calls
+    log.append_fetched(batches)                         # as follower
+    await log.sync()                                    # on the disk when this returns
+    for written in log.commit(high_watermark): ...      # what may be counted on, in the order of the log
     if log.is_snapshot_due(): await log.snapshot(image)
 
+It decides nothing: who writes, and what is committed, is the quorum's (quorum.py, raft/).
+
 Invariants:
- M1  a record is committed (seen by `on_commit`, by waiters and by snapshots) only after an fsync that began after it
-     was written; one fsync serves everything written before it began;
+ M1  what is flushed was written before an fsync began that has ended; one fsync serves everything before it;
  M2  offsets are contiguous and epochs never go back, whatever a crash left behind;
  M3  what a file of the log says is trusted only up to its first batch that is cut short, fails its CRC or does not
      continue the one before; nothing behind it is kept, for a hole there was never acknowledged;
@@ -27,6 +28,7 @@ from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
+from ottla import raft
 from ottla.broker.data_folder import (
     BOOTSTRAP_CHECKPOINT,
     DataFolderError,
@@ -38,7 +40,7 @@ from ottla.broker.data_folder import (
 from ottla.broker.metadata_snapshot import Snapshot, SnapshotId, decode_snapshot, encode_snapshot, voters_records
 from ottla.cluster import ClusterImage, decode_records, encode_record, features, snapshot
 from ottla.config import BrokerConfig
-from ottla.raft import Leader, QuorumState, Voter, Voters, format_quorum_state, parse_quorum_state
+from ottla.raft import QuorumState, Voter, Voters, format_quorum_state, parse_quorum_state
 from ottla.records import (
     HEADER_SIZE,
     BatchHeader,
@@ -63,6 +65,8 @@ from ottla.wire.messages.records.voters_record import VotersRecord
 if TYPE_CHECKING:
     from ottla.storage import Disk, File, MetaProperties
 
+Buffer = bytes | bytearray | memoryview
+
 log = logging.getLogger("ottla.metadata_log")
 
 FOLDER = "__cluster_metadata-0"
@@ -78,19 +82,35 @@ about 0.1 s. Kafka counts bytes only, which we do as well."""
 _READ_BYTES = 4 * 1024 * 1024
 
 
+def configured_voters(config: BrokerConfig) -> Voters:
+    """The voters that the configuration names: a quorum of one where it names none."""
+    if not config.voters:
+        return Voters.static(config.node_id)
+    listener = config.controller_listener_names[0] if config.controller_listener_names else ""
+    return Voters(
+        0,
+        {
+            voter.node_id: Voter(voter.node_id, endpoints=((listener, voter.host, voter.port),))
+            for voter in sorted(config.voters)
+        },
+    )
+
+
 class _Segment(NamedTuple):
     base_offset: int
     path: str
 
 
-class _Written(NamedTuple):
+class Written(NamedTuple):
+    """Records of the log that nobody may count on yet."""
+
     end_offset: int
     records: Sequence[Message]
-    durable: asyncio.Future[int]
+    """Empty for what the quorum keeps in the log for itself."""
 
 
 class MetadataLog:
-    """The metadata log of a quorum of one: this node is its only voter and therefore its leader."""
+    """One replica's files."""
 
     def __init__(self, disk: Disk, config: BrokerConfig, *, clock: Callable[[], int], rng: Random) -> None:
         self._disk = disk
@@ -110,23 +130,21 @@ class MetadataLog:
         self._snapshot_record_count = 0
         self._is_snapshotting = False
         self._last_timestamp = -1
-        self._written: deque[_Written] = deque()
-        self._sync: asyncio.Task[None] | None = None
+        self._written: deque[Written] = deque()
+        self._syncs = 0
         self._failure: OSError | None = None
-        self._has_dynamic_voters = False
+        self._voters: list[tuple[int, Voters]] = [(-1, configured_voters(config))]
+        """Where in the log each set of voters begins to count: at once, committed or not."""
+        self._incoming: File | None = None
         self.meta: MetaProperties
-        self.voters = Voters.static(*(voter.node_id for voter in config.voters)) if config.voters else Voters()
-        if not self.voters.by_id:
-            self.voters = Voters.static(config.node_id)
-        self.leader: Leader | None = None
         self.start_offset = 0
         self.end_offset = 0
         """Offset of the next record: what is written, not what is durable."""
+        self.flushed_offset = 0
+        """Everything before it is on the disk."""
+        self.high_watermark = 0
+        """Everything before it is committed, as far as this replica knows."""
         self.metadata_version = features.MIN_METADATA_VERSION
-        self.on_commit: Callable[[Sequence[Message], int], None] | None = None
-        """Told of committed records, in the order of the log, before anybody who waits for them."""
-        self.on_failure: Callable[[OSError], None] | None = None
-        """Told when the log can no longer be synced: nothing is written to it any more."""
 
     @property
     def cluster_id(self) -> str:
@@ -139,15 +157,40 @@ class MetadataLog:
         return self.meta.directory_id
 
     @property
-    def epoch(self) -> int:
-        return self._state.leader_epoch
+    def state(self) -> QuorumState:
+        return self._state
 
     @property
-    def high_watermark(self) -> int:
-        """Everything before it is durable."""
-        if self.leader is None or self.leader.high_watermark is None:
-            return self.start_offset
-        return self.leader.high_watermark
+    def voters(self) -> Voters:
+        return self._voters[-1][1]
+
+    @property
+    def has_dynamic_voters(self) -> bool:
+        return len(self._voters) > 1
+
+    @property
+    def last_epoch(self) -> int:
+        return self._epochs[-1][0] if self._epochs else 0
+
+    def end_of_epoch(self, epoch: int) -> tuple[int, int]:
+        """The latest epoch that is not above this one, and where it ends."""
+        end_offset = self.end_offset
+        for known, start in reversed(self._epochs):
+            if known <= epoch:
+                return known, end_offset
+            end_offset = start
+        return 0, self.start_offset if not self._epochs else min(end_offset, self._epochs[0][1])
+
+    @property
+    def earliest_snapshot(self) -> SnapshotId | None:
+        return self._snapshots[0] if self._snapshots else None
+
+    @property
+    def latest_snapshot(self) -> SnapshotId | None:
+        return self._snapshots[-1] if self._snapshots else None
+
+    def has_snapshot(self, snapshot: raft.SnapshotId) -> bool:
+        return snapshot in self._snapshots
 
     @property
     def is_empty(self) -> bool:
@@ -157,8 +200,8 @@ class MetadataLog:
     # Start
 
     def load(self, log_dirs: Sequence[str] | None = None) -> ClusterImage:
-        """The metadata that the folder holds. An empty folder is formatted, with the log dirs (all, if not given); a
-        torn tail is cut off."""
+        """The metadata of the latest snapshot; what the log has behind it waits to be committed. An empty folder is
+        formatted, with the log dirs (all, if not given); a torn tail is cut off."""
         config = self._config
         if log_dirs is None:
             log_dirs = config.log_directories
@@ -171,8 +214,10 @@ class MetadataLog:
         self._load_state()
         snapshot_end, snapshot_timestamp = self._load_snapshot(image)
         self._last_timestamp = snapshot_timestamp
-        self._load_segments(image, snapshot_end)
         self.metadata_version = image.metadata_version
+        self.high_watermark = snapshot_end
+        self._load_segments(snapshot_end)
+        self.flushed_offset = self.end_offset
         self._snapshot_at = self._clock()
         return image
 
@@ -185,33 +230,6 @@ class MetadataLog:
             return decode_snapshot(read_file(self._disk, path)).records
         except CorruptRecords as error:
             raise DataFolderError(f"{path} is damaged: {error}") from None
-
-    async def lead(self) -> None:
-        """Become leader of the next epoch: the epoch is on disk before anything is written in it."""
-        node_id = self._config.node_id
-        if list(self.voters.by_id) != [node_id]:
-            named = ", ".join(map(str, self.voters.by_id))
-            raise DataFolderError(f"the metadata quorum has the voters {named}; node {node_id} can only lead alone")
-        last_epoch = self._epochs[-1][0] if self._epochs else 0
-        epoch = max(self._state.leader_epoch, last_epoch) + 1
-        self._save_state(self._state.led_by(node_id, epoch))
-        start_offset = self.end_offset
-        self.leader = Leader(node_id, epoch, start_offset, self.voters)
-        self._epochs.append((epoch, start_offset))
-        message = self.voters.leader_change(node_id, [node_id])
-        version = message.version
-        batch = control_batch(
-            ControlType.LEADER_CHANGE,
-            encode_bytes(message, version),
-            timestamp=self._clock(),
-            base_offset=start_offset,
-            leader_epoch=epoch,
-        )
-        self._put([batch], 1)
-        assert self._file is not None
-        self._file.sync_now()
-        self._save_epochs()
-        self.leader.flushed(node_id, self.end_offset)
 
     def _format(self) -> None:
         """What `kafka-storage format` writes besides meta.properties. The folder comes last: it marks the end."""
@@ -257,13 +275,13 @@ class MetadataLog:
             image.apply(latest.records)
             self._snapshot_record_count = len(latest.records)
             if latest.voters is not None:
-                self._use_voters(latest.voters)
+                self._use_voters(id.end_offset - 1, latest.voters)
             if id.end_offset:
                 self._epochs = [(id.epoch, id.end_offset - 1)]
             return id.end_offset, latest.last_contained_timestamp
         return 0, -1
 
-    def _load_segments(self, image: ClusterImage, snapshot_end: int) -> None:
+    def _load_segments(self, snapshot_end: int) -> None:
         names = [name for name in self._disk.names(self._directory) if name.endswith(".log") and name[:-4].isdigit()]
         segments = [_Segment(int(name[:-4]), f"{self._directory}/{name}") for name in names]
         if segments and segments[0].base_offset > snapshot_end:
@@ -294,7 +312,7 @@ class MetadataLog:
                     self._epochs.append((header.leader_epoch, header.base_offset))
                 if expected > snapshot_end:
                     self._bytes_since_snapshot += header.size
-                    self._replay(image, header, batch, snapshot_end)
+                    self._remember(header, batch, snapshot_end)
                 position += header.size
             self._file, self._file_size = file, position
             if position != size:
@@ -317,8 +335,11 @@ class MetadataLog:
         if not self._segments:
             self._open_segment()
 
-    def _batches(self, file: File, size: int, expected: int) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-        """Every batch of a segment up to the first one that is not to be trusted (M3)."""
+    def _batches(
+        self, file: File, size: int, expected: int, *, is_counted: bool = True
+    ) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+        """Every batch of a segment up to the first one that is not to be trusted (M3). `is_counted`: while it is
+        loaded, so that its epochs are known up to here."""
         start = 0
         while start + HEADER_SIZE <= size:
             chunk = memoryview(file.read(start, _READ_BYTES))
@@ -338,7 +359,7 @@ class MetadataLog:
                     break
                 if not crc_ok(chunk, position, header.size):
                     return
-                if self._epochs and header.leader_epoch < self._epochs[-1][0]:
+                if is_counted and self._epochs and header.leader_epoch < self._epochs[-1][0]:
                     return
                 yield start + position, header, chunk[position:end]
                 expected = header.next_offset
@@ -347,24 +368,32 @@ class MetadataLog:
                 return
             start += position
 
-    def _replay(self, image: ClusterImage, header: BatchHeader, batch: memoryview, snapshot_end: int) -> None:
-        records = [record for record in read(batch) if record.offset >= snapshot_end]
-        if not header.is_control:
-            image.apply(decode_records(record.value or b"" for record in records))
-            return
-        for record in records:
-            value = record.value or b""
-            control = parse_control_key(record.key)
-            if control is ControlType.KRAFT_VERSION:
-                kraft_version = decode(KraftVersionRecord, 0, memoryview(value)).kraft_version
-                self._use_voters(Voters(kraft_version, self.voters.by_id))
-            elif control is ControlType.KRAFT_VOTERS:
-                self._use_voters(Voters.from_record(decode(VotersRecord, 0, memoryview(value))))
+    def _remember(self, header: BatchHeader, batch: memoryview, from_offset: int = 0) -> None:
+        """What a batch of the log says, until it is committed. Who votes counts at once (KIP-853)."""
+        records = [record for record in read(batch) if record.offset >= from_offset]
+        messages: list[Message] = []
+        if header.is_control:
+            for record in records:
+                value = record.value or b""
+                control = parse_control_key(record.key)
+                if control is ControlType.KRAFT_VERSION:
+                    kraft_version = decode(KraftVersionRecord, 0, memoryview(value)).kraft_version
+                    self._use_voters(record.offset, Voters(kraft_version, self.voters.by_id))
+                elif control is ControlType.KRAFT_VOTERS:
+                    self._use_voters(record.offset, Voters.from_record(decode(VotersRecord, 0, memoryview(value))))
+        else:
+            messages = decode_records(record.value or b"" for record in records)
+            self._use_metadata_version(messages)
+        self._written.append(Written(header.next_offset, messages))
 
-    def _use_voters(self, voters: Voters) -> None:
+    def _use_voters(self, offset: int, voters: Voters) -> None:
         if voters.kraft_version and voters.by_id:
-            self._has_dynamic_voters = True
-            self.voters = voters
+            self._voters.append((offset, voters))
+
+    def _use_metadata_version(self, records: Sequence[Message]) -> None:
+        for record in records:
+            if isinstance(record, FeatureLevelRecord) and record.name == features.METADATA_VERSION:
+                self.metadata_version = record.feature_level
 
     def _drop(self, segments: Sequence[_Segment], reason: str) -> None:
         for segment in segments:
@@ -376,15 +405,12 @@ class MetadataLog:
 
     # Writing
 
-    def append(self, records: Sequence[Message], *, is_atomic: bool = True) -> asyncio.Future[int]:
-        """Write records behind all others. The future gives the end offset once they are durable.
+    def append(self, records: Sequence[Message], epoch: int, *, is_atomic: bool = True) -> None:
+        """Write records behind all others, as leader of an epoch.
 
-        Atomic records that do not fit one batch go into a metadata transaction. OSError: nothing was written. A node
-        whose future fails must end: nobody knows any more what is on its disk.
+        Atomic records that do not fit one batch go into a metadata transaction. OSError: nothing was written.
         """
-        if self._failure is not None:
-            raise self._failure
-        assert self.leader is not None, "only the leader writes"
+        self._check()
         chunks = self._chunks(records)
         if len(chunks) > 1 and is_atomic:
             if not features.supports_metadata_transactions(self.metadata_version):
@@ -395,53 +421,157 @@ class MetadataLog:
         batches = []
         for chunk in chunks:
             batches.append(
-                build(
-                    [Record(0, timestamp, None, value) for value in chunk],
-                    base_offset=offset,
-                    leader_epoch=self.epoch,
-                )
+                build([Record(0, timestamp, None, value) for value in chunk], base_offset=offset, leader_epoch=epoch)
             )
             offset += len(chunk)
         self._put(batches, offset - self.end_offset)
         self._last_timestamp = timestamp
-        for record in records:
-            if isinstance(record, FeatureLevelRecord) and record.name == features.METADATA_VERSION:
-                self.metadata_version = record.feature_level
-        return self._durable(records)
+        self._use_metadata_version(records)
+        self._written.append(Written(self.end_offset, records))
 
-    def _durable(self, records: Sequence[Message]) -> asyncio.Future[int]:
-        durable: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._written.append(_Written(self.end_offset, records, durable))
-        if self._sync is None:
-            self._sync = asyncio.get_running_loop().create_task(self._sync_written())
-        return durable
-
-    async def make_voters_dynamic(self, endpoints: tuple[tuple[str, str, int], ...]) -> None:
-        """Raise `kraft.version` from 0 to 1: from here on the log says who votes, which is still this node alone."""
-        assert self.leader is not None and self.voters.kraft_version == 0
-        node_id = self._config.node_id
-        voters = Voters(1, {node_id: Voter(node_id, self.directory_id, endpoints)})
-        timestamp = self._clock()
-        self._put(
-            [
-                build(
-                    voters_records(voters, timestamp),
-                    base_offset=self.end_offset,
-                    leader_epoch=self.epoch,
-                    is_control=True,
-                )
-            ],
-            2,
+    def append_leader_change(self, epoch: int, leader_id: int, granting: Sequence[int]) -> None:
+        """The first record of an epoch."""
+        self._check()
+        message = self.voters.leader_change(leader_id, list(granting))
+        batch = control_batch(
+            ControlType.LEADER_CHANGE,
+            encode_bytes(message, message.version),
+            timestamp=self._clock(),
+            base_offset=self.end_offset,
+            leader_epoch=epoch,
         )
-        await self._durable(())
-        self.voters = self.leader.voters = voters
-        self._has_dynamic_voters = True
+        self._append_control(batch, 1, epoch)
+        self._save_epochs()
+
+    def append_voters(self, voters: Voters, epoch: int, *, with_kraft_version: bool = False) -> None:
+        """Who votes from here on; `with_kraft_version` where voters were static until now."""
+        self._check()
+        records = voters_records(voters, self._clock())
+        if not with_kraft_version:
+            records = records[1:]
+        batch = build(records, base_offset=self.end_offset, leader_epoch=epoch, is_control=True)
+        self._append_control(batch, len(records), epoch)
         self._save_state(self._state)
 
-    async def flush(self) -> None:
-        """Return when everything that was appended is durable."""
-        while self._sync is not None:
-            await asyncio.wait([self._sync])
+    def _append_control(self, batch: bytes | bytearray, count: int, epoch: int) -> None:
+        self._put([batch], count)
+        self._note_epoch(epoch, self.end_offset - count)
+        self._remember(read_header(batch), memoryview(batch))
+
+    def append_fetched(self, data: Buffer) -> None:
+        """Write batches that the leader sent. CorruptRecords, before anything is written, if they do not continue the
+        log; a last batch that is cut short is left out, as the leader sends what fits."""
+        self._check()
+        view = memoryview(data).cast("B")
+        expected, epoch, position = self.end_offset, self.last_epoch, 0
+        batches: list[tuple[BatchHeader, memoryview]] = []
+        while position + HEADER_SIZE <= len(view):
+            header = read_header(view, position)
+            end = position + header.size
+            if end > len(view):
+                break
+            if header.base_offset != expected or header.leader_epoch < epoch or not crc_ok(view, position, header.size):
+                raise CorruptRecords(f"the leader sent a batch at {header.base_offset} that does not continue the log")
+            batches.append((header, view[position:end]))
+            expected, epoch, position = header.next_offset, header.leader_epoch, end
+        for header, batch in batches:
+            self._put([batch], header.next_offset - header.base_offset)
+            self._last_timestamp = header.max_timestamp
+            is_new_epoch = header.leader_epoch > self.last_epoch
+            self._note_epoch(header.leader_epoch, header.base_offset)
+            if is_new_epoch:
+                self._save_epochs()
+            voters = self.voters
+            self._remember(header, batch)
+            if voters is not self.voters:
+                self._save_state(self._state)
+
+    def truncate(self, offset: int) -> None:
+        """Remove everything from this offset on: it was never committed."""
+        self._check()
+        assert offset >= self.high_watermark
+        while self._segments and len(self._segments) > 1 and self._segments[-1].base_offset >= offset:
+            self._close_file()
+            self._drop([self._segments.pop()], f"the leader has something else from {offset} on")
+            self._file = self._disk.open(self._segments[-1].path)
+            self._file_size = self._file.size()
+        assert self._file is not None
+        base_offset = self._segments[-1].base_offset
+        position = 0
+        for position, header, _ in self._batches(self._file, self._file_size, base_offset, is_counted=False):
+            if header.next_offset > offset:
+                break
+            position += header.size
+        self._file.truncate(position)
+        self._file_size = position
+        self.end_offset = max(offset, base_offset)
+        self.flushed_offset = min(self.flushed_offset, self.end_offset)
+        while self._epochs and self._epochs[-1][1] >= self.end_offset:
+            self._epochs.pop()
+        while len(self._voters) > 1 and self._voters[-1][0] >= self.end_offset:
+            self._voters.pop()
+        while self._written and self._written[-1].end_offset > self.end_offset:
+            self._written.pop()
+        self._save_epochs()
+
+    def commit(self, high_watermark: int) -> Iterator[Written]:
+        """Everything before the high watermark counts: what that is, one write after the other."""
+        self.high_watermark = max(self.high_watermark, high_watermark)
+        while self._written and self._written[0].end_offset <= self.high_watermark:
+            yield self._written.popleft()
+
+    def read(self, offset: int, max_bytes: int) -> bytes:
+        """Whole batches from the one that holds an offset, at least one if there is any."""
+        for index in range(len(self._segments) - 1, -1, -1):
+            if self._segments[index].base_offset <= offset:
+                break
+        else:
+            return b""
+        segment = self._segments[index]
+        is_last = index == len(self._segments) - 1
+        file = self._file if is_last else self._disk.open(segment.path)
+        assert file is not None
+        try:
+            start, end, size = -1, 0, self._file_size if is_last else file.size()
+            for position, header, _ in self._batches(file, size, segment.base_offset, is_counted=False):
+                if header.next_offset <= offset:
+                    continue
+                if start < 0:
+                    start = position
+                elif position + header.size - start > max_bytes:
+                    break
+                end = position + header.size
+            return b"" if start < 0 else file.read(start, end - start)
+        finally:
+            if not is_last:
+                file.close()
+
+    async def sync(self) -> int:
+        """Put on the disk what was written so far; its end offset. A node whose sync fails must end: nobody knows any
+        more what is on its disk."""
+        self._check()
+        end_offset, file = self.end_offset, self._file
+        assert file is not None
+        self._syncs += 1
+        try:
+            await file.sync()
+        except OSError as error:
+            self._failure = error
+            raise
+        finally:
+            self._syncs -= 1
+            while self._retired and not self._syncs:
+                self._retired.pop().close()
+        self.flushed_offset = max(self.flushed_offset, min(end_offset, self.end_offset))
+        return self.flushed_offset
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    def _note_epoch(self, epoch: int, start_offset: int) -> None:
+        if epoch > self.last_epoch or not self._epochs:
+            self._epochs.append((epoch, start_offset))
 
     def _chunks(self, records: Sequence[Message]) -> list[list[bytes]]:
         chunks: list[list[bytes]] = [[]]
@@ -455,7 +585,7 @@ class MetadataLog:
             chunks[-1].append(value)
         return chunks
 
-    def _put(self, batches: Sequence[bytes | bytearray], count: int) -> None:
+    def _put(self, batches: Sequence[Buffer], count: int) -> None:
         """Write whole batches at the end of the log, or nothing."""
         data = b"".join(batches)
         if self._file_size and self._file_size + len(data) > self._segment_bytes:
@@ -473,44 +603,13 @@ class MetadataLog:
         self._bytes_since_snapshot += len(data)
         self.end_offset += count
 
-    async def _sync_written(self) -> None:
-        """Sync until there is nothing left to wait for. What is written meanwhile waits for the next round (M1)."""
-        try:
-            while self._written:
-                end_offset, file = self.end_offset, self._file
-                assert file is not None and self.leader is not None
-                try:
-                    await file.sync()
-                except OSError as error:
-                    self._fail(error)
-                    return
-                if self.leader.flushed(self.leader.id, end_offset):
-                    self._commit(self.high_watermark)
-        finally:
-            self._sync = None
-            while self._retired:
-                self._retired.pop().close()
+    def close(self) -> None:
+        self._close_file()
+        if self._incoming is not None:
+            self._incoming.close()
+            self._incoming = None
 
-    def _commit(self, high_watermark: int) -> None:
-        while self._written and self._written[0].end_offset <= high_watermark:
-            written = self._written.popleft()
-            if self.on_commit is not None:
-                self.on_commit(written.records, written.end_offset)
-            if not written.durable.done():
-                written.durable.set_result(written.end_offset)
-
-    def _fail(self, error: OSError) -> None:
-        self._failure = error
-        if self.on_failure is not None:
-            self.on_failure(error)
-        log.critical("the metadata log cannot be synced: %s", error)
-        while self._written:
-            written = self._written.popleft()
-            if not written.durable.done():
-                written.durable.set_exception(error)
-
-    async def close(self) -> None:
-        await self.flush()
+    def _close_file(self) -> None:
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -526,7 +625,8 @@ class MetadataLog:
         """Begin a new segment. The old one is synced first, so that a later sync of the new one covers everything."""
         assert self._file is not None
         self._file.sync_now()
-        if self._sync is None:
+        self.flushed_offset = self.end_offset
+        if not self._syncs:
             self._file.close()
         else:
             self._retired.append(self._file)  # a thread may be about to sync it
@@ -540,6 +640,10 @@ class MetadataLog:
         self._file_size = 0
         self._segments.append(_Segment(self.end_offset, path))
         self._disk.sync_directory(self._directory)
+
+    def save_state(self, state: QuorumState) -> None:
+        """On the disk when this returns."""
+        self._save_state(state)
 
     def _save_state(self, state: QuorumState) -> None:
         text = format_quorum_state(state, list(self.voters.by_id), self.voters.kraft_version)
@@ -601,7 +705,7 @@ class MetadataLog:
                 epoch=id.epoch,
                 timestamp=timestamp,
                 last_contained_timestamp=max(self._last_timestamp, 0),
-                voters=self.voters if self._has_dynamic_voters else None,
+                voters=self.voters if self.has_dynamic_voters else None,
             )
             file = self._disk.open(f"{path}.part", create=True)
             try:
@@ -628,12 +732,64 @@ class MetadataLog:
             self._snapshot_record_count = count
             self._bytes_since_snapshot -= bytes_before
             self._snapshot_at = timestamp
-            if not self._written:
+            if not self._written and self.flushed_offset == self.end_offset:
                 self._roll()
             self.clean()
             return id
         finally:
             self._is_snapshotting = False
+
+    def read_snapshot(self, snapshot: raft.SnapshotId, position: int, max_bytes: int) -> tuple[int, bytes]:
+        """The size of a snapshot, and a piece of it."""
+        file = self._disk.open(f"{self._directory}/{SnapshotId(*snapshot).name}")
+        try:
+            return file.size(), file.read(position, max_bytes)
+        finally:
+            file.close()
+
+    def write_snapshot(self, snapshot: raft.SnapshotId, position: int, data: Buffer) -> None:
+        """A piece of a snapshot that the leader sends."""
+        self._check()
+        id = SnapshotId(*snapshot)
+        if position == 0 or self._incoming is None:
+            if self._incoming is not None:
+                self._incoming.close()
+            self._incoming = self._disk.open(f"{self._directory}/{id.name}.part", create=True)
+            self._incoming.truncate(0)
+        self._incoming.write(position, bytes(data))
+
+    def install_snapshot(self, snapshot: raft.SnapshotId) -> list[Message]:
+        """The leader's snapshot is whole: it takes the place of everything here. CorruptRecords if it is damaged."""
+        assert self._incoming is not None
+        id = SnapshotId(*snapshot)
+        path = f"{self._directory}/{id.name}"
+        self._incoming.sync_now()
+        self._incoming.close()
+        self._incoming = None
+        latest = decode_snapshot(read_file(self._disk, f"{path}.part"))
+        self._disk.rename(f"{path}.part", path)
+        self._disk.sync_directory(self._directory)
+        self._close_file()
+        self._drop(self._segments, f"the leader's snapshot at {id.end_offset} replaces it")
+        for old in self._snapshots:
+            if old != id:
+                self._disk.remove(f"{self._directory}/{old.name}")
+        self._segments, self._snapshots = [], [id]
+        self._written.clear()
+        self._voters = self._voters[:1]
+        if latest.voters is not None:
+            self._use_voters(id.end_offset - 1, latest.voters)
+        self._epochs = [(id.epoch, id.end_offset - 1)]
+        self.start_offset = self.end_offset = self.flushed_offset = self.high_watermark = id.end_offset
+        self._last_timestamp = latest.last_contained_timestamp
+        self._snapshot_record_count = len(latest.records)
+        self._bytes_since_snapshot = 0
+        self._snapshot_at = self._clock()
+        self._open_segment()
+        self._save_epochs()
+        self._save_state(self._state)
+        self._use_metadata_version(latest.records)
+        return latest.records
 
     def clean(self) -> None:
         """Remove snapshots beyond the retention, never the latest, and segments that only they needed."""

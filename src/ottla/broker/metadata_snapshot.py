@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import NamedTuple
 
+from ottla import raft
 from ottla.cluster import decode_records, encode_record
 from ottla.raft import Voters
 from ottla.records import (
@@ -37,11 +38,10 @@ RECORDS_PER_BATCH = 1_000
 """Few enough that building one batch does not hold up the loop."""
 
 
-class SnapshotId(NamedTuple):
+class SnapshotId(raft.SnapshotId):
     """Which prefix of the log a snapshot stands for: everything before `end_offset`, the last record in `epoch`."""
 
-    end_offset: int
-    epoch: int
+    __slots__ = ()
 
     @property
     def name(self) -> str:

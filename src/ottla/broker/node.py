@@ -24,7 +24,9 @@ from ottla.broker.metadata_log import MetadataLog
 from ottla.broker.metrics import Metrics
 from ottla.broker.mutations import refuse_all
 from ottla.broker.partitions import Partition, Partitions
+from ottla.broker.peers import Peers
 from ottla.broker.producer_ids import ProducerIds
+from ottla.broker.quorum import Quorum
 from ottla.broker.quotas import Quotas
 from ottla.broker.telemetry import Telemetry
 from ottla.broker.transaction_coordinator import TransactionCoordinator
@@ -107,6 +109,7 @@ class Node:
         self.logs: Logs
         self.cleaner: Cleaner
         self.metadata_log: MetadataLog
+        self.quorum: Quorum
         self.controller: Controller
         self.fetch_sessions = FetchSessions(
             max_slots=config.max_incremental_fetch_session_cache_slots,
@@ -133,6 +136,7 @@ class Node:
         self._timers: list[asyncio.TimerHandle] = []
         self._cleaning: asyncio.Task[int] | None = None
         self._receive_buffers = ReceiveBuffers()
+        self._peers: Peers
 
     # What handlers use
 
@@ -160,7 +164,7 @@ class Node:
         image follows once they are durable."""
         if decision.records:
             try:
-                durable = self.metadata_log.append(decision.records, is_atomic=decision.is_atomic)
+                durable = self.quorum.append(decision.records, is_atomic=decision.is_atomic)
             except OSError as error:
                 # Nothing was written, so nothing was decided: a full disk passes.
                 refusal = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
@@ -171,7 +175,7 @@ class Node:
             await durable
         else:
             # The reply may rest on records that another request wrote and that are not durable yet.
-            await self.metadata_log.flush()
+            await self.quorum.settle()
         return decision.reply
 
     def spawn(self, work: Coroutine[Any, Any, Reply]) -> asyncio.Task[Reply]:
@@ -271,6 +275,7 @@ class Node:
         """Open the data folder (formatting an empty one), recover, and listen."""
         self.loop = asyncio.get_running_loop()
         config = self.config
+        self._peers = Peers(self.loop, self._sockets, self._receive_buffers, client_id=str(config.node_id))
         self.logs = Logs(
             self.disk,
             config.log_directories,
@@ -285,6 +290,7 @@ class Node:
             self.metadata_log = MetadataLog(self.disk, config, clock=self.clock, rng=self.rng)
             self.image = self.metadata_log.load([log_dir.path for log_dir in self.logs.online_dirs])
             self.logs.identify()
+            await self._join_quorum()
         except DataFolderError as error:
             raise StartError(str(error)) from None
         except BlockingIOError:
@@ -299,9 +305,7 @@ class Node:
         self.logs.load(self.topic_config, is_stray=self.hosting.is_stray)
         self.cleaner = Cleaner(self.logs, self.disk, rng=self.rng)
         self.controller = Controller(self.image.copy(), rng=self.rng, config=config)
-        self.metadata_log.on_commit = self._apply
-        self.metadata_log.on_failure = self._metadata_failed
-        await self.metadata_log.lead()
+        self.quorum.on_commit = self._apply
         self._reconcile()
         for listener in config.broker_listeners:
             self._open(listener, "broker")
@@ -319,6 +323,18 @@ class Node:
             from ottla.broker.metrics_http import serve_metrics
 
             self._metrics_server = await serve_metrics(self, metrics_port)
+
+    async def _join_quorum(self) -> None:
+        """Have all metadata that is committed by now."""
+        voters = self.metadata_log.voters
+        if list(voters.by_id) != [self.config.node_id]:
+            named = ", ".join(map(str, voters.by_id))
+            raise DataFolderError(f"the metadata quorum has the voters {named}; only a node alone can start yet")
+        self.quorum = Quorum(self.metadata_log, self.config, send=self._peers.send, rng=self.rng)
+        self.quorum.on_commit = self._replay
+        self.quorum.on_failure = self._metadata_failed
+        self.quorum.start()
+        await self.quorum.caught_up()
 
     @property
     def address(self) -> str:
@@ -347,7 +363,8 @@ class Node:
             except KafkaError as error:
                 # A full disk: the next start finds a broker that did not say goodbye, as after a crash.
                 log.warning("the shutdown could not be written: %s", error)
-        await self.metadata_log.close()
+        await self.quorum.close()
+        self._peers.close()
         await self.logs.close(broker.epoch if broker is not None else -1)
 
     def _open(self, config: ListenerConfig, role: str) -> None:
@@ -380,6 +397,11 @@ class Node:
 
     # Metadata takes effect
 
+    def _replay(self, records: Sequence[Any], offset: int) -> None:
+        """At a start: what was committed builds the image, before anything follows it."""
+        self.image.apply(records)
+        self.image_offset = offset
+
     def _apply(self, records: Sequence[Any], offset: int) -> None:
         """Committed records change the image, and the node follows: logs come and go, settings and quotas change."""
         changes = self.image.apply(records)
@@ -409,7 +431,7 @@ class Node:
         for coordinator in self.coordinators.values():
             coordinator.log_dir_failed()
 
-    def _metadata_failed(self, error: OSError) -> None:
+    def _metadata_failed(self, error: BaseException) -> None:
         """Without its metadata log a node cannot promise anything: it ends, as Kafka does."""
         self.failure = f"the metadata log cannot be written any more: {error}"
         if self.on_failure is not None:

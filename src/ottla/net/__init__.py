@@ -3,6 +3,7 @@
 from ottla.net.channel import Channel, FilePart, FrameReceiver, ReceiveBuffers
 from ottla.net.listener import Listener
 from ottla.net.loop import new_event_loop
+from ottla.net.peer import NoAnswer, Peer
 from ottla.net.sockets import OsSockets, Socket, Sockets
 
 __all__ = [
@@ -10,7 +11,9 @@ __all__ = [
     "FilePart",
     "FrameReceiver",
     "Listener",
+    "NoAnswer",
     "OsSockets",
+    "Peer",
     "ReceiveBuffers",
     "Socket",
     "Sockets",

@@ -135,7 +135,8 @@ class Raft:
         self.cluster_id = cluster_id
         self.endpoints = endpoints
         self.voters = voters
-        self.state = state
+        # The log may know of a later epoch: the state's file came from elsewhere, or was lost.
+        self.state = state if state.leader_epoch >= log.last_epoch else QuorumState(log.last_epoch)
         self.config = config
         self.high_watermark = 0
         self.role: Role | Leader = Unattached(0)
@@ -149,7 +150,7 @@ class Raft:
         self._last_id = 0
         self._defeats = 0
         self._asked = 0
-        self._leaders_high_watermark = 0
+        self._leaders_high_watermark: int | None = None
 
     # What others may ask
 
@@ -168,6 +169,12 @@ class Raft:
     @property
     def is_voter(self) -> bool:
         return self.voters.has(self.id, self.directory_id)
+
+    @property
+    def is_up_to_date(self) -> bool:
+        """Of a follower: whether it has everything that its leader said is committed."""
+        told = self._leaders_high_watermark
+        return isinstance(self.role, Follower) and told is not None and self.high_watermark >= told
 
     def destination(self, id: int) -> Destination | None:
         """Where a replica's controller listens."""
@@ -536,6 +543,7 @@ class Raft:
         if self.state.leader_id != leader_id:
             self._persist(QuorumState(epoch, leader_id))
             self._do(LeaderChanged(leader_id, epoch))
+        self._leaders_high_watermark = None
         role = Follower(to, now + self.config.fetch_timeout_ms)
         self.role = role
         self._defeats = 0
@@ -710,7 +718,8 @@ class Raft:
                 self._committed(role)
         elif isinstance(role, Follower):
             role.is_writing = False
-            self._follow_commits(self._leaders_high_watermark)
+            if self._leaders_high_watermark is not None:
+                self._follow_commits(self._leaders_high_watermark)
             self._fetch(role, now)
 
     def _committed(self, leader: Leader) -> None:

@@ -15,6 +15,7 @@ import pytest
 from ottla.broker.data_folder import DataFolderError
 from ottla.broker.metadata_log import FOLDER, MetadataLog
 from ottla.broker.metadata_snapshot import SnapshotId, decode_snapshot, encode_snapshot
+from ottla.broker.quorum import Quorum
 from ottla.cluster import ClusterImage
 from ottla.config import BrokerConfig
 from ottla.raft import Voter, Voters
@@ -31,8 +32,12 @@ KAFKAS_FOLDER = Path(__file__).parent / "kafka-4.3.1"
 LOG = "00000000000000000000.log"
 
 
+def alone(*_: Any, **__: Any) -> None:
+    raise AssertionError("a quorum of one asks nobody")
+
+
 class Started:
-    """A metadata log that leads, and the image of what it committed."""
+    """A metadata log, the image of what it holds, and a quorum of one that leads it."""
 
     def __init__(self, folder: Path, disk: Any = None, timestamp: int = 1_000, **settings: str) -> None:
         properties = {
@@ -46,22 +51,38 @@ class Started:
         }
         self.timestamp = timestamp
         self.folder = folder / FOLDER
+        self.config = BrokerConfig.parse(properties)
         self.log = MetadataLog(
             OsDisk() if disk is None else disk,
-            BrokerConfig.parse(properties),
+            self.config,
             clock=lambda: self.timestamp,
             rng=Random(7),
         )
-        self.image = self.log.load()
+        self.committed_image = self.log.load()
         self.committed: list[Message] = []
-        self.log.on_commit = self._commit
+        self.quorum: Quorum
+
+    @property
+    def image(self) -> ClusterImage:
+        """What is committed, and what would be if this replica's log were."""
+        image = self.committed_image.copy()
+        for written in self.log._written:
+            image.apply(written.records)
+        return image
+
+    async def lead(self) -> None:
+        self.quorum = Quorum(self.log, self.config, send=alone, rng=Random(8))
+        self.quorum.on_commit = self._commit
+        self.quorum.start()
+        await self.quorum.caught_up()
+        self.committed.clear()
 
     def _commit(self, records: Sequence[Message], end_offset: int) -> None:
         self.committed += records
-        self.image.apply(records)
+        self.committed_image.apply(records)
 
     async def append(self, *records: Message, is_atomic: bool = True) -> int:
-        return await self.log.append(records, is_atomic=is_atomic)
+        return await self.quorum.append(records, is_atomic=is_atomic)
 
 
 def run(work: Coroutine[Any, Any, Any]) -> Any:
@@ -73,10 +94,10 @@ def use(folder: Path, *records: Message, **settings: str) -> ClusterImage:
 
     async def session() -> ClusterImage:
         started = Started(folder, None, 1_000, **settings)
-        await started.log.lead()
+        await started.lead()
         for record in records:
             await started.append(record)
-        await started.log.close()
+        await started.quorum.close()
         return started.image
 
     image: ClusterImage = run(session())
@@ -121,10 +142,10 @@ def test_what_was_written_is_there_after_a_restart_in_a_new_epoch(tmp_path: Path
     use(tmp_path, topic(2))
     started = Started(tmp_path)
     assert list(started.image.topics_by_name) == ["topic-1", "topic-2"]
-    assert started.log.epoch == 2
+    assert started.log.state.leader_epoch == 2
     assert started.log.end_offset == 5
-    run(started.log.lead())
-    assert (started.log.epoch, started.log.high_watermark) == (3, 6)
+    run(started.lead())
+    assert (started.log.state.leader_epoch, started.log.high_watermark) == (3, 6)
     text = (tmp_path / FOLDER / "leader-epoch-checkpoint").read_text()
     assert text == "0\n3\n1 0\n2 3\n3 5\n"
 
@@ -141,7 +162,11 @@ def test_a_folder_that_kafka_wrote_is_read(tmp_path: Path) -> None:
     assert image.configs == {(4, ""): {"log.cleaner.threads": "2", "min.insync.replicas": "1"}}
     assert list(image.scram) == [("bob", 1)]
     assert image.brokers[1].epoch == 91
-    assert (started.log.cluster_id, started.log.end_offset, started.log.epoch) == ("AAAAAAAAAAAAAAAAAAAAAQ", 131, 2)
+    assert (started.log.cluster_id, started.log.end_offset, started.log.state.leader_epoch) == (
+        "AAAAAAAAAAAAAAAAAAAAAQ",
+        131,
+        2,
+    )
     without_snapshot = tmp_path / "other"
     shutil.copytree(KAFKAS_FOLDER, without_snapshot)
     (without_snapshot / FOLDER / "00000000000000000120-0000000002.checkpoint").unlink()
@@ -182,13 +207,13 @@ def test_appends_keep_their_order_and_share_a_sync(tmp_path: Path) -> None:
 
     async def session() -> None:
         started = Started(tmp_path, disk)
-        await started.log.lead()
+        await started.lead()
         await started.append(LEVEL)
         disk.sync_count = 0
         told: list[int] = []
         waiting = []
         for number in range(50):
-            durable = started.log.append([topic(number)])
+            durable = started.quorum.append([topic(number)])
             durable.add_done_callback(lambda done: told.append(done.result()))
             waiting.append(durable)
         assert started.committed == [LEVEL]
@@ -196,7 +221,7 @@ def test_appends_keep_their_order_and_share_a_sync(tmp_path: Path) -> None:
         assert [getattr(record, "name", "") for record in started.committed[1:]] == [f"topic-{n}" for n in range(50)]
         assert told == list(range(3, 53))
         assert disk.sync_count <= 2
-        await started.log.close()
+        await started.quorum.close()
 
     run(session())
 
@@ -206,19 +231,19 @@ def test_nobody_is_told_before_the_sync_that_covers_it(tmp_path: Path) -> None:
 
     async def session() -> None:
         started = Started(tmp_path, disk)
-        await started.log.lead()
+        await started.lead()
         await started.append(LEVEL)
         disk.gate = asyncio.Event()
-        first = started.log.append([topic(1)])
+        first = started.quorum.append([topic(1)])
         await asyncio.sleep(0)
-        second = started.log.append([topic(2)])
+        second = started.quorum.append([topic(2)])
         await asyncio.sleep(0)
         assert not first.done() and started.committed == [LEVEL]
         disk.gate.set()
         assert await first == 3
         assert started.log.high_watermark == 3 and not second.done()
         assert await second == 4
-        await started.log.close()
+        await started.quorum.close()
 
     run(session())
 
@@ -228,14 +253,14 @@ def test_a_full_disk_refuses_and_then_goes_on(tmp_path: Path) -> None:
 
     async def session() -> None:
         started = Started(tmp_path, disk)
-        await started.log.lead()
+        await started.lead()
         await started.append(LEVEL)
         disk.is_full = True
         with pytest.raises(OSError, match="No space"):
-            started.log.append([topic(1)])
+            started.quorum.append([topic(1)])
         disk.is_full = False
         assert await started.append(topic(2)) == 3
-        await started.log.close()
+        await started.quorum.close()
 
     run(session())
     assert list(Started(tmp_path).image.topics_by_name) == ["topic-2"]
@@ -246,14 +271,14 @@ def test_a_sync_that_fails_ends_the_log(tmp_path: Path) -> None:
 
     async def session() -> None:
         started = Started(tmp_path, disk)
-        await started.log.lead()
+        await started.lead()
         await started.append(LEVEL)
         disk.is_failing = True
         with pytest.raises(OSError, match="Input/output"):
             await started.append(topic(1))
         assert started.committed == [LEVEL]
         with pytest.raises(OSError, match="Input/output"):
-            started.log.append([topic(2)])
+            started.quorum.append([topic(2)])
 
     run(session())
 
@@ -263,11 +288,11 @@ def test_more_records_than_a_batch_holds_go_into_a_transaction(tmp_path: Path) -
 
     async def session() -> None:
         started = Started(tmp_path)
-        await started.log.lead()
+        await started.lead()
         await started.append(LEVEL)
-        assert await started.log.append(many) == 2 + 10_003
-        assert await started.log.append(many, is_atomic=False) == 2 + 10_003 + 10_001
-        await started.log.close()
+        assert await started.quorum.append(many) == 2 + 10_003
+        assert await started.quorum.append(many, is_atomic=False) == 2 + 10_003 + 10_001
+        await started.quorum.close()
 
     run(session())
     data = (tmp_path / FOLDER / LOG).read_bytes()
@@ -290,12 +315,12 @@ def snapshots(folder: Path) -> list[str]:
 
 async def session_with_snapshots(folder: Path, count: int, **settings: str) -> Started:
     started = Started(folder, None, 1_000, **settings)
-    await started.log.lead()
+    await started.lead()
     await started.append(LEVEL)
     for number in range(count):
         await started.append(topic(number))
         assert await started.log.snapshot(started.image) is not None
-    await started.log.close()
+    await started.quorum.close()
     return started
 
 
@@ -343,8 +368,8 @@ def test_a_log_that_ends_before_the_snapshot_begins_anew_behind_it(tmp_path: Pat
     (tmp_path / FOLDER / id.name).write_bytes(b"".join(batches))
     started = Started(tmp_path)
     assert list(started.image.topics_by_name) == ["topic-9"]
-    run(started.log.lead())
-    assert (started.log.epoch, started.log.high_watermark) == (5, 101)
+    run(started.lead())
+    assert (started.log.state.leader_epoch, started.log.high_watermark) == (5, 101)
 
 
 def test_old_snapshots_go_by_size_and_by_age(tmp_path: Path) -> None:
@@ -354,12 +379,12 @@ def test_old_snapshots_go_by_size_and_by_age(tmp_path: Path) -> None:
 
     async def session() -> None:
         started = Started(tmp_path / "age", timestamp=10**15, metadata_max_retention_ms="1000")
-        await started.log.lead()
+        await started.lead()
         await started.append(LEVEL)
         for number in range(3):
             await started.append(topic(number))
             await started.log.snapshot(started.image)
-        await started.log.close()
+        await started.quorum.close()
 
     run(session())
     assert snapshots(tmp_path / "age") == ["00000000000000000005-0000000001.checkpoint"]
@@ -372,7 +397,7 @@ def test_snapshots_are_due_by_size_and_by_time(tmp_path: Path) -> None:
             metadata_log_max_record_bytes_between_snapshots="300",
             metadata_log_max_snapshot_interval_ms="5000",
         )
-        await started.log.lead()
+        await started.lead()
         assert not started.log.is_snapshot_due()
         await started.append(LEVEL)
         await started.append(topic(1))
@@ -385,7 +410,7 @@ def test_snapshots_are_due_by_size_and_by_time(tmp_path: Path) -> None:
         assert not started.log.is_snapshot_due()
         started.timestamp += 5000
         assert started.log.is_snapshot_due()
-        await started.log.close()
+        await started.quorum.close()
 
     run(session())
 
@@ -395,14 +420,14 @@ def test_a_snapshot_is_due_before_a_start_becomes_slow(tmp_path: Path) -> None:
 
     async def session() -> None:
         started = Started(tmp_path)
-        await started.log.lead()
+        await started.lead()
         await started.append(LEVEL)
         assert not started.log.is_snapshot_due()
-        await started.log.append(many, is_atomic=False)
+        await started.quorum.append(many, is_atomic=False)
         assert started.log.is_snapshot_due()
         await started.log.snapshot(started.image)
         assert not started.log.is_snapshot_due()
-        await started.log.close()
+        await started.quorum.close()
 
     run(session())
     assert not Started(tmp_path).log.is_snapshot_due()
@@ -432,13 +457,13 @@ def test_dynamic_voters_are_kept(tmp_path: Path) -> None:
     async def session() -> None:
         started = Started(tmp_path)
         assert started.log.voters == voters
-        await started.log.lead()
+        await started.lead()
         assert '"data_version":1' in (tmp_path / FOLDER / "quorum-state").read_text()
         await started.append(topic(1))
         latest = await started.log.snapshot(started.image)
         assert latest is not None
         assert decode_snapshot((tmp_path / FOLDER / latest.name).read_bytes()).voters == voters
-        await started.log.close()
+        await started.quorum.close()
 
     run(session())
 
@@ -446,11 +471,11 @@ def test_dynamic_voters_are_kept(tmp_path: Path) -> None:
 def test_voters_become_dynamic(tmp_path: Path) -> None:
     async def session() -> Voters:
         started = Started(tmp_path)
-        await started.log.lead()
+        await started.lead()
         await started.append(LEVEL)
-        await started.log.make_voters_dynamic((("CONTROLLER", "127.0.0.1", 9093),))
+        await started.quorum.make_voters_dynamic((("CONTROLLER", "127.0.0.1", 9093),))
         assert await started.append(topic(1)) == 5
-        await started.log.close()
+        await started.quorum.close()
         return started.log.voters
 
     voters = run(session())
@@ -458,14 +483,8 @@ def test_voters_become_dynamic(tmp_path: Path) -> None:
     started = Started(tmp_path)
     assert started.log.voters == voters
     assert list(started.image.topics_by_name) == ["topic-1"]
-    run(started.log.lead())
+    run(started.lead())
     assert '"data_version":1' in (tmp_path / FOLDER / "quorum-state").read_text()
-
-
-def test_a_quorum_of_others_cannot_be_led_alone(tmp_path: Path) -> None:
-    started = Started(tmp_path, controller_quorum_voters="1@127.0.0.1:9093,2@127.0.0.1:9094")
-    with pytest.raises(DataFolderError, match="voters 1, 2"):
-        run(started.log.lead())
 
 
 def test_a_damaged_quorum_state_stops_the_start(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def api_versions(request: ApiVersionsRequest, node: Node, caller: Caller) -> Api
         finalized_features_epoch=node.image_offset,
         finalized_features=[
             FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
-            for name, level in {**node.image.features, KRAFT_VERSION: node.metadata_log.voters.kraft_version}.items()
+            for name, level in {**node.image.features, KRAFT_VERSION: node.quorum.voters.kraft_version}.items()
             if level > 0
         ],
     )

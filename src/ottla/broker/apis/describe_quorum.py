@@ -43,7 +43,7 @@ def describe_quorum(request: DescribeQuorumRequest, node: Node, caller: Caller) 
             listeners=[Listener(name=one.name, host=one.host, port=one.port) for one in controller.endpoints.values()],
         )
         for controller in node.image.controllers.values()
-        if controller.id in node.metadata_log.voters.by_id
+        if controller.id in node.quorum.voters.by_id
     ]
     return DescribeQuorumResponse(topics=topics, nodes=nodes if caller.api_version >= 2 else [])
 
@@ -55,8 +55,8 @@ def _metadata_partition(node: Node) -> DescribeQuorumResponsePartitionData:
         partition_index=0,
         error_code=ErrorCode.NONE,
         leader_id=node.config.node_id,
-        leader_epoch=log.epoch,
-        high_watermark=log.high_watermark,
+        leader_epoch=node.quorum.epoch,
+        high_watermark=node.quorum.high_watermark,
         current_voters=[
             ReplicaState(
                 replica_id=voter.id,

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 
 async def update_features(request: UpdateFeaturesRequest, node: Node, caller: Caller) -> UpdateFeaturesResponse:
-    log = node.metadata_log
-    decision = node.controller.update_features(request, kraft_version=log.voters.kraft_version)
+    quorum = node.quorum
+    decision = node.controller.update_features(request, kraft_version=quorum.voters.kraft_version)
     response = await node.commit(decision)
-    if response.error_code == ErrorCode.NONE and not request.validate_only and log.voters.kraft_version == 0:
+    if response.error_code == ErrorCode.NONE and not request.validate_only and quorum.voters.kraft_version == 0:
         wanted = {update.feature: update.max_version_level for update in request.feature_updates}
         if wanted.get(KRAFT_VERSION) == 1:
-            await log.make_voters_dynamic(
+            await quorum.make_voters_dynamic(
                 tuple((one.name, one.host, one.port) for one in node.config.controller_listeners if one.port)
             )
     return response
