@@ -247,10 +247,7 @@ class OptionParser:
             return
         missing = [name for name, option in self._options.items() if option.is_required and name not in given]
         if missing:
-            plural = "s" if len(missing) > 1 else ""
-            raise OptionError(
-                f"Missing required option{plural} [{', '.join(missing)}]", "MissingRequiredOptionsException"
-            )
+            raise OptionError(f"Missing required option(s) [{', '.join(missing)}]", "MissingRequiredOptionsException")
 
     def table(self) -> str:
         """All options with what they are for, in two columns."""
