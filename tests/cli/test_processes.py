@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import Ottla
 from tests.interop.servers import Server
 
+ADVERTISED = "no-such-host.invalid"
 HEAVY = ("ottla.records", "ottla.broker", "ottla.storage", "ottla.client.consumer", "ottla.client.producer", "cramjam")
 """What a command that only asks something has no use for: it would make everybody wait for it."""
 
@@ -99,3 +103,37 @@ def test_a_command_that_asks_something_imports_only_what_it_needs(cluster: Serve
     modules = said.stdout.splitlines()[-1].split()
     assert "ottla.client.admin" in modules
     assert [name for name in modules if name.startswith(HEAVY)] == []
+
+
+@pytest.fixture
+def misled(tmp_path: Path) -> Iterator[str]:
+    """The address of a node that sends its clients to where nobody is."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    settings = [f"listeners=PLAINTEXT://127.0.0.1:{port}", f"advertised.listeners=PLAINTEXT://{ADVERTISED}:{port}"]
+    overrides = [word for setting in settings for word in ("--override", setting)]
+    with subprocess.Popen(
+        [sys.executable, "-m", "ottla", "start", "--data", str(tmp_path), *overrides], stdout=subprocess.PIPE, text=True
+    ) as node:
+        assert node.stdout is not None
+        assert "ready on" in node.stdout.readline()
+        yield f"127.0.0.1:{port}"
+        node.terminate()
+
+
+def test_a_listener_nobody_can_reach_is_told_at_once(misled: str) -> None:
+    said = {
+        name: subprocess.run(
+            [sys.executable, "-m", "ottla", *name.split(), "--broker", misled],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=30,
+        )
+        for name in ("doctor", "topics list")
+    }
+    assert {one.returncode for one in said.values()} == {1}
+    assert f"advertises {ADVERTISED}" in said["doctor"].stdout
+    assert f"{misled} answers, but every client is sent on to" in said["doctor"].stdout
+    assert "set advertised.listeners=" in said["doctor"].stdout
+    assert f"ottla doctor --broker {misled}" in said["topics list"].stderr

@@ -271,17 +271,23 @@ def explained(error: KafkaError, broker: str | None = None) -> str:
 
 
 def unreachable(error: KafkaError, broker: str | None) -> str:
+    """Why no broker was reached: the first line says what is so, the others what to do."""
     text = str(error.message)
     where = broker or DEFAULT_BROKER
+    elsewhere = f"elsewhere? --broker HOST:PORT, or {BROKER_VARIABLE} in the environment"
+    if "advertised.listeners" in text:
+        return f"{text}\n  'ottla doctor --broker {where}' says what to do"
     if "Connect call failed" in text or "refused" in text:
         port = where.rpartition(":")[2]
         start = "./ottla start" if port == "9092" else f"./ottla start --port {port}"
+        return f"nothing listens on {where} (connection refused)\n  is it running? {start}\n  {elsewhere}"
+    if "Name or service not known" in text or "name resolution" in text or "nodename nor servname" in text:
+        return f"the name in {where} is not known\n  is it spelled right? does this machine know it?\n  {elsewhere}"
+    if "took no connection" in text or "did not answer" in text:
         return (
-            f"nothing listens on {where} (connection refused)\n"
-            f"  is it running? {start}\n"
-            f"  elsewhere? --broker HOST:PORT, or {BROKER_VARIABLE} in the environment"
+            f"{where} does not answer\n  is a firewall between? does a broker listen there, without TLS?\n  {elsewhere}"
         )
-    return f"{text}\n  'ottla doctor --broker {where}' looks for the reason"
+    return f"{text}\n  does a broker listen there, without TLS?\n  {elsewhere}"
 
 
 _ADVICE = {
