@@ -7,14 +7,7 @@ import time
 from typing import Any
 
 from ottla.cli.output import TABLE, Column, bytes_text, duration_text, emit, write_document
-from ottla.cli.session import (
-    Session,
-    add_broker_options,
-    add_output_option,
-    add_subcommand,
-    command_parser,
-    run,
-)
+from ottla.cli.session import Session, add_subcommand, group_parser, run
 
 COMMAND = "ottla cluster"
 EXAMPLES = """\
@@ -27,10 +20,7 @@ EXAMPLES = """\
 
 
 def parser() -> argparse.ArgumentParser:
-    made = command_parser(COMMAND, "The cluster itself. Works with Apache Kafka, too.", EXAMPLES)
-    add_broker_options(made)
-    add_output_option(made)
-    commands = made.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    made, commands = group_parser(COMMAND, "The cluster itself. Works with Apache Kafka, too.", EXAMPLES)
     add_subcommand(commands, "id", "the cluster's id", "  ottla cluster id\n")
     add_subcommand(
         commands, "brokers", "brokers, where they are, and what they lead", "  ottla cluster brokers -o json\n"

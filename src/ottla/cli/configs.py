@@ -6,17 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from ottla.cli.output import Column, emit, notice
-from ottla.cli.session import (
-    CommandError,
-    Session,
-    add_broker_options,
-    add_output_option,
-    add_subcommand,
-    command_parser,
-    key_value,
-    no_such,
-    run,
-)
+from ottla.cli.session import CommandError, Session, add_subcommand, group_parser, key_value, no_such, run
 
 if TYPE_CHECKING:
     from ottla.client.admin import Admin, ConfigEntry, ConfigResource
@@ -43,10 +33,7 @@ NAMED = (
 
 
 def parser() -> argparse.ArgumentParser:
-    made = command_parser(COMMAND, "Settings and quotas. Works with Apache Kafka, too.", EXAMPLES)
-    add_broker_options(made)
-    add_output_option(made)
-    commands = made.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    made, commands = group_parser(COMMAND, "Settings and quotas. Works with Apache Kafka, too.", EXAMPLES)
     kinds = [*KINDS, QUOTAS]
     describe = add_subcommand(
         commands,

@@ -7,17 +7,8 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from ottla.cli.diagnosis import (
-    Finding,
-    GroupSeen,
-    judge_disks,
-    judge_groups,
-    judge_listeners,
-    judge_partitions,
-    judge_quorum,
-    judge_replicas,
-    judge_transactions,
-)
+from ottla.cli import diagnosis
+from ottla.cli.diagnosis import Finding, GroupSeen
 from ottla.cli.output import TABLE, write_document
 from ottla.cli.session import (
     Session,
@@ -78,7 +69,9 @@ async def examine(session: Session, options: argparse.Namespace) -> int:
 
         async def partitions() -> tuple[list[Finding], str]:
             topics.update(await admin.list_topics(include_internal=True))
-            found = judge_partitions(topics, await min_isr(admin, topics)) + judge_replicas(topics, len(brokers))
+            found = diagnosis.judge_partitions(topics, await min_isr(admin, topics)) + diagnosis.judge_replicas(
+                topics, len(brokers)
+            )
             count = sum(len(info.partitions) for info in topics.values())
             return found, f"{count} partitions of {len(topics)} topics have all their replicas in sync"
 
@@ -162,7 +155,7 @@ async def reach(session: Session, report: Report) -> list[Broker] | None:
         reason = await why_unreached(broker)
         if reason is not None:
             unreached[broker.id] = reason
-    findings = judge_listeners(config.bootstrap_servers, brokers, unreached)
+    findings = diagnosis.judge_listeners(config.bootstrap_servers, brokers, unreached)
     if not brokers:
         todo = "start a broker, and see in its log why it is fenced"
         findings.append(Finding("listeners", f"{session.broker} answers, but no broker is in service", todo))
@@ -195,7 +188,7 @@ async def why_unreached(broker: Broker) -> str | None:
 
 async def check_quorum(admin: Admin, brokers: list[Broker]) -> tuple[list[Finding], str]:
     quorum = await admin.describe_quorum()
-    findings = judge_quorum(quorum, brokers, int(time.time() * 1000))
+    findings = diagnosis.judge_quorum(quorum, brokers, int(time.time() * 1000))
     voters = len(quorum.voters)
     return findings, f"controller {quorum.leader_id} leads a quorum of {voters}"
 
@@ -218,7 +211,9 @@ async def check_disks(admin: Admin) -> tuple[list[Finding], str]:
 
     folders = await admin.describe_log_dirs()
     free = [folder.usable_bytes for of_broker in folders.values() for folder in of_broker if folder.usable_bytes >= 0]
-    return judge_disks(folders), f"at least {bytes_text(min(free))} free everywhere" if free else "no data folders"
+    return diagnosis.judge_disks(
+        folders
+    ), f"at least {bytes_text(min(free))} free everywhere" if free else "no data folders"
 
 
 async def check_groups(admin: Admin, wait_s: float) -> tuple[list[Finding], str]:
@@ -230,7 +225,9 @@ async def check_groups(admin: Admin, wait_s: float) -> tuple[list[Finding], str]
         await asyncio.sleep(wait_s)
         after = await look_at_groups(admin)
     count = len(after)
-    return judge_groups(before, after, wait_s), f"{count} {'group' if count == 1 else 'groups'}, none stands still"
+    return diagnosis.judge_groups(
+        before, after, wait_s
+    ), f"{count} {'group' if count == 1 else 'groups'}, none stands still"
 
 
 async def look_at_groups(admin: Admin) -> dict[str, GroupSeen]:
@@ -261,4 +258,4 @@ async def check_transactions(session: Session) -> tuple[list[Finding], str]:
     from ottla.cli.transactions import find_hanging
 
     now = int(time.time() * 1000)
-    return judge_transactions(await find_hanging(session, [], HANGING_MS, now), now), "none hangs"
+    return diagnosis.judge_transactions(await find_hanging(session, [], HANGING_MS, now), now), "none hangs"

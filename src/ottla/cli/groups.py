@@ -6,17 +6,8 @@ import argparse
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ottla.cli.output import TABLE, Column, emit, notice, write_document
-from ottla.cli.session import (
-    CommandError,
-    Session,
-    add_broker_options,
-    add_output_option,
-    add_subcommand,
-    command_parser,
-    no_such,
-    run,
-)
+from ottla.cli.output import TABLE, Column, emit, emit_documents, notice
+from ottla.cli.session import CommandError, Session, add_subcommand, group_parser, no_such, run
 
 if TYPE_CHECKING:
     from ottla.client.admin import Admin, GroupDescription, PartitionLag
@@ -34,10 +25,7 @@ EXAMPLES = """\
 
 
 def parser() -> argparse.ArgumentParser:
-    made = command_parser(COMMAND, "Consumer groups. Works with Apache Kafka, too.", EXAMPLES)
-    add_broker_options(made)
-    add_output_option(made)
-    commands = made.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    made, commands = group_parser(COMMAND, "Consumer groups. Works with Apache Kafka, too.", EXAMPLES)
     listing = add_subcommand(
         commands,
         "list",
@@ -123,14 +111,7 @@ async def list_groups(session: Session, options: argparse.Namespace) -> None:
 
 async def describe(session: Session, options: argparse.Namespace) -> None:
     admin = await session.admin()
-    documents = [await described(admin, group) for group in options.groups]
-    if options.output != TABLE:
-        write_document(options.output, documents)
-        return
-    for index, document in enumerate(documents):
-        if index:
-            print()
-        show(document)
+    emit_documents(options.output, [await described(admin, group) for group in options.groups], show)
 
 
 async def described(admin: Admin, group: str) -> dict[str, Any]:

@@ -89,6 +89,17 @@ def emit(output: str, rows: Sequence[Mapping[str, Any]], columns: Sequence[Colum
         notice(nothing)
 
 
+def emit_documents(output: str, documents: Sequence[Any], show: Callable[[Any], None]) -> None:
+    """Documents, each shown to people in its own way with a line between them, or whole as JSON or YAML."""
+    if output != TABLE:
+        write_document(output, documents)
+        return
+    for index, document in enumerate(documents):
+        if index:
+            print()
+        show(document)
+
+
 def notice(text: str) -> None:
     """For people, beside the data."""
     print(text, file=sys.stderr)

@@ -6,14 +6,7 @@ import argparse
 
 from ottla.cli.output import Column, emit, notice
 from ottla.cli.positions import HELP, bounds, position_option, resolve
-from ottla.cli.session import (
-    Session,
-    add_broker_options,
-    add_output_option,
-    add_subcommand,
-    command_parser,
-    run,
-)
+from ottla.cli.session import Session, add_subcommand, group_parser, run
 
 COMMAND = "ottla records"
 EXAMPLES = """\
@@ -25,10 +18,7 @@ EXAMPLES = """\
 
 
 def parser() -> argparse.ArgumentParser:
-    made = command_parser(COMMAND, "Records. Works with Apache Kafka, too.", EXAMPLES)
-    add_broker_options(made)
-    add_output_option(made)
-    commands = made.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    made, commands = group_parser(COMMAND, "Records. Works with Apache Kafka, too.", EXAMPLES)
     delete = add_subcommand(
         commands,
         "delete",

@@ -54,6 +54,14 @@ def command_parser(command: str, description: str, examples: str) -> argparse.Ar
     )
 
 
+def group_parser(command: str, description: str, examples: str) -> tuple[argparse.ArgumentParser, Any]:
+    """The parser of a command that has subcommands, and where `add_subcommand` adds them."""
+    made = command_parser(command, description, examples)
+    add_broker_options(made)
+    add_output_option(made)
+    return made, made.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+
 def add_subcommand(
     commands: Any, name: str, summary: str, examples: str, *, output: bool = True
 ) -> argparse.ArgumentParser:

@@ -6,17 +6,8 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ottla.cli.output import TABLE, Column, bytes_text, emit, notice, write_document
-from ottla.cli.session import (
-    CommandError,
-    Session,
-    add_broker_options,
-    add_output_option,
-    add_subcommand,
-    command_parser,
-    key_value,
-    run,
-)
+from ottla.cli.output import TABLE, Column, bytes_text, emit, emit_documents, notice
+from ottla.cli.session import CommandError, Session, add_subcommand, group_parser, key_value, run
 
 if TYPE_CHECKING:
     from ottla.client.admin import Admin
@@ -35,10 +26,7 @@ EXAMPLES = """\
 
 
 def parser() -> argparse.ArgumentParser:
-    made = command_parser(COMMAND, "Topics. Works with Apache Kafka, too.", EXAMPLES)
-    add_broker_options(made)
-    add_output_option(made)
-    commands = made.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    made, commands = group_parser(COMMAND, "Topics. Works with Apache Kafka, too.", EXAMPLES)
     listing = add_subcommand(
         commands,
         "list",
@@ -168,27 +156,24 @@ async def topic_sizes(admin: Admin) -> dict[str, int]:
 async def describe(session: Session, options: argparse.Namespace) -> None:
     topics = await session.describe_topics(options.topics)
     admin = await session.admin()
-    documents = [await described(admin, name, info) for name, info in topics.items()]
-    if options.output != TABLE:
-        write_document(options.output, documents)
-        return
-    for index, document in enumerate(documents):
-        if index:
-            print()
-        print(f"{document['name']}  id {document['id']}  {len(document['partitions'])} partitions")
-        changed = document["configs"]
-        print("settings:  " + (", ".join(f"{name}={value}" for name, value in changed.items()) or "defaults"))
-        columns = [
-            Column("partition", "PARTITION"),
-            Column("leader", "LEADER"),
-            Column("epoch", "EPOCH"),
-            Column("replicas", "REPLICAS"),
-            Column("isr", "ISR"),
-            Column("first", "FIRST"),
-            Column("end", "END"),
-            Column("size_bytes", "SIZE", bytes_text),
-        ]
-        emit(TABLE, document["partitions"], columns)
+    emit_documents(options.output, [await described(admin, name, info) for name, info in topics.items()], show)
+
+
+def show(document: dict[str, Any]) -> None:
+    print(f"{document['name']}  id {document['id']}  {_counted(len(document['partitions']), 'partition')}")
+    changed = document["configs"]
+    print("settings:  " + (", ".join(f"{name}={value}" for name, value in changed.items()) or "defaults"))
+    columns = [
+        Column("partition", "PARTITION"),
+        Column("leader", "LEADER"),
+        Column("epoch", "EPOCH"),
+        Column("replicas", "REPLICAS"),
+        Column("isr", "ISR"),
+        Column("first", "FIRST"),
+        Column("end", "END"),
+        Column("size_bytes", "SIZE", bytes_text),
+    ]
+    emit(TABLE, document["partitions"], columns)
 
 
 async def described(admin: Admin, name: str, info: TopicInfo) -> dict[str, Any]:

@@ -12,15 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.cli.output import Column, duration_text, emit
-from ottla.cli.session import (
-    CommandError,
-    Session,
-    add_broker_options,
-    add_output_option,
-    add_subcommand,
-    command_parser,
-    run,
-)
+from ottla.cli.session import CommandError, Session, add_subcommand, group_parser, run
 
 if TYPE_CHECKING:
     from ottla.client.admin import Admin, TransactionDescription
@@ -52,12 +44,9 @@ class OpenTransaction(NamedTuple):
 
 
 def parser() -> argparse.ArgumentParser:
-    made = command_parser(
+    made, commands = group_parser(
         COMMAND, "Show transactions, find those that hang, and end them. Works with Apache Kafka, too.", EXAMPLES
     )
-    add_broker_options(made)
-    add_output_option(made)
-    commands = made.add_subparsers(dest="command", required=True, metavar="COMMAND")
     listing = add_subcommand(
         commands,
         "list",

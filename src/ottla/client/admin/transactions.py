@@ -118,13 +118,17 @@ class TransactionCalls(AdminCalls):
         return await self._each(dict.fromkeys(transactional_ids), ask)
 
     async def describe_producers(
-        self, partitions: Iterable[TopicPartition]
+        self, partitions: Iterable[TopicPartition], *, broker_id: int | None = None
     ) -> dict[TopicPartition, list[ActiveProducer]]:
-        """Who writes to partitions, as their leaders know it; the first step in finding a transaction that hangs."""
+        """Who writes to partitions, as their leaders know it, or the one broker named; the first step in finding a
+        transaction that hangs."""
 
         async def ask(left: dict[TopicPartition, None]) -> dict[TopicPartition, list[ActiveProducer] | KafkaError]:
             answers: dict[TopicPartition, list[ActiveProducer] | KafkaError] = {}
-            for node_id, led in (await self._by_leader(left)).items():
+            by_broker = {broker_id: list(left)} if broker_id is not None else await self._by_leader(left)
+            if broker_id is not None:
+                await self._brokers()
+            for node_id, led in by_broker.items():
                 request = DescribeProducersRequest(
                     topics=[
                         TopicRequest(name=topic, partition_indexes=numbers) for topic, numbers in by_topic(led).items()
