@@ -6,7 +6,8 @@ whether the broker did what was asked is not known. An answer that does not come
 Kafka's own client does it, since every later answer stands behind it.
 
 A response larger than what has arrived gets a buffer of its own that the socket is read into; a decoded response may
-keep views of it (the records of a fetch) for as long as it likes.
+keep views of it (the records of a fetch) for as long as it likes. When nobody has a view of it any more the buffer is
+used again: clearing and paging in fresh memory would cost as much as reading the records.
 """
 
 from __future__ import annotations
@@ -31,6 +32,9 @@ RECEIVE_BYTES = 64 * 1024
 MAX_FRAME_BYTES = 2**31 - 1
 FIRST_FRAME_BYTES = 1024 * 1024
 """A buffer is never made larger than this on the word of a peer alone: it grows with what has come."""
+SPARE_COUNT = 3
+MAX_SPARE_BYTES = 8 * 1024 * 1024
+"""So many buffers of at most this size are kept for the next frames."""
 
 SOFTWARE_NAME = "ottla"
 SOFTWARE_VERSION = "0.1.0"
@@ -79,6 +83,8 @@ class Connection(asyncio.BufferedProtocol):
         self._small_filled = 0
         self._frame: bytearray | None = None
         self._frame_filled = self._frame_size = 0
+        self._spare: deque[bytearray] = deque(maxlen=SPARE_COUNT)
+        """Buffers of former frames; of some there are views."""
 
     @classmethod
     async def connect(cls, host: str, port: int, config: ClientConfig) -> Connection:
@@ -221,7 +227,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         if self._frame is not None:
-            return memoryview(self._frame)[self._frame_filled :]
+            return memoryview(self._frame)[self._frame_filled : self._frame_size]
         return memoryview(self._small)[self._small_filled :]
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -238,11 +244,21 @@ class Connection(asyncio.BufferedProtocol):
     def _frame_grew(self, frame: bytearray) -> None:
         if self._frame_filled == self._frame_size:
             self._frame = None
-            self._handle(memoryview(frame))
+            if len(frame) <= MAX_SPARE_BYTES:
+                self._spare.append(frame)
+            self._handle(memoryview(frame)[: self._frame_size])
         elif self._frame_filled == len(frame):
-            larger = bytearray(min(2 * len(frame), self._frame_size))
+            larger = bytearray(_rounded(min(2 * len(frame), self._frame_size)))
             larger[: len(frame)] = frame
             self._frame = larger
+
+    def _frame_buffer(self, size: int) -> bytearray:
+        """A spare buffer that holds the whole frame, or a new one that grows with it."""
+        for place, spare in enumerate(self._spare):
+            if len(spare) >= size and _is_free(spare):
+                del self._spare[place]
+                return spare
+        return bytearray(_rounded(max(min(size, FIRST_FRAME_BYTES), self._frame_filled)))
 
     def _parse(self) -> None:
         view = memoryview(self._small)
@@ -257,7 +273,7 @@ class Connection(asyncio.BufferedProtocol):
                 if stop - position <= RECEIVE_BYTES // 4:
                     break
                 self._frame_filled, self._frame_size = end - start, size
-                self._frame = bytearray(max(min(size, FIRST_FRAME_BYTES), self._frame_filled))
+                self._frame = self._frame_buffer(size)
                 self._frame[: self._frame_filled] = view[start:end]
                 position = end
                 break
@@ -331,8 +347,24 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
         self._frame = None
+        self._spare.clear()
         self.resume_writing()
         waiting, self._waiting = self._waiting, deque()
         for one in waiting:
             if not one.answer.done():
                 one.answer.set_exception(NetworkError(error.message))
+
+
+def _is_free(buffer: bytearray) -> bool:
+    """Whether nobody has a view of a buffer: only then it can change its size."""
+    try:
+        buffer.append(buffer.pop())
+    except BufferError:
+        return False
+    return True
+
+
+def _rounded(size: int) -> int:
+    """A little more, so that the next frame fits as well."""
+    step = 64 * 1024 if size < 1024 * 1024 else 1024 * 1024
+    return size + -size % step

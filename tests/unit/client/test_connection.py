@@ -14,6 +14,7 @@ from ottla.client.errors import NetworkError, RequestTimedOut, UnsupportedByBrok
 from ottla.wire import Message
 from ottla.wire.frames import decode_request_header, encode_response
 from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from ottla.wire.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
 
 
@@ -181,6 +182,31 @@ def test_a_size_alone_makes_no_buffer_of_that_size() -> None:
         receive(connection, (2**31 - 1).to_bytes(4, "big") + bytes(100))
         assert connection._frame is not None
         assert len(connection._frame) <= 1024 * 1024
+
+    run(work)
+
+
+def test_a_buffer_is_used_again_when_nobody_has_a_view_of_it() -> None:
+    async def work() -> None:
+        connection, _ = connected()
+        frames = []
+        for number in range(3):
+            answered = connection.request(FetchRequest(), version=12)
+            content = bytes([number]) * 100_000
+            partition = PartitionData(records=content)
+            response = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[partition])])
+            whole = answer(number, response, 12)
+            receive(connection, whole[:30_000])
+            assert connection._frame is not None
+            frames.append(id(connection._frame))
+            receive(connection, whole[30_000:])
+            records = (await answered).responses[0].partitions[0].records
+            assert records == content
+            if number == 0:
+                kept = records
+            del records, answered, partition, response
+        assert kept == bytes(100_000), "what is still looked at stays as it is"
+        assert frames[0] != frames[1] and frames[1] == frames[2]
 
     run(work)
 
