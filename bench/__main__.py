@@ -8,12 +8,14 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from tests.interop.servers import kafka_anchor
 
-from bench import report
+from bench import client, report
+from bench.client import QUICK_CLIENTS, ClientBench, ClientScale
 from bench.groups import QUICK_GROUPS, GroupBench, GroupScale
 from bench.observation import load_average
 from bench.session import QUICK, Bench, Figures, Scale
@@ -23,6 +25,7 @@ SUITES = {
     "latest": frozenset(range(1, 11)),
     "groups": frozenset(range(11, 16)),
     "transactions": frozenset(range(16, 19)),
+    "client": frozenset(range(19, 26)),
 }
 """Rows that belong together, by the name of their results: a single broker's, those of consumer groups, and so on."""
 ALL_ROWS = frozenset().union(*SUITES.values())
@@ -99,11 +102,23 @@ def main() -> int:
                 if options.rows & SUITES["transactions"]:
                     sizes = QUICK_TRANSACTIONS if options.quick else TransactionScale()
                     figures |= TransactionBench(server, data, scale, options.rows, progress, sizes=sizes).run()
+                if options.rows & SUITES["client"]:
+                    figures |= ClientBench(
+                        server,
+                        data,
+                        scale,
+                        options.rows,
+                        progress,
+                        sizes=QUICK_CLIENTS if options.quick else ClientScale(),
+                        round_number=number,
+                    ).run()
                 rounds[server].append(figures)
     facts = report.machine()
     date = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
     description = " ".join(filter(None, (report.describe(facts, rounds, load, date), options.note)))
-    print(f"{description}\n\n{report.plain(report.table(rounds, options.rows))}")
+    print(description)
+    for title, table in tables(rounds, options.rows):
+        print(f"\n{title}\n\n{report.plain(table)}")
     if options.quick:
         print("\n--quick shows that everything runs; its figures are those of cold servers and mean nothing.")
     if not (options.quick or options.no_write):
@@ -120,9 +135,17 @@ def main() -> int:
                 "rows": sorted(rows),
                 "rounds": rounds,
             }
-            table = report.markdown(report.table(rounds, rows))
-            report.write(options.results, name, result, f"`{command}`, {description}\n\n{table}\n")
+            text = "".join(f"\n## {title}\n\n{report.markdown(table)}\n" for title, table in tables(rounds, rows))
+            report.write(options.results, name, result, f"`{command}`, {description}\n{text}")
     return 0
+
+
+def tables(rounds: report.Rounds, rows: frozenset[int]) -> Iterator[tuple[str, list[list[str]]]]:
+    """The servers side by side, then the clients on each of them."""
+    if rows - SUITES["client"]:
+        yield "Ottla beside Apache Kafka", report.table(rounds, rows)
+    for title, table in client.tables(rounds, rows):
+        yield f"Python clients on {title}", table
 
 
 if __name__ == "__main__":

@@ -22,14 +22,16 @@ from bench.pace import summary
 from ottla.net import new_event_loop
 
 PARTITIONS = 6
-CHUNK = 1_000
 BATCH_BYTES = 131_072
 LINGER_MS = 5
 LATENCY_LINGER_MS = 0
 
 
 class Driver(ABC):
-    """A client library. `linger_ms` None leaves everything but acks=all at the library's own defaults."""
+    """A client library."""
+
+    chunk = 1_000
+    """So many records are sent at a time."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self.bootstrap = bootstrap
@@ -110,7 +112,7 @@ class OttlaOneByOneDriver(OttlaDriver):
         async for record in self.consumer:
             size += len(record.value)
             count += 1
-            if count == CHUNK:
+            if count == self.chunk:
                 break
         return count, size
 
@@ -169,14 +171,14 @@ class OttlaBlockingDriver(Driver):
 class OttlaArrowDriver(OttlaDriver):
     """Ottla's Arrow API: tables of records."""
 
+    chunk = 20_000
     table: Any = None
 
     async def send(self, payload: bytes, count: int) -> None:
         import pyarrow
 
-        rows = 20 * count
-        if self.table is None or len(self.table) != rows:
-            self.table = pyarrow.table({"value": pyarrow.array([payload] * rows, pyarrow.binary())})
+        if self.table is None:
+            self.table = pyarrow.table({"value": pyarrow.array([payload] * count, pyarrow.binary())})
         await self.producer.send_table(self.topic, self.table)
         await self.producer.room()
 
@@ -370,14 +372,27 @@ async def produce(driver: Driver, options: argparse.Namespace) -> dict[str, floa
     await driver.open_producer(LINGER_MS)
     warm_until = time.perf_counter() + options.warm_seconds
     while time.perf_counter() < warm_until:
-        await driver.send(payload, CHUNK)
+        await driver.send(payload, driver.chunk)
     await driver.flush()
     watch = Watch(options.pid)
     sent = 0
     ends_at = time.perf_counter() + options.seconds
     while time.perf_counter() < ends_at:
-        await driver.send(payload, CHUNK)
-        sent += CHUNK * (20 if isinstance(driver, OttlaArrowDriver) else 1)
+        await driver.send(payload, driver.chunk)
+        sent += driver.chunk
+    await driver.flush()
+    return _figures(watch, sent)
+
+
+async def fill(driver: Driver, options: argparse.Namespace) -> dict[str, float]:
+    """A topic to consume."""
+    payload = b"x" * options.bytes
+    await driver.open_producer(LINGER_MS)
+    watch = Watch(options.pid)
+    sent = 0
+    while sent < options.records:
+        await driver.send(payload, driver.chunk)
+        sent += driver.chunk
     await driver.flush()
     return _figures(watch, sent)
 
@@ -386,13 +401,12 @@ async def consume(driver: Driver, options: argparse.Namespace) -> dict[str, floa
     """Records per second, once the first have come, until the end of the topic or of the time."""
     await driver.open_consumer(from_beginning=True)
     total = 0
-    while total < options.records // 20:
-        count, _ = await driver.read()
-        total += count
+    while not total:
+        total, _ = await driver.read()
     watch = Watch(options.pid)
     read = 0
     ends_at = time.perf_counter() + options.seconds
-    while total < options.records - 2 * CHUNK and time.perf_counter() < ends_at:
+    while total < options.records - 2 * driver.chunk and time.perf_counter() < ends_at:
         count, size = await driver.read()
         assert size == count * options.bytes
         total += count
@@ -442,7 +456,7 @@ async def _timed(work: Any, options: argparse.Namespace) -> dict[str, float]:
     return summary(latencies, options.seconds) | {name: figures[name] for name in ("client_us", "broker_us")}
 
 
-WORKLOADS = {"produce": produce, "consume": consume, "write": write, "end-to-end": end_to_end}
+WORKLOADS = {"produce": produce, "fill": fill, "consume": consume, "write": write, "end-to-end": end_to_end}
 
 
 async def run(options: argparse.Namespace) -> dict[str, float]:

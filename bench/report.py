@@ -167,7 +167,7 @@ def _median(values: Sequence[float]) -> float | None:
     return statistics.median(values) if values else None
 
 
-def _text(value: float | None) -> str:
+def text(value: float | None) -> str:
     if value is None:
         return "-"
     if value >= 1000:
@@ -175,11 +175,11 @@ def _text(value: float | None) -> str:
     return f"{value:.3g}" if value < 100 else f"{value:.0f}"
 
 
-def _spread(values: Sequence[float]) -> str:
-    middle = _text(_median(values))
+def spread(values: Sequence[float]) -> str:
+    middle = text(_median(values))
     if len(values) < 2:
         return middle
-    return f"{middle} ({_text(min(values))} to {_text(max(values))})"
+    return f"{middle} ({text(min(values))} to {text(max(values))})"
 
 
 def table(rounds: Rounds, rows: frozenset[int]) -> list[list[str]]:
@@ -190,7 +190,7 @@ def table(rounds: Rounds, rows: frozenset[int]) -> list[list[str]]:
         ottla, kafka = (figures_of(rounds, server, line.figure) for server in ("ottla", "kafka"))
         ours, theirs = _median(ottla), _median(kafka)
         ratio = f"{ours / theirs:.2f}x" if ours is not None and theirs else "-"
-        cells = [str(line.row), line.title, line.unit, _spread(ottla), _spread(kafka), ratio, line.bar]
+        cells = [str(line.row), line.title, line.unit, spread(ottla), spread(kafka), ratio, line.bar]
         lines.append([*cells, line.verdict(ours, theirs)])
     return lines
 
