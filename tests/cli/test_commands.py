@@ -22,6 +22,8 @@ def test_topics_are_made_listed_changed_and_deleted(ottla: Ottla, topic: str) ->
     again = ottla("topics", "create", topic)
     assert (again.code, "ottla topics describe" in again.err) == (1, True)
     assert ottla("topics", "create", topic, "--if-not-exists").err == f"{topic} is there already\n"
+    some = ottla("topics", "create", topic, f"{topic}-2")
+    assert (some.code, f"{topic}-2 created" in some.err, "already exists" in some.err) == (1, True, True)
     (row,) = json.loads(ottla("topics", "list", topic, "--sizes", "-o", "json").out)
     assert (row["name"], row["partitions"], row["size_bytes"]) == (topic, 3, 0)
     assert [topic, "3"] in [line.split()[:2] for line in ottla("topics", "list", f"{topic[:-1]}?").lines]
@@ -177,8 +179,11 @@ def test_settings_and_quotas_are_set_and_taken_back(ottla: Ottla, topic: str) ->
     assert len(json.loads(ottla("configs", "describe", "topic", topic, "--all", "-o", "json").out)) > 20
     ottla("configs", "unset", "topic", topic, "retention.ms", "cleanup.policy")
     assert "defaults" in ottla("configs", "describe", "topic", topic).err
-    wrong = ottla("configs", "set", "topic", topic, "retension.ms=1")
-    assert (wrong.code, "did you mean 'retention.ms'?" in wrong.err) == (1, True)
+    for wrong in (
+        ottla("configs", "set", "topic", topic, "retension.ms=1"),
+        ottla("topics", "create", f"{topic}-2", "-c", "retension.ms=1"),
+    ):
+        assert (wrong.code, "did you mean 'retention.ms'?" in wrong.err) == (1, True)
     assert ottla("configs", "set", "broker", "all", "log.cleaner.threads=2").code == 0
     (broker,) = json.loads(ottla("cluster", "brokers", "-o", "json").out)
     assert "log.cleaner.threads" in ottla("configs", "describe", "broker", str(broker["id"])).out
@@ -259,12 +264,14 @@ def test_completion_knows_commands_options_topics_and_groups(ottla: Ottla, topic
 def test_every_command_has_help_with_examples(ottla: Ottla, command: str) -> None:
     said = ottla(command, "--help")
     assert (said.code, f"ottla {command}" in said.out.partition("examples:")[2]) == (0, True)
+    if "COMMAND" in said.out:
+        assert ottla(command).out == said.out
 
 
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["topics"], "required: COMMAND"),
+        (["topics", "lst"], "invalid choice: 'lst'"),
         (["consume", "t", "--from", "soon"], "no place in a log"),
         (["consume", "t", "-f", "%q"], "%q is no placeholder"),
         (["consume", "t", "-g", "g", "--from", "1"], "-g reads where the group is"),

@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from ottla.cli.output import TABLE, Column, bytes_text, duration_text, emit, write_document
-from ottla.cli.session import Session, add_subcommand, group_parser, run
+from ottla.cli.session import HELP, Session, add_subcommand, group_parser, run
 
 COMMAND = "ottla cluster"
 EXAMPLES = """\
@@ -45,7 +45,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str]) -> int:
-    options = parser().parse_args(arguments)
+    options = parser().parse_args(arguments or HELP)
     work = {
         "id": cluster_id,
         "brokers": brokers,

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from ottla.cli.output import Column, emit, notice
-from ottla.cli.session import CommandError, Session, add_subcommand, group_parser, key_value, no_such, run
+from ottla.cli.session import HELP, CommandError, Session, add_subcommand, group_parser, key_value, no_such, run
 
 if TYPE_CHECKING:
     from ottla.client.admin import Admin, ConfigEntry, ConfigResource
@@ -70,7 +70,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str]) -> int:
-    options = parser().parse_args(arguments)
+    options = parser().parse_args(arguments or HELP)
     is_quota = options.kind == QUOTAS
     work = {
         "describe": describe_quotas if is_quota else describe,

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ottla.cli.output import TABLE, Column, emit, emit_documents, notice
-from ottla.cli.session import CommandError, Session, add_subcommand, group_parser, no_such, run
+from ottla.cli.session import HELP, CommandError, Session, add_subcommand, group_parser, no_such, run
 
 if TYPE_CHECKING:
     from ottla.client.admin import Admin, GroupDescription, PartitionLag
@@ -60,7 +60,8 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _add_reset(commands: Any) -> None:
-    from ottla.cli.positions import HELP, position_option
+    from ottla.cli.positions import HELP as PLACES
+    from ottla.cli.positions import position_option
 
     reset = add_subcommand(
         commands,
@@ -72,7 +73,7 @@ def _add_reset(commands: Any) -> None:
     )
     reset.add_argument("group", metavar="GROUP")
     where = reset.add_mutually_exclusive_group(required=True)
-    where.add_argument("--to", type=position_option, metavar="WHERE", help=HELP)
+    where.add_argument("--to", type=position_option, metavar="WHERE", help=PLACES)
     where.add_argument("--shift", type=int, metavar="N", help="so many records forward, or back if negative")
     reset.add_argument(
         "--topic", action="append", metavar="TOPIC[:N,N]", help="(all that the group has committed); may be repeated"
@@ -81,7 +82,7 @@ def _add_reset(commands: Any) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    options = parser().parse_args(arguments)
+    options = parser().parse_args(arguments or HELP)
     work = {
         "list": list_groups,
         "describe": describe,
@@ -167,7 +168,11 @@ async def existing(admin: Admin, group: str) -> GroupDescription:
     except KafkaError as error:
         if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
             raise
-        known = [one.group_id for one in await admin.list_groups()]
+        known = {one.group_id: one.type for one in await admin.list_groups()}
+        if group in known:
+            raise CommandError(
+                f"{group} is a {known[group].lower()} group: 'ottla groups' shows it in 'list' only, so far"
+            ) from None
         raise no_such("group", group, known, "ottla groups list") from None
 
 

@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from ottla.cli.output import NOTHING, notice, time_text
-from ottla.cli.session import CommandError, command_parser, guarded
+from ottla.cli.session import HELP, CommandError, command_parser, guarded
 
 if TYPE_CHECKING:
     from ottla.cli.log_reader import Batch
@@ -45,7 +45,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str]) -> int:
-    options = parser().parse_args(arguments)
+    options = parser().parse_args(arguments or HELP)
     return guarded(COMMAND, lambda: dump(options))
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 
 from ottla.cli.output import Column, emit, notice
-from ottla.cli.positions import HELP, bounds, position_option, resolve
-from ottla.cli.session import Session, add_subcommand, group_parser, run
+from ottla.cli.positions import HELP as PLACES
+from ottla.cli.positions import bounds, position_option, resolve
+from ottla.cli.session import HELP, Session, add_subcommand, group_parser, run
 
 COMMAND = "ottla records"
 EXAMPLES = """\
@@ -26,13 +27,13 @@ def parser() -> argparse.ArgumentParser:
         EXAMPLES,
     )
     delete.add_argument("topics", nargs="+", metavar="TOPIC[:N,N]")
-    delete.add_argument("--before", type=position_option, required=True, metavar="WHERE", help=HELP)
+    delete.add_argument("--before", type=position_option, required=True, metavar="WHERE", help=PLACES)
     delete.add_argument("--execute", action="store_true", help="do it; there is no way back")
     return made
 
 
 def main(arguments: list[str]) -> int:
-    options = parser().parse_args(arguments)
+    options = parser().parse_args(arguments or HELP)
     return run(COMMAND, options, lambda session: delete(session, options))
 
 

@@ -29,6 +29,7 @@ DEFAULT_BROKER = "127.0.0.1:9092"
 BROKER_VARIABLE = "OTTLA_BROKER"
 API_TIMEOUT_MS = 20_000
 """How long a command tries, unless --command-config says otherwise: a person waits for it."""
+HELP = ["--help"]
 FAILED, MISUSED, INTERRUPTED, PIPE_CLOSED = 1, 2, 130, 141
 
 
@@ -55,7 +56,8 @@ def command_parser(command: str, description: str, examples: str) -> argparse.Ar
 
 
 def group_parser(command: str, description: str, examples: str) -> tuple[argparse.ArgumentParser, Any]:
-    """The parser of a command that has subcommands, and where `add_subcommand` adds them."""
+    """The parser of a command that has subcommands, and where `add_subcommand` adds them. Called with nothing at all it
+    shows its help: its main parses `arguments or HELP`."""
     made = command_parser(command, description, examples)
     add_broker_options(made)
     add_output_option(made)

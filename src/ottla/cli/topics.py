@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ottla.cli.output import TABLE, Column, bytes_text, emit, emit_documents, notice
-from ottla.cli.session import CommandError, Session, add_subcommand, group_parser, key_value, run
+from ottla.cli.session import HELP, CommandError, Session, add_subcommand, group_parser, key_value, no_such, run
 
 if TYPE_CHECKING:
     from ottla.client.admin import Admin
@@ -87,7 +87,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str]) -> int:
-    options = parser().parse_args(arguments)
+    options = parser().parse_args(arguments or HELP)
     work = {
         "list": list_topics,
         "describe": describe,
@@ -275,26 +275,40 @@ async def create(session: Session, options: argparse.Namespace) -> None:
     wanted = [
         NewTopic(name, options.partitions, options.replication_factor, dict(options.config)) for name in options.topics
     ]
+    refused: dict[str, KafkaError] = {}
     try:
         made = await admin.create_topics(wanted, validate_only=options.validate_only)
+    except PartialFailure as error:
+        made, refused = error.results, error.errors
     except KafkaError as error:
-        failed = error.errors if isinstance(error, PartialFailure) else {options.topics[0]: error}
-        made = error.results if isinstance(error, PartialFailure) else {}
-        others = {
-            name: one
-            for name, one in failed.items()
-            if not (options.if_not_exists and one.code is ErrorCode.TOPIC_ALREADY_EXISTS)
-        }
-        if others:
-            raise
+        made, refused = {}, {options.topics[0]: error}
     done = "could be created" if options.validate_only else "created"
-    for name in options.topics:
-        if name in made:
-            count, replicas = made[name].partition_count, made[name].replication_factor
-            shape = f" with {_counted(count, 'partition')}, {_counted(replicas, 'replica')}" if count > 0 else ""
-            notice(f"{name} {done}{shape}")
-        else:
+    for name, topic in made.items():
+        shape = (
+            f" with {_counted(topic.partition_count, 'partition')}, {_counted(topic.replication_factor, 'replica')}"
+            if topic.partition_count > 0
+            else ""
+        )
+        notice(f"{name} {done}{shape}")
+    for name, reason in list(refused.items()):
+        if options.if_not_exists and reason.code is ErrorCode.TOPIC_ALREADY_EXISTS:
             notice(f"{name} is there already")
+            del refused[name]
+        elif reason.code is ErrorCode.INVALID_CONFIG:
+            refuse_unknown(dict(options.config))
+    if len(refused) == 1:
+        raise next(iter(refused.values()))
+    if refused:
+        raise PartialFailure(made, refused)
+
+
+def refuse_unknown(settings: dict[str, str]) -> None:
+    """Says the nearest name for a setting that no topic has."""
+    from ottla.config import TOPIC_KEYS
+
+    for name in settings:
+        if name not in TOPIC_KEYS:
+            raise no_such("setting", name, TOPIC_KEYS, "ottla configs describe topic TOPIC --all")
 
 
 async def alter(session: Session, options: argparse.Namespace) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.cli.output import Column, duration_text, emit
-from ottla.cli.session import CommandError, Session, add_subcommand, group_parser, run
+from ottla.cli.session import HELP, CommandError, Session, add_subcommand, group_parser, run
 
 if TYPE_CHECKING:
     from ottla.client.admin import Admin, TransactionDescription
@@ -91,7 +91,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str]) -> int:
-    options = parser().parse_args(arguments)
+    options = parser().parse_args(arguments or HELP)
     work = {"list": show_list, "hanging": show_hanging, "abort": abort_one, "end": end_one}[options.command]
     return run(COMMAND, options, lambda session: work(session, options))
 
