@@ -70,33 +70,27 @@ def measure(run: Run, work: Workloads, kinds: list[str], rounds: int, scale: flo
 
 
 def _reads(run: Run, work: Workloads, kinds: list[str], number: int, size: str, topic: str, count: int) -> None:
-    value = {OURS: "value binary", OFFICIAL: None}
+    value: dict[str, str | None] = {OURS: "value binary"}
+    nothing: dict[str, str | None] = {}
 
-    def one(row: str, who: str, job: Callable[[], object]) -> Callable[[], None]:
-        return lambda: run.add(f"{row} {size}, rows/s", who, work.timed(count, job))
+    def batch(row: str, who: str, columns: str, schemas: dict[str, str | None]) -> Callable[[], None]:
+        return lambda: run.add(
+            f"{row} {size}, rows/s", who, work.timed(count, lambda: work.read(who, topic, columns, schemas.get(who)))
+        )
+
+    def stream(row: str, who: str, schemas: dict[str, str | None]) -> Callable[[], None]:
+        return lambda: run.add(f"{row} {size}, rows/s", who, work.stream(who, topic, schemas.get(who)))
 
     if "read" in kinds:
         for row, columns, schemas in (
-            ("batch read, all columns,", "*", {}),
+            ("batch read, all columns,", "*", nothing),
             ("batch read, value only,", "value", value),
             ("batch read, sum of lengths of values,", "sum(length(value))", value),
         ):
-            jobs = [
-                one(
-                    row,
-                    who,
-                    lambda who=who, columns=columns, schemas=schemas: work.read(who, topic, columns, schemas.get(who)),
-                )  # type: ignore[misc]
-                for who in (OFFICIAL, OURS)
-            ]
-            in_turns(number, *jobs)
+            in_turns(number, *(batch(row, who, columns, schemas) for who in (OFFICIAL, OURS)))
     if "stream" in kinds:
-        for row, schemas in (("streaming read, all columns,", {}), ("streaming read, value only,", value)):
-            jobs = [
-                one(row, who, lambda who=who, schemas=schemas: work.stream(who, topic, schemas.get(who)))  # type: ignore[misc]
-                for who in (OFFICIAL, OURS)
-            ]
-            in_turns(number, *jobs)
+        for row, schemas in (("streaming read, all columns,", nothing), ("streaming read, value only,", value)):
+            in_turns(number, *(stream(row, who, schemas) for who in (OFFICIAL, OURS)))
 
 
 def _writes(run: Run, work: Workloads, kinds: list[str], number: int, size: str, value_bytes: int, count: int) -> None:
@@ -126,7 +120,7 @@ def _sinks(run: Run, work: Workloads, number: int, size: str, source: str, count
     def one(who: str, sink: str, **options: str) -> Callable[[], None]:
         def job() -> None:
             topic = work.new_topic("sunk")
-            figure = work.timed(count, lambda: work.stream_write(sink, source, topic, max(count // 5, 1), **options))
+            figure = work.stream_write(sink, source, topic, max(count // 5, 1), **options)
             run.add(f"streaming write, five batches, {size}, rows/s", who, figure)
             work.delete(topic)
 

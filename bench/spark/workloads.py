@@ -12,8 +12,10 @@ from pathlib import Path
 from statistics import quantiles
 
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 OFFICIAL, OURS = "kafka", "ottla"
 PARTITION_COUNT = 4
@@ -70,27 +72,35 @@ class Workloads:
             reader = reader.schema(schema)
         reader.load().selectExpr(*columns.split(",")).write.format("noop").mode("overwrite").save()
 
-    def stream(self, source: str, topic: str, schema: str | None = None) -> None:
+    def stream(self, source: str, topic: str, schema: str | None = None) -> float:
         reader = self.spark.readStream.format(source).options(**self.options).option("subscribe", topic)
         if schema is not None:
             reader = reader.schema(schema)
         frame = reader.option("startingOffsets", "earliest").load()
         with tempfile.TemporaryDirectory(dir=self.folder) as checkpoint:
             writer = frame.writeStream.format("noop").option("checkpointLocation", checkpoint)
-            writer.trigger(availableNow=True).start().awaitTermination()
+            return self.batch_rate(writer)
+
+    def batch_rate(self, writer: DataStreamWriter) -> float:
+        """Rows a second of a query's batches, from planning to commit; what starting the query takes is not counted."""
+        query = writer.trigger(availableNow=True).start()
+        query.awaitTermination()
+        batches = [one for one in query.recentProgress if one["numInputRows"]]
+        seconds: float = sum(one["durationMs"]["triggerExecution"] for one in batches) / 1000
+        count: int = sum(one["numInputRows"] for one in batches)
+        return count / seconds
 
     def write(self, sink: str, topic: str, frame: DataFrame, **options: str) -> None:
         writer = frame.write.format(sink).options(**self.options, **options).option("topic", topic)
         writer.mode("append").save()
 
-    def stream_write(self, sink: str, source_topic: str, topic: str, batch_rows: int, **options: str) -> None:
+    def stream_write(self, sink: str, source_topic: str, topic: str, batch_rows: int, **options: str) -> float:
         """Topic to topic in batches of so many rows, read by our source each time."""
         reader = self.spark.readStream.format(OURS).options(**self.options).option("subscribe", source_topic)
         frame = reader.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", batch_rows).load()
         with tempfile.TemporaryDirectory(dir=self.folder) as checkpoint:
             writer = frame.select("key", "value").writeStream.format(sink).options(**self.options, **options)
-            writer = writer.option("topic", topic).option("checkpointLocation", checkpoint)
-            writer.trigger(availableNow=True).start().awaitTermination()
+            return self.batch_rate(writer.option("topic", topic).option("checkpointLocation", checkpoint))
 
     # From topic to topic
 
@@ -146,5 +156,5 @@ class Workloads:
         while not is_over.is_set():
             message = consumer.poll(0.1)
             if message is not None and message.error() is None:
-                found.append((time.time_ns() - int(message.value())) / 1e6)
+                found.append((time.time_ns() - int(message.value() or 0)) / 1e6)
         consumer.close()

@@ -1,6 +1,6 @@
 """Where a test may kill the driver: between every two steps of a commit. Nothing happens without the environment
-variable, which names the step, the batch and a folder: `decided:2:/tmp/x`. The folder's file `pid` says whom to kill,
-and its file `killed` that it was done once."""
+variable, which names the step, the batch and a folder: `decided:2:/tmp/x`. The folder's file `pid` says whom to kill
+(`self` is the worker that reads it), and its file `killed` that it was done once."""
 
 from __future__ import annotations
 
@@ -28,5 +28,6 @@ def fault_point(step: str, batch_id: int) -> None:
         (Path(folder) / "killed").open("x").close()
     except FileExistsError:
         return
-    os.kill(int((Path(folder) / "pid").read_text()), signal.SIGKILL)
+    victim = (Path(folder) / "pid").read_text()
+    os.kill(os.getpid() if victim == "self" else int(victim), signal.SIGKILL)
     time.sleep(LAST_MOMENTS_SECONDS)

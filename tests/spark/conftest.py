@@ -1,0 +1,199 @@
+"""One broker and one Spark for all tests of a process. Spark needs Java 17; without it these tests are skipped.
+
+OTTLA_TEST_KAFKA=1 runs them on Apache Kafka. What takes long (drivers that are killed, a cluster of workers, Spark
+Connect) runs when OTTLA_INTEROP_ALL=1.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewPartitions, NewTopic
+from pyspark.sql import DataFrame, SparkSession
+
+from tests.interop.conftest import new_server
+from tests.interop.servers import Server
+from tests.spark.official import official_jars
+
+HERE = Path(__file__).parent
+SETTINGS = (
+    "offsets.topic.num.partitions=2",
+    "transaction.state.log.num.partitions=2",
+    "auto.create.topics.enable=false",
+)
+_numbers = itertools.count()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.interop)
+            item.add_marker(pytest.mark.timeout(600))
+            # Threads of py4j end with the JVM, and sockets with the process.
+            item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
+            if shutil.which("java") is None:
+                item.add_marker(pytest.mark.skip(reason="Spark needs Java 17"))
+
+
+class Topics:
+    """Topics of a broker, and their records as others write and read them (librdkafka)."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+        self.options = {"kafka.bootstrap.servers": bootstrap}
+        self.admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+
+    def new(self, partitions: int = 2, name: str = "topic", **config: str) -> str:
+        topic = f"{name}-{os.getpid()}-{next(_numbers)}"
+        self.create(topic, partitions, **config)
+        return topic
+
+    def create(self, topic: str, partitions: int = 2, **config: str) -> None:
+        settings = {key.replace("_", "."): value for key, value in config.items()}
+        for created in self.admin.create_topics([NewTopic(topic, partitions, 1, config=settings)]).values():
+            created.result()
+
+    def delete(self, topic: str) -> None:
+        for deleted in self.admin.delete_topics([topic]).values():
+            deleted.result()
+
+    def add_partitions(self, topic: str, count: int) -> None:
+        for created in self.admin.create_partitions([NewPartitions(topic, count)]).values():
+            created.result()
+
+    def produce(self, topic: str, rows: Sequence[tuple[str | None, str | None]], **record: Any) -> None:
+        producer = Producer({"bootstrap.servers": self.bootstrap, "partitioner": "murmur2_random", "log_level": 0})
+        for key, value in rows:
+            producer.produce(topic, key=key, value=value, **record)
+        assert producer.flush(30) == 0
+
+    def fill(self, topic: str, first: int, last: int) -> None:
+        """Rows with keys and values that tell their number."""
+        self.produce(topic, [(str(number), f"row-{number}") for number in range(first, last)])
+
+    def values(self, topic: str, isolation_level: str = "read_committed") -> list[str]:
+        """All values, in the order of their partitions and offsets."""
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.bootstrap,
+                "group.id": "reads-all",
+                "isolation.level": isolation_level,
+                "enable.partition.eof": True,
+                "enable.auto.commit": False,
+                "log_level": 0,
+            }
+        )
+        count = len(self.admin.list_topics(topic).topics[topic].partitions)
+        consumer.assign([TopicPartition(topic, partition, 0) for partition in range(count)])
+        found: list[tuple[Any, ...]] = []
+        ended: set[Any] = set()
+        while len(ended) < count:
+            for message in consumer.consume(1000, 1):
+                if message.error():
+                    ended.add(message.partition())
+                else:
+                    found.append((message.partition(), message.offset(), (message.value() or b"").decode()))
+        consumer.close()
+        return [value for _, _, value in sorted(found)]
+
+    def committed(self, group_id: str, topic: str) -> dict[int, int]:
+        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": group_id, "log_level": 0})
+        count = len(self.admin.list_topics(topic).topics[topic].partitions)
+        found = consumer.committed([TopicPartition(topic, partition) for partition in range(count)], timeout=10)
+        consumer.close()
+        return {one.partition: one.offset for one in found if one.offset >= 0}
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    made = new_server(tmp_path_factory.mktemp("spark-broker") / "data", SETTINGS)
+    made.start()
+    yield made
+    still_runs = made.is_running()
+    made.stop()
+    assert still_runs, f"{made.name} died during the tests\n{made.output()}"
+
+
+@pytest.fixture(scope="session")
+def topics(server: Server) -> Topics:
+    return Topics(server.bootstrap)
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder = (
+        SparkSession.builder.master("local[2]")
+        .appName("ottla-tests")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.memory", "512m")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
+    )
+    if (jars := official_jars()) is not None:
+        builder = builder.config("spark.jars", jars)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()
+
+
+Read = Callable[..., DataFrame]
+
+
+@pytest.fixture
+def read(spark: SparkSession, topics: Topics) -> Read:
+    """A topic as a DataFrame: read(topic, option=value, ...)."""
+
+    def made(topic: str | None = None, schema: str | None = None, source: str = "ottla", **options: str) -> DataFrame:
+        reader = spark.read.format(source).options(**topics.options, **options)
+        if topic is not None:
+            reader = reader.option("subscribe", topic)
+        if schema is not None:
+            reader = reader.schema(schema)
+        return reader.load()
+
+    return made
+
+
+class Stream:
+    """A query that is run until it has read what there is."""
+
+    def __init__(self, spark: SparkSession, topics: Topics, folder: Path) -> None:
+        self._spark = spark
+        self._topics = topics
+        self._folder = folder
+
+    def run(
+        self, topic: str | None, to: str | None = None, *, sink: str = "ottla", source: str = "ottla", **options: str
+    ) -> list[dict[str, object]]:
+        """Topic to topic, or into memory; options beginning with `sink_` are the sink's. The progress of each batch."""
+        sinks = {name.removeprefix("sink_"): value for name, value in options.items() if name.startswith("sink_")}
+        sources = {name: value for name, value in options.items() if not name.startswith("sink_")}
+        reader = self._spark.readStream.format(source).options(**self._topics.options)
+        if topic is not None:
+            reader = reader.option("subscribe", topic)
+        frame = reader.options(**{"startingOffsets": "earliest", **sources}).load()
+        if to is None:
+            writer = frame.selectExpr("cast(value as string) value").writeStream.format("noop")
+        else:
+            writer = frame.select("key", "value").writeStream.format(sink).options(**self._topics.options, **sinks)
+            writer = writer.option("topic", to)
+        query = writer.option("checkpointLocation", str(self._folder / "checkpoint")).trigger(availableNow=True).start()
+        query.awaitTermination()
+        return [dict(one) for one in query.recentProgress]
+
+
+@pytest.fixture
+def stream(spark: SparkSession, topics: Topics, tmp_path: Path) -> Stream:
+    return Stream(spark, topics, tmp_path)

@@ -1,0 +1,122 @@
+"""The connector where Spark is more than one process: a standalone cluster of two workers, and Spark Connect; and
+Spark's own connector in real-time mode. Each starts JVMs of its own, so they run with OTTLA_INTEROP_ALL=1 only."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyspark
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.interop.servers import free_port
+from tests.spark.conftest import Topics
+from tests.spark.official import official_jars
+from tests.spark.test_exactly_once import ALL, run_driver
+
+pytestmark = pytest.mark.skipif(not ALL, reason="starts JVMs of its own: only with OTTLA_INTEROP_ALL=1")
+HOME = Path(pyspark.__file__).parent
+
+
+class StandaloneCluster:
+    """A master and two workers of one core each, on 127.0.0.1."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.url = f"spark://127.0.0.1:{free_port()}"
+        self.processes: list[subprocess.Popen[bytes]] = []
+
+    def _launch(self, name: str, *arguments: str) -> Path:
+        log = self.folder / f"{name}.log"
+        with log.open("wb") as output:
+            self.processes.append(
+                subprocess.Popen(
+                    [str(HOME / "bin" / "spark-class"), *arguments],
+                    env={**os.environ, "SPARK_HOME": str(HOME), "PYSPARK_PYTHON": sys.executable},
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+            )
+        return log
+
+    def start(self) -> None:
+        port = self.url.rpartition(":")[2]
+        deploy = "org.apache.spark.deploy"
+        log = self._launch(
+            "master", f"{deploy}.master.Master", "--host", "127.0.0.1", "--port", port, "--webui-port", "0"
+        )
+        self._wait_for(log, "New state: ALIVE")
+        for number in range(2):
+            folder = str(self.folder / f"worker-{number}")
+            limits = ["--cores", "1", "--memory", "1g", "--webui-port", "0", "--work-dir", folder]
+            worker = [f"{deploy}.worker.Worker", "--host", "127.0.0.1", *limits, self.url]
+            self._wait_for(self._launch(f"worker-{number}", *worker), "Successfully registered with master")
+
+    def _wait_for(self, log: Path, text: str) -> None:
+        end = time.monotonic() + 120
+        while text not in log.read_text(errors="replace"):
+            assert time.monotonic() < end, log.read_text(errors="replace")[-3000:]
+            time.sleep(0.1)
+
+    def stop(self) -> None:
+        for process in self.processes:
+            process.terminate()
+        for process in self.processes:
+            process.wait(30)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[StandaloneCluster]:
+    made = StandaloneCluster(tmp_path)
+    try:
+        made.start()
+        yield made
+    finally:
+        made.stop()
+
+
+def test_two_workers_of_a_standalone_cluster(cluster: StandaloneCluster, topics: Topics, tmp_path: Path) -> None:
+    """The same driver as on one machine, killed half way through a commit and started again."""
+    incoming, outgoing = topics.new(4), topics.new(3)
+    topics.fill(incoming, 0, 150)
+    assert run_driver(topics, incoming, outgoing, tmp_path / "killed", "half:1", cluster.url) != 0
+    assert run_driver(topics, incoming, outgoing, tmp_path / "last", "never:0", cluster.url) == 0
+    assert sorted(topics.values(outgoing)) == sorted(f"row-{number}" for number in range(150))
+    executors = [entry for number in range(2) for entry in (tmp_path / f"worker-{number}").glob("app-*/*/stderr")]
+    assert len(executors) >= 2, "both workers ran executors"
+
+
+def test_spark_connect(topics: Topics, tmp_path: Path) -> None:
+    incoming, outgoing = topics.new(2), topics.new(2)
+    topics.fill(incoming, 0, 40)
+    script = Path(__file__).with_name("connect_client.py")
+    command = [sys.executable, str(script), topics.bootstrap, incoming, outgoing, str(tmp_path / "checkpoint")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+    assert "read 40" in done.stdout
+    assert len(topics.values(outgoing)) == 50
+
+
+@pytest.mark.skipif(official_jars() is None, reason="Spark's Kafka connector cannot be had")
+def test_sparks_own_connector_in_real_time_mode(spark: SparkSession, topics: Topics, tmp_path: Path) -> None:
+    """Milliseconds from topic to topic: a Python source cannot do that; whoever needs it takes this connector."""
+    incoming, outgoing = topics.new(1), topics.new(1)
+    reader = spark.readStream.format("kafka").options(**topics.options).option("subscribe", incoming)
+    rows = reader.option("startingOffsets", "earliest").load().select("key", "value")
+    writer = rows.writeStream.format("kafka").options(**topics.options).option("topic", outgoing).outputMode("update")
+    query = writer.option("checkpointLocation", str(tmp_path)).trigger(realTime="5 seconds").start()  # type: ignore[call-overload]
+    try:
+        topics.fill(incoming, 0, 10)
+        end = time.monotonic() + 60
+        while len(topics.values(outgoing)) < 10:
+            assert time.monotonic() < end and query.isActive, query.exception()
+            time.sleep(0.2)
+    finally:
+        query.stop()
+    assert topics.values(outgoing) == [f"row-{number}" for number in range(10)]
