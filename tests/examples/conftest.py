@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import subprocess
 import sys
 import time
@@ -16,6 +17,7 @@ from ottla.client.errors import KafkaError
 from ottla.testing import Broker
 
 PATIENCE_S = 30.0
+SLOW = pytest.mark.skipif(os.environ.get("OTTLA_INTEROP_ALL") != "1", reason="slow: OTTLA_INTEROP_ALL=1 runs it")
 ROOT = Path(__file__).parents[2]
 _numbers = itertools.count()
 

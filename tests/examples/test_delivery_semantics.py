@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from tests.examples.conftest import Stage
+from tests.examples.conftest import SLOW, Stage
 
 NUMBERS = [str(number) for number in range(20)]
 
@@ -20,7 +20,11 @@ def lost_and_doubled(seen: list[str]) -> tuple[set[str], set[str]]:
 
 @pytest.mark.parametrize(
     ("moment", "count", "is_lossy"),
-    [("before commit", 1, False), ("after commit", 1, True), ("after handling", 7, True)],
+    [
+        ("after handling", 7, True),
+        pytest.param("before commit", 1, False, marks=SLOW),
+        pytest.param("after commit", 1, True, marks=SLOW),
+    ],
 )
 def test_at_most_once_loses_but_never_doubles(stage: Stage, moment: str, count: int, is_lossy: bool) -> None:
     stage.create()
@@ -37,7 +41,11 @@ def test_at_most_once_loses_but_never_doubles(stage: Stage, moment: str, count: 
 
 @pytest.mark.parametrize(
     ("moment", "count", "is_doubling"),
-    [("after handling", 7, True), ("before commit", 1, True), ("after commit", 1, False)],
+    [
+        ("after handling", 7, True),
+        pytest.param("before commit", 1, True, marks=SLOW),
+        pytest.param("after commit", 1, False, marks=SLOW),
+    ],
 )
 def test_at_least_once_doubles_but_never_loses(stage: Stage, moment: str, count: int, is_doubling: bool) -> None:
     stage.create()

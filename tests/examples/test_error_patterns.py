@@ -8,7 +8,7 @@ import pytest
 
 from examples import dead_letter, ordered_retry
 from ottla.client import DeadLetter
-from tests.examples.conftest import Stage
+from tests.examples.conftest import SLOW, Stage
 
 
 def test_stop_on_error_stops_at_the_record_and_meets_it_again(stage: Stage) -> None:
@@ -21,7 +21,7 @@ def test_stop_on_error_stops_at_the_record_and_meets_it_again(stage: Stage) -> N
     assert stage.handled() == ["1", "2", "failed fail", "failed fail"]
 
 
-@pytest.mark.parametrize("moment", ["before commit", "after commit"])
+@pytest.mark.parametrize("moment", ["before commit", pytest.param("after commit", marks=SLOW)])
 def test_dead_letters_are_never_lost_and_do_not_stop_the_others(stage: Stage, moment: str) -> None:
     """Killed at the moment of the third commit, that of the record that was put aside."""
     letters = f"{stage.topic}.dead-letters"
@@ -86,7 +86,7 @@ def test_retry_topics_try_again_until_it_works_or_has_failed_too_often(stage: St
     ("run_dies", "retry_dies"),
     [
         (("before commit_transaction", 1), ("after handling", 1)),
-        (("after commit_transaction", 2), ("before commit_transaction", 2)),
+        pytest.param(("after commit_transaction", 2), ("before commit_transaction", 2), marks=SLOW),
     ],
 )
 def test_the_order_of_a_key_is_kept_while_a_record_waits_for_its_retry(
