@@ -111,10 +111,13 @@ class Coordinator(ABC, Generic[S]):
             try:
                 decoded = decode(record.key, record.value)
             except WireError as error:
-                log.error("%s-%d: the record at offset %d is damaged: %s", self.topic, index, record.offset, error)
+                self.passed_over(index, record, error)
                 continue
             if decoded is not None:
                 machine.replay(decoded, producer_id)
+
+    def passed_over(self, index: int, record: Record, error: WireError) -> None:
+        log.error("%s-%d: the record at offset %d is damaged: %s", self.topic, index, record.offset, error)
 
     def retired(self, machine: S) -> None:
         """A machine is about to be forgotten: what it counted may be kept."""

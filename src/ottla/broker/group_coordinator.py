@@ -13,7 +13,8 @@ from ottla.cluster.image import BROKER_RESOURCE, GROUP_RESOURCE
 from ottla.config import ConfigError, GroupConfig
 from ottla.groups import Call, GroupDecision, GroupRecord, decode_record, encode_record
 from ottla.groups.shard import GroupShard
-from ottla.records import Compression
+from ottla.records import Compression, Record
+from ottla.wire import WireError
 from ottla.wire.errors import KafkaError
 from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig
 
@@ -47,6 +48,16 @@ class GroupCoordinator(Coordinator[GroupShard]):
 
     def decode(self, key: bytes, value: bytes | None) -> GroupRecord | None:
         return decode_record(key, value)
+
+    def replay(
+        self, machine: GroupShard, index: int, records: list[Record], start_offset: int, producer_id: int
+    ) -> None:
+        def damaged(record: Record, error: WireError) -> None:
+            self.passed_over(index, record, error)
+
+        if records and records[0].offset < start_offset:
+            records = [record for record in records if record.offset >= start_offset]
+        machine.replay_read(records, producer_id, damaged)
 
     def complete_transaction(self, machine: GroupShard, producer_id: int, is_commit: bool) -> None:
         machine.replay_transaction_end(producer_id, is_commit=is_commit)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.coordinator")
 
-RECORDS_PER_PIECE = 200
+RECORDS_PER_PIECE = 1_000
 """How many records are replayed before requests get their turn: a few milliseconds."""
 LOAD_CHUNK_BYTES = 1024 * 1024
 DUE_PER_PIECE = 50

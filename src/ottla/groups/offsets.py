@@ -69,6 +69,12 @@ class Offsets:
             self._create_group(key.group)
         self.committed.replay(key, value, producer_id)
 
+    def replay_all(self, group_id: str, topic: str, values: list[tuple[int, OffsetCommitValue]]) -> None:
+        """Commits of one topic, by partition."""
+        if group_id not in self._state.groups:
+            self._create_group(group_id)
+        self.committed.put_all(group_id, topic, values)
+
     # A commit in two steps, for whoever writes the records of an ordinary one by itself.
 
     def may_commit(self, group_id: str, member_id: str, generation: int, api_version: int) -> bool:

@@ -14,12 +14,15 @@ from typing import Any
 from ottla.cluster import ClusterImage, ImageChanges, TopicImage
 from ottla.config import BrokerConfig, GroupConfig
 from ottla.groups.classic_groups import ClassicGroups
+from ottla.groups.commits_read import MAX_WAITING_COUNT, CommitsRead, is_ordinary_key, is_ordinary_value
 from ottla.groups.consumer_groups import ConsumerGroups
 from ottla.groups.decision import Answer, Call, GroupDecision
 from ottla.groups.offsets import Offsets, commit_refused, transactional_commit_refused
 from ottla.groups.offsets_committed import NO_PRODUCER_ID
-from ottla.groups.records import GroupRecord
+from ottla.groups.records import GroupRecord, decode_record
 from ottla.groups.state import ShardState
+from ottla.records import Record
+from ottla.wire import WireError
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
@@ -70,6 +73,7 @@ class GroupShard:
         self.offsets = Offsets(
             self.state, create_group=self._classic.create_group, keep_session=self._classic.keep_session
         )
+        self._commits_read = CommitsRead(self.offsets)
         self._expiring: list[str] = []
         """The groups that the check for expired offsets has still to look at."""
         self._deleted_topics: dict[bytes, TopicImage] = {}
@@ -90,8 +94,43 @@ class GroupShard:
         elif type(key) is LegacyOffsetCommitKey:
             self.offsets.replay(*_legacy_commit(key, value), producer_id)
 
+    def replay_read(
+        self,
+        records: Iterable[Record],
+        producer_id: int = NO_PRODUCER_ID,
+        damaged: Callable[[Record, WireError], None] = lambda record, error: None,
+    ) -> None:
+        """Take in the records of a batch that was read while the shard is loaded. One that cannot be decoded is told
+        to `damaged` and passed over: what else the partition holds is worth more than a stop at it."""
+        commits = self._commits_read
+        latest = commits.latest
+        is_plain = producer_id == NO_PRODUCER_ID
+        for record in records:
+            key, value = record.key, record.value
+            if key is None:
+                continue
+            if (
+                is_plain
+                and value is not None
+                and is_ordinary_value(value)
+                and (key in latest or (len(latest) < MAX_WAITING_COUNT and is_ordinary_key(key)))
+            ):
+                latest[key] = value
+                continue
+            if latest:
+                commits.take_in()
+                latest = commits.latest
+            try:
+                decoded = decode_record(key, value)
+            except WireError as error:
+                damaged(record, error)
+                continue
+            if decoded is not None:
+                self.replay(decoded, producer_id)
+
     def replay_transaction_end(self, producer_id: int, *, is_commit: bool) -> None:
         """A transaction's marker has been written to the partition, or read from it."""
+        self._commits_read.take_in()
         self.offsets.committed.complete_transaction(producer_id, is_commit=is_commit)
 
     # Membership.
@@ -222,6 +261,7 @@ class GroupShard:
 
     def loaded(self, now: int, timestamp: int) -> None:
         """Everything that the partition holds has been replayed: deadlines run from now on."""
+        self._commits_read.take_in()
         self._classic.loaded(now, timestamp)
         self._consumer.loaded(now)
         self._schedule_expiry(now)
