@@ -79,7 +79,10 @@ def why_topic_name_is_invalid(name: str) -> str | None:
     if len(name) > MAX_TOPIC_NAME_LENGTH:
         return f"Topic name is invalid: the length of '{name}' is longer than {MAX_TOPIC_NAME_LENGTH}"
     if not _LEGAL.issuperset(name):
-        return f"Topic name is invalid: '{name}' has characters other than ASCII letters, digits, '.', '_' and '-'"
+        return (
+            f"Topic name is invalid: '{name}' contains one or more characters other than ASCII alphanumerics, '.', "
+            "'_' and '-'"
+        )
     return None
 
 

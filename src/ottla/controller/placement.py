@@ -86,7 +86,8 @@ class Placer:
             raise KafkaError(
                 ErrorCode.INVALID_REPLICATION_FACTOR,
                 f"Unable to replicate the partition {replication_factor} time(s): The target replication factor of "
-                f"{replication_factor} cannot be reached because only {self._count} broker(s) are registered.",
+                f"{replication_factor} cannot be reached because only {self._count} broker(s) are registered or some "
+                "brokers have all their log directories cordoned.",
             )
         if self._alive_count == 0:
             raise KafkaError(

@@ -275,7 +275,8 @@ def _added_partitions(view: View, topic: CreatePartitionsTopic, charge: Charge |
     if topic.assignments is not None and len(topic.assignments) != added:
         raise KafkaError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"Attempted to add {added} additional partition(s), but {len(topic.assignments)} assignment(s) were given.",
+            f"Attempted to add {added} additional partition(s), but only {len(topic.assignments)} assignment(s) were "
+            "specified.",
         )
     if added > MAX_RECORDS_PER_COMMAND:
         raise KafkaError(ErrorCode.POLICY_VIOLATION, _TOO_MANY)
