@@ -1,0 +1,1 @@
+"""Kafka's console tools: ours beside the originals."""
