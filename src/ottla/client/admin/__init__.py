@@ -44,6 +44,17 @@ from ottla.client.admin.groups import (
     GroupMember,
     PartitionLag,
 )
+from ottla.client.admin.security import (
+    Acl,
+    AclFilter,
+    AclOperation,
+    AclResource,
+    PatternType,
+    Permission,
+    ScramCredential,
+    ScramMechanism,
+    SecurityCalls,
+)
 from ottla.client.admin.topics import (
     EARLIEST,
     END_OF_LOG,
@@ -68,6 +79,10 @@ __all__ = [
     "END_OF_LOG",
     "LATEST",
     "MAX_TIMESTAMP",
+    "Acl",
+    "AclFilter",
+    "AclOperation",
+    "AclResource",
     "ActiveProducer",
     "Admin",
     "ClusterDescription",
@@ -88,18 +103,22 @@ __all__ = [
     "Operation",
     "PartialFailure",
     "PartitionLag",
+    "PatternType",
+    "Permission",
     "QuorumDescription",
     "QuorumReplica",
     "Reassignment",
     "ReplicaLog",
     "ReplicaPlace",
     "ResourceType",
+    "ScramCredential",
+    "ScramMechanism",
     "TransactionDescription",
     "TransactionListing",
 ]
 
 
-class Admin(GroupCalls, ConfigCalls, ClusterCalls, TransactionCalls):
+class Admin(GroupCalls, ConfigCalls, ClusterCalls, TransactionCalls, SecurityCalls):
     """A client that manages a cluster. Settings are Kafka's, as keywords or in a dict."""
 
     def __init__(

@@ -9,6 +9,8 @@ from ottla.client.admin.calls import AdminCalls, outcome
 from ottla.client.core.partitions import by_topic
 from ottla.client.errors import KafkaError, error_of
 from ottla.client.metadata import Broker, TopicPartition
+from ottla.wire import Message
+from ottla.wire.messages.add_raft_voter import AddRaftVoterRequest, Listener
 from ottla.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
@@ -29,7 +31,8 @@ from ottla.wire.messages.describe_quorum import (
     DescribeQuorumResponse,
     ReplicaState,
 )
-from ottla.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+from ottla.wire.messages.remove_raft_voter import RemoveRaftVoterRequest
+from ottla.wire.messages.unregister_broker import UnregisterBrokerRequest
 from ottla.wire.primitives import ZERO_UUID
 
 _METADATA_TOPIC = "__cluster_metadata"
@@ -249,17 +252,31 @@ class ClusterCalls(AdminCalls):
 
         await self._each(folders, ask)
 
+    async def add_raft_voter(self, voter_id: int, directory_id: bytes, endpoints: Iterable[Endpoint]) -> None:
+        """Let a controller that already follows the quorum vote in it (KIP-853)."""
+        request = AddRaftVoterRequest(
+            cluster_id=None,
+            timeout_ms=self._timeout_ms,
+            voter_id=voter_id,
+            voter_directory_id=directory_id,
+            listeners=[Listener(name=one.name, host=one.host, port=one.port) for one in endpoints],
+        )
+        await self._one(lambda: self._changed_by(request))
+
+    async def remove_raft_voter(self, voter_id: int, directory_id: bytes) -> None:
+        """Take a controller's vote."""
+        request = RemoveRaftVoterRequest(cluster_id=None, voter_id=voter_id, voter_directory_id=directory_id)
+        await self._one(lambda: self._changed_by(request))
+
+    async def _changed_by(self, request: Message) -> None:
+        response = await self._ask_controller(request)
+        if response.error_code:
+            raise error_of(response.error_code, response.error_message)
+
     async def unregister_broker(self, broker_id: int) -> None:
         """Forget a broker that will not come back."""
 
-        async def ask() -> None:
-            response: UnregisterBrokerResponse = await self._ask_controller(
-                UnregisterBrokerRequest(broker_id=broker_id)
-            )
-            if response.error_code:
-                raise error_of(response.error_code, response.error_message)
-
-        await self._one(ask)
+        await self._one(lambda: self._changed_by(UnregisterBrokerRequest(broker_id=broker_id)))
 
 
 def _replica(state: ReplicaState) -> QuorumReplica:
