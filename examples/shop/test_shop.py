@@ -48,7 +48,7 @@ def test_no_order_is_lost_and_none_is_shipped_twice_when_the_broker_is_killed(
 
 
 def test_the_customer_is_told_when_nobody_reaches_the_broker(kafka_cluster: Cluster) -> None:
-    shop = Shop(kafka_cluster.bootstrap_servers, patience_ms=1_000)
+    shop = Shop(kafka_cluster.bootstrap_servers, patience_ms=3_000)
     shop.order("alice", "apple", 1)
     kafka_cluster[0].cut()
     with pytest.raises(OrderNotTaken):

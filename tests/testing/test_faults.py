@@ -34,7 +34,7 @@ def values(cluster: Cluster) -> list[bytes | None]:
     """What is in the topic, read without a group: a coordinator on a full disk has no members."""
     with Consumer(bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest") as consumer:
         consumer.assign([("orders", 0)])
-        return [record.value for record in consumer.poll(10_000)]
+        return [record.value for record in consumer.poll(30_000)]
 
 
 def cpu_seconds(pid: int | None) -> float:
@@ -46,7 +46,7 @@ def cpu_seconds(pid: int | None) -> float:
 def test_a_full_disk_refuses_writes_serves_reads_and_works_again_when_there_is_room(cluster: Cluster) -> None:
     write(cluster, "one")
     cluster[0].fill_disk()
-    assert try_to_write(cluster, "two") == "KAFKA_STORAGE_ERROR"
+    assert try_to_write(cluster, "two", 20_000) == "KAFKA_STORAGE_ERROR"
     assert values(cluster) == [b"one"]
     with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
         with pytest.raises(KafkaError) as refused:
@@ -105,7 +105,7 @@ def test_a_cut_holds_back_what_is_on_its_way_and_costs_the_node_nothing(cluster:
         assert cpu_seconds(cluster[0].pid) - before < 0.3
         cluster[0].heal()
         write(cluster, "one")
-        assert [record.value for record in consumer.poll(10_000)] == [b"one"]
+        assert [record.value for record in consumer.poll(30_000)] == [b"one"]
 
 
 def test_faults_outlive_a_restart(cluster: Cluster) -> None:
@@ -116,7 +116,7 @@ def test_faults_outlive_a_restart(cluster: Cluster) -> None:
     node.start()
     assert try_to_write(cluster, "one") == "_MSG_TIMED_OUT"
     node.heal()
-    assert try_to_write(cluster, "two", 10_000) is None
+    assert try_to_write(cluster, "two", 20_000) is None
 
 
 def test_a_paused_broker_cannot_be_told_anything() -> None:

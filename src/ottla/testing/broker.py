@@ -19,9 +19,9 @@ from typing import IO
 
 from ottla.testing.temporary_folder import TemporaryFolder
 
-READY_TIMEOUT_S = 30.0
+READY_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 30.0
-ANSWER_TIMEOUT_S = 10.0
+ANSWER_TIMEOUT_S = 30.0
 OUTPUT_BYTES_TOLD = 4000
 
 QUICK: dict[str, str] = {
