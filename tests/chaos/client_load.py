@@ -22,7 +22,7 @@ QUICK: dict[str, Any] = {
 }
 Contents = dict[int, list[tuple[int, int]]]
 """(offset, number) of records, by partition."""
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 
 
 async def until(is_true: Callable[[], bool], what: Callable[[], object]) -> None:
@@ -73,7 +73,9 @@ class Writer:
     """A producer that never rests: it numbers the records of each partition and notes which were acknowledged where."""
 
     def __init__(self, bootstrap: str, topic: str, partition_count: int, rate: int = 1000, **settings: Any) -> None:
-        self._producer = Producer(bootstrap_servers=bootstrap, linger_ms=2, **QUICK, **settings)
+        # However long a broker takes to come back on a busy machine, giving up a record would be a failure.
+        patient = {"linger_ms": 2, "delivery_timeout_ms": 600_000, **QUICK, **settings}
+        self._producer = Producer(bootstrap_servers=bootstrap, **patient)
         self._topic = topic
         self._partition_count = partition_count
         self._rate = rate

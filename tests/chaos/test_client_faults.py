@@ -12,7 +12,7 @@ import pytest
 
 from examples import exactly_once
 from ottla.client import Admin
-from tests.chaos.client_load import Member, Promises, Trouble, Writer, contents, create, until
+from tests.chaos.client_load import PATIENCE_S, Member, Promises, Trouble, Writer, contents, create, until
 from tests.chaos.conftest import NewServer
 from tests.interop.conftest import GROUP_SETTINGS
 
@@ -119,7 +119,7 @@ def test_exactly_once_stays_exactly_once(start_server: NewServer) -> None:
                     await asyncio.sleep(0.05)
 
         async def replaced() -> None:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(PATIENCE_S):
                 await moved(writer.acknowledged_count)
             movers[0].cancel()
             await asyncio.gather(movers.pop(0), return_exceptions=True)
@@ -130,7 +130,7 @@ def test_exactly_once_stays_exactly_once(start_server: NewServer) -> None:
         movers = [instance("mover-0"), instance("mover-1")]
         await Trouble(server, Random(33)).happen(ROUNDS, replaced)
         await writer.stop()
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_S):
             await moved(sum(writer.sent))
         for mover in movers:
             mover.cancel()
