@@ -59,13 +59,14 @@ def quorum(leader_id: int, *caught_up_at: int) -> QuorumDescription:
 
 
 def test_a_quorum_without_a_leader_with_silent_voters_or_another_clock_is_told() -> None:
-    assert judge_quorum(quorum(1, NOW, NOW - 500, NOW - 900), [], NOW) == []
-    assert judge_quorum(quorum(1, -1), [], NOW) == []
-    assert "no leader" in only(judge_quorum(quorum(-1, NOW), [], NOW)).what
-    silent = only(judge_quorum(quorum(1, NOW, NOW - 60_000, NOW), [], NOW))
+    assert judge_quorum(quorum(1, NOW, NOW - 500, NOW - 900), NOW) == []
+    assert judge_quorum(quorum(1, -1), NOW) == []
+    assert "no leader" in only(judge_quorum(quorum(-1, NOW), NOW)).what
+    assert "no leader" in only(judge_quorum(None, NOW)).what
+    silent = only(judge_quorum(quorum(1, NOW, NOW - 60_000, NOW), NOW))
     assert "controllers 2 do not follow" in silent.what
     assert "one more and nothing can be changed" in silent.what
-    clock = only(judge_quorum(quorum(1, NOW + 90_000), [], NOW))
+    clock = only(judge_quorum(quorum(1, NOW + 90_000), NOW))
     assert (clock.check, "90 s ahead" in clock.what) == ("clock", True)
 
 

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from shutil import which
 
 import pytest
 
@@ -137,3 +138,23 @@ def test_a_listener_nobody_can_reach_is_told_at_once(misled: str) -> None:
     assert f"{misled} answers, but every client is sent on to" in said["doctor"].stdout
     assert "set advertised.listeners=" in said["doctor"].stdout
     assert f"ottla doctor --broker {misled}" in said["topics list"].stderr
+
+
+@pytest.mark.skipif(which("bash") is None, reason="bash is not installed")
+def test_bash_completes_topics(cluster: Server, filled: str, tmp_path: Path) -> None:
+    program = tmp_path / "ottla"
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m ottla "$@"\n')
+    program.chmod(0o755)
+    script = (
+        f"source <({program} completion bash); COMP_WORDS=({program} consume {filled[:-1]}); COMP_CWORD=2; _ottla; "
+        'printf "%s\\n" "${COMPREPLY[@]}"'
+    )
+    said = subprocess.run(
+        ["bash", "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "OTTLA_BROKER": cluster.bootstrap},
+        timeout=30,
+    )
+    assert filled in said.stdout.splitlines()

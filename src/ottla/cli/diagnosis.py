@@ -87,14 +87,16 @@ def _is_loopback(address: str) -> bool:
     return address.strip("[]").startswith(_LOOPBACK)
 
 
-def judge_quorum(quorum: QuorumDescription, brokers: Sequence[Broker], now_ms: int) -> list[Finding]:
+def judge_quorum(quorum: QuorumDescription | None, now_ms: int) -> list[Finding]:
+    """Whether the controllers can decide; None if none of them answers."""
     findings = []
-    if quorum.leader_id < 0:
+    if quorum is None or quorum.leader_id < 0:
+        voters = "them" if quorum is None else str(len(quorum.voters))
         findings.append(
             Finding(
                 "quorum",
                 "the controllers have no leader: nothing can be created, changed or elected",
-                f"start the controllers again until more than half of {len(quorum.voters)} run; see their logs",
+                f"start the controllers again until more than half of {voters} run; see their logs",
             )
         )
         return findings

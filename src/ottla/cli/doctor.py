@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 COMMAND = "ottla doctor"
 CONNECT_TIMEOUT_S = 3.0
 WAIT_S = 2.0
+API_TIMEOUT_MS = "5000"
+"""A cluster that is ill answers some questions never: the others should not wait long for that."""
 HANGING_MS = 20 * 60_000
 EXAMPLES = """\
   ottla doctor
@@ -61,6 +63,7 @@ def main(arguments: list[str]) -> int:
 
 
 async def examine(session: Session, options: argparse.Namespace) -> int:
+    session.settings.setdefault("default.api.timeout.ms", API_TIMEOUT_MS)
     report = Report(options.output)
     brokers = await reach(session, report)
     if brokers is not None:
@@ -75,7 +78,7 @@ async def examine(session: Session, options: argparse.Namespace) -> int:
             count = sum(len(info.partitions) for info in topics.values())
             return found, f"{count} partitions of {len(topics)} topics have all their replicas in sync"
 
-        await report.check("quorum", lambda: check_quorum(admin, brokers))
+        await report.check("quorum", lambda: check_quorum(admin))
         await report.check("partitions", partitions)
         await report.check("disks", lambda: check_disks(admin))
         await report.check("groups", lambda: check_groups(admin, options.wait))
@@ -186,11 +189,17 @@ async def why_unreached(broker: Broker) -> str | None:
     return None
 
 
-async def check_quorum(admin: Admin, brokers: list[Broker]) -> tuple[list[Finding], str]:
-    quorum = await admin.describe_quorum()
-    findings = diagnosis.judge_quorum(quorum, brokers, int(time.time() * 1000))
-    voters = len(quorum.voters)
-    return findings, f"controller {quorum.leader_id} leads a quorum of {voters}"
+async def check_quorum(admin: Admin) -> tuple[list[Finding], str]:
+    from ottla.client.errors import ErrorCode, KafkaError
+
+    try:
+        quorum = await admin.describe_quorum()
+    except KafkaError as error:
+        if error.code is ErrorCode.UNSUPPORTED_VERSION:
+            return [], "not looked at: the broker is older than KRaft"
+        return diagnosis.judge_quorum(None, 0), ""
+    findings = diagnosis.judge_quorum(quorum, int(time.time() * 1000))
+    return findings, f"controller {quorum.leader_id} leads a quorum of {len(quorum.voters)}"
 
 
 async def min_isr(admin: Admin, topics: dict[str, TopicInfo]) -> dict[str, int]:
