@@ -196,18 +196,17 @@ class OffsetRequests:
         """Ask the leaders for what is not found yet; an error if some is still missing after that."""
         by_node: dict[int, dict[TopicPartition, int]] = {}
         missing: KafkaError | None = None
-        for partition, timestamp in timestamps.items():
-            if partition in found:
-                continue
+        left = {partition: timestamp for partition, timestamp in timestamps.items() if partition not in found}
+        if any(self._cluster.leader(*partition) is None for partition in left):
+            await self._cluster.refresh()
+        for partition, timestamp in left.items():
             leader = self._cluster.leader(*partition)
             if leader is None:
                 missing = error_of(self._why_unknown(partition), f"{partition} has no known leader")
             else:
                 by_node.setdefault(leader, {})[partition] = timestamp
-        if missing is not None and not by_node:
-            await self._cluster.refresh()
-            if not is_retriable(missing):
-                raise missing
+        if missing is not None and not by_node and not is_retriable(missing):
+            raise missing
         results = await asyncio.gather(
             *(self._list(node_id, wanted, found) for node_id, wanted in by_node.items()), return_exceptions=True
         )
