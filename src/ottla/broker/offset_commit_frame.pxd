@@ -11,9 +11,9 @@ cdef Py_ssize_t TOPIC_ID_SIZE, _CRC_POSITION, _VALUE_SIZE
 cpdef offset_commit_frame(object frame, Py_ssize_t position, int version, object correlation_id, object node)
 
 @cython.locals(
-    key_size=Py_ssize_t, count=Py_ssize_t, position=Py_ssize_t, delta=Py_ssize_t, size=Py_ssize_t, step=Py_ssize_t,
+    count=Py_ssize_t, position=Py_ssize_t, delta=Py_ssize_t, size=Py_ssize_t, step=Py_ssize_t,
     batch=bytearray,
 )
-cdef bytearray commit_batch(bytes prefix, list rows, object timestamp, bytes topic_id)
+cdef bytearray commit_batch(tuple form, list rows, object timestamp, bytes topic_id)
 
 cdef bytes _varint(Py_ssize_t number)

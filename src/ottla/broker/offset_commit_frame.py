@@ -7,6 +7,7 @@ the API and answers all others. Where both would do, both write the same records
 
 from __future__ import annotations
 
+from functools import lru_cache
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
@@ -37,11 +38,8 @@ _ANSWER = Struct(">ihB")
 _CRC = Struct(">I")
 _CRC_POSITION = 17
 _VALUE_SIZE = 42
-_RECORDS: dict[int, Struct] = {}
-"""A whole record by the size of its key (names of at most 126 bytes have no more sizes than that): its own size,
-attributes and timestamp delta; offset delta; the key's size and the key up to the partition; partition; the value's
-size and the value: version, offset, leader epoch, empty metadata, commit timestamp, one tagged field: 0, of 16 bytes,
-the topic's id. No headers."""
+MAX_FORMS = 10_000
+"""Of groups and topics that are remembered."""
 
 
 def offset_commit_frame(
@@ -111,9 +109,7 @@ def offset_commit_frame(
     timestamp = node.clock()
     name, topic_id = topic.name, topic.id
     try:
-        hosted.write_now(
-            commit_batch(commit_key_prefix(group_bytes, name.encode()), rows, timestamp, topic_id), count, timestamp
-        )
+        hosted.write_now(commit_batch(record_form(group_bytes, name), rows, timestamp, topic_id), count, timestamp)
     except KafkaError:
         return None
     answer: list[Any] = [
@@ -127,21 +123,31 @@ def offset_commit_frame(
         )
         values.append((index, value))
         answer.append(_ANSWER.pack(index, 0, 0))
-    offsets.take_commit(group_id, member_id, name, values, node.now())
-    hosted.rearm()
+    if member_id:
+        offsets.take_commit(group_id, member_id, name, values, node.now())
+        hosted.rearm()
+    else:
+        offsets.take_commit(group_id, member_id, name, values, 0)
     answer.append(b"\0\0")
     return b"".join(answer)
 
 
-def commit_batch(prefix: bytes, rows: list[Any], timestamp: int, topic_id: bytes) -> bytearray:
-    """The batch of the records of a commit, all of one group and topic; `rows` are (partition, offset, leader epoch and
-    two more). All records are of one size, and the last delta of at most 64 offsets takes one byte as the first."""
-    key_size = len(prefix) + 4
-    key_start = _varint(key_size) + prefix
+@lru_cache(MAX_FORMS)
+def record_form(group: bytes, topic: str) -> tuple[bytes, bytes, Struct]:
+    """What all records of a group's commits for a topic have in common: their first bytes, up to the offset delta; the
+    key's size and the key, up to the partition; and the layout of a whole record, in which these are followed by: the
+    partition; the value's size, version, offset, leader epoch, empty metadata, commit timestamp, one tagged field: 0,
+    of 16 bytes, the topic's id; no headers."""
+    prefix = commit_key_prefix(group, topic.encode())
+    key_start = _varint(len(prefix) + 4) + prefix
     record_start = _varint(5 + len(key_start) + 4 + _VALUE_SIZE) + b"\0\0"  # attributes, timestamp delta
-    layout = _RECORDS.get(key_size)
-    if layout is None:
-        layout = _RECORDS[key_size] = Struct(f">{len(record_start)}sB{len(key_start)}siBhqiBqBBB16sx")
+    return record_start, key_start, Struct(f">{len(record_start)}sB{len(key_start)}siBhqiBqBBB16sx")
+
+
+def commit_batch(form: tuple[bytes, bytes, Struct], rows: list[Any], timestamp: int, topic_id: bytes) -> bytearray:
+    """The batch of the records of a commit, all of one form; `rows` are (partition, offset, leader epoch and two more).
+    All records are of one size, and the last delta of at most 64 offsets takes one byte as the first."""
+    record_start, key_start, layout = form
     count = len(rows)
     step = layout.size
     batch = bytearray(HEADER_SIZE + count * step)
