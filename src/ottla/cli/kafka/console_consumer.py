@@ -116,7 +116,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _run(options: Options) -> int:
-    options.help_or_version("Reads records from topics and prints them.")
+    options.help_or_version("This tool helps to read data from Kafka topics and outputs it to standard output.")
     plan = make_plan(options)
     show_warnings()
     return run_async(consume(plan))

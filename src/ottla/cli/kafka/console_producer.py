@@ -143,7 +143,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _run(options: Options) -> int:
-    options.help_or_version("Writes a record to a topic for every line of standard input.")
+    options.help_or_version("This tool helps to read data from standard input and publish it to Kafka.")
     options.require("topic")
     refuse_both(options, "command-config", "producer.config")
     refuse_both(options, "command-property", "producer-property")

@@ -93,7 +93,10 @@ def main(arguments: list[str]) -> int:
 
 def _run(options: Options) -> int:
     _check_available(options)
-    options.help_or_version("Lists and describes consumer groups, resets and deletes their offsets, deletes groups.")
+    options.help_or_version(
+        "This tool helps to list all consumer groups, describe a consumer group, delete consumer group info, or reset "
+        "consumer group offsets."
+    )
     _check(options)
     if sum(map(options.has, ACTIONS)) != 1:
         actions = ", ".join(f"--{action}" for action in ACTIONS)
@@ -181,12 +184,12 @@ def _validate(regex: str) -> None:
 
 
 async def _execute(options: Options) -> int:
-    timeout_ms = options.value("timeout")
     try:
+        timeout_ms, _, _ = (options.values(name) for name in ("timeout", "to-offset", "shift-by"))
         admin = connect(
             options.value("bootstrap-server"),
             options.value("command-config"),
-            settings={"default.api.timeout.ms": timeout_ms},
+            settings={"default.api.timeout.ms": timeout_ms[-1]},
         )
         async with admin:
             if options.has("list"):

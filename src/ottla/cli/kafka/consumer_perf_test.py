@@ -88,7 +88,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _run(options: Options) -> int:
-    options.help_or_version("Measures a consumer.")
+    options.help_or_version("This tool is used to verify the consumer performance.")
     options.require("bootstrap-server")
     for one, other in (("topic", "include"), ("messages", "num-records")):
         if options.has(one) == options.has(other):
@@ -99,8 +99,6 @@ def _run(options: Options) -> int:
             print(f"Warning: --{old} is deprecated. Use --{new} instead.")
     show_warnings()
     try:
-        if options.value("reporting-interval") <= 0:
-            raise ToolError("Reporting interval must be greater than 0.")
         return run_async(measure(options))
     except ToolError as error:
         sys.stderr.write(f"{error.message}\n{error.trace}\n")
@@ -167,6 +165,8 @@ async def measure(options: Options) -> int:
     settings = _settings(options)
     if not options.has("hide-header"):
         print(f"{'time, threadId' if is_detailed else 'start.time, end.time'}, {COLUMNS}, {MORE_COLUMNS}", flush=True)
+    if options.value("reporting-interval") <= 0:
+        raise ToolError("Reporting interval must be greater than 0.")
     async with new_consumer(settings) as consumer:
         start_ms = _now_ms()
         joining = Joining(start_ms)

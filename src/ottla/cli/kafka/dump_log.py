@@ -61,7 +61,10 @@ _BOOTSTRAP_CHECKPOINT = "bootstrap.checkpoint"
 def main(arguments: list[str]) -> int:
     try:
         options = PARSER.parse(arguments)
-        options.help_or_version("Shows what is in the files of a partition: logs, indexes, snapshots.")
+        options.help_or_version(
+            "This tool helps to parse a log file and dump its contents to the console, useful for debugging a "
+            "seemingly corrupt log segment."
+        )
         options.require("files")
         shows_contents = any(options.has(name) for name in _SHOWS_CONTENTS)
         dump = LogDump(

@@ -31,7 +31,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _run(options: Options) -> int:
-    options.help_or_version("Lists groups of every type.")
+    options.help_or_version("This tool helps to list groups of all types.")
     if not options.has("list"):
         raise UsageError("Command must include exactly one action: --list.")
     kind = options.value("group-type")
