@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ottla.client.errors import KafkaError
     from ottla.client.producer import Producer
     from ottla.client.retry_topics import RetryTopics
+    from ottla.client.tables import TableDelivery
 
 __all__ = [
     "Admin",
@@ -38,6 +39,7 @@ __all__ = [
     "RebalanceListener",
     "RecordMetadata",
     "RetryTopics",
+    "TableDelivery",
     "TopicPartition",
 ]
 
@@ -56,6 +58,7 @@ _MODULES = {
     "RebalanceListener": "consumer",
     "RecordMetadata": "delivery",
     "RetryTopics": "retry_topics",
+    "TableDelivery": "tables",
     "TopicPartition": "core.partitions",
 }
 
