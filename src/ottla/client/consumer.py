@@ -281,15 +281,15 @@ class Consumer(Generic[K, V]):
 
         wanted = arrow.ReadOptions(columns, timestamp_unit, topic_type)
         limit = _ALL if max_records is None else max_records
+        self._open().ahead = 2
         ends = {TopicPartition(*partition): offset for partition, offset in (end_offsets or {}).items()}
         found = await self._poll(
             timeout_ms,
             lambda: arrow.collect(self._subscription, wanted, limit, self.config.fetch_max_bytes, ends),
-            takes_all=max_records is None,
         )
         return wanted.empty_table() if found is None else found
 
-    async def _poll(self, timeout_ms: float, collect: Callable[[], T], *, takes_all: bool = False) -> T | None:
+    async def _poll(self, timeout_ms: float, collect: Callable[[], T]) -> T | None:
         """What `collect` finds as soon as it finds something; None after timeout_ms."""
         fetcher = self._open()
         if self._is_closing:
@@ -310,8 +310,6 @@ class Consumer(Generic[K, V]):
                 await self._do_what_is_asked()
                 self._raise_error(fetcher)
                 self._commit_when_due(loop.time())
-                if takes_all:
-                    fetcher.pump(is_taken=True)
                 taken = collect()
                 self._locate()
                 fetcher.pump()
@@ -599,7 +597,10 @@ class Consumer(Generic[K, V]):
         found.update(await self._offsets.list_offsets(ends))
         for partition, (state, seek_count, _) in waiting.items():
             if state.seek_count == seek_count:
-                state.seek(found[partition].offset, found[partition].leader_epoch)
+                known = self._cluster.metadata.partition(*partition)
+                # The leader itself has just named it: nothing to validate.
+                validated_epoch = -1 if known is None else known.leader_epoch
+                state.seek(found[partition].offset, found[partition].leader_epoch, validated_epoch=validated_epoch)
 
     def seek(self, partition: tuple[str, int], offset: int, *, leader_epoch: int = -1) -> None:
         """Read on at this offset."""
@@ -688,7 +689,10 @@ class Consumer(Generic[K, V]):
 
     async def commit(
         self,
-        offsets: Mapping[tuple[str, int], Committable] | ConsumerRecord[Any, Any] | None = None,
+        offsets: Mapping[TopicPartition, Committable]
+        | Mapping[tuple[str, int], Committable]
+        | ConsumerRecord[Any, Any]
+        | None = None,
         *,
         timeout_ms: float | None = None,
     ) -> None:
@@ -747,7 +751,10 @@ class Consumer(Generic[K, V]):
     # Lookups
 
     async def offsets_for_times(
-        self, timestamps: Mapping[tuple[str, int], int], *, timeout_ms: float | None = None
+        self,
+        timestamps: Mapping[TopicPartition, int] | Mapping[tuple[str, int], int],
+        *,
+        timeout_ms: float | None = None,
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The first record at or after each time (milliseconds since 1970); None where there is none."""
         if any(timestamp < 0 for timestamp in timestamps.values()):

@@ -127,6 +127,24 @@ class DeserializationFailed(KafkaError):
         self.offset = offset
 
 
+class LogTruncated(KafkaError):
+    """Records that were read are gone: a leader without them took over, and wrote others in their place (KIP-320).
+
+    Seek to `divergent_offset` to read what stands there now; None if the broker does not know where that is.
+    """
+
+    def __init__(self, partition: TopicPartition, offset: int, divergent_offset: int | None) -> None:
+        where = "the broker does not know from where on" if divergent_offset is None else f"from {divergent_offset} on"
+        super().__init__(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"{partition} was read up to offset {offset}, but its log has been cut and written anew ({where}), and "
+            "auto.offset.reset is none: seek to where to go on",
+        )
+        self.partition = partition
+        self.offset = offset
+        self.divergent_offset = divergent_offset
+
+
 class AuthorizationError(KafkaError):
     """The broker does not allow it."""
 

@@ -17,6 +17,7 @@ from ottla.client.core.partitions import TopicPartition
 from ottla.client.core.subscription import AssignedPartition, IsolationLevel, ResetKind, Subscription
 from ottla.client.errors import ErrorCode, KafkaError, NetworkError, error_code, error_of, is_retriable
 from ottla.client.metadata import Broker
+from ottla.client.validation import PositionValidation
 from ottla.wire.messages.fetch import FetchRequest, FetchResponse, PartitionData
 from ottla.wire.primitives import ZERO_UUID
 
@@ -53,6 +54,9 @@ class Fetcher:
         self, cluster: Cluster, config: ConsumerConfig, subscription: Subscription, wake: Callable[[], None]
     ) -> None:
         self.error: KafkaError | None = None
+        self.ahead = 1
+        """How many times max.partition.fetch.bytes may wait. Whoever takes all there is at once wants two: the next is
+        on its way while the last is decoded, and no partition is left out of it."""
         self._cluster = cluster
         self._config = config
         self._subscription = subscription
@@ -63,23 +67,26 @@ class Fetcher:
         self._timer: asyncio.TimerHandle | None = None
         self._attempts: dict[int, int] = {}
         self._isolation_level = IsolationLevel[config.isolation_level.upper()]
+        self._validation = PositionValidation(cluster, subscription, config.retry_backoff_ms, self._validated)
         self._is_stopped = False
+
+    def _validated(self, error: KafkaError | None) -> None:
+        self.error = error or self.error
+        self._wake()
+        self.pump()
 
     def _now(self) -> int:
         return int(self._loop.time() * 1000)
 
     # Asking
 
-    def pump(self, *, is_taken: bool = False) -> None:
-        """Begin a fetch at every broker that has none under way and leads partitions with room. What waits counts for
-        nothing if it `is_taken` right afterwards: the next data is then on its way while the last is decoded."""
+    def pump(self) -> None:
+        """Begin a fetch at every broker that has none under way and leads partitions with room."""
         if self._is_stopped:
             return
         now = self._now()
         waiting = sum(state.fetched_size for state in self._subscription.assigned.values())
-        room = self._config.max_partition_fetch_bytes if waiting < self._config.fetch_max_bytes else 1
-        if is_taken:
-            room = 2 * self._config.fetch_max_bytes
+        room = self.ahead * self._config.max_partition_fetch_bytes if waiting < self._config.fetch_max_bytes else 1
         wanting, full = [], []
         for state in self._subscription.assigned.values():
             if state.wants_data(room, now):
@@ -93,6 +100,10 @@ class Fetcher:
             self._begin_where_none_is(wanting, full, now)
 
     def _begin_where_none_is(self, wanting: list[AssignedPartition], full: list[AssignedPartition], now: int) -> None:
+        unsure = self._validation.needed(wanting)
+        if unsure:
+            self._validation.begin(unsure)
+            wanting = [state for state in wanting if not state.is_fetching]
         wanted: dict[int, dict[TopicPartition, AssignedPartition]] = {}
         for state in wanting:
             node_id = self._node_of(state, now)
@@ -137,12 +148,14 @@ class Fetcher:
             state.is_fetching = True
             info = topics.get(partition.topic)
             known = self._cluster.metadata.partition(*partition)
+            leader_epoch = -1 if known is None else known.leader_epoch
             targets[partition] = FetchTarget(
                 ZERO_UUID if info is None else info.topic_id,
                 state.fetch_offset,
-                -1 if known is None else known.leader_epoch,
+                leader_epoch,
                 self._config.max_partition_fetch_bytes,
             )
+            state.validated_epoch = leader_epoch  # it was, or nothing is known that could be compared
             sent[partition] = state, state.seek_count, state.fetch_offset
         session = self._sessions.setdefault(node_id, FetchSession())
         request = session.plan(targets)
@@ -275,3 +288,4 @@ class Fetcher:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+        await self._validation.stop()

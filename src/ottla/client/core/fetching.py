@@ -194,6 +194,7 @@ class FetchedBatches:
         "_records",
         "_records_index",
         "_sound_index",
+        "end_epoch",
         "end_offset",
         "leader_epoch",
         "next_offset",
@@ -228,6 +229,8 @@ class FetchedBatches:
             )
         self.end_offset = self._batches[-1][1].next_offset if self._batches else offset
         """Where the next fetch of this partition begins."""
+        self.end_epoch = self._batches[-1][1].leader_epoch if self._batches else -1
+        """The epoch of the last batch."""
         self._index = 0
         self._sound_index = -1
         """The batch whose CRC has been looked at."""

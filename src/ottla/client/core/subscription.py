@@ -6,6 +6,8 @@ is known by its `seek_count` and thrown away.
 
 S1: fetched data of a partition is contiguous: each piece begins where the one before ends.
 S2: a partition without a position is not fetched.
+S3: a position whose epoch is known is fetched under a leader epoch only after that leader has been asked whether its
+    log still has what was read (`compare`).
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from enum import Enum
 from ottla.client.core.fetching import FetchedBatches, RawRecord
 from ottla.client.core.isolation import IsolationLevel as IsolationLevel
 from ottla.client.core.partitions import TopicPartition
+from ottla.client.errors import LogTruncated
 from ottla.records.columns import RecordColumns
 from ottla.wire.errors import ErrorCode, KafkaError
 
@@ -105,6 +108,7 @@ class AssignedPartition:
         "reset",
         "retry_at",
         "seek_count",
+        "validated_epoch",
     )
 
     def __init__(self, partition: TopicPartition) -> None:
@@ -128,10 +132,13 @@ class AssignedPartition:
         self.log_start_offset = -1
         self.preferred_replica = -1
         self.preferred_until = 0
+        self.validated_epoch = -1
+        """The leader epoch under which the position has been found to be in the log."""
 
-    def seek(self, offset: int, leader_epoch: int = -1) -> None:
+    def seek(self, offset: int, leader_epoch: int = -1, *, validated_epoch: int = -1) -> None:
         self.position = self.fetch_offset = offset
         self.leader_epoch = leader_epoch
+        self.validated_epoch = validated_epoch
         self.reset = None
         self._drop()
 
@@ -158,6 +165,35 @@ class AssignedPartition:
             and self.fetched_size < max_buffered_bytes
             and now >= self.retry_at
         )
+
+    # Truncation (KIP-320)
+
+    @property
+    def fetched_epoch(self) -> int:
+        """The epoch of the record before `fetch_offset`; -1 if it is not known."""
+        return self.fetched[-1].end_epoch if self.fetched else self.leader_epoch
+
+    def needs_validation(self, leader_epoch: int) -> bool:
+        """Whether the leader of this epoch has to be asked before it is fetched from (S3)."""
+        return leader_epoch > self.validated_epoch and self.fetched_epoch >= 0
+
+    def compare(self, leader_epoch: int, end_offset: int, end_epoch: int, reset: OffsetReset) -> KafkaError | None:
+        """The leader says where `fetched_epoch`, or the last one before it that it has, ends: go on, or begin again
+        where the logs part. An error if that is behind what the application has got, and nobody said what to do then
+        (auto.offset.reset is none); -1 is an epoch it knows nothing of."""
+        assert self.position is not None
+        is_known = end_offset >= 0 and end_epoch >= 0
+        if is_known and end_offset >= self.fetch_offset:
+            self.validated_epoch = leader_epoch
+        elif is_known and end_offset >= self.position:
+            self.seek(self.position, self.leader_epoch, validated_epoch=leader_epoch)
+        elif reset.kind is ResetKind.NONE:
+            return LogTruncated(self.partition, self.position, end_offset if is_known else None)
+        elif is_known:
+            self.seek(end_offset, end_epoch, validated_epoch=leader_epoch)
+        else:
+            self.begin_reset(reset)
+        return None
 
     def add(self, batches: FetchedBatches) -> None:
         assert self.position is not None
