@@ -1,4 +1,4 @@
-"""`python -m tests.cli.kafka.record [SCENE ...]`: let the originals print on Apache Kafka what the tests compare with."""
+"""`python -m tests.cli.kafka.record [SCENE ...]`: the originals print on Apache Kafka what the tests compare with."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ own tool printed when it ran on Apache Kafka 4.3.1, with placeholders for what d
     $ kafka-topics --bootstrap-server {server} --list
     $ kafka-console-producer --bootstrap-server {server} --topic t <<< lines of stdin\\nin one
     $ member GROUP TOPIC name=value ...         a consumer that stays in a group until the scene ends
+    $ segments                                  files of partitions in {folder}, see segments.py
     exit 0
     out one line of stdout
     err one line of stderr
@@ -24,6 +25,7 @@ import re
 import shlex
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,16 +34,18 @@ from typing import NamedTuple
 from ottla.__main__ import kafka_tool
 from ottla.client.admin import Admin
 from ottla.client.errors import KafkaError
+from tests.cli.kafka.segments import write_segments
 from tests.interop.toolbox import Toolbox
 
 RECORDED = Path(__file__).with_name("recorded")
 ID = re.compile(r"(?<=TopicId: )[\w-]{22}|(?<=directory\.id=)[\w-]{22}|(?<=directoryId\": \")[\w-]{22}")
 NOISE = re.compile(
-    r"\tat |\t\.\.\. \d+ more|exit \d+$|Toolbox\$Exited|Error occurred: exit \d|\[20\d\d-| \(org\.apache\."
+    r"\tat | at \[Source|com\.fasterxml\.|\t\.\.\. \d+ more|exit \d+$|Toolbox\$Exited|Error occurred: exit \d|"
+    r"\[20\d\d-| \(org\.apache\."
 )
 LOGGED = re.compile(r"^\[20\d\d-[^\n]*\n(?:(?:Caused by: )?[a-z]+(?:\.[a-z]+)+\.[^\n]*\n)*", re.MULTILINE)
 """A line of the log and the exceptions in it: the originals' log goes elsewhere."""
-READING = re.compile(r"--describe|--list|--status|--verify|get-offsets| list| describe|info ")
+READING = re.compile(r"--describe|--generate|--list|--status|--verify|get-offsets| list| describe|info ")
 
 
 class Printed(NamedTuple):
@@ -129,12 +133,23 @@ class Stage:
     def _played(self, command: str, scene: Scene) -> Printed:
         command, _, stdin = command.partition(" <<< ")
         tool, *arguments = (self._filled(word) for word in shlex.split(command))
+        if tool == "segments":
+            write_segments(Path(self._places["folder"]))
+            return Printed(0, (), ())
         if tool == "member":
             self._members.append(join(self._places["server"], *arguments))
             return Printed(0, (), ())
         stdin = stdin.replace("\\n", "\n").replace("\\t", "\t")
         code, out, err = self._run(tool.removeprefix("kafka-"), arguments, stdin)
         return Printed(1 if code == 99 else code, self._lines(out, scene), self._lines(err, scene))
+
+    def _wait_for_moves(self) -> None:
+        """What a reassignment looks like while it goes on depends on how fast it is: the next command finds it done."""
+        for _ in range(300):
+            printed = our_tools("reassign-partitions", ["--bootstrap-server", self._places["server"], "--list"], "")
+            if "No partition reassignments found." in printed[1]:
+                return
+            time.sleep(0.1)
 
     def _filled(self, text: str) -> str:
         for name, value in self._places.items():
