@@ -154,6 +154,8 @@ class CommandParser:
         for scope in {id(one): one for one in (command, self._root)}.values():
             self._check(scope, [option for owner, option in given if owner is scope])
             for option in scope.all_arguments:
+                if option is HELP:
+                    continue
                 default = [] if option.is_repeated and option.default is None else option.default
                 parsed.values.setdefault(option.key, False if option.is_flag else default)
         return parsed
