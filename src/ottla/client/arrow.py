@@ -18,6 +18,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from functools import lru_cache
+from struct import pack
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.client.core.fetching import FetchedBatches
@@ -57,8 +59,6 @@ class ReadOptions:
     def __init__(
         self, columns: Sequence[str] | None = None, timestamp_unit: str = "ms", topic_type: str = "dictionary"
     ) -> None:
-        if isinstance(columns, str):
-            raise TypeError(f"columns is a list of names such as [{columns!r}], not a string")
         self.columns = tuple(DEFAULT_COLUMNS if columns is None else columns)
         for name in self.columns:
             if name not in _BITS:
@@ -72,6 +72,7 @@ class ReadOptions:
         self.timestamp_unit = timestamp_unit
         self.topic_type = topic_type
         self._arrow = _arrow()
+        self.schema = self._schema()
 
     def new_columns(self, max_bytes: int = MAX_COLUMN_BYTES) -> RecordColumns:
         wanted = 0
@@ -79,7 +80,7 @@ class ReadOptions:
             wanted |= _BITS[name]
         return RecordColumns(wanted, _SCALES[self.timestamp_unit], max_bytes)
 
-    def schema(self) -> pyarrow.Schema:
+    def _schema(self) -> pyarrow.Schema:
         arrow = self._arrow
         topic = arrow.string() if self.topic_type == "string" else arrow.dictionary(arrow.int32(), arrow.string())
         types = {
@@ -95,12 +96,12 @@ class ReadOptions:
         return arrow.schema([(name, types[name]) for name in self.columns])
 
     def empty_table(self) -> pyarrow.Table:
-        return self.schema().empty_table()
+        return self.schema.empty_table()
 
     def batch(self, found: RecordColumns, topics: Sequence[str]) -> pyarrow.RecordBatch:
         """What was read, as Arrow has it, without copying. The columns are used up."""
         arrow = self._arrow
-        schema = self.schema()
+        schema = self.schema
         arrays = [self._array(field.name, field.type, found, topics) for field in schema]
         if not arrays:
             return arrow.RecordBatch.from_struct_array(arrow.array([{}] * found.count, arrow.struct([])))
@@ -114,7 +115,7 @@ class ReadOptions:
             if self.topic_type == "string" and len(topics) == 1:
                 return arrow.repeat(arrow.scalar(topics[0], arrow.string()), found.count)
             indexes = self._numbers(arrow.int32(), found.numbers(_BITS[name]), found.count)
-            names = arrow.DictionaryArray.from_arrays(indexes, arrow.array(topics, arrow.string()))
+            names = arrow.DictionaryArray.from_arrays(indexes, self._names(topics))
             return names if self.topic_type == "dictionary" else names.cast(kind)
         if name == "headers":
             offsets, keys, values, count = found.headers()
@@ -124,6 +125,17 @@ class ReadOptions:
             )
             return arrow.ListArray.from_buffers(kind, found.count, [None, arrow.py_buffer(offsets)], children=[struct])
         return self._numbers(kind, found.numbers(_BITS[name]), found.count)
+
+    def _names(self, topics: Sequence[str]) -> Any:
+        """The topics' names as an array. (Arrow would look for pandas first, to see whether the list is a series of it:
+        half a second.)"""
+        data = bytearray()
+        places = [0]
+        for topic in topics:
+            data += topic.encode()
+            places.append(len(data))
+        offsets = bytearray(pack(f"={len(places)}i", *places))
+        return self._binary(self._arrow.string(), Binary(None, offsets, data), len(topics))
 
     def _numbers(self, kind: Any, numbers: bytearray, count: int) -> Any:
         return self._arrow.Array.from_buffers(kind, count, [None, self._arrow.py_buffer(numbers)])
@@ -147,11 +159,25 @@ class ReadOptions:
         return texts
 
 
+@lru_cache(maxsize=64)
+def _known_options(columns: tuple[str, ...] | None, timestamp_unit: str, topic_type: str) -> ReadOptions:
+    return ReadOptions(columns, timestamp_unit, topic_type)
+
+
+def read_options(
+    columns: Sequence[str] | None = None, timestamp_unit: str = "ms", topic_type: str = "dictionary"
+) -> ReadOptions:
+    """The same options are the same object: their schema is made once."""
+    if isinstance(columns, str):
+        raise TypeError(f"columns is a list of names such as [{columns!r}], not a string")
+    return _known_options(None if columns is None else tuple(columns), timestamp_unit, topic_type)
+
+
 def schema(
     columns: Sequence[str] | None = None, *, timestamp_unit: str = "ms", topic_type: str = "dictionary"
 ) -> pyarrow.Schema:
     """The schema of what `decode` and `Consumer.poll_arrow` give for these columns."""
-    return ReadOptions(columns, timestamp_unit, topic_type).schema()
+    return read_options(columns, timestamp_unit, topic_type).schema
 
 
 def collect(
@@ -195,7 +221,7 @@ def decode(
     `aborted` are the response's aborted transactions as (producer id, first offset), for read_committed. KafkaError
     (CORRUPT_MESSAGE) for damaged bytes, unless sound records come before them: the next fetch meets them then.
     """
-    options = columns if isinstance(columns, ReadOptions) else ReadOptions(columns, timestamp_unit, topic_type)
+    options = columns if isinstance(columns, ReadOptions) else read_options(columns, timestamp_unit, topic_type)
     transactions = None
     if aborted is not None:
         transactions = [AbortedTransaction(producer_id=one, first_offset=first) for one, first in aborted]
