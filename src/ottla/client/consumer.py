@@ -279,7 +279,7 @@ class Consumer(Generic[K, V]):
         """
         from ottla.client import arrow  # not before it is needed: most programs start without
 
-        wanted = arrow.ReadOptions(columns, timestamp_unit, topic_type)
+        wanted = arrow.read_options(columns, timestamp_unit, topic_type)
         limit = _ALL if max_records is None else max_records
         self._open().ahead = 2
         ends = {TopicPartition(*partition): offset for partition, offset in (end_offsets or {}).items()}
