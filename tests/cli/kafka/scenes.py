@@ -210,7 +210,7 @@ def join(server: str, group: str, topic: str, *properties: str) -> subprocess.Po
     return process
 
 
-def our_tools(tool: str, arguments: list[str], stdin: str) -> tuple[int, str, str]:
+def our_tools(tool: str, arguments: list[str], stdin: str = "") -> tuple[int, str, str]:
     """Ours, in this process."""
     out, err = _text_stream(""), _text_stream("")
     was, sys.stdin = sys.stdin, _text_stream(stdin)

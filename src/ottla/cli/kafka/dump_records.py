@@ -18,10 +18,12 @@ from ottla.cli.kafka.coordinator_records import (
     open_consumer_protocol,
     read_record,
 )
+from ottla.cli.kafka.exceptions import java_class
 from ottla.cli.kafka.message_json import format_json, to_json
 from ottla.cli.kafka.options import Options, ToolError
 from ottla.records import BatchHeader, ControlType, CorruptRecords, Record, crc_ok, parse_control_key, read, read_header
 from ottla.wire import Message, WireError, decode
+from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.records import METADATA, REMOTE_LOG, record_class
 from ottla.wire.primitives import decode_unsigned_varint
 
@@ -247,11 +249,15 @@ def _of_frames(table: dict[int, tuple[str, str]], trouble: str) -> Callable[[Rec
             data = record.value or b""
             frame_version, position = decode_unsigned_varint(data, 0)
             if frame_version != 1:
-                raise WireError(f"Could not deserialize metadata record due to unknown frame version {frame_version}")
+                raise WireError(
+                    f"Could not deserialize metadata record due to unknown frame version {frame_version}(only frame "
+                    "version 1 is supported)"
+                )
             number, position = decode_unsigned_varint(data, position)
             version, position = decode_unsigned_varint(data, position)
             if number not in table:
-                raise WireError(f"Unknown metadata id {number}")
+                unsupported = java_class(ErrorCode.UNSUPPORTED_VERSION)
+                raise WireError(f"{unsupported}: Unknown metadata id {number}")
             message = decode(record_class(table, number), version, data, position)
         except (WireError, IndexError) as error:
             return Contents(None, f"{trouble}{record.offset}, skipping. {error}")
@@ -271,7 +277,8 @@ def _decoder(class_name: str) -> Callable[[bytes], str]:
     }
     package, _, name = class_name.rpartition(".")
     if package not in ("org.apache.kafka.tools.api", "kafka.serializer", "") or name not in decoders:
-        raise ToolError(f"Failed to load decoder class {class_name}", "java.lang.RuntimeException")
+        cause = ToolError(class_name, "java.lang.ClassNotFoundException")
+        raise ToolError("Failed to load decoder class", "java.lang.RuntimeException", cause)
     return decoders[name]
 
 
