@@ -21,6 +21,7 @@ from ottla.client.core.membership import (
     Released,
     Responded,
     Send,
+    State,
     Subscribed,
     Take,
     Taken,
@@ -28,7 +29,7 @@ from ottla.client.core.membership import (
     Unanswered,
     Unsubscribed,
 )
-from ottla.client.core.membership_classic import ClassicMembership, State
+from ottla.client.core.membership_classic import ClassicMembership
 from ottla.client.core.partitions import TopicPartition
 from ottla.machine import Tick
 from ottla.wire import Message

@@ -20,6 +20,7 @@ from ottla.client.core.membership import (
     Released,
     Responded,
     Send,
+    State,
     Subscribed,
     Take,
     Taken,
@@ -27,7 +28,7 @@ from ottla.client.core.membership import (
     Unanswered,
     Unsubscribed,
 )
-from ottla.client.core.membership_consumer import ConsumerMembership, State
+from ottla.client.core.membership_consumer import ConsumerMembership
 from ottla.client.core.partitions import TopicPartition
 from ottla.machine import Tick
 from ottla.wire.errors import ErrorCode

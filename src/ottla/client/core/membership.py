@@ -9,8 +9,9 @@ coordinator), polls that the application gets on with its work (max.poll.interva
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from random import Random
 from typing import Protocol
 
@@ -198,3 +199,73 @@ class Membership(Protocol):
     def handle(self, event: object, now: int) -> list[Effect]: ...
 
     def deadline(self) -> int | None: ...
+
+
+class State(Enum):
+    """Where a member stands; what leads from one to the other is told by each protocol."""
+
+    UNSUBSCRIBED = "unsubscribed"
+    PREPARING = "preparing"
+    JOINING = "joining"
+    ASSIGNING = "assigning"
+    SYNCING = "syncing"
+    RELEASING = "releasing"
+    TAKING = "taking"
+    STABLE = "stable"
+    LOSING = "losing"
+    EXPIRED = "expired"
+    LEAVING = "leaving"
+    FAILED = "failed"
+
+
+_OUTSIDE = (State.UNSUBSCRIBED, State.EXPIRED, State.LEAVING, State.FAILED)
+
+
+class Member:
+    """What both protocols have in common: what is owned, what the application was asked to do with it and has not done
+    yet, and when it last came for records."""
+
+    def __init__(self, config: MembershipConfig, rng: Random) -> None:
+        self.config = config
+        self.state = State.UNSUBSCRIBED
+        self.is_polling = False
+        self._rng = rng
+        self._topics: tuple[str, ...] = ()
+        self._owned: dict[TopicPartition, None] = {}
+        self._heartbeat_at = 0
+        self._failure_count = 0
+        self._polled_at = 0
+        self._asked_count = 0
+
+    @property
+    def owned(self) -> tuple[TopicPartition, ...]:
+        return tuple(self._owned)
+
+    @property
+    def is_rebalancing(self) -> bool:
+        return self.state not in (State.STABLE, State.UNSUBSCRIBED)
+
+    @property
+    def has_failed(self) -> bool:
+        return self.state is State.FAILED
+
+    def _poll_due(self) -> list[int]:
+        """When the application has to have come back, if it has to."""
+        if self.state in _OUTSIDE or self.is_polling:
+            return []
+        return [self._polled_at + self.config.max_poll_interval_ms]
+
+    def _release(self, partitions: tuple[TopicPartition, ...], *, is_lost: bool = False) -> list[Effect]:
+        self._asked_count += 1
+        return [Release(partitions, is_lost)]
+
+    def _has_performed_all(self) -> bool:
+        """The application has released or taken what it was asked to; whether that was the last it was asked for."""
+        assert self._asked_count > 0, "nothing was asked for"
+        self._asked_count -= 1
+        return not self._asked_count
+
+    def _keep(self, partitions: Iterable[TopicPartition]) -> None:
+        """Own no more than these of what is owned."""
+        kept = set(partitions)
+        self._owned = {partition: None for partition in self._owned if partition in kept}

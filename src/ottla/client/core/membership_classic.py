@@ -21,7 +21,6 @@ C4: as many Released and Taken come as were asked for; a state is left for what 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import Enum
 from random import Random
 
 from ottla.client.core.assignors import ASSIGNORS, NO_GENERATION
@@ -41,13 +40,14 @@ from ottla.client.core.membership import (
     ForgetCoordinator,
     LearnTopics,
     Left,
+    Member,
     MembershipConfig,
     Polled,
     Refused,
-    Release,
     Released,
     Responded,
     Send,
+    State,
     Subscribed,
     Take,
     Taken,
@@ -68,53 +68,28 @@ JOIN_LAPSE_MS = 5_000
 """How much longer than the rebalance may take the answer to a JoinGroup is waited for."""
 
 
-class State(Enum):
-    UNSUBSCRIBED = "unsubscribed"
-    PREPARING = "preparing"
-    JOINING = "joining"
-    ASSIGNING = "assigning"
-    SYNCING = "syncing"
-    RELEASING = "releasing"
-    TAKING = "taking"
-    STABLE = "stable"
-    LOSING = "losing"
-    EXPIRED = "expired"
-    LEAVING = "leaving"
-    FAILED = "failed"
-
-
 _IN_GENERATION = (State.PREPARING, State.ASSIGNING, State.SYNCING, State.RELEASING, State.TAKING, State.STABLE)
 _JOINING = (State.JOINING, State.ASSIGNING, State.SYNCING, State.LOSING)
-_OUTSIDE = (State.UNSUBSCRIBED, State.EXPIRED, State.LEAVING, State.FAILED)
 
 
-class ClassicMembership:
+class ClassicMembership(Member):
     """One member of a classic group, as one consumer sees it."""
 
     def __init__(self, config: MembershipConfig, rng: Random) -> None:
-        self.config = config
-        self.state = State.UNSUBSCRIBED
+        super().__init__(config, rng)
         self.member_id = ""
         self.is_leader = False
-        self.is_polling = False
         self.protocol: str | None = None
-        self._rng = rng
         self._generation = NO_GENERATION
-        self._topics: tuple[str, ...] = ()
         self._joined_topics: tuple[str, ...] = ()
-        self._owned: dict[TopicPartition, None] = {}
         self._previous: list[TopicPartition] | None = None
         self._previous_generation = NO_GENERATION
         self._assigned: list[TopicPartition] = []
         self._outstanding: Message | None = None
         self._heartbeat: HeartbeatRequest | None = None
-        self._heartbeat_at = 0
         self._join_at = 0
-        self._failure_count = 0
-        self._polled_at = 0
         self._rejoins = False
         self._left_while_joining = False
-        self._asked_count = 0
         self._join_response: JoinGroupResponse | None = None
         self._group_topics: tuple[str, ...] = ()
         self._assigned_counts: dict[str, int] | None = None
@@ -124,33 +99,19 @@ class ClassicMembership:
     # What the consumer asks
 
     @property
-    def owned(self) -> tuple[TopicPartition, ...]:
-        return tuple(self._owned)
-
-    @property
     def generation(self) -> int:
         return self._generation
-
-    @property
-    def is_rebalancing(self) -> bool:
-        return self.state not in (State.STABLE, State.UNSUBSCRIBED)
 
     @property
     def is_joining(self) -> bool:
         return self.state in _JOINING or (self.state is State.LEAVING and self._left_while_joining)
 
-    @property
-    def has_failed(self) -> bool:
-        return self.state is State.FAILED
-
     def deadline(self) -> int | None:
-        times = []
+        times = self._poll_due()
         if self.state is State.JOINING and self._outstanding is None:
             times.append(self._join_at)
         if self.state in _IN_GENERATION and self._heartbeat is None:
             times.append(self._heartbeat_at)
-        if self.state not in _OUTSIDE and not self.is_polling:
-            times.append(self._polled_at + self.config.max_poll_interval_ms)
         return min(times, default=None)
 
     def handle(self, event: object, now: int) -> list[Effect]:
@@ -180,11 +141,7 @@ class ClassicMembership:
     # Time
 
     def _tick(self, now: int) -> list[Effect]:
-        if (
-            self.state not in _OUTSIDE
-            and not self.is_polling
-            and now >= self._polled_at + self.config.max_poll_interval_ms
-        ):
+        if any(now >= due for due in self._poll_due()):
             return self._expire()
         if self.state is State.JOINING and self._outstanding is None and now >= self._join_at:
             return self._join(now)
@@ -470,20 +427,12 @@ class ClassicMembership:
         self._asked_count += 1
         return [Take(added)]
 
-    def _release(self, partitions: tuple[TopicPartition, ...], *, is_lost: bool = False) -> list[Effect]:
-        self._asked_count += 1
-        return [Release(partitions, is_lost)]
-
     def _handle_performed(self, now: int) -> list[Effect]:
-        """The application has released or taken what it was last asked to."""
-        assert self._asked_count > 0, "C4"
-        self._asked_count -= 1
-        if self._asked_count:
+        if not self._has_performed_all():
             return []
         match self.state:
             case State.RELEASING:
-                kept = set(self._assigned)
-                self._owned = {partition: None for partition in self._owned if partition in kept}
+                self._keep(self._assigned)
                 self._rejoins = True  # what was released waits for its new owner until the group rebalances again
                 return self._take()
             case State.PREPARING:

@@ -18,7 +18,6 @@ M4: as many Released and Taken come as were asked for.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import Enum
 from random import Random
 
 from ottla.client.core.codes import error_code
@@ -30,13 +29,14 @@ from ottla.client.core.membership import (
     ForgetCoordinator,
     LearnTopics,
     Left,
+    Member,
     MembershipConfig,
     Polled,
     Refused,
-    Release,
     Released,
     Responded,
     Send,
+    State,
     Subscribed,
     Take,
     Taken,
@@ -59,36 +59,18 @@ STATIC_LEAVE_EPOCH = -2
 NO_EPOCH = -1
 
 
-class State(Enum):
-    UNSUBSCRIBED = "unsubscribed"
-    JOINING = "joining"
-    STABLE = "stable"
-    RELEASING = "releasing"
-    TAKING = "taking"
-    LOSING = "losing"
-    EXPIRED = "expired"
-    LEAVING = "leaving"
-    FAILED = "failed"
-
-
 _BEATING = (State.JOINING, State.STABLE, State.RELEASING, State.TAKING)
 _COMMITTING = (State.STABLE, State.RELEASING, State.TAKING, State.LEAVING)
-_OUTSIDE = (State.UNSUBSCRIBED, State.EXPIRED, State.LEAVING, State.FAILED)
 
 
-class ConsumerMembership:
+class ConsumerMembership(Member):
     """One member of a consumer group, as one consumer sees it. It chooses its own member id, once."""
 
     def __init__(self, config: MembershipConfig, rng: Random, member_id: str) -> None:
-        self.config = config
-        self.state = State.UNSUBSCRIBED
+        super().__init__(config, rng)
         self.member_id = member_id
-        self.is_polling = False
-        self._rng = rng
         self._epoch = NO_EPOCH
-        self._topics: tuple[str, ...] = ()
         self._regex: str | None = None
-        self._owned: dict[TopicPartition, None] = {}
         self._ids: dict[str, bytes] = {}
         self._names: dict[bytes, str] = {}
         self._target: dict[bytes, list[int]] | None = None
@@ -96,39 +78,21 @@ class ConsumerMembership:
         self._sent: dict[str, object] = {}
         self._heartbeat: ConsumerGroupHeartbeatRequest | None = None
         self._heartbeat_interval_ms = 0
-        self._heartbeat_at = 0
-        self._failure_count = 0
-        self._polled_at = 0
-        self._asked_count = 0
 
     # What the consumer asks
-
-    @property
-    def owned(self) -> tuple[TopicPartition, ...]:
-        return tuple(self._owned)
 
     @property
     def generation(self) -> int:
         return self._epoch if self.state in _COMMITTING and self._epoch != JOIN_EPOCH else NO_EPOCH
 
     @property
-    def is_rebalancing(self) -> bool:
-        return self.state not in (State.STABLE, State.UNSUBSCRIBED)
-
-    @property
     def is_joining(self) -> bool:
         return self.state in (State.JOINING, State.LOSING)
 
-    @property
-    def has_failed(self) -> bool:
-        return self.state is State.FAILED
-
     def deadline(self) -> int | None:
-        times = []
+        times = self._poll_due()
         if self.state in _BEATING and self._heartbeat is None:
             times.append(self._heartbeat_at)
-        if self.state not in _OUTSIDE and not self.is_polling:
-            times.append(self._polled_at + self.config.max_poll_interval_ms)
         return min(times, default=None)
 
     def handle(self, event: object, now: int) -> list[Effect]:
@@ -163,11 +127,7 @@ class ConsumerMembership:
     # Time
 
     def _tick(self, now: int) -> list[Effect]:
-        if (
-            self.state not in _OUTSIDE
-            and not self.is_polling
-            and now >= self._polled_at + self.config.max_poll_interval_ms
-        ):
+        if any(now >= due for due in self._poll_due()):
             return self._expire()
         if self.state in _BEATING and self._heartbeat is None and now >= self._heartbeat_at:
             return self._beat()
@@ -315,8 +275,7 @@ class ConsumerMembership:
         gone = tuple(partition for partition in self._owned if partition not in wanted)
         if gone:
             self.state = State.RELEASING
-            self._asked_count += 1
-            return [*effects, Release(gone)]
+            return [*effects, *self._release(gone)]
         return [*effects, *self._take()]
 
     def _take(self) -> list[Effect]:
@@ -327,15 +286,11 @@ class ConsumerMembership:
         return [Take(added)]
 
     def _handle_performed(self, now: int) -> list[Effect]:
-        """The application has released or taken what it was last asked to."""
-        assert self._asked_count > 0, "M4"
-        self._asked_count -= 1
-        if self._asked_count:
+        if not self._has_performed_all():
             return []
         match self.state:
             case State.RELEASING:
-                kept = set(self._next_owned)
-                self._owned = {partition: None for partition in self._owned if partition in kept}
+                self._keep(self._next_owned)
                 return self._take()
             case State.TAKING:
                 return self._settle(now)
@@ -372,10 +327,7 @@ class ConsumerMembership:
         if not self._owned and not self._asked_count:
             return self._begin_join(now)
         self.state = State.LOSING
-        if not self._owned:
-            return []
-        self._asked_count += 1
-        return [Release(self.owned, is_lost=True)]
+        return self._release(self.owned, is_lost=True) if self._owned else []
 
     def _leave(self) -> list[Effect]:
         if self.state in (State.UNSUBSCRIBED, State.LEAVING):
@@ -386,8 +338,7 @@ class ConsumerMembership:
         self.state = State.LEAVING
         self._heartbeat = None
         if self._owned:
-            self._asked_count += 1
-            return [Release(self.owned, is_lost=is_out)]
+            return self._release(self.owned, is_lost=is_out)
         return self._say_goodbye() if not self._asked_count else []
 
     def _farewell(self) -> ConsumerGroupHeartbeatRequest:
@@ -415,7 +366,4 @@ class ConsumerMembership:
     def _fail(self, error: KafkaError) -> list[Effect]:
         self.state = State.FAILED
         self._heartbeat = None
-        if not self._owned:
-            return [Fail(error)]
-        self._asked_count += 1
-        return [Release(self.owned, is_lost=True), Fail(error)]
+        return [*(self._release(self.owned, is_lost=True) if self._owned else []), Fail(error)]
