@@ -14,9 +14,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
-from types import TracebackType
-from typing import IO
+from typing import IO, Self
 
+from ottla.testing.lifetime import Lifetime
 from ottla.testing.temporary_folder import TemporaryFolder
 
 READY_TIMEOUT_S = 60.0
@@ -38,7 +38,7 @@ class BrokerFailed(Exception):
     printed."""
 
 
-class Broker:
+class Broker(Lifetime):
     """One node. Starts when it is entered (or by `start`), and leaves nothing behind.
 
         with Broker() as broker:
@@ -101,7 +101,7 @@ class Broker:
 
     # Its life
 
-    def start(self) -> Broker:
+    def start(self) -> Self:
         """Start it, or start it again on the same port with the data it has. Returns when it answers."""
         if self.is_running:
             return self
@@ -249,18 +249,6 @@ class Broker:
             for pipe in (self._process.stdin, self._process.stdout):
                 if pipe is not None:
                     pipe.close()
-
-    def __enter__(self) -> Broker:
-        try:
-            return self.start()
-        except BaseException:
-            self.close()
-            raise
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         state = "paused" if self._is_paused else "running" if self.is_running else "stopped"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from types import TracebackType
+from typing import Self
 
 from ottla.testing.broker import Broker
+from ottla.testing.lifetime import Lifetime
 
 
-class Cluster:
+class Cluster(Lifetime):
     """A cluster of `nodes` brokers, of which `cluster[0]` is the first.
 
         with Cluster() as cluster:
@@ -42,7 +43,7 @@ class Cluster:
     def __iter__(self) -> Iterator[Broker]:
         return iter(self.nodes)
 
-    def start(self) -> Cluster:
+    def start(self) -> Self:
         """Start the nodes that do not run."""
         for node in self.nodes:
             node.start()
@@ -60,18 +61,6 @@ class Cluster:
         """End all nodes and remove their folders."""
         for node in self.nodes:
             node.close()
-
-    def __enter__(self) -> Cluster:
-        try:
-            return self.start()
-        except BaseException:
-            self.close()
-            raise
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"Cluster({self.nodes})"
