@@ -311,6 +311,7 @@ def test_a_group_that_nobody_is_left_in_stays_an_empty_consumer_group() -> None:
 
 
 def test_a_classic_client_in_the_place_of_the_last_static_member_downgrades_without_a_rebalance() -> None:
+    """As Apache Kafka 4.3.1 was seen to do: the same answers, generation, state and assignments, and nobody leads."""
     coordinator = Coordinator(topics={"t": 4})
     member = Consumer(coordinator, "modern", ["t"], instance="i")
     other = ClassicConsumer(coordinator, ["t"])
