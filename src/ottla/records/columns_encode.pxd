@@ -1,18 +1,12 @@
 # C types for columns_encode.py: pointers where that file has bytearrays, and the few functions that are C.
 cimport cython
-from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
 from libc.string cimport memcpy
+from ottla.records.columns cimport native_resize, native_view
 from ottla.records.kernel cimport native_subtract, ottla_murmur2
 
 cdef int ANY, HEADER_SIZE, RECORD_OVERHEAD, HEADER_OVERHEAD, SMALLEST_ROOM, FIRST_BYTES
 cdef unsigned long long MASK_64
 
-
-cdef inline unsigned char *native_view(bytearray buffer) noexcept:
-    return <unsigned char *>PyByteArray_AS_STRING(buffer)
-
-cdef inline int native_resize(bytearray buffer, Py_ssize_t size) except -1:
-    return PyByteArray_Resize(buffer, size)
 
 cdef inline void native_copy(
     unsigned char *output, Py_ssize_t position, const unsigned char[::1] source, Py_ssize_t start, Py_ssize_t size

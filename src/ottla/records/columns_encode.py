@@ -29,19 +29,8 @@ HEADER_OVERHEAD = 10
 MASK_64 = 0xFFFFFFFFFFFFFFFF
 
 if not cython.compiled:
+    from ottla.records.columns import native_copy, native_resize, native_view
     from ottla.records.kernel import murmur2, native_subtract
-
-    def native_view(buffer: bytearray) -> Any:
-        return buffer
-
-    def native_resize(buffer: bytearray, size: int) -> None:
-        if size < len(buffer):
-            del buffer[size:]
-        else:
-            buffer.extend(bytes(size - len(buffer)))
-
-    def native_copy(output: Any, position: int, source: Any, start: int, size: int) -> None:
-        output[position : position + size] = source[start : start + size]
 
     def native_hash(data: Any, position: int, size: int) -> int:
         return murmur2(bytes(data[position : position + size]))

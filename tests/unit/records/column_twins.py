@@ -23,19 +23,22 @@ MAX_SIZE = 1 << 20
 
 
 def plain(name: str) -> ModuleType:
-    """The source run as plain Python, on the plain kernel."""
+    """The source run as plain Python, on others that are plain as well."""
     plain_name = f"ottla_plain_{name}"
     if plain_name not in sys.modules:
         path = Path(ottla.records.__file__).with_name(f"{name}.py")
         spec = importlib.util.spec_from_loader(plain_name, SourceFileLoader(plain_name, str(path)))
         assert spec is not None and spec.loader is not None
         module = importlib.util.module_from_spec(spec)
-        imported = sys.modules["ottla.records.kernel"]
-        sys.modules["ottla.records.kernel"] = plain_kernel()
+        twins = {"ottla.records.kernel": plain_kernel()}
+        if name == "columns_encode":
+            twins["ottla.records.columns"] = plain("columns")
+        imported = {name: sys.modules[name] for name in twins}
+        sys.modules.update(twins)
         try:
             spec.loader.exec_module(module)
         finally:
-            sys.modules["ottla.records.kernel"] = imported
+            sys.modules.update(imported)
         sys.modules[plain_name] = module
     return sys.modules[plain_name]
 
