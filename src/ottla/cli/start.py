@@ -70,11 +70,13 @@ def properties(options: argparse.Namespace) -> dict[str, str]:
                 given = parse_properties(file.read())
         except OSError as error:
             raise ConfigError(f"--config {options.config} cannot be read: {error.strerror}") from None
+    overridden: dict[str, str] = {}
     for override in options.override:
         key, equals, value = override.partition("=")
         if not equals:
             raise ConfigError(f"--override {override}: expected KEY=VALUE, for example log.retention.hours=24")
-        given[key.strip()] = value.strip()
+        overridden[key.strip()] = value.strip()
+    given |= overridden
     if options.data is not None:
         given["log.dirs"] = options.data
         given.pop("log.dir", None)
@@ -88,7 +90,8 @@ def properties(options: argparse.Namespace) -> dict[str, str]:
         given["listeners"] = f"PLAINTEXT://127.0.0.1:{port},{CONTROLLER}://127.0.0.1:0"
         given["controller.listener.names"] = CONTROLLER
         for setting in ("advertised.listeners", "listener.security.protocol.map", "inter.broker.listener.name"):
-            given.pop(setting, None)
+            if setting not in overridden:
+                given.pop(setting, None)  # the file's speaks of the file's listeners
     elif "process.roles" not in given and "controller.listener.names" not in given:
         given["listeners"] += f",{CONTROLLER}://127.0.0.1:0"
         given["controller.listener.names"] = CONTROLLER

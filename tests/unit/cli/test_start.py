@@ -38,6 +38,11 @@ def test_port_data_and_overrides_win_over_the_file(tmp_path: Path) -> None:
     assert [str(listener) for listener in made.broker_listeners] == ["PLAINTEXT://127.0.0.1:7000"]
 
 
+def test_what_a_port_is_advertised_as_may_be_given_beside_it() -> None:
+    made = config("--port", "7000", "--override", "advertised.listeners=PLAINTEXT://me:17000")
+    assert [str(listener) for listener in made.advertised_broker_listeners] == ["PLAINTEXT://me:17000"]
+
+
 def test_a_listener_alone_is_enough() -> None:
     made = config(
         "--override", "listeners=PLAINTEXT://0.0.0.0:9092", "--override", "advertised.listeners=PLAINTEXT://me:9092"
