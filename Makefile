@@ -23,7 +23,7 @@ sim: $(DEV)  ## whole-node simulation in bulk: make sim SEEDS=200, or SEED=7 to 
 	$(PYTHON) -m ottla.sim $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
 
 interop: $(DEV)  ## real clients and tools, the slow ones too (Go, Node)
-	OTTLA_INTEROP_ALL=1 $(PYTHON) -m pytest tests/interop
+	OTTLA_INTEROP_ALL=1 $(PYTHON) -m pytest tests/interop tests/cli tests/examples tests/packaging tests/spark
 
 chaos: $(DEV)  ## real processes, killed while they work
 	$(PYTHON) -m pytest tests/chaos
