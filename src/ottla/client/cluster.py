@@ -498,12 +498,17 @@ class Cluster:
         task = self._finding.get((kind, key))
         if task is None:
             task = self._finding[kind, key] = asyncio.create_task(self._find_coordinator(key, kind))
-            task.add_done_callback(lambda _: self._finding.pop((kind, key), None))
+            task.add_done_callback(lambda done: self._found(done, kind, key))
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 return await _shared(task)
         except TimeoutError:
             raise RequestTimedOut(f"no coordinator of {kind.name.lower()} {key} within {timeout_ms:.0f} ms") from None
+
+    def _found(self, task: asyncio.Task[int], kind: CoordinatorType, key: str) -> None:
+        self._finding.pop((kind, key), None)
+        if not task.cancelled():
+            task.exception()  # it is for those who wait; when all have given up, nobody's
 
     def forget_coordinator(self, key: str, kind: CoordinatorType) -> None:
         """It said it is none any more, or does not answer."""
