@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from tests.cli.kafka.scenes import Scene
-from tests.interop.servers import Kafka, Ottla, Server, free_port, kafka_anchor
+from tests.interop.servers import Kafka, Ottla, Server, kafka_anchor
 
 SETTINGS = (
     "group.initial.rebalance.delay.ms=0",
     "offsets.topic.num.partitions=2",
     "transaction.state.log.num.partitions=2",
 )
-CLUSTER_PORT_STEP = 100
 
 
 class KafkaCluster(Kafka):
@@ -23,11 +24,12 @@ class KafkaCluster(Kafka):
 
     name = "a cluster of Apache Kafka"
 
-    def start(self, timeout_seconds: float = 120) -> None:
+    def start(self, timeout_seconds: float = 200) -> None:
         script = kafka_anchor()
         assert script is not None
         command = [str(script), "cluster", str(self.port), str(self.data)]
-        subprocess.run(command, check=True, timeout=timeout_seconds, stdout=subprocess.DEVNULL)
+        small = {**os.environ, "KAFKA_HEAP_OPTS": "-Xms256M -Xmx384M"}
+        subprocess.run(command, check=True, timeout=timeout_seconds, stdout=subprocess.DEVNULL, env=small)
 
     def stop(self, timeout_seconds: float = 60) -> None:
         script = kafka_anchor()
@@ -36,8 +38,17 @@ class KafkaCluster(Kafka):
 
 
 def cluster_port() -> int:
-    """A port whose neighbours at the distance of the cluster's nodes are free as well, as far as one can say."""
-    return min(free_port() for _ in range(5))
+    """A port whose neighbours that the cluster's nodes need are free as well; below those that the system gives out to
+    clients, which come and go while the nodes start."""
+    for first in range(20_000 + os.getpid() % 1_000 * 10, 32_000, 10):
+        try:
+            with ExitStack() as held:
+                for step in (0, 1, 100, 101, 200, 201):
+                    held.enter_context(socket.socket()).bind(("127.0.0.1", first + step))
+        except OSError:
+            continue
+        return first
+    raise RuntimeError("no six free ports")
 
 
 @contextmanager
@@ -50,8 +61,8 @@ def scene_server(folder: Path, kind: str, scene: Scene) -> Iterator[Server]:
         server = Kafka(data, SETTINGS)
     else:
         server = Ottla(data, SETTINGS)
-    server.start()
     try:
+        server.start()
         yield server
     finally:
         server.stop()
