@@ -6,9 +6,9 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from shop import OrderNotTaken, Shop, Warehouse
 
 from ottla.testing import Broker, Cluster
+from shop import OrderNotTaken, Shop, Warehouse
 
 
 @pytest.fixture
