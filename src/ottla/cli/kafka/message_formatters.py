@@ -71,7 +71,7 @@ class DefaultFormatter:
             shown = [key.encode() + b":" + self._shown(value, self._header) for key, value in record.headers]
             return self._headers_separator.join(shown) if shown else b"NO_HEADERS"
         if name == "timestamp":
-            return f"{getattr(record, 'timestamp_type', 'CreateTime')}:{record.timestamp}".encode()
+            return f"{record.timestamp_type}:{record.timestamp}".encode()
         if name == "partition":
             return b"Partition:%d" % record.partition
         if name == "offset":

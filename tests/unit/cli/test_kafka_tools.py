@@ -1,0 +1,108 @@
+"""What Kafka's console tools work out without a broker: lines, moments, durations, dates, figures."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from ottla.cli.kafka.consumer_perf_test import format_date
+from ottla.cli.kafka.deserializers import deserializer
+from ottla.cli.kafka.line_reader import InputRecord, LineReader, Lines
+from ottla.cli.kafka.message_formatters import DEFAULT, formatter
+from ottla.cli.kafka.offset_resets import format_csv, parse_duration_ms, parse_moment, read_csv
+from ottla.cli.kafka.options import ToolError
+from ottla.cli.kafka.performance import Latencies, fixed, ratio
+from ottla.client.core.fetching import LogAppendTimeRecord
+from ottla.client.metadata import TopicPartition
+
+
+def test_lines_end_as_javas_do_wherever_the_input_is_cut() -> None:
+    text = b"one\ntwo\r\n\rthree"
+    for cut in range(len(text)):
+        lines = Lines()
+        pieces = [text[:cut], text[cut:]] if cut else [text]
+        found = [line for piece in pieces for line in lines.feed(piece)]
+        assert [*found, *lines.feed(b"")] == [b"one", b"two", b"", b"three"]
+
+
+def test_a_line_has_headers_a_key_and_a_value() -> None:
+    reader = LineReader({"parse.key": "true", "parse.headers": "true", "null.marker": "NULL"})
+    assert reader.read(b"a:1,b:NULL,\tk\tv\tw") == InputRecord(b"k", b"v\tw", (("a", b"1"), ("b", None)))
+    assert reader.read(b"NULL\tNULL\tNULL") == InputRecord(None, None, ())
+    with pytest.raises(ToolError, match="No key separator found on line number 3"):
+        reader.read(b"a:1\tno key")
+
+
+@pytest.mark.parametrize(
+    ("text", "milliseconds"),
+    [("P1D", 86_400_000), ("PT1H30M", 5_400_000), ("PT1.5S", 1_500), ("-PT-0.001S", 1), ("p2dt3s", 172_803_000)],
+)
+def test_durations_are_javas(text: str, milliseconds: int) -> None:
+    assert parse_duration_ms(text) == milliseconds
+
+
+@pytest.mark.parametrize("text", ["", "P", "PT", "1D", "P1DT", "P1Y"])
+def test_what_is_no_duration_is_refused(text: str) -> None:
+    with pytest.raises(ToolError, match="Text cannot be parsed to a Duration"):
+        parse_duration_ms(text)
+
+
+def test_moments_are_utc_unless_they_name_a_zone() -> None:
+    assert parse_moment("1970-01-02T00:00:00.001") == 86_400_001
+    assert parse_moment("1970-01-01T01:00:00.000+01:00") == parse_moment("1970-01-01T01:00:00.000+01") == 0
+    with pytest.raises(ToolError, match="Unparseable date"):
+        parse_moment("1970-13-01T00:00:00.000")
+
+
+def test_exported_offsets_are_read_back(tmp_path: Path) -> None:
+    planned = {"g": {TopicPartition("a-topic-with-quite-a-long-name", 1): 5}}
+    for has_group in (False, True):
+        file = tmp_path / f"plan-{has_group}.csv"
+        file.write_text(format_csv(planned, has_group=has_group))
+        assert read_csv(str(file), ["g"] if not has_group else ["g", "h"]) == planned
+
+
+def test_numbers_are_shown_by_their_deserializers() -> None:
+    package = "org.apache.kafka.common.serialization."
+    shown = {
+        "LongDeserializer": (b"\xff" * 8, "-1"),
+        "DoubleDeserializer": (b"\x41\x63\x12\xd0\x00\x00\x00\x00", "1.0E7"),
+        "FloatDeserializer": (b"\x3d\xcc\xcc\xcd", "0.1"),
+        "BooleanDeserializer": (b"\x01", "true"),
+        "BytesDeserializer": (b"a\\\x00", "a\\x5C\\x00"),
+    }
+    for name, (data, text) in shown.items():
+        made = deserializer(package + name)
+        assert made is not None
+        assert made(data) == text
+    assert deserializer("com.example.Mine") is None
+
+
+def test_a_record_shows_whose_its_timestamp_is() -> None:
+    record = LogAppendTimeRecord("t", 0, 7, 99, None, b"v", (("h", None),))
+    show = formatter(DEFAULT, {"print.timestamp": "true", "print.headers": "true", "print.key": "TRUE "})
+    assert show(record) == b"LogAppendTime:99\th:null\tnull\tv\n"
+
+
+def test_dates_follow_javas_patterns() -> None:
+    at_ms = 1_700_000_000_007
+    assert re.fullmatch(r"2023-11-1[45] \d\d:\d\d:20:007", format_date("yyyy-MM-dd HH:mm:ss:SSS", at_ms))
+    assert re.fullmatch(r"23 o'clock [A-Z][a-z]{2} Nov (AM|PM)", format_date("yy 'o''clock' EEE MMM a", at_ms))
+    with pytest.raises(ToolError):
+        format_date("Q", at_ms)
+
+
+def test_figures_of_a_run(capsys: pytest.CaptureFixture[str]) -> None:
+    latencies = Latencies(4, reporting_interval_ms=10**9)
+    for latency_ms in (1, 2, 3, 10):
+        latencies.record(latency_ms, 1024, 0)
+    latencies.show_total()
+    line = capsys.readouterr().out
+    assert re.fullmatch(
+        r"4 records sent, \S+ records/sec \(\S+ MB/sec\), 4\.00 ms avg latency, 10\.00 ms max latency, "
+        r"3 ms 50th, 10 ms 95th, 10 ms 99th, 10 ms 99\.9th\.\n",
+        line,
+    )
+    assert (fixed(ratio(1, 0), 2), fixed(ratio(0, 0), 2), fixed(ratio(1, 4), 3)) == ("Infinity", "NaN", "0.250")
