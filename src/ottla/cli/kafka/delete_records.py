@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from typing import Any
 
 from ottla.cli.kafka.connection import connect
@@ -20,7 +19,7 @@ from ottla.cli.kafka.json_input import (
     text_value,
     whole,
 )
-from ottla.cli.kafka.options import Exit, Option, OptionParser, Options, ToolError, UsageError, show_usage
+from ottla.cli.kafka.options import Option, OptionParser, Options, ToolError, guarded
 from ottla.client.admin import Admin, PartialFailure
 from ottla.client.errors import KafkaError, UnknownTopicOrPartition
 from ottla.client.metadata import TopicPartition
@@ -43,21 +42,17 @@ def option_parser() -> OptionParser:
 
 def main(arguments: list[str]) -> int:
     parser = option_parser()
-    try:
+
+    def work() -> None:
         options = parser.parse(arguments)
         options.help_or_version(PURPOSE)
         options.require("bootstrap-server", "offset-json-file")
-        asyncio.run(_run(options))
-    except UsageError as error:
-        return show_usage(parser, error)
-    except Exit as done:
-        return done.code
-    except (ToolError, KafkaError) as error:
-        failure = failure_of(error) if isinstance(error, KafkaError) else error
-        print(failure.message, file=sys.stderr)
-        print(failure.trace, file=sys.stderr)
-        return 1
-    return 0
+        try:
+            asyncio.run(_run(options))
+        except KafkaError as error:
+            raise failure_of(error) from None
+
+    return guarded(parser, work)
 
 
 async def _run(options: Options) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 
 from ottla.cli.kafka.connection import connect, read_properties
 from ottla.cli.kafka.exceptions import java_text
@@ -14,13 +13,11 @@ from ottla.cli.kafka.json_input import text_value as text_of
 from ottla.cli.kafka.options import (
     INTEGER,
     ArgumentKind,
-    Exit,
     Option,
     OptionParser,
     Options,
     ToolError,
-    UsageError,
-    show_usage,
+    guarded,
 )
 from ottla.client.admin import Admin
 from ottla.client.errors import ErrorCode, KafkaError, RequestTimedOut
@@ -66,20 +63,14 @@ def option_parser() -> OptionParser:
 
 def main(arguments: list[str]) -> int:
     parser = option_parser()
-    try:
+
+    def work() -> None:
         options = parser.parse(arguments)
         options.help_or_version(PURPOSE)
         _check(options)
         asyncio.run(_run(options))
-    except UsageError as error:
-        return show_usage(parser, error)
-    except Exit as done:
-        return done.code
-    except ToolError as error:
-        print(error.message, file=sys.stderr)
-        print(error.trace, file=sys.stderr)
-        return 1
-    return 0
+
+    return guarded(parser, work)
 
 
 def _check(options: Options) -> None:

@@ -277,6 +277,21 @@ def show_usage(parser: OptionParser, error: UsageError) -> int:
     return 1
 
 
+def guarded(parser: OptionParser, work: Callable[[], None]) -> int:
+    """Do a tool's work; the exit code. What goes wrong is told with its trace on stderr, as most of the tools do."""
+    try:
+        work()
+    except UsageError as error:
+        return show_usage(parser, error)
+    except Exit as done:
+        return done.code
+    except ToolError as error:
+        print(error.message, file=sys.stderr)
+        print(error.trace, file=sys.stderr)
+        return 1
+    return 0
+
+
 def key_values(given: Iterable[str], *, accepts_missing: bool = True) -> dict[str, str]:
     """`key=value` arguments; the value may contain = and may be missing."""
     found: dict[str, str] = {}
