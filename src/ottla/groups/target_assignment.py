@@ -49,19 +49,27 @@ def compute_target(
             topic_ids[names] = ids
         return ids
 
+    # When many join a large group, each of them makes all members be looked at: one of those must cost very little.
     replaced = None if member.instance_id is None else group.static_members.get(member.instance_id)
-    members, targets = group.members, group.targets
-    specs: dict[str, MemberSpec] = {}
-    for id in sorted({*members, member.id}):
-        if id == member.id:
-            specs[id] = MemberSpec(ids_of(member), targets.get(replaced or id, EMPTY), member.instance_id)
-        elif id != replaced:
-            other = members[id]
-            specs[id] = MemberSpec(ids_of(other), targets.get(id, EMPTY), other.instance_id)
-    assignments = assignor(GroupSpec(specs, partition_counts, subscriptions.is_homogeneous()))
+    targets = group.targets
+    target_of = targets.get
+    members = {**group.members, member.id: member}
+    if replaced is not None and replaced != member.id:
+        del members[replaced]
+    is_homogeneous = subscriptions.is_homogeneous()
+    ids = ids_of(member)
+    specs = {
+        id: MemberSpec(ids if is_homogeneous else ids_of(members[id]), target_of(id, EMPTY), members[id].instance_id)
+        for id in sorted(members)
+    }
+    if replaced is not None:
+        specs[member.id] = MemberSpec(ids, target_of(replaced, EMPTY), member.instance_id)
+    assignments = assignor(GroupSpec(specs, partition_counts, is_homogeneous))
+    if len(assignments) < len(specs):
+        assignments = {id: assignments.get(id, EMPTY) for id in specs}
     records = []
-    for id in specs:
-        assignment, before = assignments.get(id, EMPTY), targets.get(id)
+    for id, assignment in assignments.items():
+        before = target_of(id)
         if assignment is not before and assignment != before:
             records.append(target_assignment_record(group.id, id, assignment))
     records.append(target_assignment_metadata_record(group.id, epoch, timestamp))
