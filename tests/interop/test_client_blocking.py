@@ -37,6 +37,21 @@ def test_records_are_written_and_read_without_an_event_loop(broker: Server, topi
     assert read(broker, topic, 5001) == [*(b"%d" % number for number in range(5000)), b"last"]
 
 
+def test_many_records_are_written_in_one_call(broker: Server, topic: str) -> None:
+    with Admin(bootstrap_servers=broker.bootstrap) as admin:
+        admin.create_topic(topic, 1)
+    with Producer(bootstrap_servers=broker.bootstrap, buffer_memory=20_000, batch_size=5_000) as producer:
+        values = [b"%d" % number for number in range(10_000)]
+        deliveries = producer.send_many(topic, iter(values), keys=values)
+        assert [delivery.result().offset for delivery in deliveries] == list(range(10_000))
+        assert producer.send_many(topic, []) == []
+        with pytest.raises(ValueError, match="zip"):
+            producer.send_many(topic, [b"1", b"2"], keys=[b"1"])
+        with pytest.raises(KafkaError, match="INVALID_TOPIC"):
+            producer.send_many("no/topic", [b"1", b"2"])
+    assert read(broker, topic, 10_001)[:10_000] == values
+
+
 def test_several_threads_share_a_producer(broker: Server, topic: str) -> None:
     with Admin(bootstrap_servers=broker.bootstrap) as admin:
         admin.create_topic(topic, 1)

@@ -244,6 +244,7 @@ class Producer(_Blocking[async_producer.Producer]):
             raise
         self._thread.run(_leave(block, None))
 
+    send_many = _waits(async_producer.Producer.send_many)
     flush = _waits(async_producer.Producer.flush)
     room = _waits(async_producer.Producer.room)
     send_table = _waits(async_producer.Producer.send_table)

@@ -33,8 +33,8 @@ class Delivery:
 
     __slots__ = ("_batch", "_index")
 
-    def __init__(self, batch: Batch, index: int) -> None:
-        self._batch = batch
+    def __init__(self, batch: Any, index: int) -> None:
+        self._batch: Batch = batch
         self._index = index
 
     def done(self) -> bool:
@@ -97,6 +97,7 @@ class PendingDelivery(Delivery):
     __slots__ = ("_callbacks", "_error", "_is_in")
 
     def __init__(self) -> None:
+        super().__init__(None, 0)
         self._is_in = False
         self._error: KafkaError | None = None
         self._callbacks: list[Callable[[], None]] = []

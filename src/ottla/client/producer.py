@@ -5,8 +5,9 @@
         print(written.partition, written.offset)
 
 `send` never blocks: it returns a `Delivery`, which can be awaited now, later, or not at all (what is lost then is named
-in the log). To write much, send without awaiting each and call `await producer.room()` now and then, so that the buffer
-(buffer.memory) does not run full; `await producer.flush()` waits until everything is written.
+in the log). To write much, `await producer.send_many(topic, values)`; or send without awaiting each and call
+`await producer.room()` now and then, so that the buffer (buffer.memory) does not run full; `await producer.flush()`
+waits until everything is written.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
+from itertools import repeat
 from random import Random
 from time import time_ns
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.client.cluster import Cluster
 from ottla.client.config import ProducerConfig
@@ -49,6 +51,8 @@ __all__ = ["Delivery", "Headers", "Producer", "RecordMetadata"]
 
 Headers = Iterable[tuple[str, bytes | None]] | Mapping[str, bytes | None]
 Partitioner = Callable[[str, bytes | None, int], int]
+ROOM_EVERY = 500
+"""`send_many` looks after so many records whether the buffer has room."""
 
 
 class _Topic:
@@ -77,29 +81,26 @@ class _Topic:
         self.used_at = now
 
 
+class _Outgoing(NamedTuple):
+    """A record as it goes into a batch, and for which partition (None: not chosen yet)."""
+
+    topic: str
+    value: bytes | None
+    key: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    partition: int | None
+    timestamp: int
+    size: int
+    """What it takes in a batch, at most."""
+
+
 class _Pending:
     """A record that waits outside the buffer: for its topic's metadata, or for room."""
 
-    __slots__ = ("delivery", "expires_at", "headers", "key", "partition", "size", "timestamp", "topic", "value")
+    __slots__ = ("delivery", "expires_at", "record")
 
-    def __init__(
-        self,
-        topic: str,
-        value: bytes | None,
-        key: bytes | None,
-        headers: tuple[tuple[str, bytes | None], ...],
-        partition: int | None,
-        timestamp: int,
-        size: int,
-        expires_at: float,
-    ) -> None:
-        self.topic = topic
-        self.value = value
-        self.key = key
-        self.headers = headers
-        self.partition = partition
-        self.timestamp = timestamp
-        self.size = size
+    def __init__(self, record: _Outgoing, expires_at: float) -> None:
+        self.record = record
         self.expires_at = expires_at
         self.delivery = PendingDelivery()
 
@@ -233,23 +234,16 @@ class Producer:
                 f"a record of {size} bytes is larger than max.request.size or buffer.memory allow "
                 f"({self._max_record_size} bytes)"
             )
+        record = _Outgoing(topic, value, key, pairs, partition, timestamp, size)
         if known is not None and not self._line and self._transactions is None:
-            delivery = self._append(known, value, key, pairs, partition, timestamp, size)
+            delivery = self._append(known, record)
             if delivery is not None:
                 return delivery
-        return self._send_slowly(topic, value, key, pairs, partition, timestamp, size)
+        return self._send_slowly(record)
 
-    def _append(
-        self,
-        topic: _Topic,
-        value: bytes | None,
-        key: bytes | None,
-        headers: tuple[tuple[str, bytes | None], ...],
-        partition: int | None,
-        timestamp: int,
-        size: int,
-    ) -> Delivery | None:
+    def _append(self, topic: _Topic, record: _Outgoing) -> Delivery | None:
         """Put a record into a batch of its partition; None while the buffer has no room for it."""
+        _, value, key, headers, partition, timestamp, size = record
         if partition is None:
             if self._partitioner is not None:
                 partition = self._partitioner(topic.info.name, key, topic.count)
@@ -302,32 +296,22 @@ class Producer:
 
     # What cannot be put into a batch at once
 
-    def _send_slowly(
-        self,
-        topic: str,
-        value: bytes | None,
-        key: bytes | None,
-        headers: tuple[tuple[str, bytes | None], ...],
-        partition: int | None,
-        timestamp: int,
-        size: int,
-    ) -> Delivery:
+    def _send_slowly(self, record: _Outgoing) -> Delivery:
         sender = self._may_send()
         assert self._loop is not None
+        topic = record.topic
         known = self._topics.get(topic)
         if known is not None and not self._line:
-            delivery = self._append(known, value, key, headers, partition, timestamp, size)
+            delivery = self._append(known, record)
             if delivery is not None:
                 return delivery
-        if self._pending_bytes + size > self._buffer_memory:
+        if self._pending_bytes + record.size > self._buffer_memory:
             raise BufferExhausted(
                 "the buffer is full (buffer.memory), and so is the line of records that wait for it: "
                 "await a delivery, producer.room() or producer.flush() between sends"
             )
-        pending = _Pending(
-            topic, value, key, headers, partition, timestamp, size, self._loop.time() + self.config.max_block_ms / 1000
-        )
-        self._pending_bytes += size
+        pending = _Pending(record, self._loop.time() + self.config.max_block_ms / 1000)
+        self._pending_bytes += record.size
         if known is None:
             line = self._unknown.get(topic)
             if line is None:
@@ -367,7 +351,7 @@ class Producer:
         waiting = self._unknown.pop(name, deque())
         for pending in waiting:
             if error is not None:
-                self._pending_bytes -= pending.size
+                self._pending_bytes -= pending.record.size
                 pending.delivery.refuse(error)
             else:
                 self._line.append(pending)
@@ -413,26 +397,18 @@ class Producer:
         """Let waiting records into the buffer as far as there is room."""
         while self._line:
             pending = self._line[0]
-            topic = self._topics.get(pending.topic)
+            topic = self._topics.get(pending.record.topic)
             try:
                 if topic is None:
                     raise ClientClosed("the topic was forgotten")
-                delivery = self._append(
-                    topic,
-                    pending.value,
-                    pending.key,
-                    pending.headers,
-                    pending.partition,
-                    pending.timestamp,
-                    pending.size,
-                )
+                delivery = self._append(topic, pending.record)
                 if delivery is None:
                     break
                 pending.delivery.enter(delivery)
             except KafkaError as error:
                 pending.delivery.refuse(error)
             self._line.popleft()
-            self._pending_bytes -= pending.size
+            self._pending_bytes -= pending.record.size
         if self._line:
             self._accumulator.close_all()
             self._watch_line()
@@ -456,7 +432,7 @@ class Producer:
         now = self._loop.time()
         while self._line and self._line[0].expires_at <= now:
             pending = self._line.popleft()
-            self._pending_bytes -= pending.size
+            self._pending_bytes -= pending.record.size
             pending.delivery.refuse(
                 BufferExhausted(f"no room in the buffer within max.block.ms ({self.config.max_block_ms} ms)")
             )
@@ -485,6 +461,34 @@ class Producer:
     ) -> RecordMetadata:
         """`await send(...)`, for those who know it by this name."""
         return await self.send(topic, value, key, headers, partition, timestamp)
+
+    async def send_many(
+        self, topic: str, values: Iterable[Any], *, keys: Iterable[Any] | None = None, timestamp: int | None = None
+    ) -> list[Delivery]:
+        """Send a record for each value, with the key at the same place, and wait until all of them are written, never
+        holding more than the buffer does. The deliveries are all done; if records were not written, raises why the
+        first of them was not."""
+        deliveries: list[Delivery] = []
+        pairs = zip(values, repeat(None), strict=False) if keys is None else zip(values, keys, strict=True)
+        for count, (value, key) in enumerate(pairs):
+            if count % ROOM_EVERY == 0:
+                await self.room()
+            deliveries.append(self.send(topic, value, key, timestamp=timestamp))
+        if self._sender is not None:
+            self._accumulator.close_all()
+            self._sender.wake()
+        error: KafkaError | None = None
+        batch = None
+        for delivery in deliveries:
+            if batch is None or delivery._batch is not batch:  # all records of a batch share its fate
+                try:
+                    await delivery
+                    batch = delivery._batch
+                except KafkaError as failed:
+                    error = error or failed
+        if error is not None:
+            raise error
+        return deliveries
 
     async def send_table(
         self, topic: str | None, table: pyarrow.Table | Any, *, batch_size: int | None = None
@@ -659,7 +663,7 @@ class Producer:
         error = TransactionAborted("the transaction was aborted")
         for line in (self._line, *self._unknown.values()):
             for pending in line:
-                self._pending_bytes -= pending.size
+                self._pending_bytes -= pending.record.size
                 pending.delivery.refuse(error)
             line.clear()
         if self._sender is not None:
