@@ -277,7 +277,9 @@ class Transactions:
             )
         except KafkaError as error:
             if error.code in NO_MEMBER:
-                raise CommitFailed(error.code, f"the group has gone on without this member: {error.code.text}") from None
+                raise CommitFailed(
+                    error.code, f"the group has gone on without this member: {error.code.text}"
+                ) from None
             raise
 
     async def _add_partitions(self) -> None:
