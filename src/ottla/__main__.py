@@ -18,6 +18,7 @@ COMMANDS = {
     "transactions": "show transactions, find those that hang, and end them",
     "log": "read log files without a broker",
     "doctor": "find what is wrong, and what to do about it",
+    "pipeline": "data pipelines on Spark: init, run, dry-run, status, stop, letters, redrive",
     "completion": "shell completion for bash, zsh and fish",
 }
 

@@ -1,0 +1,115 @@
+"""Tables of a relational database: read once, or followed by a column that grows; and appended to.
+
+Spark has no stream of a table. Followed rows are copied, step by step, to Parquet files in the pipeline's state, and
+those are read as a stream, so that everything behind them is as exact as with any other source. A step is a folder that
+appears at once (a rename) with the value it has reached; a step that was interrupted leaves nothing but a folder that
+the next one overwrites.
+
+The column has to grow from commit to commit (a sequence, a change number, the time of the last change): what is
+committed later with a smaller or an equal value than one already read is not seen.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from ottla.spark.pipelines.definition import PipelineError, Source
+from ottla.spark.pipelines.expectations import first_line
+
+STEP = "step-"
+REACHED = "_reached.json"
+POSTGRESQL = "org.postgresql.Driver"
+
+
+def table(spark: SparkSession, source: Source) -> DataFrame:
+    """A table as it is now."""
+    assert source.jdbc is not None and source.table is not None
+    options = {"url": source.jdbc, "dbtable": source.table, **driver(source.jdbc), **source.options}
+    try:
+        return spark.read.format("jdbc").options(**options).load()
+    except Exception as error:
+        raise PipelineError(f"sources.{source.name}: {source.table} cannot be read: {explained(error)}") from None
+
+
+def driver(url: str) -> dict[str, str]:
+    return {"driver": POSTGRESQL} if url.startswith("jdbc:postgresql:") else {}
+
+
+def explained(error: BaseException) -> str:
+    """What a database or its driver says, without the stack of calls."""
+    text = str(error)
+    if "ClassNotFoundException" in text:
+        return (
+            "its JDBC driver is not there: name it in pipeline.yml, e.g. "
+            "'packages: [org.postgresql:postgresql:42.7.4]' or 'jars: [postgresql-42.7.4.jar]'"
+        )
+    for line in text.splitlines():
+        if "SQLException" in line:
+            return line.split("SQLException: ", 1)[-1].strip()
+    return first_line(error)
+
+
+class Follower:
+    """Copies what is new in a table to a folder of steps."""
+
+    def __init__(self, spark: SparkSession, source: Source, folder: Path) -> None:
+        self._spark = spark
+        self._source = source
+        self._folder = folder
+        self._stopped = threading.Event()
+        self._thread: threading.Thread | None = None
+        self.error: BaseException | None = None
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def stream(self) -> DataFrame:
+        """The rows of all steps, old and new."""
+        schema = table(self._spark, self._source).schema
+        return self._spark.readStream.schema(schema).parquet(f"{self._folder}/{STEP}*")
+
+    def steps(self) -> list[Path]:
+        return sorted(self._folder.glob(f"{STEP}*"))
+
+    def step(self) -> int:
+        """Copy the rows whose column is above what was reached, up to its present maximum; how many there were."""
+        column = self._source.incremental
+        assert column is not None
+        done = self.steps()
+        reached = json.loads((done[-1] / REACHED).read_text())["reached"] if done else None
+        rows = table(self._spark, self._source)
+        if reached is not None:
+            rows = rows.filter(F.col(column) > F.lit(reached).cast(rows.schema[column].dataType))
+        top = rows.agg(F.max(column).cast("string")).collect()[0][0]
+        if top is None:
+            return 0
+        rows = rows.filter(F.col(column) <= F.lit(top).cast(rows.schema[column].dataType))
+        number = int(done[-1].name.removeprefix(STEP)) + 1 if done else 0
+        unfinished = self._folder / "unfinished"
+        shutil.rmtree(unfinished, ignore_errors=True)
+        rows.write.parquet(str(unfinished))
+        (unfinished / REACHED).write_text(json.dumps({"reached": top}))
+        unfinished.rename(self._folder / f"{STEP}{number:012d}")
+        return 1
+
+    def start(self, interval_s: float) -> None:
+        self._thread = threading.Thread(target=self._follow, args=(interval_s,), daemon=True)
+        self._thread.start()
+
+    def _follow(self, interval_s: float) -> None:
+        while not self._stopped.wait(interval_s):
+            try:
+                self.step()
+            except Exception as error:
+                if not self._stopped.is_set():
+                    self.error = error
+                return
+
+    def stop(self) -> None:
+        self._stopped.set()
+        if self._thread is not None:
+            self._thread.join(10)

@@ -1,0 +1,115 @@
+"""How the flows of a pipeline do, from what Spark reports of each batch. Pure: reports in, numbers out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from ottla.spark.offsets import CheckpointError, SourceOffset
+from ottla.spark.pipelines.definition import Source
+from ottla.spark.pipelines.expectations import KEPT, LETTERS, ROWS, rule_counter, rule_names
+from ottla.spark.pipelines.targets import OUT
+
+
+@dataclass(slots=True)
+class FlowProgress:
+    """One flow since the pipeline was started."""
+
+    flow: str
+    target: str
+    state: str = "starting"
+    batches: int = 0
+    rows_in: int = 0
+    rows_out: int = 0
+    in_per_second: float = 0.0
+    out_per_second: float = 0.0
+    lag: int | None = None
+    """Records of its topics that it has not read yet; None: no topic, or not known yet."""
+    batch_ms: int | None = None
+    late: int = 0
+    """Rows that came after the watermark and were left out."""
+    _last: tuple[int, str] = field(default=(-1, ""), repr=False)
+
+    def note(self, report: Mapping[str, Any]) -> bool:
+        """Add what Spark reports of a batch; False if it has been added before."""
+        batch = (int(report["batchId"]), str(report["timestamp"]))
+        if batch <= self._last:
+            return False
+        self._last = batch
+        self.state = "running"
+        rows_in = int(report.get("numInputRows") or 0)
+        rows_out = int(((report.get("observedMetrics") or {}).get(OUT) or {}).get(OUT) or 0)
+        self.batch_ms = int((report.get("durationMs") or {}).get("triggerExecution") or 0)
+        seconds = max(self.batch_ms / 1000, 0.001)
+        self.in_per_second, self.out_per_second = rows_in / seconds, rows_out / seconds
+        self.batches += 1 if rows_in or rows_out else 0
+        self.rows_in += rows_in
+        self.rows_out += rows_out
+        self.lag = lag_of(report)
+        self.late += sum(int(one.get("numRowsDroppedByWatermark") or 0) for one in report.get("stateOperators") or ())
+        return True
+
+    def to_json(self) -> dict[str, Any]:
+        return {name: value for name, value in asdict(self).items() if not name.startswith("_")}
+
+
+@dataclass(slots=True)
+class SourceCounts:
+    """What the rules have made of a source's rows."""
+
+    source: str
+    rules: list[str]
+    rows: int = 0
+    kept: int = 0
+    letters: int = 0
+    failed: list[int] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, source: Source) -> SourceCounts:
+        names = rule_names(source)
+        return cls(source.name, names, failed=[0] * len(names))
+
+    def note(self, report: Mapping[str, Any]) -> None:
+        seen = (report.get("observedMetrics") or {}).get(f"rules_{self.source}")
+        if not seen:
+            return
+        self.rows += int(seen[ROWS] or 0)
+        self.kept += int(seen[KEPT] or 0)
+        self.letters += int(seen[LETTERS] or 0)
+        for index in range(len(self.rules)):
+            self.failed[index] += int(seen[rule_counter(index)] or 0)
+
+    def to_json(self) -> dict[str, Any]:
+        failed = {name: count for name, count in zip(self.rules, self.failed, strict=True) if count}
+        return {
+            "source": self.source,
+            "rows": self.rows,
+            "kept": self.kept,
+            "dropped": self.rows - self.kept - self.letters,
+            "letters": self.letters,
+            "failed": failed,
+        }
+
+
+def lag_of(report: Mapping[str, Any]) -> int | None:
+    """How many records the topics of a query have that it has not read; None where there are no topics."""
+    total = None
+    for source in report.get("sources") or ():
+        try:
+            end, latest = _offset(source.get("endOffset")), _offset(source.get("latestOffset"))
+        except (ValueError, CheckpointError):
+            continue
+        if end is None or latest is None:
+            continue
+        behind = sum(max(offset - end.positions.get(place, 0), 0) for place, offset in latest.positions.items())
+        total = (total or 0) + behind
+    return total
+
+
+def _offset(given: object) -> SourceOffset | None:
+    document = json.loads(given) if isinstance(given, str) else given
+    if not isinstance(document, dict) or "logOffset" in document:
+        return None
+    return SourceOffset.from_json(document)

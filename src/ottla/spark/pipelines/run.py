@@ -1,0 +1,251 @@
+"""A pipeline at work: its queries in one SparkSession, their progress, and why they ended.
+
+Every flow is one streaming query with a checkpoint of its own. One more query, `dead_letters`, reads all sources that
+have rules, counts what the rules make of the rows and writes those that are put aside to the dead-letter topic. So a
+letter is written exactly once, as everything else is, and whether a flow runs says nothing about the letters.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from collections.abc import Callable
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from ottla.client.admin import NewTopic
+from ottla.client.blocking import Admin
+from ottla.spark.pipelines import expectations, jdbc, sources, targets
+from ottla.spark.pipelines.batch_sink import BatchOfStream
+from ottla.spark.pipelines.definition import Flow, Pipeline, PipelineError, Source
+from ottla.spark.pipelines.progress import FlowProgress, SourceCounts
+from ottla.spark.pipelines.state import PipelineState
+from ottla.spark.pipelines.views import create_views
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+LETTERS_FLOW = "dead_letters"
+TICK_S = 0.5
+_UNITS_S = {"millisecond": 0.001, "second": 1.0, "minute": 60.0, "hour": 3600.0}
+_PYTHON_ERROR = re.compile(r"^((?:[A-Za-z_]\w*\.)*[A-Za-z_]*(?:Error|Exception|Lost|Fault|Failed|Interrupt)): (.+)$")
+
+
+class PipelineRun:
+    """One run of a pipeline. `prepare` checks everything and starts nothing."""
+
+    def __init__(self, pipeline: Pipeline, spark: SparkSession, state: PipelineState, broker: str) -> None:
+        self._pipeline = pipeline
+        self._spark = spark.newSession()
+        self._spark.dataSource.register(BatchOfStream)
+        self._state = state
+        self._broker = broker
+        self._prepared: dict[str, DataFrame] = {}
+        self._queries: dict[str, StreamingQuery] = {}
+        self._followers: dict[str, jdbc.Follower] = {}
+        self._letters: DataFrame | None = None
+        self.flows: dict[str, FlowProgress] = {}
+        self.counts = [SourceCounts.of(source) for source in pipeline.counted_sources]
+
+    # Before it starts
+
+    def prepare(self, *, makes_topics: bool = True) -> None:
+        """Make the DataFrames of all flows, which checks schemas, SQL, columns and topics."""
+        self._check_topics(makes_topics)
+        letters = []
+        for source in self._pipeline.sources:
+            rows = self._rows(source)
+            if source.is_judged:
+                judged = expectations.judge(source, rows)
+                if source.is_counted:
+                    counted = expectations.counted(source, judged)
+                    letters.append(expectations.letters(self._pipeline, source, counted))
+                rows = expectations.kept_rows(source, judged)
+            else:
+                rows = rows.drop(expectations.ORIGIN, expectations.PARSE_ERROR)
+            if source.watermark is not None:
+                rows = rows.withWatermark(*source.watermark)
+            rows.createOrReplaceTempView(source.name)
+        create_views(self._spark, self._pipeline)
+        for flow in self._pipeline.flows:
+            if not self._spark.catalog.tableExists(flow.reads):
+                raise PipelineError(
+                    f"flows.{flow.name}: there is no source and no transformation with the name {flow.reads}"
+                )
+            self._prepared[flow.name] = targets.prepare(flow, self._spark.table(flow.reads))
+            self.flows[flow.name] = FlowProgress(flow.name, flow.target)
+        if letters:
+            self._letters = reduce(DataFrame.unionByName, letters).observe(
+                targets.OUT, F.count(F.lit(1)).alias(targets.OUT)
+            )
+            self.flows[LETTERS_FLOW] = FlowProgress(LETTERS_FLOW, f"topic {self._pipeline.dead_letters}")
+
+    def _rows(self, source: Source) -> DataFrame:
+        if source.kind == "jdbc":
+            if not source.is_stream:
+                return jdbc.table(self._spark, source)
+            follower = jdbc.Follower(self._spark, source, self._state.copies(source.name))
+            self._followers[source.name] = follower
+            return sources.with_origin(source, follower.stream(), f"{source.jdbc} {source.table}")
+        if source.kind == "topic":
+            return sources.parsed(source, sources.raw_topic(self._spark, self._pipeline, source, self._broker))
+        if source.has_bytes:
+            redriven = self._state.redriven(source.name)
+            return sources.parsed(source, sources.raw_lines(self._spark, self._pipeline, source, redriven))
+        rows = sources.parquet_files(self._spark, self._pipeline, source)
+        return sources.with_origin(source, rows, source.files or "") if source.is_stream else rows
+
+    def columns(self) -> dict[str, str]:
+        """The columns of what each flow reads, for people."""
+        return {
+            flow.name: ", ".join(
+                f"{field.name} {field.dataType.simpleString()}"
+                for field in self._spark.table(flow.reads).schema.fields
+                if not field.name.startswith("_")
+            )
+            for flow in self._pipeline.flows
+        }
+
+    def _check_topics(self, makes_missing: bool) -> None:
+        """Topics that are read have to be there; those that are written are made."""
+        pipeline = self._pipeline
+        written = [flow.topic for flow in pipeline.flows if flow.topic is not None]
+        read = [source.topic for source in pipeline.sources if source.topic is not None]
+        if pipeline.counted_sources:
+            written += [pipeline.dead_letters, pipeline.redrive_topic]
+        if not written and not read:
+            return
+        with Admin(bootstrap_servers=self._broker) as admin:
+            known = admin.list_topics()
+            missing = [topic for topic in dict.fromkeys(written) if topic not in known]
+            for topic in read:
+                if topic not in known and topic not in missing:
+                    raise PipelineError(f"there is no topic {topic}: 'ottla topics create {topic}' makes it")
+            if missing and makes_missing:
+                admin.create_topics([NewTopic(topic) for topic in missing])
+
+    # While it runs
+
+    def start(self, *, is_once: bool = False) -> None:
+        """Start all queries; those of flows that are no streams run to their end here."""
+        for follower in self._followers.values():
+            follower.step()
+        for flow in self._pipeline.flows:
+            prepared = self._prepared[flow.name]
+            if not prepared.isStreaming:
+                targets.write_once(self._pipeline, flow, prepared, self._broker)
+                self.flows[flow.name].state = "done"
+                continue
+            self._start(flow, prepared, is_once)
+        if self._letters is not None:
+            flow = Flow(LETTERS_FLOW, LETTERS_FLOW, topic=self._pipeline.dead_letters)
+            self._start(flow, self._letters, is_once)
+        if not is_once:
+            for follower in self._followers.values():
+                follower.start(_seconds(self._pipeline.trigger))
+
+    def _start(self, flow: Flow, prepared: DataFrame, is_once: bool) -> None:
+        checkpoint = self._state.checkpoint(flow.name)
+        try:
+            self._queries[flow.name] = targets.start(
+                self._pipeline, flow, prepared, self._broker, checkpoint, is_once=is_once
+            )
+        except Exception as error:
+            raise PipelineError(f"flow {flow.name} did not start: {cause_of(str(error))}") from None
+
+    def poll(self) -> bool:
+        """Take in what has been reported; True while anything runs. PipelineError: a flow failed."""
+        is_any_active = False
+        for name, query in self._queries.items():
+            is_active = query.isActive  # asked first: what is reported before the end is not missed
+            progress = self.flows[name]
+            for report in query.recentProgress:
+                document = json.loads(report.json)
+                if progress.note(document) and name == LETTERS_FLOW:
+                    for counts in self.counts:
+                        counts.note(document)
+            is_any_active |= is_active
+            if not is_active:
+                progress.in_per_second = progress.out_per_second = 0.0
+                failure = query.exception()
+                progress.state = "failed" if failure is not None else "done"
+                if failure is not None:
+                    raise PipelineError(f"flow {name} failed: {cause_of(str(failure))}")
+        for name, follower in self._followers.items():
+            if follower.error is not None:
+                raise PipelineError(f"source {name} failed: {jdbc.explained(follower.error)}")
+        return is_any_active
+
+    def stop(self) -> None:
+        """End all queries. What a batch has begun is done again when the pipeline runs the next time."""
+        for follower in self._followers.values():
+            follower.stop()
+        for name, query in self._queries.items():
+            if query.isActive:
+                query.stop()
+                self.flows[name].state = "stopped"
+
+    def status(self, state: str, cause: str | None = None) -> dict[str, Any]:
+        return {
+            "pipeline": self._pipeline.name,
+            "state": state,
+            "cause": cause,
+            "updated_at": time.time(),
+            "flows": [flow.to_json() for flow in self.flows.values()],
+            "sources": [counts.to_json() for counts in self.counts],
+            "dead_letters": self._pipeline.dead_letters if self.counts else None,
+        }
+
+
+def run_pipeline(
+    run: PipelineRun,
+    state: PipelineState,
+    stopped: threading.Event,
+    show: Callable[[PipelineRun], None],
+    *,
+    is_once: bool = False,
+) -> None:
+    """Run to the end, or until it is stopped. PipelineError: why it could not go on."""
+    ended, cause = "failed", None
+    try:
+        run.prepare()
+        run.start(is_once=is_once)
+        while run.poll():
+            state.write_status(run.status("running"))
+            show(run)
+            if stopped.wait(TICK_S):
+                break
+        ended = "stopped" if stopped.is_set() else "done"
+    except PipelineError as error:
+        if not stopped.is_set():
+            cause = str(error)
+            raise
+        ended = "stopped"
+    finally:
+        run.stop()
+        state.write_status(run.status(ended, cause))
+        show(run)
+
+
+def _seconds(trigger: str) -> float:
+    number, unit = trigger.split()
+    return max(int(number) * _UNITS_S[unit.removesuffix("s")], 0.1)
+
+
+def cause_of(text: str) -> str:
+    """What really went wrong, out of what Spark says about it: the last Python error, what a rule says of its row, or
+    Spark's own first sentence."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    for line in lines:
+        if "USER_RAISED_EXCEPTION" in line:
+            return line.split("USER_RAISED_EXCEPTION]", 1)[-1].strip().removesuffix("SQLSTATE: P0001").strip()
+    found = [match for match in map(_PYTHON_ERROR.match, lines) if match is not None]
+    own = [match for match in found if not match.group(1).startswith(("org.", "java.", "pyspark."))]
+    if own:
+        return f"{own[-1].group(1).rpartition('.')[2]}: {own[-1].group(2)}"
+    return lines[0] if lines else "no reason was given"

@@ -1,0 +1,141 @@
+"""A SparkSession for a command: quiet, with Spark's log in a file, on any master."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ottla.spark.pipelines.definition import PipelineError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DEFAULT_MASTER = "local[*]"
+JAVA_NEEDED = 17
+JAVA_ADVICE = (
+    "Spark needs Java 17 or 21, and there is none. Debian and Ubuntu: apt-get install openjdk-17-jre-headless; "
+    "Fedora: dnf install java-17-openjdk-headless; macOS: brew install openjdk@17. Elsewhere: set JAVA_HOME to one"
+)
+SPARK_ADVICE = "pipelines need Spark: pip install 'ottla[spark]' (or './ottla demo', which does it)"
+_LOGGING = """\
+rootLogger.level = warn
+rootLogger.appenderRef.file.ref = file
+appender.file.type = Console
+appender.file.name = file
+appender.file.target = SYSTEM_ERR
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
+"""
+_SMALL = {
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.streaming.stopTimeout": "20s",
+    "spark.sql.streaming.metricsEnabled": "false",
+}
+
+
+def java() -> str | None:
+    """The Java that Spark would take."""
+    home = os.environ.get("JAVA_HOME")
+    named = Path(home) / "bin" / "java" if home else None
+    return str(named) if named is not None and named.exists() else shutil.which("java")
+
+
+def check_java() -> None:
+    found = java()
+    if found is None:
+        raise PipelineError(JAVA_ADVICE)
+    said = subprocess.run([found, "-version"], capture_output=True, text=True, timeout=60, check=False).stderr
+    digits = said.partition('"')[2].split(".")[0]
+    if digits.isdecimal() and int(digits) < JAVA_NEEDED:
+        raise PipelineError(f"{found} is Java {digits}. {JAVA_ADVICE}")
+
+
+def has_spark() -> bool:
+    from importlib.util import find_spec
+
+    return all(find_spec(name) is not None for name in ("pyspark", "pyarrow", "yaml"))
+
+
+def new_session(
+    name: str,
+    log: Path,
+    *,
+    master: str = DEFAULT_MASTER,
+    settings: Mapping[str, str] | None = None,
+    packages: Sequence[str] = (),
+    jars: Sequence[str] = (),
+) -> SparkSession:
+    """Start Spark. What it, Java and the workers print goes to `log`."""
+    if not has_spark():
+        raise PipelineError(SPARK_ADVICE)
+    check_java()
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.sql import SparkSession
+
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1") if master.startswith("local") else None
+    log.parent.mkdir(parents=True, exist_ok=True)
+    logging_file = log.with_name("log4j2.properties")
+    logging_file.write_text(_LOGGING)
+    builder = SparkSession.builder.master(master).appName(name)
+    every = {
+        **_SMALL,
+        "spark.sql.warehouse.dir": str(log.with_name("warehouse")),
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{logging_file}",
+        **(settings or {}),
+    }
+    if packages:
+        every["spark.jars.packages"] = ",".join(packages)
+    if jars:
+        every["spark.jars"] = ",".join(jars)
+    for key, value in every.items():
+        builder = builder.config(key, value)
+    with _stderr_to(log):
+        try:
+            return builder.getOrCreate()
+        except PySparkRuntimeError as error:
+            raise PipelineError(f"Spark did not start: {error} ({log} has what it said)") from None
+        except Exception as error:
+            text = str(error).strip().split("\n", 1)[0]
+            raise PipelineError(f"Spark did not start on {master}: {text} ({log} has what it said)") from None
+
+
+@contextmanager
+def _stderr_to(log: Path) -> Iterator[None]:
+    """Processes that are started meanwhile keep the file as their stderr."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    try:
+        with log.open("ab") as file:
+            os.dup2(file.fileno(), 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+def end_session(spark: SparkSession) -> None:
+    """Stop Spark and its JVM."""
+    gateway = spark.sparkContext._gateway
+    with suppress(Exception):
+        spark.stop()
+    if gateway is not None:
+        process = getattr(gateway, "proc", None)
+        with suppress(Exception):
+            gateway.shutdown()
+        if process is not None:
+            if process.stdin is not None:
+                process.stdin.close()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(10)
+            if process.poll() is None:
+                process.kill()
+                process.wait()

@@ -1,0 +1,111 @@
+"""What a pipeline keeps on disk: checkpoints, what was read of databases, Spark's log, and how it does.
+
+One process at a time runs a pipeline: it holds a lock on a file of the folder for as long as it lives, and one that
+was killed leaves nothing that has to be cleaned up.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any, TextIO
+
+from ottla.spark.pipelines.definition import PipelineError
+
+FOLDER = ".state"
+STOP_POLL_S = 0.1
+
+
+class PipelineState:
+    """The folder of a pipeline's state."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._lock: TextIO | None = None
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "spark.log"
+
+    @property
+    def _status(self) -> Path:
+        return self.folder / "status.json"
+
+    def checkpoint(self, flow: str) -> str:
+        return str(self.folder / "checkpoints" / flow)
+
+    def copies(self, source: str) -> Path:
+        """Where rows of a database that is followed are kept."""
+        return self.folder / "copies" / source
+
+    def redriven(self, source: str) -> Path:
+        """Where redriven lines of a source of files arrive."""
+        return self.folder / "redriven" / source
+
+    # Who runs it
+
+    def acquire(self) -> None:
+        """Become the one who runs the pipeline."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        file = (self.folder / "lock").open("a+")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.seek(0)
+            holder = file.read().strip()
+            file.close()
+            raise PipelineError(f"it runs already, as process {holder} ('ottla pipeline stop' ends it)") from None
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        self._lock = file
+
+    def release(self) -> None:
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def runner(self) -> int | None:
+        """The process that runs the pipeline; None: nobody."""
+        try:
+            file = (self.folder / "lock").open("r+")
+        except FileNotFoundError:
+            return None
+        with file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                text = file.read().strip()
+                return int(text) if text.isdecimal() else None
+            return None
+
+    def stop(self, timeout_s: float) -> bool:
+        """Ask whoever runs the pipeline to end, and wait for that. False: nobody ran it."""
+        pid = self.runner()
+        if pid is None:
+            return False
+        os.kill(pid, signal.SIGTERM)
+        end = time.monotonic() + timeout_s
+        while self.runner() is not None:
+            if time.monotonic() > end:
+                raise PipelineError(f"process {pid} still runs {timeout_s:.0f} s after it was asked to end")
+            time.sleep(STOP_POLL_S)
+        return True
+
+    # How it does
+
+    def write_status(self, status: dict[str, Any]) -> None:
+        temporary = self._status.with_suffix(".new")
+        temporary.write_text(json.dumps(status, indent=2))
+        temporary.replace(self._status)
+
+    def read_status(self) -> dict[str, Any] | None:
+        try:
+            found: dict[str, Any] = json.loads(self._status.read_text())
+        except (FileNotFoundError, ValueError):
+            return None
+        return found
