@@ -10,7 +10,7 @@ from setuptools import Extension, setup
 COMPILED = sorted(".".join(types.with_suffix("").parts[1:]) for types in Path("src").rglob("*.pxd"))
 """Whatever has a .pxd file beside it."""
 LOOPS = ("ottla.records.", "ottla.storage.")
-"""Packages whose compiled code is loops over bytes; the others' is calls, which gcc makes no faster at twice the time."""
+"""Packages whose compiled code is loops over bytes. Others' is calls: gcc makes them no faster in twice the time."""
 
 setup(
     ext_modules=cythonize(
