@@ -19,6 +19,8 @@ COMMANDS = {
     "log": "read log files without a broker",
     "doctor": "find what is wrong, and what to do about it",
     "pipeline": "data pipelines on Spark: init, run, dry-run, status, stop, letters, redrive",
+    "sql": "query topics with Spark SQL, once or live",
+    "demo": "everything at once: a broker, orders, a pipeline on Spark, dead letters; about a minute",
     "completion": "shell completion for bash, zsh and fish",
 }
 

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 LETTERS_FLOW = "dead_letters"
 TICK_S = 0.5
+ENDED = ("done", "failed", "stopped")
 _UNITS_S = {"millisecond": 0.001, "second": 1.0, "minute": 60.0, "hour": 3600.0}
 _PYTHON_ERROR = re.compile(r"^((?:[A-Za-z_]\w*\.)*[A-Za-z_]*(?:Error|Exception|Lost|Fault|Failed|Interrupt)): (.+)$")
 
@@ -49,6 +51,8 @@ class PipelineRun:
         self._queries: dict[str, StreamingQuery] = {}
         self._followers: dict[str, jdbc.Follower] = {}
         self._letters: DataFrame | None = None
+        self._waiting: list[Flow] = []
+        self._is_once = False
         self.flows: dict[str, FlowProgress] = {}
         self.counts = [SourceCounts.of(source) for source in pipeline.counted_sources]
 
@@ -57,6 +61,12 @@ class PipelineRun:
     def prepare(self, *, makes_topics: bool = True) -> None:
         """Make the DataFrames of all flows, which checks schemas, SQL, columns and topics."""
         self._check_topics(makes_topics)
+        try:
+            self._prepare()
+        except AnalysisException as error:
+            raise PipelineError(expectations.first_line(error)) from None
+
+    def _prepare(self) -> None:
         letters = []
         for source in self._pipeline.sources:
             rows = self._rows(source)
@@ -132,38 +142,51 @@ class PipelineRun:
     # While it runs
 
     def start(self, *, is_once: bool = False) -> None:
-        """Start all queries; those of flows that are no streams run to their end here."""
+        """Start all queries. With `is_once` they run one after the other, in the order of the file, so that what one
+        writes is there for the next."""
         for follower in self._followers.values():
             follower.step()
-        for flow in self._pipeline.flows:
-            prepared = self._prepared[flow.name]
-            if not prepared.isStreaming:
-                targets.write_once(self._pipeline, flow, prepared, self._broker)
-                self.flows[flow.name].state = "done"
-                continue
-            self._start(flow, prepared, is_once)
+        self._is_once = is_once
+        self._waiting = list(self._pipeline.flows)
         if self._letters is not None:
-            flow = Flow(LETTERS_FLOW, LETTERS_FLOW, topic=self._pipeline.dead_letters)
-            self._start(flow, self._letters, is_once)
+            self._waiting.append(Flow(LETTERS_FLOW, LETTERS_FLOW, topic=self._pipeline.dead_letters))
+        self._start_next()
         if not is_once:
             for follower in self._followers.values():
                 follower.start(_seconds(self._pipeline.trigger))
 
-    def _start(self, flow: Flow, prepared: DataFrame, is_once: bool) -> None:
+    def _start_next(self) -> None:
+        while self._waiting and not (self._is_once and any(query.isActive for query in self._queries.values())):
+            flow = self._waiting.pop(0)
+            prepared = self._letters if flow.name == LETTERS_FLOW else self._prepared[flow.name]
+            assert prepared is not None
+            try:
+                self._start(flow, prepared)
+            except PipelineError:
+                raise
+            except Exception as error:
+                self.flows[flow.name].state = "failed"
+                raise PipelineError(f"flow {flow.name} did not start: {cause_of(str(error))}") from None
+
+    def _start(self, flow: Flow, prepared: DataFrame) -> None:
+        """Start a query; a flow that is no stream is written here, at once."""
+        if not prepared.isStreaming:
+            targets.write_once(self._pipeline, flow, prepared, self._broker)
+            self.flows[flow.name].state = "done"
+            return
         checkpoint = self._state.checkpoint(flow.name)
-        try:
-            self._queries[flow.name] = targets.start(
-                self._pipeline, flow, prepared, self._broker, checkpoint, is_once=is_once
-            )
-        except Exception as error:
-            raise PipelineError(f"flow {flow.name} did not start: {cause_of(str(error))}") from None
+        self._queries[flow.name] = targets.start(
+            self._pipeline, flow, prepared, self._broker, checkpoint, is_once=self._is_once
+        )
 
     def poll(self) -> bool:
         """Take in what has been reported; True while anything runs. PipelineError: a flow failed."""
-        is_any_active = False
+        is_any_active = bool(self._waiting)
         for name, query in self._queries.items():
             is_active = query.isActive  # asked first: what is reported before the end is not missed
             progress = self.flows[name]
+            if progress.state in ENDED:
+                continue
             for report in query.recentProgress:
                 document = json.loads(report.json)
                 if progress.note(document) and name == LETTERS_FLOW:
@@ -176,6 +199,7 @@ class PipelineRun:
                 progress.state = "failed" if failure is not None else "done"
                 if failure is not None:
                     raise PipelineError(f"flow {name} failed: {cause_of(str(failure))}")
+        self._start_next()
         for name, follower in self._followers.items():
             if follower.error is not None:
                 raise PipelineError(f"source {name} failed: {jdbc.explained(follower.error)}")

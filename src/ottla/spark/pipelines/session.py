@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import subprocess
@@ -81,7 +82,9 @@ def new_session(
     from pyspark.sql import SparkSession
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1") if master.startswith("local") else None
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)  # errors are raised, too
     log.parent.mkdir(parents=True, exist_ok=True)
     logging_file = log.with_name("log4j2.properties")
     logging_file.write_text(_LOGGING)

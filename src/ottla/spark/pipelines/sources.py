@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import StructType
 
 from ottla.client.dead_letters import OFFSET, PARTITION, TOPIC
 from ottla.spark.pipelines.definition import Pipeline, PipelineError, Source
@@ -67,9 +67,9 @@ def raw_lines(spark: SparkSession, pipeline: Pipeline, source: Source, redriven:
     path = pipeline.path(source.files)
     if source.is_stream:
         _make_folder(path)
-        if source.is_counted:
+        if source.is_counted and path.startswith("/"):
             redriven.mkdir(parents=True, exist_ok=True)
-            path = f"{{{path},{redriven}}}"
+            path = f"/{{{path[1:]},{str(redriven)[1:]}}}"
         lines = spark.readStream.format("text").options(**source.options).load(path)
     else:
         lines = spark.read.format("text").options(**source.options).load(path)
@@ -105,16 +105,14 @@ def parsed(source: Source, raw: DataFrame) -> DataFrame:
     if source.format == "string":
         return raw.select(ORIGIN, _no_error(), value.cast("string").alias("value"), *others)
     assert source.schema is not None
-    schema = with_corrupt(schema_of(source))
-    if source.format == "json":
-        row = F.from_json(value.cast("string"), schema, {"columnNameOfCorruptRecord": CORRUPT})
-    else:
-        row = F.from_csv(value.cast("string"), schema.simpleString()[7:-1], {"columnNameOfCorruptRecord": CORRUPT})
+    names = schema_of(source).names
+    convert = F.from_json if source.format == "json" else F.from_csv
+    schema = f"{source.schema}, {CORRUPT} string"
+    row = convert(value.cast("string"), schema, {"columnNameOfCorruptRecord": CORRUPT})
     error = F.when(
         F.col(f"{ROW}.{CORRUPT}").isNotNull() | (F.col(ROW).isNull() & value.isNotNull()),
-        F.lit(f"the value is no {source.format.upper()} of the schema {source.schema}" if source.format else ""),
+        F.lit(f"the value is no {source.format} of the schema {source.schema}"),
     ).alias(PARSE_ERROR)
-    names = [name for name in schema.names if name != CORRUPT]
     return raw.withColumn(ROW, row).select(
         ORIGIN,
         error,
@@ -133,10 +131,6 @@ def schema_of(source: Source) -> StructType:
             f"sources.{source.name}.schema: {source.schema!r} is no schema such as 'id bigint, name string': "
             f"{first_line(error)}"
         ) from None
-
-
-def with_corrupt(schema: StructType) -> StructType:
-    return StructType([*schema.fields, StructField(CORRUPT, StringType())])
 
 
 def _no_error() -> Column:

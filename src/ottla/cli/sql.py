@@ -1,0 +1,145 @@
+"""`ottla sql "select ..."`: topics queried with Spark SQL. JSON values have their fields as columns."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import tempfile
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ottla.cli.output import TABLE, notice, table_lines, write_document
+from ottla.cli.session import CommandError, add_broker_options, add_output_option, command_parser, guarded, no_such
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+COMMAND = "ottla sql"
+TICK_S = 0.2
+DEFAULT_ROW_COUNT = 1000
+EXAMPLES = """\
+  ottla sql "select key, count(*) from orders group by key"
+  ottla sql "select item, sum(quantity * price) as sales from orders group by item order by sales desc"
+  ottla sql "select country, count(*) from stream(orders) group by country"     live, until Ctrl-C
+  ottla sql 'select * from `orders.dead-letters`' -o json                       names with . or - in backticks
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    made = command_parser(
+        COMMAND, "Query topics with Spark SQL. STREAM(topic) in the statement makes the answer a live view.", EXAMPLES
+    )
+    made.add_argument("statement", metavar="STATEMENT", help="one SELECT")
+    made.add_argument("--master", default="local[*]", help="where Spark runs (local[*]; e.g. spark://HOST:PORT)")
+    made.add_argument(
+        "--limit", type=int, default=DEFAULT_ROW_COUNT, metavar="N", help=f"at most N rows ({DEFAULT_ROW_COUNT})"
+    )
+    made.add_argument("--once", action="store_true", help="of a live view: what is there now, then end")
+    add_broker_options(made)
+    add_output_option(made)
+    return made
+
+
+def main(arguments: list[str]) -> int:
+    options = parser().parse_args(arguments or ["--help"])
+    return guarded(COMMAND, lambda: _run(options), options.broker)
+
+
+def _run(options: argparse.Namespace) -> int:
+    from ottla.spark.pipelines.session import SPARK_ADVICE, end_session, has_spark, new_session
+
+    if not has_spark():
+        raise CommandError(SPARK_ADVICE)
+    from ottla.spark.pipelines.definition import PipelineError
+    from ottla.spark.pipelines.topic_views import known_topics
+
+    known = known_topics(options.broker)
+    notice("starting Spark ...")
+    with tempfile.TemporaryDirectory(prefix="ottla-sql-") as folder:
+        try:
+            spark = new_session("ottla-sql", Path(folder) / "spark.log", master=options.master)
+        except PipelineError as error:
+            raise CommandError(str(error)) from None
+        try:
+            return query(spark, options, known, folder)
+        finally:
+            end_session(spark)
+
+
+def query(spark: SparkSession, options: argparse.Namespace, known: list[str], folder: str) -> int:
+    """Answer a statement in a session."""
+    from pyspark.errors import PySparkException
+
+    from ottla.spark.pipelines.expectations import first_line
+    from ottla.spark.pipelines.topic_views import create_topic_views, topics_of, without_stream
+
+    statement, is_stream = without_stream(options.statement)
+    try:
+        create_topic_views(spark, options.broker, topics_of(statement, known), is_stream=is_stream)
+        rows = spark.sql(statement)
+        if is_stream and rows.isStreaming:
+            return _live(rows, options, folder)
+        show(rows.limit(options.limit), options.output)
+        return 0
+    except PySparkException as error:
+        if error.getCondition() == "TABLE_OR_VIEW_NOT_FOUND":
+            name = (error.getMessageParameters() or {}).get("relationName", "").replace("`", "")
+            raise no_such("topic", name, known, "ottla topics list") from None
+        raise CommandError(first_line(error)) from None
+
+
+def show(rows: DataFrame, output: str) -> int:
+    """Print rows; how many lines that took."""
+    found = rows.collect()
+    if output != TABLE:
+        import json
+
+        text = rows.sparkSession.createDataFrame(found, rows.schema).toJSON().collect() if found else []
+        write_document(output, [json.loads(str(one)) for one in text])
+        return 0
+    lines = list(table_lines(rows.columns, [[_cell(one) for one in row] for row in found]))
+    print("\n".join(lines), flush=True)
+    return len(lines)
+
+
+def _cell(value: Any) -> Any:
+    return bytes(value).decode(errors="replace") if isinstance(value, bytearray | bytes) else value
+
+
+def _live(rows: DataFrame, options: argparse.Namespace, folder: str) -> int:
+    """Print the answer whenever it changes: the whole of it where rows are grouped, else the new rows."""
+    from pyspark.errors import AnalysisException
+
+    stopped = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(number, lambda *_: stopped.set())
+    drawn = [0]
+
+    def draw(batch: DataFrame, _: int, is_whole: bool) -> None:
+        if is_whole and drawn[0] and sys.stdout.isatty():
+            sys.stdout.write(f"\x1b[{drawn[0]}A\x1b[J")
+        drawn[0] = show(batch.limit(options.limit), options.output)
+
+    def start(mode: str) -> Any:
+        is_whole = mode == "complete"
+        writer = rows.writeStream.outputMode(mode).option("checkpointLocation", f"{folder}/{mode}")
+        if options.once:
+            writer = writer.trigger(availableNow=True)
+        return writer.foreachBatch(lambda batch, number: draw(batch, number, is_whole)).start()
+
+    try:
+        running = start("complete")
+    except AnalysisException:
+        running = start("append")
+    while running.isActive and not stopped.wait(TICK_S):
+        pass
+    running.stop()
+    failure = None if stopped.is_set() else running.exception()
+    if failure is not None:
+        from ottla.spark.pipelines.run import cause_of
+
+        raise CommandError(cause_of(str(failure)))
+    return 0
