@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ottla.client import arrow
 from ottla.client.config import ProducerConfig
 from ottla.client.core.partitions import TopicPartition, by_topic
-from ottla.client.errors import ErrorCode, KafkaError, RecordTooLarge, error_code, error_of, is_retriable
+from ottla.client.errors import (
+    ErrorCode,
+    KafkaError,
+    OutOfOrderSequence,
+    RecordTooLarge,
+    error_code,
+    error_of,
+    is_retriable,
+)
 from ottla.client.metadata import NO_LEADER
 from ottla.records import Compression
 from ottla.records.batch import MAX_SEQUENCE, NO_SEQUENCE
@@ -263,8 +271,17 @@ class RowSender:
         unsure.sort()
         self._in_flight.clear()
         self._cluster.close()
+        refused: dict[TopicPartition, KafkaError] = {}
         for one in unsure + (behind or []):
-            self._send_until_taken(one, ends_at)
+            try:
+                self._send_until_taken(one, ends_at)
+                refused.pop(one.partition, None)
+            except OutOfOrderSequence as gap:
+                # A broker that was started again remembers only the last batch of a producer, and calls all before it
+                # out of order. What comes after it tells: that is taken, or known, only if everything before is there.
+                refused[one.partition] = gap
+        for failure in refused.values():
+            raise failure
 
     def _send_until_taken(self, one: _Sent, ends_at: float) -> None:
         while True:
