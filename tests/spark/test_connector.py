@@ -278,3 +278,14 @@ def test_the_documented_examples_work_with_both_connectors(
     writer = read.limit(5).write.format(connector).option("kafka.bootstrap.servers", servers).option("topic", target)
     writer.mode("append").save()
     assert len(topics.values(target)) == 35
+
+
+@needs_official
+def test_a_query_of_sparks_connector_goes_on_with_ours(stream: Stream, topics: Topics) -> None:
+    """The same checkpoint, the other format's name: nothing is read twice, nothing is passed over."""
+    incoming, outgoing = topics.new(2), topics.new(1)
+    topics.fill(incoming, 0, 20)
+    stream.run(incoming, outgoing, source="kafka", sink="kafka")
+    topics.fill(incoming, 20, 40)
+    stream.run(incoming, outgoing)
+    assert sorted(topics.values(outgoing)) == sorted(f"row-{number}" for number in range(40))
