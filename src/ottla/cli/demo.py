@@ -242,12 +242,17 @@ class Feed:
     def is_done(self) -> bool:
         return self.count == len(self._lines)
 
+    @property
+    def is_started(self) -> bool:
+        return self._thread.ident is not None
+
     def start(self) -> None:
         self._thread.start()
 
     def stop(self) -> None:
         self._stopped.set()
-        self._thread.join()
+        if self.is_started:
+            self._thread.join()
 
     def _feed(self) -> None:
         from ottla.client.blocking import Producer
@@ -305,6 +310,8 @@ def _run(count: int, folder: Path, broker: str) -> bool:
 
     def watch(run: PipelineRun) -> None:
         display.show(run)
+        if not feed.is_started and run.is_started:
+            feed.start()
         if feed.error is not None or time.monotonic() > end or (feed.is_done and is_through(run, count)):
             stopped.set()
 
@@ -312,11 +319,10 @@ def _run(count: int, folder: Path, broker: str) -> bool:
     before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
     spark = None
     try:
-        spark = new_session("ottla-demo", state.log, settings=pipeline.spark)
+        spark = new_session("ottla-demo", state.log, settings=pipeline.spark, is_short=True)
         from ottla.spark.pipelines.run import PipelineRun, run_pipeline
 
         _say(f"{count} orders come in by topic and by file; the pipeline 'orders' checks them:\n")
-        feed.start()
         run = PipelineRun(pipeline, spark, state, broker)
         if not interrupted.is_set():
             run_pipeline(run, state, stopped, watch)
@@ -327,8 +333,7 @@ def _run(count: int, folder: Path, broker: str) -> bool:
     except PipelineError as error:
         raise CommandError(str(error)) from None
     finally:
-        if feed.count:
-            feed.stop()
+        feed.stop()
         if spark is not None:
             end_session(spark)
         for number, handler in before.items():
@@ -352,14 +357,17 @@ def _check(run: PipelineRun, feed: Feed, count: int) -> None:
 
 def _tell(spark: Any, pipeline: Any, broker: str, folder: Path) -> None:
     """What there is to see afterwards."""
+    from pyspark.sql import functions as F
+
     from ottla.spark.pipelines.redrive import read_letters
 
     table = spark.read.parquet(str(folder / "output" / "orders"))
-    found = table.groupBy("country").agg({"order_id": "count", "amount": "sum"}).orderBy("country").collect()
+    sales = table.selectExpr("country", "amount").groupBy("country")
+    found = sales.agg(F.count("*"), F.round(F.sum("amount"), 2)).orderBy("country").collect()
     _say("\nThe table (Parquet, by country):\n")
-    write_table(("COUNTRY", "ORDERS", "SALES"), [(row[0], row["count(order_id)"], round(row[2], 2)) for row in found])
+    write_table(("COUNTRY", "ORDERS", "SALES"), [tuple(row) for row in found])
     letters = list(read_letters(pipeline, broker))
     _say(f"\n{len(letters)} orders went to the topic {pipeline.dead_letters}, with the reason; one of each kind:\n")
     kinds = {letter.rule: letter for letter in letters}
-    rows = [(letter.rule, letter.place.split("/")[0], (letter.value or b"").decode()[:70]) for letter in kinds.values()]
+    rows = [(letter.rule, letter.source, (letter.value or b"").decode()[:70]) for letter in kinds.values()]
     write_table(("RULE", "FROM", "ORDER"), rows[:LETTERS_SHOWN])

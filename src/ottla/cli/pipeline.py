@@ -189,6 +189,7 @@ def _session(options: argparse.Namespace, pipeline: Pipeline, state: PipelineSta
         settings=pipeline.spark,
         packages=pipeline.packages,
         jars=[pipeline.path(jar) for jar in pipeline.jars],
+        is_short=getattr(options, "once", True),
     )
 
 

@@ -59,7 +59,7 @@ def _run(options: argparse.Namespace) -> int:
     notice("starting Spark ...")
     with tempfile.TemporaryDirectory(prefix="ottla-sql-") as folder:
         try:
-            spark = new_session("ottla-sql", Path(folder) / "spark.log", master=options.master)
+            spark = new_session("ottla-sql", Path(folder) / "spark.log", master=options.master, is_short=True)
         except PipelineError as error:
             raise CommandError(str(error)) from None
         try:
@@ -92,13 +92,15 @@ def query(spark: SparkSession, options: argparse.Namespace, known: list[str], fo
 
 def show(rows: DataFrame, output: str) -> int:
     """Print rows; how many lines that took."""
-    found = rows.collect()
     if output != TABLE:
         import json
 
-        text = rows.sparkSession.createDataFrame(found, rows.schema).toJSON().collect() if found else []
-        write_document(output, [json.loads(str(one)) for one in text])
+        from pyspark.sql import functions as F
+
+        found = rows.select(F.to_json(F.struct("*"), {"ignoreNullFields": "false"})).collect()
+        write_document(output, [json.loads(row[0]) for row in found])
         return 0
+    found = rows.collect()
     lines = list(table_lines(rows.columns, [[_cell(one) for one in row] for row in found]))
     print("\n".join(lines), flush=True)
     return len(lines)

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 LETTERS_FLOW = "dead_letters"
 TICK_S = 0.5
+SETTLED = ("Waiting", "Processing")
+SLOW_START = "Python worker failed to connect back"
+MAX_RESTARTS = 3
 ENDED = ("done", "failed", "stopped")
 _UNITS_S = {"millisecond": 0.001, "second": 1.0, "minute": 60.0, "hour": 3600.0}
 _PYTHON_ERROR = re.compile(r"^((?:[A-Za-z_]\w*\.)*[A-Za-z_]*(?:Error|Exception|Lost|Fault|Failed|Interrupt)): (.+)$")
@@ -53,6 +56,8 @@ class PipelineRun:
         self._letters: DataFrame | None = None
         self._waiting: list[Flow] = []
         self._is_once = False
+        self._letters_flow = Flow(LETTERS_FLOW, LETTERS_FLOW, topic=pipeline.dead_letters)
+        self._restart_counts: dict[str, int] = {}
         self.flows: dict[str, FlowProgress] = {}
         self.counts = [SourceCounts.of(source) for source in pipeline.counted_sources]
 
@@ -149,14 +154,21 @@ class PipelineRun:
         self._is_once = is_once
         self._waiting = list(self._pipeline.flows)
         if self._letters is not None:
-            self._waiting.append(Flow(LETTERS_FLOW, LETTERS_FLOW, topic=self._pipeline.dead_letters))
+            self._waiting.append(self._letters_flow)
         self._start_next()
         if not is_once:
             for follower in self._followers.values():
                 follower.start(_seconds(self._pipeline.trigger))
 
+    @property
+    def is_started(self) -> bool:
+        """Whether every query has begun to run."""
+        return not self._waiting and all(self._is_settled(query) for query in self._queries.values())
+
     def _start_next(self) -> None:
-        while self._waiting and not (self._is_once and any(query.isActive for query in self._queries.values())):
+        """Start what waits. Each query has Python processes of its own, which Spark gives ten seconds to start: so one
+        query after the other is begun."""
+        while self._waiting and all(self._is_settled(query) for query in self._queries.values()):
             flow = self._waiting.pop(0)
             prepared = self._letters if flow.name == LETTERS_FLOW else self._prepared[flow.name]
             assert prepared is not None
@@ -167,6 +179,13 @@ class PipelineRun:
             except Exception as error:
                 self.flows[flow.name].state = "failed"
                 raise PipelineError(f"flow {flow.name} did not start: {cause_of(str(error))}") from None
+
+    def _is_settled(self, query: StreamingQuery) -> bool:
+        """Whether a query lets the next one begin: when its sources are there; with `is_once` when it has ended."""
+        if not query.isActive:
+            return True
+        is_begun = query.lastProgress is not None or str(query.status["message"]).startswith(SETTLED)
+        return is_begun and not self._is_once
 
     def _start(self, flow: Flow, prepared: DataFrame) -> None:
         """Start a query; a flow that is no stream is written here, at once."""
@@ -182,7 +201,7 @@ class PipelineRun:
     def poll(self) -> bool:
         """Take in what has been reported; True while anything runs. PipelineError: a flow failed."""
         is_any_active = bool(self._waiting)
-        for name, query in self._queries.items():
+        for name, query in list(self._queries.items()):
             is_active = query.isActive  # asked first: what is reported before the end is not missed
             progress = self.flows[name]
             if progress.state in ENDED:
@@ -196,6 +215,9 @@ class PipelineRun:
             if not is_active:
                 progress.in_per_second = progress.out_per_second = 0.0
                 failure = query.exception()
+                if failure is not None and SLOW_START in str(failure) and self._restart(name):
+                    is_any_active = True
+                    continue
                 progress.state = "failed" if failure is not None else "done"
                 if failure is not None:
                     raise PipelineError(f"flow {name} failed: {cause_of(str(failure))}")
@@ -204,6 +226,16 @@ class PipelineRun:
             if follower.error is not None:
                 raise PipelineError(f"source {name} failed: {jdbc.explained(follower.error)}")
         return is_any_active
+
+    def _restart(self, name: str) -> bool:
+        """Begin a query again where its checkpoint stands; False when that was done often enough."""
+        self._restart_counts[name] = self._restart_counts.get(name, 0) + 1
+        if self._restart_counts[name] > MAX_RESTARTS:
+            return False
+        del self._queries[name]
+        flow = next((one for one in self._pipeline.flows if one.name == name), self._letters_flow)
+        self._waiting.insert(0, flow)
+        return True
 
     def stop(self) -> None:
         """End all queries. What a batch has begun is done again when the pipeline runs the next time."""

@@ -33,6 +33,7 @@ appender.file.target = SYSTEM_ERR
 appender.file.layout.type = PatternLayout
 appender.file.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
 """
+_IN_HASTE = " -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _SMALL = {
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "4",
@@ -73,8 +74,10 @@ def new_session(
     settings: Mapping[str, str] | None = None,
     packages: Sequence[str] = (),
     jars: Sequence[str] = (),
+    is_short: bool = False,
 ) -> SparkSession:
-    """Start Spark. What it, Java and the workers print goes to `log`."""
+    """Start Spark. What it, Java and the workers print goes to `log`. Where the work is short, Java compiles in haste:
+    the best code would be ready when nobody needs it any more."""
     if not has_spark():
         raise PipelineError(SPARK_ADVICE)
     check_java()
@@ -84,15 +87,17 @@ def new_session(
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)  # errors are raised, too
+    for logger in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        logging.getLogger(logger).setLevel(logging.CRITICAL)  # what they log is raised, too
     log.parent.mkdir(parents=True, exist_ok=True)
     logging_file = log.with_name("log4j2.properties")
     logging_file.write_text(_LOGGING)
     builder = SparkSession.builder.master(master).appName(name)
+    java_options = f"-Dlog4j2.configurationFile=file:{logging_file}"
     every = {
         **_SMALL,
         "spark.sql.warehouse.dir": str(log.with_name("warehouse")),
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{logging_file}",
+        "spark.driver.extraJavaOptions": java_options + (_IN_HASTE if is_short else ""),
         **(settings or {}),
     }
     if packages:

@@ -1,0 +1,196 @@
+"""The pipelines that ship, on a real broker and a real Spark, and what rules do to rows.
+
+One broker and one Spark serve all of them. Processes of their own (the commands, PostgreSQL) are in
+test_pipelines_processes.py.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from ottla.spark.pipelines.definition import Pipeline, PipelineError, load_pipeline, parse_pipeline
+from ottla.spark.pipelines.redrive import Letter, read_letters, redrive
+from ottla.spark.pipelines.run import PipelineRun, run_pipeline
+from ottla.spark.pipelines.state import PipelineState
+from tests.spark.conftest import Topics
+from tests.spark.test_pipelines_definition import PIPELINES
+
+GOOD = {
+    "order_id": 1,
+    "customer_id": 2,
+    "item": "tea",
+    "quantity": 2,
+    "price": 3.5,
+    "placed_at": "2026-11-16T05:00:00Z",
+}
+
+
+class Runner:
+    """Runs pipelines to the end of what is there."""
+
+    def __init__(self, spark: SparkSession, topics: Topics, folder: Path) -> None:
+        self._spark = spark
+        self._topics = topics
+        self.state = PipelineState(folder / "state")
+        self.state.folder.mkdir()
+
+    def run(self, pipeline: Pipeline) -> dict[str, Any]:
+        """The status after the run, with flows and sources by their names."""
+        made = PipelineRun(pipeline, self._spark, self.state, self._topics.bootstrap)
+        run_pipeline(made, self.state, threading.Event(), lambda run: None, is_once=True)
+        status = made.status("done")
+        return {
+            **{flow["flow"]: flow for flow in status["flows"]},
+            **{source["source"]: source for source in status["sources"]},
+        }
+
+
+@pytest.fixture
+def runner(spark: SparkSession, topics: Topics, tmp_path: Path) -> Runner:
+    return Runner(spark, topics, tmp_path)
+
+
+def test_word_count_writes_each_new_count_once(runner: Runner, topics: Topics) -> None:
+    topics.create("lines", 1)
+    pipeline = load_pipeline(PIPELINES / "word-count", {})
+    topics.produce("lines", [(None, "to be or not to be")])
+    assert runner.run(pipeline)["counts"]["rows_out"] == 4
+    topics.produce("lines", [(None, "Be quick!")])
+    assert runner.run(pipeline)["counts"]["rows_in"] == 1
+    found = [json.loads(value) for value in topics.values("word-counts")]
+    assert sorted((one["word"], one["count"]) for one in found) == [
+        ("be", 2),
+        ("be", 3),
+        ("not", 1),
+        ("or", 1),
+        ("quick", 1),
+        ("to", 2),
+    ]
+
+
+def test_orders_are_cleaned_put_aside_repaired_and_sent_back(
+    runner: Runner, topics: Topics, spark: SparkSession, tmp_path: Path
+) -> None:
+    topics.create("orders", 1)
+    pipeline = load_pipeline(PIPELINES / "orders", {"INPUT": str(tmp_path / "in"), "OUTPUT": str(tmp_path / "out")})
+    bad = json.dumps({**GOOD, "order_id": 2, "quantity": 0})
+    topics.produce("orders", [("a", json.dumps(GOOD)), ("b", bad)], headers={"trace": b"\xff\x00"})
+    (tmp_path / "in" / "orders").mkdir(parents=True)
+    lines = [json.dumps({**GOOD, "order_id": 3, "customer_id": 99}), "{no json", json.dumps({**GOOD, "item": "test 1"})]
+    (tmp_path / "in" / "orders" / "one.json").write_text("\n".join(lines))
+
+    first = runner.run(pipeline)
+    assert (first["accepted"]["rows_out"], first["table"]["rows_out"], first["dead_letters"]["rows_out"]) == (2, 2, 2)
+    assert (first["web_orders"]["letters"], first["web_orders"]["failed"]) == (1, {"something is ordered": 1})
+    assert (first["branch_orders"]["dropped"], first["branch_orders"]["letters"]) == (1, 1)
+    table = spark.read.parquet(str(tmp_path / "out" / "orders"))
+    assert {(row.order_id, row.customer, row.country, row.amount) for row in table.collect()} == {
+        (1, "Božena", "CZ", 7.0),
+        (3, "unknown", "unknown", 7.0),
+    }
+
+    letters = {letter.source: letter for letter in read_letters(pipeline, topics.bootstrap)}
+    web, branch = letters["web_orders"], letters["branch_orders"]
+    assert (web.key, web.value, web.rule) == (b"b", bad.encode(), "something is ordered")
+    assert ("trace", b"\xff\x00") in web.headers
+    assert web.error == "something is ordered: expected quantity > 0"
+    assert web.header("__connect.errors.topic") == "orders"
+    assert (web.header("__connect.errors.partition"), web.header("__connect.errors.offset")) == ("0", "1")
+    assert (branch.value, branch.rule) == (b"{no json", "parse")
+    assert branch.header("__connect.errors.topic").endswith("one.json")
+
+    web.value = json.dumps({**GOOD, "order_id": 2, "quantity": 5}).encode()
+    fixed = tmp_path / "fixed.jsonl"
+    fixed.write_text("".join(json.dumps(letter.to_json()) + "\n" for letter in (web, branch)))
+    assert redrive(pipeline, runner.state, topics.bootstrap, str(fixed)) == 2
+    assert redrive(pipeline, runner.state, topics.bootstrap) == 0  # they have been sent back, none is new
+    second = runner.run(pipeline)
+    assert (second["accepted"]["rows_out"], second["branch_orders"]["letters"]) == (1, 1)
+    assert len(topics.values("orders")) == 2  # others who read the topic see nothing of it
+    again = list(read_letters(pipeline, topics.bootstrap))[2:]
+    assert [(letter.source, letter.value) for letter in again] == [("branch_orders", b"{no json")]
+
+
+def test_clicks_are_counted_by_the_minute_and_late_ones_left_out(
+    runner: Runner, topics: Topics, spark: SparkSession, tmp_path: Path
+) -> None:
+    topics.create("clicks", 1)
+    pipeline = load_pipeline(PIPELINES / "clickstream", {"OUTPUT": str(tmp_path)})
+
+    def click(*clicks: tuple[str, str, str]) -> dict[str, Any]:
+        rows = [{"visitor": one, "page": page, "clicked_at": f"2026-11-16T{at}Z"} for one, page, at in clicks]
+        topics.produce("clicks", [(None, json.dumps(row)) for row in rows])
+        return runner.run(pipeline)
+
+    click(("a", "/", "08:00:01"), ("a", "/", "08:00:59"), ("b", "/", "08:00:30"), ("b", "/x", "08:01:00"))
+    click(("c", "/", "08:10:00"), ("c", "nowhere", "08:10:00"))
+    last = click(("d", "/", "08:00:10"), ("d", "/", "08:20:00"))
+    assert last["page_views"]["late"] == 1
+    found = spark.read.parquet(str(tmp_path / "page_views")).orderBy("minute", "page").collect()
+    assert [(row.minute.strftime("%H:%M"), row.page, row.clicks, row.visitors) for row in found] == [
+        ("08:00", "/", 3, 2),
+        ("08:01", "/x", 1, 1),
+        ("08:10", "/", 1, 1),
+    ]
+    assert [letter.rule for letter in read_letters(pipeline, topics.bootstrap)] == ["has a page"]
+
+
+def made(topics: Topics, tmp_path: Path, source: dict[str, Any], flow: dict[str, Any]) -> Pipeline:
+    """A pipeline of one source, `rows`, that is a new topic, and one flow."""
+    topic = topics.new(1)
+    document = {"name": topic, "sources": {"rows": {"topic": topic, **source}}, "flows": {"rows": flow}}
+    return parse_pipeline(tmp_path, document, {})
+
+
+def test_a_row_that_must_not_be_ends_the_pipeline_with_its_cause(
+    runner: Runner, topics: Topics, tmp_path: Path
+) -> None:
+    rule = {"small": {"rule": "number < 10", "action": "fail"}}
+    source = {"format": "csv", "schema": "number int, name string", "expect": rule}
+    pipeline = made(topics, tmp_path, source, {"topic": "small-numbers", "format": "csv"})
+    topics.produce(pipeline.sources[0].topic or "", [(None, "1,one"), (None, "11,eleven")])
+    with pytest.raises(PipelineError) as raised:
+        runner.run(pipeline)
+    assert "flow rows failed: source rows: a row fails small: " in str(raised.value)
+    assert "11,eleven" in str(raised.value)
+    assert topics.values("small-numbers") == []
+    status = runner.state.read_status()
+    assert status is not None
+    assert status["state"] == "failed"
+    assert "11,eleven" in status["cause"]
+
+
+@pytest.mark.parametrize(
+    ("source", "flow", "message"),
+    [
+        ({"format": "string"}, {"from": "nothing", "topic": "x"}, "no transformation with the name nothing"),
+        ({"format": "string", "expect": {"r": {"rule": "vaule = 1"}}}, {"topic": "x"}, "vaule"),
+        ({"format": "string", "expect": {"r": {"rule": "length(value)"}}}, {"topic": "x"}, "has to be true or false"),
+        ({"format": "json", "schema": "a nonsense"}, {"topic": "x"}, "is no schema such as"),
+        ({"format": "string"}, {"topic": "x", "key": "nothing"}, "flows.rows.key"),
+        ({"format": "string"}, {"files": "x", "partition_by": ["nothing"]}, "there is no column nothing"),
+    ],
+)  # fmt: skip
+def test_what_cannot_work_is_said_before_anything_runs(
+    runner: Runner, topics: Topics, tmp_path: Path, source: dict[str, Any], flow: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(PipelineError) as raised:
+        runner.run(made(topics, tmp_path, source, flow))
+    assert message in str(raised.value)
+
+
+def test_letters_of_another_pipeline_are_not_ours(runner: Runner, topics: Topics, tmp_path: Path) -> None:
+    pipeline = made(topics, tmp_path, {"format": "string"}, {"topic": "x"})
+    topics.create(pipeline.dead_letters, 1)
+    topics.produce(pipeline.dead_letters, [(None, "x")], headers={"ottla.pipeline": b"another"})
+    assert list(read_letters(pipeline, topics.bootstrap)) == []
+    unknown = tmp_path / "letters"
+    unknown.write_text(json.dumps(Letter(0, 0, None, b"x", [("ottla.source", b"gone")]).to_json()))
+    with pytest.raises(PipelineError, match="which the pipeline does not have"):
+        redrive(pipeline, runner.state, topics.bootstrap, str(unknown))

@@ -1,0 +1,210 @@
+"""What needs no Spark at all: pipeline.yml, progress, states, letters, schemas of topics."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.__main__ import main
+from ottla.spark.pipelines.definition import PipelineError, load_pipeline, parse_pipeline
+from ottla.spark.pipelines.progress import FlowProgress, SourceCounts, lag_of
+from ottla.spark.pipelines.redrive import Letter
+from ottla.spark.pipelines.run import cause_of
+from ottla.spark.pipelines.state import PipelineState
+from ottla.spark.pipelines.topic_views import inferred_schema, topics_of, without_stream
+
+PIPELINES = Path(__file__).parents[2] / "pipelines"
+LINES = {"topic": "lines", "format": "string"}
+TO_TOPIC = {"topic": "out"}
+
+
+def parse(sources: Any, flows: Any, **more: Any) -> Any:
+    return parse_pipeline(Path("/tmp/some"), {"sources": sources, "flows": flows, **more}, {"PLACE": "here"})
+
+
+@pytest.mark.parametrize("name", ["word-count", "orders", "clickstream"])
+def test_the_pipelines_that_ship_are_in_order(name: str) -> None:
+    pipeline = load_pipeline(PIPELINES / name, {})
+    assert pipeline.name == name
+    assert pipeline.transformations
+
+
+def test_what_is_not_said_has_defaults() -> None:
+    pipeline = parse({"lines": LINES}, {"copy": {"from": "lines", **TO_TOPIC}})
+    assert (pipeline.name, pipeline.dead_letters, pipeline.redrive_topic) == (
+        "some",
+        "some.dead-letters",
+        "some.redrive",
+    )
+    assert (pipeline.sources[0].starting, pipeline.flows[0].mode, pipeline.flows[0].format) == (
+        "earliest",
+        "append",
+        "json",
+    )
+    assert pipeline.counted_sources == []  # text can always be parsed, and nothing is expected of it
+
+
+def test_variables_come_from_outside_or_have_defaults() -> None:
+    files = {"files": "${PLACE}/${FOLDER:-x}", "format": "string"}
+    pipeline = parse({"lines": files}, {"lines": TO_TOPIC})
+    assert pipeline.sources[0].files == "here/x"
+    assert pipeline.path("a/b") == "/tmp/some/a/b"
+    assert pipeline.path("s3a://a/b") == "s3a://a/b"
+
+
+def test_a_source_is_a_database_where_one_is_given_and_files_where_not() -> None:
+    source = {"jdbc": "${DATABASE:-}", "table": "t", "files": "x", "format": "string", "static": True}
+    assert parse({"lines": source}, {"lines": TO_TOPIC}).sources[0].kind == "files"
+    given = parse({"lines": {**source, "jdbc": "jdbc:postgresql://db/x"}}, {"lines": TO_TOPIC}).sources[0]
+    assert (given.kind, given.is_stream, given.schema) == ("jdbc", False, None)
+
+
+@pytest.mark.parametrize(
+    ("sources", "flows", "message"),
+    [
+        ({}, {"a": TO_TOPIC}, "sources: at least one is needed"),
+        ({"lines": LINES}, {}, "flows: at least one is needed"),
+        ({"lines": {"topik": "x"}}, {"a": TO_TOPIC}, "'topik' is not known; did you mean 'topic'?"),
+        ({"lines": {"format": "string"}}, {"a": TO_TOPIC}, "it needs one of jdbc, topic, files"),
+        ({"lines": {"topic": "x", "format": "json"}}, {"a": TO_TOPIC}, "format json needs a schema"),
+        ({"lines": {"topic": "x", "format": "avro"}}, {"a": TO_TOPIC}, "'avro' is none of json, csv, string, raw"),
+        ({"lines": {"jdbc": "x"}}, {"a": TO_TOPIC}, "a jdbc source needs 'table: NAME'"),
+        ({"lines": {**LINES, "expect": {"r": {"action": "drop"}}}}, {"a": TO_TOPIC}, "'rule' is missing"),
+        (
+            {"lines": {**LINES, "expect": {"r": {"rule": "1", "action": "shout"}}}},
+            {"a": TO_TOPIC},
+            "'shout' is none of warn, drop, quarantine, fail",
+        ),
+        ({"lines": {**LINES, "topic": "${NOWHERE}"}}, {"a": TO_TOPIC}, "--set NOWHERE=VALUE"),
+        ({"lines": LINES}, {"a": {"topic": "x", "files": "y"}}, "it needs one of topic, files, jdbc"),
+        ({"lines": LINES}, {"a": {"files": "y", "mode": "update"}}, "files can only be appended to"),
+        ({"bad-name": LINES}, {"a": TO_TOPIC}, "it is the name of a view"),
+    ],
+)
+def test_what_is_wrong_is_said_with_what_would_do(sources: Any, flows: Any, message: str) -> None:
+    with pytest.raises(PipelineError) as raised:
+        parse(sources, flows)
+    assert message in str(raised.value)
+
+
+def test_init_makes_a_pipeline_that_can_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["pipeline", "init", "mine", "--folder", str(tmp_path)]) == 0
+    assert load_pipeline(tmp_path / "mine", {}).flows[0].reads == "totals"
+    assert main(["pipeline", "init", "mine", "--folder", str(tmp_path)]) == 2
+    assert "is there already" in capsys.readouterr().err
+
+
+def test_a_pipeline_that_is_not_there_says_how_to_make_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["pipeline", "status", "none", "--folder", str(tmp_path)]) == 1
+    assert "ottla pipeline init none" in capsys.readouterr().err
+
+
+# --- progress
+
+
+def report(batch: int, rows_in: int, rows_out: int, **more: Any) -> dict[str, Any]:
+    offsets = {"endOffset": json.dumps({"t": {"0": 5, "1": 3}}), "latestOffset": json.dumps({"t": {"0": 9, "1": 3}})}
+    return {
+        "batchId": batch,
+        "timestamp": f"2026-11-16T00:00:0{batch}.000Z",
+        "numInputRows": rows_in,
+        "durationMs": {"triggerExecution": 500},
+        "observedMetrics": {"written": {"written": rows_out}},
+        "sources": [offsets],
+        **more,
+    }
+
+
+def test_a_flow_adds_up_its_batches_and_each_only_once() -> None:
+    flow = FlowProgress("f", "topic t")
+    first = report(0, 10, 4)
+    assert flow.note(first)
+    assert not flow.note(first)
+    assert flow.note(report(1, 20, 8, stateOperators=[{"numRowsDroppedByWatermark": 3}]))
+    assert (flow.rows_in, flow.rows_out, flow.in_per_second, flow.out_per_second) == (30, 12, 40.0, 16.0)
+    assert (flow.lag, flow.batch_ms, flow.late, flow.batches) == (4, 500, 3, 2)
+
+
+def test_files_have_no_lag() -> None:
+    assert lag_of({"sources": [{"endOffset": {"logOffset": 3}, "latestOffset": None}]}) is None
+
+
+def test_rows_that_are_neither_kept_nor_put_aside_were_dropped() -> None:
+    source = parse({"lines": {**LINES, "expect": {"long": {"rule": "true"}}}}, {"a": TO_TOPIC}).sources[0]
+    counts = SourceCounts.of(source)
+    seen = {"rows": 10, "kept": 6, "letters": 1, "rule_0": 1, "rule_1": 4}
+    counts.note({"observedMetrics": {"rules_lines": seen}})
+    counts.note({"observedMetrics": {}})
+    assert counts.to_json() == {
+        "source": "lines",
+        "rows": 10,
+        "kept": 6,
+        "dropped": 3,
+        "letters": 1,
+        "failed": {"parse": 1, "long": 4},
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ("[STREAM_FAILED] Ended\nTraceback\nottla.spark.x.DataLost: t-0 is gone\n\tat org.x", "DataLost: t-0 is gone"),
+        ("Aborted\n[USER_RAISED_EXCEPTION] source a: a row fails x: 5 SQLSTATE: P0001", "source a: a row fails x: 5"),
+        ("[DIVIDE_BY_ZERO] Division by zero.\nmore", "[DIVIDE_BY_ZERO] Division by zero."),
+    ],
+)
+def test_the_cause_is_what_really_happened(text: str, cause: str) -> None:
+    assert cause_of(text) == cause
+
+
+# --- state and letters
+
+
+def test_one_process_at_a_time_runs_a_pipeline(tmp_path: Path) -> None:
+    first, second = PipelineState(tmp_path), PipelineState(tmp_path)
+    assert second.runner() is None
+    first.acquire()
+    with pytest.raises(PipelineError, match="it runs already"):
+        second.acquire()
+    assert second.runner() is not None
+    first.release()
+    assert second.runner() is None
+    assert not second.stop(1)
+
+
+def test_a_letter_goes_through_json_and_back() -> None:
+    headers: list[tuple[str, bytes | None]] = [
+        ("own", b"\xff"),
+        ("ottla.source", b"lines"),
+        ("__connect.errors.topic", b"t"),
+    ]
+    letter = Letter(1, 7, None, b"\xfe", headers)
+    again = Letter.from_json(json.loads(json.dumps(letter.to_json())))
+    assert (again.partition, again.offset, again.key, again.value, again.source) == (1, 7, None, b"\xfe", "lines")
+    assert ("own", b"\xff") in again.headers
+    assert ("__connect.errors.topic", b"t") in again.headers
+
+
+# --- topics as views
+
+
+def test_the_columns_of_a_topic_are_those_of_its_json() -> None:
+    samples = [b'{"a": 1, "b": "x", "c": null}', b'{"a": 2.5, "d": [1], "e": {"f": true}}', None]
+    assert inferred_schema(samples) == "`a` double, `b` string, `c` string, `d` array<bigint>, `e` struct<`f`: boolean>"
+    assert inferred_schema([b"plain", b"text"]) is None
+    assert inferred_schema([]) is None
+
+
+def test_topics_of_a_statement_are_found_by_whole_names() -> None:
+    known = ["orders", "orders.dead-letters", "order"]
+    assert topics_of("select * from `orders.dead-letters`", known) == ["orders.dead-letters"]
+    assert topics_of("select * from orders o join order", known) == ["orders", "order"]
+
+
+@pytest.mark.parametrize("statement", ["select * from stream(orders)", "select * from STREAM orders"])
+def test_stream_makes_a_live_view(statement: str) -> None:
+    assert without_stream(statement) == ("select * from orders", True)
+    assert without_stream("select * from orders") == ("select * from orders", False)
