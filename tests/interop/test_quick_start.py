@@ -32,10 +32,11 @@ def test_the_example_of_our_own_client_prints_its_record(broker: Server) -> None
 
 
 def test_the_console_examples_are_kafkas_own_commands(broker: Server, tools: Toolbox) -> None:
-    commands = re.findall(r"^    kafka-(topics|console-producer|console-consumer)\.sh (.*)$", README, re.MULTILINE)
+    """The same flags go to Kafka's tools and to ours, which tests/cli/kafka compares."""
+    commands = re.findall(r"^    bin/kafka-(topics|console-producer|console-consumer)\.sh (.*)$", README, re.MULTILINE)
     assert len(commands) == 3
     for tool, text in commands:
-        arguments = text.replace("127.0.0.1:9092", broker.bootstrap).split()
+        arguments = text.replace("localhost:9092", broker.bootstrap).split()
         if tool == "console-consumer":
             arguments += ["--timeout-ms", "500"]
         tools(tool, *arguments, stdin="an order\n")

@@ -91,6 +91,8 @@ class Console:
         self._process = process
         self._terminal = terminal
         self._seen = ""
+        self._poll = select.poll()
+        self._poll.register(terminal, select.POLLIN)
 
     def type(self, text: str) -> None:
         os.write(self._terminal, text.encode())
@@ -101,7 +103,7 @@ class Console:
         while not re.search(pattern, self._seen):
             left = ends_at - time.monotonic()
             assert left > 0, f"no {pattern!r} within {SECONDS} s in {self._seen!r}"
-            if select.select([self._terminal], [], [], left)[0]:
+            if self._poll.poll(left * 1000):
                 self._seen += os.read(self._terminal, 1 << 16).decode().replace("\r\n", "\n")
         return self._seen
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import argparse
 
 import pytest
-from bench.__main__ import ALL_ROWS, parse_rows
+from bench.__main__ import ALL_ROWS, SUITES, parse_rows
 from bench.perf_tools import parse_produced
 from bench.report import LINES, Line, table
 
@@ -26,7 +26,7 @@ def test_summaries_are_told_from_progress() -> None:
 
 def test_rows_are_numbers_and_ranges() -> None:
     assert parse_rows("1-4,9") == {1, 2, 3, 4, 9}
-    for wrong in ("0", "19", "a", "3-", "1-99"):
+    for wrong in ("0", "26", "a", "3-", "1-99"):
         with pytest.raises(argparse.ArgumentTypeError):
             parse_rows(wrong)
 
@@ -47,4 +47,4 @@ def test_the_table_has_medians_of_the_wanted_rows() -> None:
     head, line = table(rounds, frozenset({1}))
     assert len(head) == len(line)
     assert line[3:] == ["150 (100 to 200)", "100", "1.50x", ">= 1.3x", "met"]
-    assert {one.row for one in LINES} == ALL_ROWS
+    assert {one.row for one in LINES} == ALL_ROWS - SUITES["client"], "clients have a table of their own"
