@@ -6,6 +6,7 @@ The metadata log is synced before anything is answered, so nothing that was ackn
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
@@ -15,6 +16,7 @@ from ottla.broker.quorum import Quorum
 from ottla.cluster import ClusterImage
 from ottla.config import BrokerConfig
 from ottla.sim.machine import Machine, at_every_write
+from ottla.wire import Message
 from ottla.wire.messages.records.topic_record import TopicRecord
 
 FOLDER = "/data/__cluster_metadata-0"
@@ -53,12 +55,15 @@ class Metadata:
         self.log = MetadataLog(machine.disk, config, clock=machine.clock, rng=machine.rng)
         self.image = self.log.load()
         self.quorum = Quorum(self.log, config, send=_nobody, rng=machine.rng)
-        self.quorum.on_commit = lambda records, _: self.image.apply(records)
+        self.quorum.on_commit = self._commit
         self.quorum.start()
         await self.quorum.caught_up()
         if self.log.end_offset == 1:
             records = self.log.bootstrap_records()
             await self.quorum.append(records)
+
+    def _commit(self, records: Sequence[Message], end_offset: int) -> None:
+        self.image.apply(records)
 
     async def create(self, *names: str) -> None:
         """Several at once, as concurrent requests do."""
