@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -106,7 +108,7 @@ def new_session(
         every["spark.jars"] = ",".join(jars)
     for key, value in every.items():
         builder = builder.config(key, value)
-    with _stderr_to(log):
+    with _stderr_to(log), _own_ctrl_c():
         try:
             return builder.getOrCreate()
         except PySparkRuntimeError as error:
@@ -114,6 +116,17 @@ def new_session(
         except Exception as error:
             text = str(error).strip().split("\n", 1)[0]
             raise PipelineError(f"Spark did not start on {master}: {text} ({log} has what it said)") from None
+
+
+@contextmanager
+def _own_ctrl_c() -> Iterator[None]:
+    """PySpark takes Ctrl-C for itself when it starts; whoever starts it here has a use for it."""
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, handler)
 
 
 @contextmanager
