@@ -324,7 +324,7 @@ class Coordinator(ABC, Generic[S]):
 
     async def _create_topic(self) -> None:
         request = CreateTopicsRequest(topics=[self.creatable_topic()], timeout_ms=30_000)
-        response = await self.node.commit(self.node.controller.create_topics(request))
+        response = await self.node.controllership.ask(request)
         result = response.topics[0]
         if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
             log.error("topic %s cannot be created: %s", self.topic, result.error_message)

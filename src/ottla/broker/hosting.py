@@ -14,6 +14,12 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.partitions import Partition
 from ottla.wire.errors import ErrorCode, KafkaError
+from ottla.wire.messages.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsRequestDirectoryData,
+    AssignReplicasToDirsRequestPartitionData,
+    AssignReplicasToDirsRequestTopicData,
+)
 
 if TYPE_CHECKING:
     from ottla.broker.node import Node
@@ -128,7 +134,29 @@ class Hosting:
             if image.directory(node_id) != log_dir.directory_id:
                 misplaced[partition.topic_id, partition.index] = log_dir.directory_id
         if misplaced:
-            self._node.spawn(self._node.commit(self._node.controller.assign_replicas_to_dirs(node_id, misplaced)))
+            self._node.spawn(self._tell_dirs(misplaced))
+
+    async def _tell_dirs(self, misplaced: dict[Key, bytes]) -> None:
+        directories: dict[bytes, dict[bytes, list[AssignReplicasToDirsRequestPartitionData]]] = {}
+        for (topic_id, index), directory_id in misplaced.items():
+            partitions = directories.setdefault(directory_id, {}).setdefault(topic_id, [])
+            partitions.append(AssignReplicasToDirsRequestPartitionData(partition_index=index))
+        await self._node.controllership.ask(
+            AssignReplicasToDirsRequest(
+                broker_id=self._node.config.node_id,
+                broker_epoch=self._node.lifecycle.broker_epoch,
+                directories=[
+                    AssignReplicasToDirsRequestDirectoryData(
+                        id=directory_id,
+                        topics=[
+                            AssignReplicasToDirsRequestTopicData(topic_id=topic_id, partitions=partitions)
+                            for topic_id, partitions in topics.items()
+                        ],
+                    )
+                    for directory_id, topics in directories.items()
+                ],
+            )
+        )
 
     def is_stray(self, topic: str, index: int, topic_id: bytes | None) -> bool:
         """Whether a log on disk is no replica of this node (any more): its topic was deleted, or made anew."""

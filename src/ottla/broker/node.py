@@ -16,10 +16,12 @@ from typing import Any, TypeVar
 
 from ottla.broker.api import SERVED, Peer
 from ottla.broker.connection import Connection, ServedApi
+from ottla.broker.controllership import Controllership
 from ottla.broker.coordinators import Coordinator
 from ottla.broker.data_folder import DataFolderError
 from ottla.broker.group_coordinator import GroupCoordinator
 from ottla.broker.hosting import Hosting
+from ottla.broker.lifecycle import Lifecycle
 from ottla.broker.metadata_log import MetadataLog
 from ottla.broker.metrics import Metrics
 from ottla.broker.mutations import refuse_all
@@ -37,17 +39,13 @@ from ottla.config import BrokerConfig, TopicConfig
 from ottla.config import Listener as ListenerConfig
 from ottla.controller import Controller
 from ottla.machine import Decision
-from ottla.net import Channel, Listener, OsSockets, ReceiveBuffers, Sockets
+from ottla.net import Channel, Listener, NoAnswer, OsSockets, ReceiveBuffers, Sockets
 from ottla.replication.fetch_sessions import FetchSessions
 from ottla.storage import Disk, LogDir, Logs, OsDisk
 from ottla.storage.compaction import Cleaner
+from ottla.wire import Message
 from ottla.wire.errors import ErrorCode, KafkaError
-from ottla.wire.messages.broker_registration import BrokerRegistrationRequest
-from ottla.wire.messages.broker_registration import Feature as BrokerFeature
-from ottla.wire.messages.broker_registration import Listener as BrokerListener
-from ottla.wire.messages.controller_registration import ControllerRegistrationRequest
-from ottla.wire.messages.controller_registration import Feature as ControllerFeature
-from ottla.wire.messages.controller_registration import Listener as ControllerListener
+from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 
 log = logging.getLogger("ottla.node")
@@ -64,9 +62,6 @@ MAX_TOPIC_NAME_LENGTH = 249
 GROUP_COORDINATOR = 0
 TRANSACTION_COORDINATOR = 1
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
-
-
-SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 class StartError(Exception):
@@ -87,6 +82,7 @@ class Node:
         rng: Random | None = None,
         sockets: Sockets | None = None,
         host_name: str | None = None,
+        new_cluster_id: str | None = None,
     ) -> None:
         self.static_config = config
         self.config = config
@@ -95,6 +91,7 @@ class Node:
         self.rng = rng if rng is not None else SystemRandom()
         self._sockets: Sockets = sockets if sockets is not None else OsSockets()
         self._host_name = host_name
+        self._new_cluster_id = new_cluster_id
         self.loop: asyncio.AbstractEventLoop
         self.timer: Callable[[], float] = time.perf_counter
         self.metrics = Metrics()
@@ -110,7 +107,8 @@ class Node:
         self.cleaner: Cleaner
         self.metadata_log: MetadataLog
         self.quorum: Quorum
-        self.controller: Controller
+        self.controllership = Controllership(self)
+        self.lifecycle = Lifecycle(self)
         self.fetch_sessions = FetchSessions(
             max_slots=config.max_incremental_fetch_session_cache_slots,
             eviction_ms=FETCH_SESSION_EVICTION_MS,
@@ -129,14 +127,14 @@ class Node:
         """By FindCoordinator's type of key."""
         self.ports: dict[str, int] = {}
         self.on_bug: Callable[[BaseException], None] | None = None
-        self.is_stopping = False
+        self.is_stopping = self.is_stopped = False
         self.failure: str | None = None
         """Why the node has to end, when it has to."""
         self.on_failure: Callable[[], None] | None = None
         self._timers: list[asyncio.TimerHandle] = []
         self._cleaning: asyncio.Task[int] | None = None
         self._receive_buffers = ReceiveBuffers()
-        self._peers: Peers
+        self.peers: Peers
 
     # What handlers use
 
@@ -147,6 +145,11 @@ class Node:
     @property
     def cluster_id(self) -> str:
         return self.metadata_log.cluster_id
+
+    @property
+    def controller(self) -> Controller:
+        """The active controller; KafkaError NOT_CONTROLLER if it is another node's."""
+        return self.controllership.controller
 
     def partition(self, topic: str, index: int) -> Partition:
         """The partition, or the error that Kafka gives for one that is not here."""
@@ -208,6 +211,8 @@ class Node:
 
     def connection_closed(self, connection: Connection) -> None:
         self._connections.pop(connection, None)
+        if connection.peer.broker_id >= 0:
+            self.controllership.connection_lost(connection.peer.broker_id)
 
     def connection_counts(self) -> dict[str, int]:
         """Open connections by listener."""
@@ -262,7 +267,7 @@ class Node:
             ],
             timeout_ms=30_000,
         )
-        response = await self.commit(self.controller.create_topics(request))
+        response = await self.controllership.ask(request)
         return {
             topic.name: ErrorCode(topic.error_code)
             for topic in response.topics
@@ -275,7 +280,7 @@ class Node:
         """Open the data folder (formatting an empty one), recover, and listen."""
         self.loop = asyncio.get_running_loop()
         config = self.config
-        self._peers = Peers(self.loop, self._sockets, self._receive_buffers, client_id=str(config.node_id))
+        self.peers = Peers(self.loop, self._sockets, self._receive_buffers, client_id=str(config.node_id))
         self.logs = Logs(
             self.disk,
             config.log_directories,
@@ -287,7 +292,9 @@ class Node:
         )
         try:
             self.logs.open_dirs()
-            self.metadata_log = MetadataLog(self.disk, config, clock=self.clock, rng=self.rng)
+            self.metadata_log = MetadataLog(
+                self.disk, config, clock=self.clock, rng=self.rng, new_cluster_id=self._new_cluster_id
+            )
             self.image = self.metadata_log.load([log_dir.path for log_dir in self.logs.online_dirs])
             self.logs.identify()
             await self._join_quorum()
@@ -304,19 +311,17 @@ class Node:
         self._use_dynamic_config()
         self.logs.load(self.topic_config, is_stray=self.hosting.is_stray)
         self.cleaner = Cleaner(self.logs, self.disk, rng=self.rng)
-        self.controller = Controller(self.image.copy(), rng=self.rng, config=config)
         self.quorum.on_commit = self._apply
         self._reconcile()
-        for listener in config.broker_listeners:
-            self._open(listener, "broker")
-        for listener in config.controller_listeners:
-            if listener.port:
-                self._open(listener, "controller")
-        await self._register()
+        doors = [self._open(listener, "broker") for listener in config.broker_listeners]
+        if config.is_controller:
+            await self.lifecycle.register_controller()
+        await self.lifecycle.register()
+        await self.lifecycle.unfence()
         for coordinator in self.coordinators.values():
             coordinator.start()
         # Not before: a client that learnt of a broker that is still fenced would think that the cluster has none.
-        for accepting in self._listeners:
+        for accepting in doors:
             accepting.start_accepting()
         self._schedule()
         if metrics_port is not None:
@@ -325,16 +330,24 @@ class Node:
             self._metrics_server = await serve_metrics(self, metrics_port)
 
     async def _join_quorum(self) -> None:
-        """Have all metadata that is committed by now."""
-        voters = self.metadata_log.voters
-        if list(voters.by_id) != [self.config.node_id]:
-            named = ", ".join(map(str, voters.by_id))
-            raise DataFolderError(f"the metadata quorum has the voters {named}; only a node alone can start yet")
-        self.quorum = Quorum(self.metadata_log, self.config, send=self._peers.send, rng=self.rng)
+        """Have all metadata that is committed by now, and know the active controller."""
+        config = self.config
+        endpoints = tuple(
+            (listener.name, listener.host or self.this_host(), listener.port)
+            for listener in config.advertised_controller_listeners
+            if listener.port
+        )
+        self.quorum = Quorum(self.metadata_log, config, send=self.peers.send, rng=self.rng, endpoints=endpoints)
         self.quorum.on_commit = self._replay
         self.quorum.on_failure = self._metadata_failed
+        self.quorum.on_leader = self.controllership.leader_changed
+        if config.is_controller:
+            for listener in config.controller_listeners:
+                if listener.port:
+                    self._open(listener, "controller").start_accepting()
         self.quorum.start()
         await self.quorum.caught_up()
+        await self.controllership.active()
 
     @property
     def address(self) -> str:
@@ -346,6 +359,12 @@ class Node:
     async def stop(self) -> None:
         """Clean shutdown: nothing needs recovery at the next start."""
         self.is_stopping = True
+        try:
+            await self.lifecycle.shut_down()
+        except KafkaError as error:
+            # A full disk: the next start finds a broker that did not say goodbye, as after a crash.
+            log.warning("the shutdown could not be written: %s", error)
+        self.is_stopped = True
         for listener in self._listeners:
             listener.close()
         for timer in self._timers:
@@ -355,19 +374,11 @@ class Node:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        broker = self.image.brokers.get(self.config.node_id)
-        if broker is not None:
-            try:
-                await self.commit(self.controller.shut_down(broker.id))
-                await self.commit(self.controller.fence(broker.id))
-            except KafkaError as error:
-                # A full disk: the next start finds a broker that did not say goodbye, as after a crash.
-                log.warning("the shutdown could not be written: %s", error)
         await self.quorum.close()
-        self._peers.close()
-        await self.logs.close(broker.epoch if broker is not None else -1)
+        self.peers.close()
+        await self.logs.close(self.lifecycle.broker_epoch)
 
-    def _open(self, config: ListenerConfig, role: str) -> None:
+    def _open(self, config: ListenerConfig, role: str) -> Listener:
         def accept(channel: Channel, host: str, port: int) -> Connection:
             self.metrics.connections_opened.add()
             connection = Connection(self, channel, Peer(host, port, config.name, role))
@@ -390,6 +401,18 @@ class Node:
         backlog = max(self.config.socket_listen_backlog_size, MIN_LISTEN_BACKLOG)
         self.ports[config.name] = listener.open(config.host, config.port, backlog)
         self._listeners.append(listener)
+        return listener
+
+    async def is_gone(self, host: str, port: int, timeout_ms: int) -> bool:
+        """Whether nothing at an address takes connections any more. Who is only slow to answer is not gone."""
+        told: asyncio.Future[bool] = self.loop.create_future()
+
+        def take(answer: Message | NoAnswer) -> None:
+            if not told.done():
+                told.set_result(isinstance(answer, NoAnswer) and answer.is_closed)
+
+        self.peers.ask_once(host, port, ApiVersionsRequest(), take, timeout_ms)
+        return await told
 
     def _hold_ms(self, host: str) -> int:
         """KIP-612: addresses that connect more often than their quota allows are held back, then closed."""
@@ -468,68 +491,11 @@ class Node:
                 for partition in of_topic.values():
                     partition.log.config = config
 
-    def _this_host(self) -> str:
-        """What clients are told of a listener on every interface, when nothing else is advertised."""
+    def this_host(self) -> str:
+        """What others are told of a listener on every interface, when nothing else is advertised."""
         if self._host_name is None:
             self._host_name = socket.getfqdn()  # may ask a name server: only when it is needed
         return self._host_name
-
-    async def _register(self) -> None:
-        """Tell the controller, which is us, who this node is and that it may lead."""
-        config = self.config
-        await self.commit(self.controller.activate(self.metadata_log.bootstrap_records()))
-        features = [(name, supported[0], supported[1]) for name, supported in self.supported_features.items()]
-        incarnation_id = self.rng.randbytes(16)
-        await self.commit(
-            self.controller.register_controller(
-                ControllerRegistrationRequest(
-                    controller_id=config.node_id,
-                    incarnation_id=incarnation_id,
-                    listeners=[
-                        ControllerListener(
-                            name=listener.name,
-                            host=listener.host or self._this_host(),
-                            port=listener.port,
-                            security_protocol=SECURITY_PROTOCOLS.index(listener.security_protocol),
-                        )
-                        for listener in config.advertised_controller_listeners
-                        if listener.port
-                    ],
-                    features=[
-                        ControllerFeature(name=name, min_supported_version=low, max_supported_version=high)
-                        for name, low, high in features
-                    ],
-                )
-            )
-        )
-        advertised = [
-            BrokerListener(
-                name=listener.name,
-                host=listener.host or self._this_host(),
-                port=listener.port or self.ports[listener.name],
-                security_protocol=SECURITY_PROTOCOLS.index(listener.security_protocol),
-            )
-            for listener in config.advertised_broker_listeners
-        ]
-        await self.commit(
-            self.controller.register_broker(
-                BrokerRegistrationRequest(
-                    broker_id=config.node_id,
-                    cluster_id=self.cluster_id,
-                    incarnation_id=incarnation_id,
-                    listeners=advertised,
-                    features=[
-                        BrokerFeature(name=name, min_supported_version=low, max_supported_version=high)
-                        for name, low, high in features
-                    ],
-                    rack=config.broker_rack,
-                    log_dirs=[directory.directory_id for directory in self.logs.online_dirs if directory.directory_id],
-                    previous_broker_epoch=self.logs.previous_broker_epoch,
-                ),
-                broker_epoch=self.metadata_log.end_offset,
-            )
-        )
-        await self.commit(self.controller.unfence(config.node_id))
 
     # What goes on by itself
 

@@ -30,6 +30,18 @@ class Peers:
             self._by_address[host, port] = peer
         peer.send(request, on_answer, timeout_ms=timeout_ms)
 
+    def ask_once(
+        self, host: str, port: int, request: Message, on_answer: Callable[[Message | NoAnswer], None], timeout_ms: int
+    ) -> None:
+        """On a connection of its own, which shows whether somebody is there now."""
+        peer = Peer(self._loop, self._sockets, self._buffers, host, port, client_id=self._client_id)
+
+        def answered(answer: Message | NoAnswer) -> None:
+            self._loop.call_soon(peer.close)
+            on_answer(answer)
+
+        peer.send(request, answered, timeout_ms=timeout_ms)
+
     def close(self) -> None:
         for peer in self._by_address.values():
             peer.close()

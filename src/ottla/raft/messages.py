@@ -133,7 +133,6 @@ def fetch_request(
 ) -> fetch.FetchRequest:
     return fetch.FetchRequest(
         cluster_id=cluster_id,
-        replica_id=id,
         replica_state=fetch.ReplicaState(replica_id=id),
         max_wait_ms=max_wait_ms,
         max_bytes=max_bytes,
