@@ -55,10 +55,10 @@ def _metadata_partition(node: Node) -> DescribeQuorumResponsePartitionData:
         raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     now, timestamp = node.now(), node.clock()
 
-    def state(id: int, replica: Replica) -> ReplicaState:
+    def state(id: int, directory_id: bytes, replica: Replica) -> ReplicaState:
         return ReplicaState(
             replica_id=id,
-            replica_directory_id=replica.directory_id,
+            replica_directory_id=directory_id,
             log_end_offset=replica.end_offset,
             last_fetch_timestamp=NEVER if replica.fetched_at == NEVER else timestamp - (now - replica.fetched_at),
             last_caught_up_timestamp=NEVER
@@ -74,10 +74,10 @@ def _metadata_partition(node: Node) -> DescribeQuorumResponsePartitionData:
         leader_epoch=leader.epoch,
         high_watermark=quorum.high_watermark,
         current_voters=[
-            state(voter.id, itself if voter.id == leader.id else leader.replicas[voter.id])
+            state(voter.id, voter.directory_id, itself if voter.id == leader.id else leader.replicas[voter.id])
             for voter in quorum.voters.by_id.values()
         ],
-        observers=[state(id, replica) for (id, _), replica in leader.observers.items()],
+        observers=[state(id, directory_id, replica) for (id, directory_id), replica in leader.observers.items()],
     )
 
 
