@@ -91,6 +91,7 @@ SERVED: dict[int, str] = {
     53: "begin_quorum_epoch",
     54: "end_quorum_epoch",
     55: "describe_quorum",
+    56: "alter_partition",
     57: "update_features",
     58: "envelope",
     59: "fetch_snapshot",

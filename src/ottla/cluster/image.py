@@ -199,24 +199,7 @@ class ClusterImage:
         before = topic.partitions.get(record.partition_id)
         if before is None:
             raise ReplayError(f"partition {record.partition_id} of topic {topic.name} changes but does not exist")
-        is_new_leader = record.leader != NO_LEADER_CHANGE
-        replicas = before.replicas if record.replicas is None else tuple(record.replicas)
-        directories = before.directories if record.directories is None else record.directories
-        topic.partitions[record.partition_id] = PartitionImage(
-            replicas=replicas,
-            isr=before.isr if record.isr is None else tuple(record.isr),
-            removing=before.removing if record.removing_replicas is None else tuple(record.removing_replicas),
-            adding=before.adding if record.adding_replicas is None else tuple(record.adding_replicas),
-            leader=record.leader if is_new_leader else before.leader,
-            leader_epoch=before.leader_epoch + 1 if is_new_leader else before.leader_epoch,
-            partition_epoch=before.partition_epoch + 1,
-            directories=_directories(directories, len(replicas)),
-            leader_recovery_state=(
-                before.leader_recovery_state if record.leader_recovery_state == -1 else record.leader_recovery_state
-            ),
-            elr=before.elr if record.eligible_leader_replicas is None else tuple(record.eligible_leader_replicas),
-            last_known_elr=before.last_known_elr if record.last_known_elr is None else tuple(record.last_known_elr),
-        )
+        topic.partitions[record.partition_id] = changed_partition(before, record)
         changes.partition_changed(record.topic_id, record.partition_id, before)
 
     def _remove_topic(self, record: RemoveTopicRecord, changes: ImageChanges) -> None:
@@ -376,6 +359,28 @@ class ClusterImage:
         if broker.epoch != epoch:
             raise ReplayError(f"broker {broker_id} changes at epoch {epoch} but is registered with {broker.epoch}")
         return broker
+
+
+def changed_partition(before: PartitionImage, record: PartitionChangeRecord) -> PartitionImage:
+    """The partition after a change."""
+    is_new_leader = record.leader != NO_LEADER_CHANGE
+    replicas = before.replicas if record.replicas is None else tuple(record.replicas)
+    directories = before.directories if record.directories is None else record.directories
+    return PartitionImage(
+        replicas=replicas,
+        isr=before.isr if record.isr is None else tuple(record.isr),
+        removing=before.removing if record.removing_replicas is None else tuple(record.removing_replicas),
+        adding=before.adding if record.adding_replicas is None else tuple(record.adding_replicas),
+        leader=record.leader if is_new_leader else before.leader,
+        leader_epoch=before.leader_epoch + 1 if is_new_leader else before.leader_epoch,
+        partition_epoch=before.partition_epoch + 1,
+        directories=_directories(directories, len(replicas)),
+        leader_recovery_state=(
+            before.leader_recovery_state if record.leader_recovery_state == -1 else record.leader_recovery_state
+        ),
+        elr=before.elr if record.eligible_leader_replicas is None else tuple(record.eligible_leader_replicas),
+        last_known_elr=before.last_known_elr if record.last_known_elr is None else tuple(record.last_known_elr),
+    )
 
 
 def _directories(directories: Iterable[bytes], count: int) -> tuple[bytes, ...]:

@@ -12,7 +12,7 @@ from random import Random
 
 from ottla.cluster import ClusterImage, features
 from ottla.config import BrokerConfig
-from ottla.controller import brokers, configs, producer_ids, quotas, reassignments, topics
+from ottla.controller import brokers, configs, isr, producer_ids, quotas, reassignments, topics
 from ottla.controller import features as feature_levels
 from ottla.controller.producer_ids import ProducerIdBlock
 from ottla.controller.topics import Charge
@@ -21,6 +21,7 @@ from ottla.machine import Decision
 from ottla.wire import Message
 from ottla.wire.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
 from ottla.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from ottla.wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from ottla.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -100,8 +101,17 @@ class Controller:
     ) -> Decision[CreatePartitionsResponse]:
         return topics.create_partitions(self._view, request, charge)
 
+    def alter_partition(self, request: AlterPartitionRequest) -> Decision[AlterPartitionResponse]:
+        return isr.alter_partition(self._view, request)
+
     def elect_leaders(self, request: ElectLeadersRequest) -> Decision[ElectLeadersResponse]:
         return reassignments.elect_leaders(self._view, request)
+
+    def balance_leaders(self) -> Decision[bool]:
+        return reassignments.balance_leaders(self._view)
+
+    def elect_unclean_leaders(self) -> Decision[bool]:
+        return reassignments.elect_unclean_leaders(self._view)
 
     def alter_partition_reassignments(
         self, request: AlterPartitionReassignmentsRequest

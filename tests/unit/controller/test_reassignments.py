@@ -107,15 +107,6 @@ def test_replicas_are_taken_away_and_reordered_at_once() -> None:
     assert (partition.replicas, partition.isr, partition.leader) == ((2,), (2,), 2)
 
 
-def test_a_replica_that_would_have_to_be_copied_is_refused() -> None:
-    cluster = Cluster(1, 2)
-    cluster.create("t", [1])
-    code, message = reassign(cluster, "t", 0, [2])
-    assert code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
-    assert message is not None
-    assert "t-0 cannot be copied to broker 2" in message
-
-
 def test_a_reassignment_that_goes_on_is_cancelled() -> None:
     cluster = Cluster(1, 2)
     cluster.create("t", [1])
