@@ -40,6 +40,7 @@ from ottla.config import Listener as ListenerConfig
 from ottla.controller import Controller
 from ottla.machine import Decision
 from ottla.net import Channel, Listener, NoAnswer, OsSockets, ReceiveBuffers, Sockets
+from ottla.net import Peer as NodePeer
 from ottla.replication.fetch_sessions import FetchSessions
 from ottla.storage import Disk, LogDir, Logs, OsDisk
 from ottla.storage.compaction import Cleaner
@@ -152,10 +153,11 @@ class Node:
         return self.controllership.controller
 
     def partition(self, topic: str, index: int) -> Partition:
-        """The partition, or the error that Kafka gives for one that is not here."""
+        """The partition, led here, or the error that Kafka gives for one that is not."""
         partition = self.partitions.get(topic, index) or self.hosting.find(topic, index)
         if partition is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        partition.check_leader()
         if partition.log.is_offline:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
         return partition
@@ -240,6 +242,12 @@ class Node:
                 alive.append((broker.id, endpoint.host, endpoint.port, broker.rack))
         return alive
 
+    def broker_address(self, broker_id: int) -> tuple[str, int] | None:
+        """Where another broker listens for brokers; None if it is not there."""
+        broker = self.image.brokers.get(broker_id)
+        endpoint = broker.endpoints.get(self.config.inter_broker_listener) if broker is not None else None
+        return (endpoint.host, endpoint.port) if endpoint is not None else None
+
     @property
     def is_everything_online(self) -> bool:
         """Whether no replica can be offline: every broker is there, and every log dir of this one."""
@@ -317,6 +325,7 @@ class Node:
         if config.is_controller:
             await self.lifecycle.register_controller()
         await self.lifecycle.register()
+        self.hosting.start()
         await self.lifecycle.unfence()
         for coordinator in self.coordinators.values():
             coordinator.start()
@@ -374,6 +383,7 @@ class Node:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.hosting.stop()
         await self.quorum.close()
         self.peers.close()
         await self.logs.close(self.lifecycle.broker_epoch)
@@ -403,6 +413,11 @@ class Node:
         self._listeners.append(listener)
         return listener
 
+    def new_peer(self, host: str, port: int) -> NodePeer:
+        """A connection of one's own to another node."""
+        client_id = str(self.config.node_id)
+        return NodePeer(self.loop, self._sockets, self._receive_buffers, host, port, client_id=client_id)
+
     async def is_gone(self, host: str, port: int, timeout_ms: int) -> bool:
         """Whether nothing at an address takes connections any more. Who is only slow to answer is not gone."""
         told: asyncio.Future[bool] = self.loop.create_future()
@@ -431,6 +446,7 @@ class Node:
         self.image_offset = offset
         for topic in changes.topics_deleted.values():
             for partition in self.partitions.remove(topic.name):
+                self.hosting.removed(partition)
                 self.logs.delete(partition.topic, partition.index)
             self.metrics.forget_topic(topic.name)
         self.hosting.update(changes.partitions_changed)
