@@ -177,7 +177,7 @@ class Node:
                     return decision.reply
                 raise refusal from error
             self.controller.apply(decision.records)
-            await durable
+            await asyncio.shield(durable)  # others wait for it too: a client that goes away must not end that
         else:
             # The reply may rest on records that another request wrote and that are not durable yet.
             await self.quorum.settle()
