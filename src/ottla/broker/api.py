@@ -99,6 +99,7 @@ SERVED: dict[int, str] = {
     61: "describe_producers",
     62: "broker_registration",
     63: "broker_heartbeat",
+    64: "unregister_broker",
     65: "describe_transactions",
     66: "list_transactions",
     67: "allocate_producer_ids",

@@ -9,12 +9,15 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.api import Caller, Peer
 from ottla.controller import Controller
 from ottla.controller.heartbeats import Heartbeats
+from ottla.machine import Decision
 from ottla.net import NoAnswer
+from ottla.raft.leader import Leader
 from ottla.wire import Message, decoder, encode_bytes, frames
 from ottla.wire.apis import response_class
 from ottla.wire.errors import ErrorCode, KafkaError
@@ -41,6 +44,11 @@ class Controllership:
         self._activation: asyncio.Task[None] | None = None
         self.heartbeats = Heartbeats(node.config.broker_session_timeout_ms)
         self._timer: asyncio.TimerHandle | None = None
+        self._rounds: list[asyncio.Task[None]] = []
+        self._connections: dict[int, int] = {}
+        """How many connections each broker's heartbeats come through."""
+        self._handover_offsets: dict[int, int] = {}
+        """Of brokers that are shutting down: where the metadata ends in which others took over."""
 
     # Being it
 
@@ -67,6 +75,9 @@ class Controllership:
                 log.warning("this node is no longer the active controller")
             self._controller = None
             self._stop_watching()
+            for elections in self._rounds:
+                elections.cancel()
+            self._rounds.clear()
 
     async def _activate(self, epoch: int) -> None:
         node, quorum = self._node, self._node.quorum
@@ -78,9 +89,28 @@ class Controllership:
         alive = [broker.id for broker in node.image.brokers.values() if not broker.is_fenced]
         self.heartbeats.begin(alive, node.now())
         await node.commit(self._controller.activate(node.metadata_log.bootstrap_records()))
+        self._handover_offsets.clear()
         self._watch()
         for broker_id in alive:
-            self.connection_lost(broker_id)  # the last controller may have died with some of them
+            self._suspect(broker_id)  # the last controller may have died with some of them
+        config = node.config
+        if config.auto_leader_rebalance_enable:
+            interval_ms = config.leader_imbalance_check_interval_seconds * 1000
+            self._rounds.append(node.spawn(self._elect_every(interval_ms, Controller.balance_leaders)))
+        interval_ms = config.unclean_leader_election_interval_ms
+        self._rounds.append(node.spawn(self._elect_every(interval_ms, Controller.elect_unclean_leaders)))
+
+    async def _elect_every(self, interval_ms: int, elect: Callable[[Controller], Decision[bool]]) -> None:
+        """Elections that nobody asks for, some at a time."""
+        while True:
+            await asyncio.sleep(interval_ms / 1000)
+            while self._controller is not None:
+                decision = elect(self._controller)
+                if not decision.records:
+                    break
+                log.info("%d partitions get another leader", len(decision.records))
+                if not await self._node.commit(decision):
+                    break
 
     async def active(self) -> None:
         """Until the active controller, here or elsewhere, is known."""
@@ -102,10 +132,51 @@ class Controllership:
             self._timer.cancel()
             self._timer = None
 
-    def heard_from(self, broker_id: int) -> None:
+    def heard_from(self, broker_id: int, peer: Peer | None = None) -> None:
+        """A broker is alive; through which connection it said so."""
         self.heartbeats.touch(broker_id, self._node.now())
+        if peer is not None and peer.broker_id != broker_id != self._node.config.node_id:
+            peer.broker_id = broker_id
+            self._connections[broker_id] = self._connections.get(broker_id, 0) + 1
         if self._timer is None:
             self._watch()
+
+    def is_certainly_alive(self, broker_id: int) -> bool:
+        """Whether the process that last registered under an id still has a session and a connection, so that another
+        one cannot be it."""
+        if broker_id == self._node.config.node_id:
+            return self._node.lifecycle.broker_epoch >= 0
+        return bool(self._connections.get(broker_id)) and self.heartbeats.has_session(broker_id, self._node.now())
+
+    def is_handover_known(self, broker_id: int) -> bool:
+        """Whether every other broker has the metadata in which this one began to shut down."""
+        offset = self._handover_offsets.get(broker_id)
+        return offset is not None and all(
+            self._metadata_end_offset(other.id) >= offset
+            for other in self.controller.image.brokers.values()
+            if other.is_active and other.id != broker_id
+        )
+
+    def hands_over(self, broker_id: int) -> None:
+        """A broker began to shut down: others lead from here on in the log."""
+        self._handover_offsets.setdefault(broker_id, self._node.metadata_log.end_offset)
+
+    def let_go(self, broker_id: int) -> None:
+        """A broker may stop: it will not be heard from again, and that is not news."""
+        self._handover_offsets.pop(broker_id, None)
+        self.heartbeats.forget(broker_id)
+
+    def _metadata_end_offset(self, broker_id: int) -> int:
+        """How far a broker has copied the metadata log, as its fetches tell: sooner than heartbeats do."""
+        node = self._node
+        if broker_id == node.config.node_id:
+            return node.image_offset
+        leader = node.quorum.machine.role
+        if not isinstance(leader, Leader):
+            raise KafkaError(ErrorCode.NOT_CONTROLLER)
+        if broker_id in leader.replicas:
+            return leader.replicas[broker_id].end_offset
+        return max((copy.end_offset for (id, _), copy in leader.observers.items() if id == broker_id), default=-1)
 
     def _fence_silent(self) -> None:
         self._timer = None
@@ -124,6 +195,12 @@ class Controllership:
     def connection_lost(self, broker_id: int) -> None:
         """A broker's connection to this controller broke: if it refuses a new one, it is gone. A session would
         show the same much later."""
+        count = self._connections.pop(broker_id, 0) - 1
+        if count > 0:
+            self._connections[broker_id] = count
+        self._suspect(broker_id)
+
+    def _suspect(self, broker_id: int) -> None:
         if self._controller is not None and broker_id != self._node.config.node_id and not self._node.is_stopping:
             self._node.spawn(self._look_for(broker_id))
 

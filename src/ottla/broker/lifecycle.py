@@ -27,6 +27,7 @@ log = logging.getLogger("ottla.lifecycle")
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 CATCH_UP_MS = 20
 """Between heartbeats of a broker that is about to be unfenced, or to stop."""
+DUPLICATE_RETRY_MS = 500
 SHUTDOWN_MS = 30_000
 WITHOUT_CONTROLLER_MS = 3_000
 """How long a stopping broker looks for a controller that would let it go."""
@@ -91,9 +92,16 @@ class Lifecycle:
             log_dirs=[directory.directory_id for directory in node.logs.online_dirs if directory.directory_id],
             previous_broker_epoch=node.logs.previous_broker_epoch,
         )
-        response: BrokerRegistrationResponse = await node.controllership.ask(
-            request, timeout_ms=config.initial_broker_registration_timeout_ms
-        )
+        end = node.now() + config.initial_broker_registration_timeout_ms
+        while True:
+            response: BrokerRegistrationResponse = await node.controllership.ask(
+                request, timeout_ms=max(1, end - node.now())
+            )
+            # The process that had this id before may have left a session behind, which ends by itself.
+            if response.error_code != ErrorCode.DUPLICATE_BROKER_REGISTRATION or node.now() >= end:
+                break
+            log.warning("another broker is registered with id %d and alive: waiting for it to go", config.node_id)
+            await asyncio.sleep(DUPLICATE_RETRY_MS / 1000)
         if response.error_code:
             raise KafkaError(ErrorCode(response.error_code), "the active controller refuses this broker")
         self.broker_epoch = response.broker_epoch
@@ -131,7 +139,7 @@ class Lifecycle:
         request = BrokerHeartbeatRequest(
             broker_id=node.config.node_id,
             broker_epoch=self.broker_epoch,
-            current_metadata_offset=node.image_offset,
+            current_metadata_offset=node.image_offset - 1,
             want_shut_down=wants_to_stop,
             offline_log_dirs=[
                 log_dir.directory_id

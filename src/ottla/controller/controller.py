@@ -26,6 +26,7 @@ from ottla.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
 )
+from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from ottla.wire.messages.broker_registration import BrokerRegistrationRequest
 from ottla.wire.messages.controller_registration import ControllerRegistrationRequest
 from ottla.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
@@ -151,6 +152,15 @@ class Controller:
 
     def fence(self, broker_id: int) -> Decision[None]:
         return brokers.fence(self._view, broker_id)
+
+    def unregister_broker(self, broker_id: int) -> Decision[None]:
+        return brokers.unregister_broker(self._view, broker_id)
+
+    def heartbeat(
+        self, request: BrokerHeartbeatRequest, *, is_handover_known: bool
+    ) -> Decision[BrokerHeartbeatResponse]:
+        """`is_handover_known`: whether every other broker has the metadata in which this one began to shut down."""
+        return brokers.heartbeat(self._view, request, is_handover_known=is_handover_known)
 
     def register_controller(self, request: ControllerRegistrationRequest) -> Decision[None]:
         return brokers.register_controller(self._view, request)

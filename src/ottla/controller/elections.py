@@ -5,7 +5,7 @@ A leader comes from the ISR. When that is empty, it comes from the ELR: replicas
 known leader may lead again, and after that anybody if unclean elections are allowed; both may lose records, so the
 partition is marked as recovering.
 
-A reassignment ends with whatever change leaves all its new replicas in sync: the replicas that were to go are gone then.
+A reassignment ends with whatever change leaves all its new replicas in sync: those that were to go are gone then.
 """
 
 from __future__ import annotations

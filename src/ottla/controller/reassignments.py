@@ -1,7 +1,7 @@
 """Leaders by request, and partitions that are to be on other brokers: ElectLeaders and the two reassignment APIs.
 
-A replica can be taken away, or the order of replicas changed, at once. A replica that has to be copied to another broker
-is added to those there are, and the reassignment ends when a leader says that all of them are in sync
+A replica can be taken away, or the order of replicas changed, at once. A replica that has to be copied to another
+broker is added to those there are, and the reassignment ends when a leader says that all of them are in sync
 (`controller.isr`).
 """
 

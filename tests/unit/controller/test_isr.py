@@ -6,50 +6,11 @@ from typing import Any
 
 import pytest
 
-from ottla.cluster import PartitionImage
 from ottla.cluster.topic import RECOVERED, RECOVERING
 from ottla.wire.errors import ErrorCode, KafkaError
-from ottla.wire.messages.alter_partition import (
-    AlterPartitionRequest,
-    AlterPartitionRequestPartitionData,
-    AlterPartitionRequestTopicData,
-    AlterPartitionResponsePartitionData,
-    BrokerState,
-)
+from ottla.wire.messages.alter_partition import AlterPartitionRequest
 
-from .clusters import Cluster
-
-
-def partition_of(cluster: Cluster, index: int = 0) -> PartitionImage:
-    return cluster.image.topics_by_name["t"].partitions[index]
-
-
-def propose(
-    cluster: Cluster, leader: int, isr: list[int], *, broker_epochs: dict[int, int] | None = None, **change: Any
-) -> AlterPartitionResponsePartitionData:
-    """A leader's proposal for the first partition of t, which it knows as it is unless `change` says otherwise."""
-    topic = cluster.image.topics_by_name["t"]
-    known = topic.partitions[0]
-    asked = AlterPartitionRequestPartitionData(
-        leader_epoch=known.leader_epoch,
-        partition_epoch=known.partition_epoch,
-        leader_recovery_state=RECOVERED,
-        new_isr_with_epochs=[
-            BrokerState(broker_id=broker_id, broker_epoch=(broker_epochs or {}).get(broker_id, -1)) for broker_id in isr
-        ],
-    )
-    topic_id = change.pop("topic_id", topic.id)
-    broker_epoch = change.pop("broker_epoch", cluster.image.brokers[leader].epoch)
-    for name, value in change.items():
-        setattr(asked, name, value)
-    request = AlterPartitionRequest(
-        broker_id=leader,
-        broker_epoch=broker_epoch,
-        topics=[AlterPartitionRequestTopicData(topic_id=topic_id, partitions=[asked])],
-    )
-    response = cluster.commit(cluster.controller.alter_partition(request))
-    assert response.topics[0].topic_id == topic_id
-    return response.topics[0].partitions[0]
+from .clusters import Cluster, partition_of, propose
 
 
 @pytest.fixture
