@@ -208,10 +208,18 @@ class Fetcher:
         if self._backoff.until > now:
             self._wake_at(self._backoff.until)
             return
-        self._take_due(now)
+        for key, followed in list(self._delayed.items()):
+            if followed.backoff.until <= now:
+                del self._delayed[key]
+                self._forgotten.pop(key, None)
+                self._changed[key] = None
+        wait_ms = node.config.replica_fetch_wait_max_ms
         if self._delayed:
-            self._wake_at(min(followed.backoff.until for followed in self._delayed.values()))
+            due = min(followed.backoff.until for followed in self._delayed.values())
+            wait_ms = min(wait_ms, due - now)
         if not self._changed and len(self._told) <= len(self._forgotten):
+            if self._delayed:
+                self._wake_at(due)
             return
         peer = self._connect()
         if peer is None:
@@ -219,25 +227,14 @@ class Fetcher:
             return
         self._is_asking = True
         self._asked += 1
-        peer.send(self._request(), self._answered, timeout_ms=node.config.replica_socket_timeout_ms)
-
-    def _take_due(self, now: int) -> None:
-        for key, followed in list(self._delayed.items()):
-            if followed.backoff.until <= now:
-                del self._delayed[key]
-                self._forgotten.pop(key, None)
-                self._changed[key] = None
+        peer.send(self._request(wait_ms), self._answered, timeout_ms=node.config.replica_socket_timeout_ms)
 
     def _wake_at(self, time: int) -> None:
         self._timer = self._node.loop.call_later(max(1, time - self._node.now()) / 1000, self._timed)
 
     def _timed(self) -> None:
         self._timer = None
-        if self._is_asking:
-            self._take_due(self._node.now())
-            self._interrupt(self._asked)
-        else:
-            self.fetch_soon()
+        self.fetch_soon()
 
     def _connect(self) -> Peer | None:
         node = self._node
@@ -262,7 +259,7 @@ class Fetcher:
             if key not in self._delayed:
                 self._changed[key] = None
 
-    def _request(self) -> FetchRequest:
+    def _request(self, wait_ms: int) -> FetchRequest:
         config = self._node.config
         topics: dict[bytes, list[FetchPartition]] = {}
         for key in self._changed:
@@ -289,7 +286,7 @@ class Fetcher:
         self._forgotten.clear()
         return FetchRequest(
             replica_state=ReplicaState(replica_id=config.node_id, replica_epoch=self._node.lifecycle.broker_epoch),
-            max_wait_ms=config.replica_fetch_wait_max_ms,
+            max_wait_ms=wait_ms,
             min_bytes=config.replica_fetch_min_bytes,
             max_bytes=config.replica_fetch_response_max_bytes,
             session_id=self._session_id,

@@ -82,7 +82,7 @@ class IsrChanges:
             )
         if not _is_current(partition, (leader, isr)):
             if partition.leader is leader:
-                log.info("%s-%d: in sync are %s", partition.topic, partition.index, list(leader.isr))
+                log.debug("%s-%d: in sync are %s", partition.topic, partition.index, list(leader.isr))
                 partition.advance(now)
         elif outcome is Outcome.RETRIED:
             self._waiting.setdefault(partition, (leader, isr))

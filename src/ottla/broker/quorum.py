@@ -387,11 +387,13 @@ class Quorum:
     # Answering fetches
 
     def _serve(self, serve: raft.Serve) -> None:
-        if serve.offset < self.log.end_offset or serve.max_wait_ms <= 0:
+        # The fetch that commits something comes from who is not told of it yet.
+        known = min(serve.high_watermark, self._machine.high_watermark)
+        if serve.offset < self.log.end_offset or serve.max_wait_ms <= 0 or known < self._machine.high_watermark:
             self._answer_fetch(serve)
             return
         timer = self._loop.call_later(serve.max_wait_ms / 1000, self._wait_is_over, serve)
-        self._parked.append(_Parked(serve, self._machine.high_watermark, timer))
+        self._parked.append(_Parked(serve, known, timer))
 
     def _wait_is_over(self, serve: raft.Serve) -> None:
         self._parked = [parked for parked in self._parked if parked.serve is not serve]

@@ -31,6 +31,8 @@ class SnapshotId(NamedTuple):
 
 # Events
 
+UNTOLD_HIGH_WATERMARK = 0x7FFFFFFFFFFFFFFF
+
 
 @dataclass(frozen=True, slots=True)
 class Started:
@@ -110,6 +112,8 @@ class Serve:
     offset: int
     max_bytes: int
     max_wait_ms: int
+    high_watermark: int = UNTOLD_HIGH_WATERMARK
+    """What the fetcher knows to be committed; beyond everything if it does not say."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -799,7 +799,8 @@ class Raft:
             if role.fetched(replica_id, row.replica_directory_id, row.fetch_offset, log.end_offset, now):
                 self._committed(role)
             assert before is None or role.high_watermark is None or role.high_watermark >= before
-        self._do(Serve(token, row.fetch_offset, min(row.partition_max_bytes, request.max_bytes), request.max_wait_ms))
+        max_bytes = min(row.partition_max_bytes, request.max_bytes)
+        self._do(Serve(token, row.fetch_offset, max_bytes, request.max_wait_ms, row.high_watermark))
 
     def _needs_snapshot(self, fetch_offset: int, last_fetched_epoch: int) -> bool:
         """Whether our log does not reach back to where a replica stands, or cannot say how it came there."""
