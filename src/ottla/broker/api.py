@@ -111,5 +111,8 @@ SERVED: dict[int, str] = {
     73: "assign_replicas_to_dirs",
     74: "list_config_resources",
     75: "describe_topic_partitions",
+    80: "add_raft_voter",
+    81: "remove_raft_voter",
+    82: "update_raft_voter",
 }
 """The APIs that this node answers, by key, with their module in broker/apis. ApiVersions tells clients of these."""

@@ -23,9 +23,10 @@ from ottla.broker.metadata_log import MetadataLog
 from ottla.config import BrokerConfig
 from ottla.machine import Tick
 from ottla.net import NoAnswer
-from ottla.raft import Destination, Raft, RaftConfig, TruncationRefused, Voter, Voters
+from ottla.raft import Destination, Leader, Raft, RaftConfig, TruncationRefused, Voter, Voters
 from ottla.raft import effects as raft
 from ottla.raft.messages import fetch_response, fetch_row
+from ottla.raft.voter_changes import upgraded_voters
 from ottla.records import CorruptRecords
 from ottla.wire import Message
 from ottla.wire.errors import ErrorCode, KafkaError
@@ -182,11 +183,23 @@ class Quorum:
         self.log.append(records, self._machine.epoch, is_atomic=is_atomic)
         return self._committed()
 
-    async def make_voters_dynamic(self, endpoints: tuple[tuple[str, str, int], ...]) -> None:
-        """Raise `kraft.version` from 0 to 1: from here on the log says who votes, which is still this node alone."""
-        assert self.is_leader and self.voters.kraft_version == 0 and len(self.voters.by_id) == 1
-        node_id = self._config.node_id
-        voters = Voters(1, {node_id: Voter(node_id, self.log.directory_id, endpoints)})
+    def voters_to_be_dynamic(self) -> Voters:
+        """The static voters as the log would name them. KafkaError while not all of them have been heard from."""
+        leader = self._machine.role
+        if not isinstance(leader, Leader):
+            raise KafkaError(ErrorCode.NOT_CONTROLLER)
+        voters = upgraded_voters(leader, Voter(self._config.node_id, self.log.directory_id, self._machine.endpoints))
+        if voters is None:
+            raise KafkaError(
+                ErrorCode.INVALID_UPDATE_VERSION,
+                "kraft.version cannot be raised while a voter is down: its log directory is not known. Start all "
+                "controllers, and try again.",
+            )
+        return voters
+
+    async def make_voters_dynamic(self, voters: Voters) -> None:
+        """Raise `kraft.version` from 0 to 1: from here on the log says who votes, which are still the same."""
+        assert self.is_leader and self.voters.kraft_version == 0
         self.log.append_voters(voters, self.epoch, with_kraft_version=True)
         self._handle(raft.VotersChanged(voters))
         await self._committed()
@@ -303,6 +316,10 @@ class Quorum:
             case raft.WriteLeaderChange():
                 self.log.append_leader_change(effect.epoch, self._config.node_id, effect.granting)
                 self._sync_soon()
+            case raft.WriteVoters():
+                self.log.append_voters(effect.voters, self.epoch)
+                self._sync_soon()
+                self._wake()
             case raft.AppendFetched():
                 self._append_fetched(effect)
             case raft.TruncateTo():

@@ -135,6 +135,13 @@ class WriteLeaderChange:
 
 
 @dataclass(frozen=True, slots=True)
+class WriteVoters:
+    """Write a VotersRecord at the end of the log, and sync it: the leader's voters from here on."""
+
+    voters: Voters
+
+
+@dataclass(frozen=True, slots=True)
 class AppendFetched:
     """Write what the leader sent, and sync it."""
 
