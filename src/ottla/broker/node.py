@@ -346,7 +346,8 @@ class Node:
             for listener in config.advertised_controller_listeners
             if listener.port
         )
-        self.quorum = Quorum(self.metadata_log, config, send=self.peers.send, rng=self.rng, endpoints=endpoints)
+        send = self.peers.send_in_quorum
+        self.quorum = Quorum(self.metadata_log, config, send=send, rng=self.rng, endpoints=endpoints)
         self.quorum.on_commit = self._replay
         self.quorum.on_failure = self._metadata_failed
         self.quorum.on_leader = self.controllership.leader_changed
