@@ -176,6 +176,13 @@ class Raft:
         return isinstance(self.role, Leader)
 
     @property
+    def certain_high_watermark(self) -> int:
+        """What a leader may tell others; -1 until a record of its own epoch is committed: before that it may know of
+        less than was committed, and who starts would take itself for up to date."""
+        role = self.role
+        return -1 if isinstance(role, Leader) and role.high_watermark is None else self.high_watermark
+
+    @property
     def is_voter(self) -> bool:
         return self.voters.has(self.id, self.directory_id)
 
@@ -708,6 +715,8 @@ class Raft:
 
     def _follow_commits(self, high_watermark: int) -> None:
         """The leader's high watermark, as far as our own log reaches on the disk."""
+        if high_watermark < 0:
+            return
         self._leaders_high_watermark = high_watermark
         reached = min(high_watermark, self._log.flushed_offset)
         if reached > self.high_watermark:
