@@ -82,6 +82,7 @@ class Quorum:
                 retry_backoff_ms=config.controller_quorum_retry_backoff_ms,
                 fetch_max_bytes=config.controller_quorum_fetch_max_bytes,
                 fetch_snapshot_max_bytes=config.controller_quorum_fetch_snapshot_max_bytes,
+                is_auto_join_enabled=config.is_controller and config.controller_quorum_auto_join_enable,
             ),
             rng=rng,
             bootstrap=_bootstrap(config),

@@ -13,6 +13,7 @@ _BROKER: Final = """
     controller.quorum.election.timeout.ms controller.quorum.election.backoff.max.ms
     controller.quorum.fetch.timeout.ms controller.quorum.request.timeout.ms controller.quorum.retry.backoff.ms
     controller.quorum.fetch.max.bytes controller.quorum.fetch.snapshot.max.bytes
+    controller.quorum.auto.join.enable
     initial.broker.registration.timeout.ms broker.heartbeat.interval.ms broker.session.timeout.ms
     auto.leader.rebalance.enable leader.imbalance.check.interval.seconds unclean.leader.election.interval.ms
     replica.lag.time.max.ms replica.socket.timeout.ms replica.selector.class

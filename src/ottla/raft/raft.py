@@ -56,7 +56,7 @@ from ottla.raft.messages import (
 )
 from ottla.raft.quorum_state import NOBODY, QuorumState
 from ottla.raft.roles import Candidate, Election, Follower, Prospective, Resigned, Role, Unattached
-from ottla.raft.voter_changes import CHANGES, VoterChanges, update_voter_request
+from ottla.raft.voter_changes import CHANGES, VoterChanges, join_request, update_voter_request
 from ottla.raft.voters import Voter, Voters
 from ottla.wire import Message
 from ottla.wire.errors import ErrorCode
@@ -111,6 +111,8 @@ class RaftConfig:
     fetch_max_bytes: int = 1_048_576
     fetch_snapshot_max_bytes: int = 1_048_576
     fetch_max_wait_ms: int = 500
+    is_auto_join_enabled: bool = False
+    """Whether a controller that follows asks for a vote by itself."""
 
 
 class TruncationRefused(Exception):
@@ -690,7 +692,7 @@ class Raft:
             return
         role.deadline = now + self.config.fetch_timeout_ms
         role.has_fetched = True
-        self._say_where(role, now)
+        self._keep_vote(role, now)
         if row.snapshot_id is not None and row.snapshot_id.end_offset >= 0:
             role.snapshot = SnapshotId(row.snapshot_id.end_offset, row.snapshot_id.epoch)
             role.position = 0
@@ -806,25 +808,23 @@ class Raft:
             # Votes that were counted were those of other voters.
             self.role = Unattached(now + (self._election_ms() if self.is_voter else 0))
 
-    def _say_where(self, role: Follower, now: int) -> None:
-        """A voter that listens elsewhere than the log says tells the leader, from time to time."""
+    def _keep_vote(self, role: Follower, now: int) -> None:
+        """What the log says of this replica's vote and what it should say: told to the leader, from time to time."""
+        if self.voters.kraft_version < 1 or not self.endpoints or now < role.update_at:
+            return
         voter = self.voters.by_id.get(self.id)
-        if (
-            voter is None
-            or not self.is_voter
-            or self.voters.kraft_version < 1
-            or not self.endpoints
-            or (voter.endpoints, voter.kraft_versions) == (self.endpoints, KRAFT_VERSIONS)
-            or now < role.update_at
-        ):
+        if self.is_voter:
+            if voter is not None and (voter.endpoints, voter.kraft_versions) == (self.endpoints, KRAFT_VERSIONS):
+                return
+            request: Message = update_voter_request(
+                self.cluster_id, self.id, self.directory_id, self.epoch, self.endpoints, KRAFT_VERSIONS
+            )
+        elif self.config.is_auto_join_enabled:
+            request = join_request(self.cluster_id, self.id, self.directory_id, self.endpoints, voter)
+        else:
             return
         role.update_at = now + self.config.fetch_timeout_ms
-        self._send(
-            role.leader,
-            update_voter_request(
-                self.cluster_id, self.id, self.directory_id, self.epoch, self.endpoints, KRAFT_VERSIONS
-            ),
-        )
+        self._send(role.leader, request)
 
     # Requests of others
 

@@ -22,6 +22,7 @@ from ottla.raft.voters import Voter, Voters
 from ottla.wire import Message
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
+from ottla.wire.messages.add_raft_voter import Listener as AddListener
 from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.wire.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from ottla.wire.messages.update_raft_voter import (
@@ -333,6 +334,22 @@ def update_voter_request(
         kraft_version_feature=KraftVersionFeature(
             min_supported_version=kraft_versions[0], max_supported_version=kraft_versions[1]
         ),
+    )
+
+
+def join_request(
+    cluster_id: str, id: int, directory_id: bytes, endpoints: Endpoints, old: Voter | None
+) -> AddRaftVoterRequest | RemoveRaftVoterRequest:
+    """A controller wants to vote. Its vote from before it lost its disk, if there is one, goes first."""
+    if old is not None:
+        return RemoveRaftVoterRequest(cluster_id=cluster_id, voter_id=old.id, voter_directory_id=old.directory_id)
+    return AddRaftVoterRequest(
+        cluster_id=cluster_id,
+        timeout_ms=CHANGE_TIMEOUT_MS,
+        voter_id=id,
+        voter_directory_id=directory_id,
+        listeners=[AddListener(name=name, host=host, port=port) for name, host, port in endpoints],
+        ack_when_committed=False,
     )
 
 

@@ -159,7 +159,9 @@ class Quorum:
         delay_ms: int = 5,
         loss: float = 0.0,
         is_dynamic: bool = False,
+        config: RaftConfig | None = None,
     ) -> None:
+        self.config = config or RaftConfig()
         self.rng = rng
         self.now = 0
         self.delay_ms, self.loss = delay_ms, loss
@@ -192,7 +194,7 @@ class Quorum:
                 log=node.log,
                 voters=self._voters_of(node),
                 state=node.state,
-                config=RaftConfig(),
+                config=self.config,
                 rng=Random(self.rng.random()),
                 bootstrap=bootstrap,
                 endpoints=(("CONTROLLER", "quorum", 9000 + id),),

@@ -9,6 +9,7 @@ import pytest
 
 from ottla.raft.effects import Received, Reply
 from ottla.raft.leader import Leader
+from ottla.raft.raft import RaftConfig
 from ottla.raft.voter_changes import update_voter_request, upgraded_voters
 from ottla.raft.voters import Voters
 from ottla.wire.errors import ErrorCode
@@ -210,6 +211,20 @@ def test_a_voter_that_moved_says_so_by_itself() -> None:
     elect_again(made)
     moved = {id: voter(id) for id in (1, 2, 3)}
     assert made.run(30_000, lambda: all(node.raft.voters.by_id == moved for node in made.nodes.values()))
+
+
+def test_controllers_join_by_themselves_where_they_may() -> None:
+    made = Quorum(1, Random(7), observers=2, is_dynamic=True, config=RaftConfig(is_auto_join_enabled=True))
+    made.start()
+    assert made.run(30_000, lambda: voters_of(made) == [[1, 2, 3]] * 3)
+
+
+def test_a_controller_whose_disk_was_replaced_takes_the_place_of_the_voter_it_was() -> None:
+    made = Quorum(3, Random(7), is_dynamic=True, config=RaftConfig(is_auto_join_enabled=True))
+    lost = voter(3)._replace(directory_id=b"a lost directory")
+    made.voters = Voters(1, {**made.voters.by_id, 3: lost})
+    made.start()
+    assert made.run(30_000, lambda: all(node.raft.voters.by_id.get(3) == voter(3) for node in made.nodes.values()))
 
 
 @pytest.mark.parametrize(
