@@ -6,6 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from ottla.cluster.topic import RECOVERED
 from ottla.replication.leader import Leader, Outcome
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.alter_partition import (
@@ -98,7 +99,7 @@ class IsrChanges:
                         BrokerState(broker_id=replica_id, broker_epoch=leader.epoch_of(replica_id))
                         for replica_id in isr
                     ],
-                    leader_recovery_state=leader.recovery_state,
+                    leader_recovery_state=RECOVERED,  # what an unclean leader could save, it has by now
                     partition_epoch=leader.partition_epoch,
                 )
             )

@@ -320,6 +320,7 @@ class Node:
         self.logs.load(self.topic_config, is_stray=self.hosting.is_stray)
         self.cleaner = Cleaner(self.logs, self.disk, rng=self.rng)
         self.quorum.on_commit = self._apply
+        self.quorum.on_snapshot = self._apply_snapshot
         self._reconcile()
         doors = [self._open(listener, "broker") for listener in config.broker_listeners]
         if config.is_controller:
@@ -349,6 +350,7 @@ class Node:
         send = self.peers.send_in_quorum
         self.quorum = Quorum(self.metadata_log, config, send=send, rng=self.rng, endpoints=endpoints)
         self.quorum.on_commit = self._replay
+        self.quorum.on_snapshot = self._replay_snapshot
         self.quorum.on_failure = self._metadata_failed
         self.quorum.on_leader = self.controllership.leader_changed
         if config.is_controller:
@@ -441,9 +443,19 @@ class Node:
         self.image.apply(records)
         self.image_offset = offset
 
+    def _replay_snapshot(self, records: Sequence[Any], offset: int) -> None:
+        self.image.replace(records)
+        self.image_offset = offset
+
     def _apply(self, records: Sequence[Any], offset: int) -> None:
         """Committed records change the image, and the node follows: logs come and go, settings and quotas change."""
-        changes = self.image.apply(records)
+        self._follow(self.image.apply(records), offset)
+
+    def _apply_snapshot(self, records: Sequence[Any], offset: int) -> None:
+        """A node that was away for long gets a snapshot instead of records that are not kept any more."""
+        self._follow(self.image.replace(records), offset)
+
+    def _follow(self, changes: ImageChanges, offset: int) -> None:
         self.image_offset = offset
         for topic in changes.topics_deleted.values():
             for partition in self.partitions.remove(topic.name):

@@ -80,7 +80,6 @@ class Leader:
         "node_id",
         "partition_epoch",
         "proposed",
-        "recovery_state",
         "replicas",
         "start_offset",
     )
@@ -113,7 +112,6 @@ class Leader:
     def _take(self, image: PartitionImage) -> None:
         self.partition_epoch = image.partition_epoch
         self.isr: tuple[int, ...] = image.isr
-        self.recovery_state = image.leader_recovery_state
         self.proposed = None
         known = self.replicas
         self.replicas = {
