@@ -33,6 +33,8 @@ RETRY_MS = 50
 ANSWER_TIMEOUT_MS = 30_000
 BROKER_ANSWER_MS = 300
 """How long a broker whose connection broke has to show that it is still there."""
+LATE_MS = 1_000
+"""A timer that is later than this shows that this process stood still, not that brokers are silent."""
 FORWARDED = frozenset({19, 20, 29, 30, 31, 33, 37, 38, 43, 44, 45, 46, 49, 51, 55, 57, 64, 80, 81})
 """APIs that only the active controller answers: brokers pass them on (KIP-590)."""
 
@@ -180,17 +182,21 @@ class Controllership:
 
     def _fence_silent(self) -> None:
         self._timer = None
-        for broker_id in self.heartbeats.expired(self._node.now()):
+        now, deadline = self._node.now(), self.heartbeats.deadline()
+        if deadline is not None and now - deadline > LATE_MS:
+            self.heartbeats.excuse(now, LATE_MS)
+        for broker_id in self.heartbeats.expired(now):
             if broker_id == self._node.config.node_id:
                 continue  # it is this very process
             log.warning("broker %d is fenced: no heartbeat for %d ms", broker_id, self.heartbeats.session_ms)
-            self._fence(broker_id)
+            self._node.spawn(self._fence(broker_id))
         self._watch()
 
-    def _fence(self, broker_id: int) -> None:
-        broker = self.controller.image.brokers.get(broker_id)
+    async def _fence(self, broker_id: int) -> None:
+        """Decided when it is written: of two brokers that go together the second must not count on the first."""
+        broker = None if self._controller is None else self._controller.image.brokers.get(broker_id)
         if broker is not None and not broker.is_fenced:
-            self._node.spawn(self._node.commit(self.controller.fence(broker_id)))
+            await self._node.commit(self.controller.fence(broker_id))
 
     def connection_lost(self, broker_id: int) -> None:
         """A broker's connection to this controller broke: if it refuses a new one, it is gone. A session would
@@ -217,7 +223,7 @@ class Controllership:
         if current is not None and current.epoch == broker.epoch and not current.is_fenced:
             log.warning("broker %d is fenced: it takes no connections any more", broker_id)
             self.heartbeats.forget(broker_id)
-            self._fence(broker_id)
+            await self._fence(broker_id)
 
     # Asking it
 

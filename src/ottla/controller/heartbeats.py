@@ -26,6 +26,13 @@ class Heartbeats:
         heard_at = self._heard_at.get(broker_id)
         return heard_at is not None and now - heard_at < self.session_ms
 
+    def excuse(self, now: int, grace_ms: int) -> None:
+        """Whoever watches was not awake: what brokers sent meanwhile is still to be read, so nobody's session ends
+        within the grace."""
+        earliest = now - self.session_ms + grace_ms
+        for broker_id, heard_at in self._heard_at.items():
+            self._heard_at[broker_id] = max(heard_at, earliest)
+
     def deadline(self) -> int | None:
         return next((heard_at + self.session_ms for heard_at in self._heard_at.values()), None)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -11,10 +12,13 @@ from ottla.broker import peers
 from ottla.broker.api import Peer
 from ottla.broker.controllership import Controllership
 from ottla.cluster import BrokerImage
+from ottla.machine import Decision
 from ottla.raft.leader import Leader, Replica
 from ottla.raft.voters import Voters
 from ottla.wire import Message
 from ottla.wire.messages.api_versions import ApiVersionsRequest
+
+from ..controller.clusters import Cluster, partition_of
 
 
 class World:
@@ -75,6 +79,28 @@ def test_a_handover_is_known_when_every_other_broker_has_copied_it() -> None:
     assert known(1)
     world.controllership.let_go(1)
     assert not known(1)
+
+
+def test_of_brokers_that_go_together_none_stays_in_sync() -> None:
+    world = World()
+    cluster = Cluster(1, 2, 3)
+    cluster.create("t", [2, 3, 1])
+    controllership = world.controllership
+    controllership._controller = cluster.controller
+
+    async def commit(decision: Decision[None]) -> None:
+        cluster.commit(decision)
+
+    spawned: list[Coroutine[Any, Any, None]] = []
+    world.node.commit, world.node.spawn = commit, spawned.append
+    controllership.heartbeats.begin([1, 2, 3], 0)
+    world.time = 9_000
+    controllership._fence_silent()
+    for work in spawned:
+        with pytest.raises(StopIteration):
+            work.send(None)
+    partition = partition_of(cluster)
+    assert (partition.leader, partition.isr) == (1, (1,))
 
 
 def test_the_metadata_log_has_connections_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
