@@ -17,8 +17,7 @@ from ottla.raft.leader import Leader, Replica
 from ottla.raft.voters import Voters
 from ottla.wire import Message
 from ottla.wire.messages.api_versions import ApiVersionsRequest
-
-from ..controller.clusters import Cluster, partition_of
+from tests.unit.controller.clusters import Cluster, partition_of
 
 
 class World:
