@@ -371,6 +371,7 @@ class HostedShard(Generic[S]):
         timestamp, now = self._node.clock(), self._node.now()
         if producer[0] < 0:
             batch = build(records, compression=self._coordinator.compression)
+            self.partition.check_in_sync()
             self.partition.append(memoryview(batch), timestamp, now)
         else:
             batch = build(

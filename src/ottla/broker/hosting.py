@@ -49,16 +49,26 @@ class Hosting:
         self.fetchers = Fetchers(node)
         self.isr_changes = IsrChanges(node)
         self._lag_timer: asyncio.TimerHandle | None = None
+        self._checkpoint_timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
         """This node is a registered broker: it may copy what others lead, and says who keeps up with what it leads."""
         self.fetchers.start()
         self._watch_lag()
+        self._checkpoint_later()
 
     def stop(self) -> None:
         self.fetchers.close()
-        if self._lag_timer is not None:
-            self._lag_timer.cancel()
+        for timer in (self._lag_timer, self._checkpoint_timer):
+            if timer is not None:
+                timer.cancel()
+
+    def _checkpoint_later(self) -> None:
+        """Where anything is replicated: a leader alone knows what is committed by its log."""
+        interval_ms = self._node.config.replica_high_watermark_checkpoint_interval_ms
+        self._checkpoint_timer = self._node.loop.call_later(interval_ms / 1000, self._checkpoint_later)
+        if any(not partition.is_alone for partition in self._node.partitions):
+            self._node.logs.checkpoint_high_watermarks()
 
     def open_all(self) -> None:
         """At a start, when the logs on disk are loaded: host what the image says."""

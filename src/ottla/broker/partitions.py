@@ -140,8 +140,10 @@ class Partition:
     def append_as_coordinator(
         self, batch: bytearray, timestamp: int, now: int, transaction_version: int = 0
     ) -> Appended:
-        """Append a batch that a coordinator made: records of a transaction in an internal topic, or a marker."""
+        """Append a batch that a coordinator made: records of a transaction in an internal topic, or a marker;
+        always as acks=all would."""
         self.check_leader()
+        self.check_in_sync()
         appended = self.log.append_control(
             batch,
             leader_epoch=self.leader_epoch,

@@ -37,7 +37,16 @@ _FOLDER = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)(?:\.(?P<id>[^.]+)(?P<suf
 class LogDir:
     """One of the node's log dirs."""
 
-    __slots__ = ("directory_id", "had_clean_shutdown", "is_cordoned", "is_online", "logs", "path", "release")
+    __slots__ = (
+        "directory_id",
+        "had_clean_shutdown",
+        "high_watermarks",
+        "is_cordoned",
+        "is_online",
+        "logs",
+        "path",
+        "release",
+    )
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -45,6 +54,8 @@ class LogDir:
         self.is_online = True
         self.is_cordoned = False
         self.had_clean_shutdown = False
+        self.high_watermarks: dict[tuple[str, int], int] | None = None
+        """As last written down."""
         self.logs: dict[tuple[str, int], Log] = {}
         self.release: Callable[[], None] | None = None
 
@@ -376,12 +387,24 @@ class Logs:
             checkpoints.RECOVERY_POINTS,
             {partition: log.recovery_point for partition, log in logs.items()},
         )
-        write(
-            self._disk,
-            log_dir.path,
-            checkpoints.HIGH_WATERMARKS,
-            {partition: log.high_watermark for partition, log in logs.items()},
-        )
+        self._write_high_watermarks(log_dir, sync=True)
+
+    def checkpoint_high_watermarks(self) -> None:
+        """replica.high.watermark.checkpoint.interval.ms: write down what is known to be committed. Not synced: an old
+        one only costs a consumer a moment."""
+        for log_dir in self.online_dirs:
+            try:
+                self._write_high_watermarks(log_dir, sync=False)
+            except OSError as trouble:
+                if trouble.errno not in (errno.ENOSPC, errno.EDQUOT):
+                    self._dir_failed(log_dir, trouble)
+
+    def _write_high_watermarks(self, log_dir: LogDir, *, sync: bool) -> None:
+        high_watermarks = {partition: log.high_watermark for partition, log in log_dir.logs.items()}
+        if sync or high_watermarks != log_dir.high_watermarks:
+            name = checkpoints.HIGH_WATERMARKS
+            checkpoints.write_offsets(self._disk, log_dir.path, name, high_watermarks, sync=sync)
+            log_dir.high_watermarks = high_watermarks
 
     def flush_due(self, now: int) -> None:
         """Start to sync closed segments, and logs whose flush.ms has passed since the last sync. To be called about

@@ -71,6 +71,7 @@ class _Reading:
         "_context",
         "_future",
         "_grown",
+        "_is_finishing",
         "_is_read_committed",
         "_leaders",
         "_max_bytes",
@@ -110,6 +111,7 @@ class _Reading:
         self._future: asyncio.Future[FetchResponse]
         self._timeout: asyncio.TimerHandle | None = None
         self._grown = 0
+        self._is_finishing = False
         self._stable: dict[Partition, int] = {}
         """Of a read_committed fetch that waits: how far it could read in each partition."""
         self.size = 0
@@ -296,6 +298,12 @@ class _Reading:
     def grew(self, partition: Partition, size: int) -> None:
         self._grown += size
         if self._grown >= self._min_bytes:
+            if self._replica_id >= 0:
+                # What other producers send in the same turn goes with it.
+                if not self._is_finishing:
+                    self._is_finishing = True
+                    self._node.loop.call_soon(self._finish)
+                return
             if self._stable.get(partition) == partition.log.last_stable_offset and size < EVERYTHING:
                 return  # what came is part of an open transaction: there is nothing to read before its marker
             self._finish()
