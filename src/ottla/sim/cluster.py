@@ -55,6 +55,11 @@ class Host:
     def is_running(self) -> bool:
         return self.process is not None and self.process.is_alive
 
+    @property
+    def is_serving(self) -> bool:
+        """Whether it runs, and its start is done."""
+        return self.is_running and self._started is not None and self._started.done()
+
     def config(self) -> BrokerConfig:
         return BrokerConfig.parse(
             {

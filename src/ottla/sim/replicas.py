@@ -24,6 +24,7 @@ from ottla.cluster import PartitionImage
 from ottla.sim.checkers import Content, check
 from ottla.sim.client import Client, NoAnswer, batch_of
 from ottla.sim.cluster import CONTROLLER_PORT, DATA, PORT, Host, Sim
+from ottla.sim.disk import Crashed
 from ottla.sim.loop import Process
 from ottla.sim.network import Weather
 from ottla.sim.router import PASSING, Router
@@ -106,7 +107,7 @@ class Cluster(Sim):
         self._routers: dict[str, Router] = {}
         for name in self.names:
             self.host(name)
-        self._watching = self.loop.create_task(self._watch(), name="witness")
+        self.watching = self.loop.create_task(self._watch(), name="witness")
         if is_started:
             self.run(self.start_all())
 
@@ -118,9 +119,9 @@ class Cluster(Sim):
 
     def finish(self) -> None:
         self.network.heal()
-        if self._watching.done():
-            self._watching.result()
-        self._watching.cancel()
+        if self.watching.done():
+            self.watching.result()
+        self.watching.cancel()
         for router in self._routers.values():
             router.close()
         super().finish()
@@ -140,12 +141,18 @@ class Cluster(Sim):
         """Start what does not run, and wait until all of it serves."""
         for host in self.hosts.values():
             if not host.is_running:
-                host.begin()
+                self.begin(host.name)
         await asyncio.gather(*(host.serving() for host in self.hosts.values()))
 
     def begin(self, name: str) -> None:
         """Start a node without waiting: alone it cannot serve."""
-        self.host(name).begin()
+
+        def started(result: asyncio.Future[None]) -> None:
+            error = result.exception()
+            if error is not None and not isinstance(error, Crashed):
+                self.loop.call_exception_handler({"message": f"{name} did not start", "exception": error})
+
+        self.host(name).begin().add_done_callback(started)
 
     def live(self) -> list[Node]:
         return [host.node for host in self.hosts.values() if host.is_running and host.node is not None]
@@ -218,8 +225,9 @@ class Cluster(Sim):
         self.wait_for(has_other_leader, f"a leader of {topic}-{partition} other than {other_than}")
         return self.leader(topic, partition)
 
-    def lag(self) -> str:
-        """What is missing until every partition has a leader and all its replicas, and all nodes agree on it."""
+    def lag(self, *, is_moving: bool = False) -> str:
+        """What is missing until every partition has a leader and all its replicas, and all nodes agree on it. While
+        clients write (`is_moving`) the ISR says who is in sync, otherwise the ends of the logs."""
         nodes = self.live()
         if len(nodes) < len(self.names):
             return f"{len(nodes)} nodes run"
@@ -233,6 +241,8 @@ class Cluster(Sim):
                 for index, partition in topic.partitions.items():
                     if partition.leader < 0 or sorted(partition.isr) != sorted(partition.replicas):
                         return f"{id} knows {topic.name}-{index} as {partition}"
+                    if is_moving:
+                        continue
                     led = self._hosted(partition.leader, topic.name, index)
                     here = self._hosted(id, topic.name, index)
                     if id in partition.replicas and (
@@ -246,9 +256,9 @@ class Cluster(Sim):
         found = node.partitions.get(topic, index) if node is not None else None
         return None if found is None else (found.log.log_end_offset, found.log.high_watermark)
 
-    async def settled(self) -> None:
+    async def settled(self, *, is_moving: bool = False) -> None:
         end = self.loop.time() + SETTLING_S
-        while lag := self.lag():
+        while lag := self.lag(is_moving=is_moving):
             check(self.loop.time() < end, "liveness", f"not in sync within {SETTLING_S:g} s: {lag}")
             await asyncio.sleep(LOOK_S)
 
