@@ -39,6 +39,8 @@ class Caller:
     principal: str = "User:ANONYMOUS"
     throttle_ms: int = 0
     """A handler sets it when a quota is exceeded: the connection is not read for so long after the answer."""
+    is_forwarded: bool = False
+    """Whether a broker passed the request on, and has checked what concerns brokers."""
     is_refused: bool = False
     """A handler sets it to have the connection closed: the only answer that acks=0 leaves room for."""
 

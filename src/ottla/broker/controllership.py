@@ -35,8 +35,10 @@ BROKER_ANSWER_MS = 300
 """How long a broker whose connection broke has to show that it is still there."""
 LATE_MS = 1_000
 """A timer that is later than this shows that this process stood still, not that brokers are silent."""
-FORWARDED = frozenset({19, 20, 29, 30, 31, 33, 37, 38, 43, 44, 45, 46, 49, 51, 55, 57, 64, 80, 81})
+FORWARDED = frozenset({19, 20, 29, 30, 31, 37, 38, 43, 45, 46, 49, 51, 55, 57, 64, 80, 81})
 """APIs that only the active controller answers: brokers pass them on (KIP-590)."""
+CHECKED_THEN_FORWARDED = frozenset({33, 44})
+"""Settings: what concerns a broker it checks itself, and passes on the rest."""
 
 
 class Controllership:

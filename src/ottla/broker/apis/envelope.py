@@ -6,7 +6,7 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.api import Api, Caller, Peer
-from ottla.broker.controllership import FORWARDED
+from ottla.broker.controllership import CHECKED_THEN_FORWARDED, FORWARDED
 from ottla.wire import WireError, frames
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
@@ -22,7 +22,7 @@ async def envelope(request: EnvelopeRequest, node: Node, caller: Caller) -> Enve
     try:
         header, position = frames.decode_request_header(frame)
         served = node.served(header.api_key)
-        if served is None or header.api_key not in FORWARDED:
+        if served is None or header.api_key not in FORWARDED | CHECKED_THEN_FORWARDED:
             return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
         if not served.min_version <= header.api_version <= served.max_version:
             return EnvelopeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
@@ -30,7 +30,8 @@ async def envelope(request: EnvelopeRequest, node: Node, caller: Caller) -> Enve
     except WireError:
         return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
     host = ".".join(map(str, request.client_host_address[:4])) or caller.peer.host
-    client = Caller(header.client_id, Peer(host, 0, caller.peer.listener, "broker"), header.api_key, header.api_version)
+    peer = Peer(host, 0, caller.peer.listener, "broker")
+    client = Caller(header.client_id, peer, header.api_key, header.api_version, is_forwarded=True)
     try:
         answer: Any = served.direct_handler(inner, node, client)
         if inspect.isawaitable(answer):
