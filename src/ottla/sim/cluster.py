@@ -57,8 +57,8 @@ class Host:
 
     @property
     def is_serving(self) -> bool:
-        """Whether it runs, and its start is done."""
-        return self.is_running and self._started is not None and self._started.done()
+        """Whether it runs, its start is done and its stop has not begun."""
+        return self.is_running and self._started is not None and self._started.done() and not self._stop.is_set()
 
     def config(self) -> BrokerConfig:
         return BrokerConfig.parse(

@@ -351,6 +351,9 @@ class Loop(base_events.BaseEventLoop):
         self._scheduled = [timer for timer in self._scheduled if self._process_of(timer) is not process]
         heapq.heapify(self._scheduled)
 
+    def is_paused(self, process: Process) -> bool:
+        return process in self._paused
+
     def resume(self, process: Process) -> None:
         for handle in self._paused.pop(process, ()):
             if isinstance(handle, asyncio.TimerHandle):

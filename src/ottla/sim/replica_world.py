@@ -21,7 +21,6 @@ from ottla.wire.errors import ErrorCode, KafkaError
 TOPICS = ("once", "plain")
 PAUSE_S = 0.05
 CALM_SYNC_S = (0.000_2, 0.005)
-IN_SYNC_WAIT_S = 60.0
 
 
 class Counter:
@@ -140,13 +139,22 @@ class Disturbances:
             self._slow_disk,
         )
         self._menu = [disturb for disturb in everything if rng.random() < 0.5] or [self._kill]
-        self._pause_s = rng.choice((0.5, 2.0, 6.0))
-        self._is_over = False
+        self._pause_s = rng.choice((0.3, 1.0, 4.0))
+        self._stream_count = rng.choice((1, 2))
+        """How many things may be wrong at once."""
+        self._ongoing = 0
+        self._is_power_out = self._is_over = False
 
     async def run(self) -> None:
+        await asyncio.gather(*(self._disturb() for _ in range(self._stream_count)))
+
+    async def _disturb(self) -> None:
         while not self._is_over:
             await asyncio.sleep(self._rng.uniform(0.0, 2 * self._pause_s))
-            await self._rng.choice(self._menu)()
+            if not self._is_power_out:
+                self._ongoing += 1
+                await self._rng.choice(self._menu)()
+                self._ongoing -= 1
 
     def stop(self) -> None:
         self._is_over = True
@@ -198,19 +206,24 @@ class Disturbances:
             self._rise(name)
 
     async def _power_loss(self) -> None:
-        if self._sim.lag(is_moving=True):
+        if self._ongoing > 1 or self._sim.lag(is_moving=True):
             return
+        self._is_power_out = True
         name = self._any()
         self._sim.power_loss(name)
         await self._for_a_while(0.1, 3.0, 15.0)
         self._rise(name)
         await self._sim.settled(is_moving=True)
+        self._is_power_out = False
 
     async def _clean_restart(self) -> None:
         name = self._any()
         host = self._sim.host(name)
-        if host.is_serving:
-            await host.stop()
+        if host.is_serving and not self._sim.is_paused(name):
+            stopping = self._sim.loop.create_task(host.stop())
+            await asyncio.wait([stopping])
+            if not stopping.cancelled():
+                stopping.result()
             await self._for_a_while(0.01, 3.0)
             self._rise(name)
 
@@ -238,7 +251,7 @@ class Disturbances:
 
     async def _pause(self) -> None:
         name = self._any()
-        if self._sim.host(name).is_running:
+        if self._sim.host(name).is_running and not self._sim.is_paused(name):
             self._sim.pause(name)
             await self._for_a_while(0.1, 1.0, 5.0, 15.0)
             self._sim.resume(name)
@@ -291,7 +304,8 @@ async def live(sim: Cluster, *, duration_s: float) -> None:
             await asyncio.sleep(PAUSE_S)
 
     disturbances = Disturbances(sim)
-    running = [loop.create_task(turn(workload), name=workload.name) for workload in (*counters, *readers)]
+    workloads: list[Counter | Reader] = [*counters, *readers]
+    running = [loop.create_task(turn(workload), name=workload.name) for workload in workloads]
     disturbing = loop.create_task(disturbances.run(), name="disturbances")
 
     def fail_early() -> None:

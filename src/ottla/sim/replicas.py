@@ -188,6 +188,10 @@ class Cluster(Sim):
         self.loop.trace.note(name, "pause")
         self.loop.pause(process)
 
+    def is_paused(self, name: str) -> bool:
+        process = self.host(name).process
+        return process is not None and self.loop.is_paused(process)
+
     def resume(self, name: str) -> None:
         process = self.host(name).process
         if process is not None:
@@ -283,7 +287,7 @@ class Cluster(Sim):
         self.run(router.any_broker().create_topic(topic, partitions, named, replicas=len(self.names)))
         self.settle()
 
-    def produce(self, topic: str, count: int = 1, *, via: str | None = None, acks: int = -1, **_: Any) -> int:  # type: ignore[override]
+    def produce(self, topic: str, count: int = 1, *, via: str | None = None, acks: int = -1, **_: Any) -> int:
         """Records with values nobody wrote before, in one batch, sent until they are acknowledged; returns their base
         offset. `via` one node: sent once, to it, whatever it answers."""
         return self.run(self.produced(topic, count, via=via, acks=acks))
@@ -351,6 +355,6 @@ class Cluster(Sim):
                 history.see_high_watermark(end_offset)
                 return rows
 
-    def check(self, topic: str, partition: int = 0, **_: Any) -> None:  # type: ignore[override]
+    def check(self, topic: str, partition: int = 0, **_: Any) -> None:
         self.run(self.verified(topic, partition))
         self.check_replicas(topic, partition)
