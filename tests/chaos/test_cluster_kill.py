@@ -123,3 +123,20 @@ def test_a_leader_that_was_frozen_acknowledges_nothing_that_others_do_not_have(s
         os.kill(cluster.nodes[victim].pid, signal.SIGCONT)
         writer.stop()
     check(cluster, writer, topic)
+
+
+@pytest.mark.timeout(240)
+def test_a_rolling_restart_fails_no_request(start_cluster: NewCluster) -> None:
+    cluster, topic = start_cluster(), "rolling"
+    writer = start_writing(cluster, topic)
+    try:
+        for id, node in cluster.nodes.items():
+            node.stop()
+            cluster.start(id)
+            cluster.wait_until_in_sync(topic)
+            writer.wait_for(300)
+            together, longest = writer.take_gaps()
+            print(f"restarted node {id}: no acknowledgement for {together:.2f} s, of one partition for {longest:.2f} s")
+    finally:
+        writer.stop()
+    check(cluster, writer, topic)
