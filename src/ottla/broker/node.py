@@ -305,7 +305,7 @@ class Node:
             )
             self.image = self.metadata_log.load([log_dir.path for log_dir in self.logs.online_dirs])
             self.logs.identify()
-            await self._join_quorum()
+            self.logs.take_clean_shutdowns()
         except DataFolderError as error:
             raise StartError(str(error)) from None
         except BlockingIOError:
@@ -316,6 +316,7 @@ class Node:
         except OSError as error:
             folders = ", ".join(config.log_directories)
             raise StartError(f"the data folder {folders} cannot be used: {error.strerror or error}") from error
+        await self._join_quorum()
         self._use_dynamic_config()
         self.logs.load(self.topic_config, is_stray=self.hosting.is_stray)
         self.cleaner = Cleaner(self.logs, self.disk, rng=self.rng)

@@ -95,6 +95,7 @@ class Quorum:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at: int | None = None
         self._is_closed = False
+        self._failure: BaseException | None = None
         self._changed = asyncio.Event()
         self.on_commit: Callable[[Sequence[Message], int], None] | None = None
         """Told of committed records, in the order of the log, before anybody who waits for them."""
@@ -143,6 +144,8 @@ class Quorum:
     async def wait_until(self, is_so: Callable[[], bool]) -> None:
         """Until something about the quorum or what it committed is so."""
         while not is_so():
+            if self._failure is not None:
+                raise self._failure
             self._changed.clear()
             await self._changed.wait()
 
@@ -244,6 +247,8 @@ class Quorum:
 
     def _fail(self, error: BaseException) -> None:
         log.critical("the metadata log cannot go on: %s", error)
+        self._failure = error
+        self._changed.set()
         while self._awaited:
             awaited = self._awaited.popleft()
             if not awaited.committed.done():

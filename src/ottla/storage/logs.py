@@ -82,6 +82,7 @@ class Logs:
         self.config = config
         self.log_dirs = [LogDir(path.rstrip("/") or "/") for path in log_dirs]
         self.previous_broker_epoch = -1
+        self._are_markers_taken = False
         """Of the clean shutdown that every log dir remembers alike; -1 otherwise."""
         self.on_dir_failure = on_dir_failure
         self._disk = disk
@@ -146,6 +147,19 @@ class Logs:
 
     # --- start
 
+    def take_clean_shutdowns(self) -> None:
+        """Whether each log dir was closed cleanly. The marker is gone from here on: on a disk that is full its room is
+        what a start can use."""
+        self._are_markers_taken = True
+        epochs: list[int] = []
+        for log_dir in self.online_dirs:
+            try:
+                log_dir.had_clean_shutdown, broker_epoch = checkpoints.take_clean_shutdown(self._disk, log_dir.path)
+                epochs.append(broker_epoch)
+            except OSError as trouble:
+                self._dir_failed(log_dir, trouble)
+        self.previous_broker_epoch = epochs[0] if epochs and len(set(epochs)) == 1 else -1
+
     def load(
         self,
         config_of: Callable[[str], TopicConfig],
@@ -153,18 +167,15 @@ class Logs:
         is_stray: Callable[[str, int, bytes | None], bool] | None = None,
     ) -> None:
         """Open every log. Those for which `is_stray(topic, partition, topic_id)` holds (deleted while the node was
-        away) are set aside under a -stray name. Without a clean shutdown marker logs are recovered."""
-        epochs: list[int] = []
-        for log_dir in self.log_dirs:
-            if not log_dir.is_online:
-                continue
+        away) are set aside under a -stray name. Logs of a log dir that was not closed cleanly (`take_clean_shutdowns`) are
+        recovered."""
+        if not self._are_markers_taken:
+            self.take_clean_shutdowns()
+        for log_dir in self.online_dirs:
             try:
-                log_dir.had_clean_shutdown, broker_epoch = checkpoints.take_clean_shutdown(self._disk, log_dir.path)
-                epochs.append(broker_epoch)
                 self._load_dir(log_dir, config_of, is_stray)
             except OSError as trouble:
                 self._dir_failed(log_dir, trouble)
-        self.previous_broker_epoch = epochs[0] if epochs and len(set(epochs)) == 1 else -1
 
     def _load_dir(
         self,
