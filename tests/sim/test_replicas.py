@@ -6,8 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla.sim.client import NoAnswer
+from ottla.cluster.topic import RECOVERED
+from ottla.sim.client import NoAnswer, batch_of
 from ottla.sim.replicas import Cluster
+from ottla.sim.world import REPLICAS, run_seed
 from ottla.wire.errors import ErrorCode, KafkaError
 
 
@@ -82,12 +84,6 @@ def test_two_of_three_die_one_after_the_other_and_come_back(sim: Cluster) -> Non
     sim.begin(first)
 
 
-def test_all_three_die_at_once(sim: Cluster) -> None:
-    for name in sim.names:
-        sim.kill(name)
-    sim.sleep(1)
-
-
 def test_the_controller_and_a_partition_leader_die_together(sim: Cluster) -> None:
     controller = sim.controller()
     others = [name for name in sim.names if name != controller]
@@ -143,16 +139,60 @@ def test_a_clean_stop_hands_over(sim: Cluster) -> None:
     assert sim.loop.time() - before < 1
 
 
+def test_a_batch_that_was_truncated_is_no_duplicate_when_it_comes_again(sim: Cluster) -> None:
+    """The producer state goes back with the log; otherwise a record is acknowledged that is nowhere."""
+    old = sim.leader("topic")
+    broker = sim.router().of(old)
+    producer = sim.run(broker.init_producer_id())
+    value = sim.new_value()
+    batch = bytes(batch_of([value], sim.clock(), producer=producer, sequence=0))
+    sim.history("topic").doubt([(None, value)])
+    sim.cut_off(old)
+    assert sim.run(broker.produce("topic", 0, bytearray(batch), acks=1)) == 10
+    sim.wait_for_leader("topic", other_than=old)
+    assert sim.produce("topic", 3) == 10
+    sim.heal()
+    sim.settle()
+    while (new := sim.leader("topic")) != old:
+        sim.kill(new)
+        sim.wait_for_leader("topic", other_than=new)
+        sim.heal()
+        sim.settle()
+    assert sim.run(broker.produce("topic", 0, bytearray(batch))) == 13
+    sim.history("topic").acknowledge(13, [(None, value)])
+
+
+def test_a_leader_that_was_elected_uncleanly_gets_followers_in_sync(sim: Cluster) -> None:
+    """All three died without a word: the one that led last leads again, and says that it has recovered."""
+    for name in sim.names:
+        sim.kill(name)
+    sim.heal()
+    sim.settle()
+    image = sim.image("topic")
+    assert image is not None and image.leader_recovery_state == RECOVERED
+
+
 def test_a_node_that_was_away_for_long_gets_a_snapshot_of_the_metadata() -> None:
     sim = Cluster(1, properties={"metadata.log.max.record.bytes.between.snapshots": "500"})
     sim.create_topic("topic")
     away = sim.followers("topic")[0]
     sim.kill(away)
     for index in range(12):
-        sim.run(sim.router().any_live(sim.names.index(away)).create_topic(f"more-{index}", 1, {}, replicas=2))
+        sim.run(sim.router().of(sim.leader("topic")).create_topic(f"more-{index}", 1, {}, replicas=2))
         sim.sleep(1.5)
     sim.produce("topic", 3)
     sim.heal()
     sim.settle()
     sim.check("topic")
     sim.finish()
+
+
+@pytest.mark.parametrize("seed", (111, 128))
+def test_a_cluster_full_of_disturbances(seed: int) -> None:
+    verdict = run_seed(seed, duration_s=15.0, only=REPLICAS)
+    assert verdict.has_passed, "\n".join([*verdict.lines[-80:], verdict.summary()])
+
+
+def test_a_cluster_writes_one_trace_for_one_seed() -> None:
+    first, second = (run_seed(100, duration_s=3.0, only=REPLICAS) for _ in range(2))
+    assert first.has_passed and first.fingerprint == second.fingerprint

@@ -62,10 +62,6 @@ class Router:
         """Each in turn."""
         return self._clients[next(self._turn)]
 
-    def any_live(self, dead: int) -> Client:
-        """One that is not this one."""
-        return self._clients[dead - 1]
-
     def of(self, broker: str) -> Client:
         """The client of one broker, whatever it leads."""
         return next(client for client in self._clients if client.broker == broker)
