@@ -167,8 +167,7 @@ class Logs:
         is_stray: Callable[[str, int, bytes | None], bool] | None = None,
     ) -> None:
         """Open every log. Those for which `is_stray(topic, partition, topic_id)` holds (deleted while the node was
-        away) are set aside under a -stray name. Logs of a log dir that was not closed cleanly (`take_clean_shutdowns`) are
-        recovered."""
+        away) are set aside under a -stray name. Where a log dir was not closed cleanly its logs are recovered."""
         if not self._are_markers_taken:
             self.take_clean_shutdowns()
         for log_dir in self.online_dirs:
