@@ -14,10 +14,12 @@ confluent_kafka = pytest.importorskip("confluent_kafka", reason="librdkafka: con
 confluent_admin = pytest.importorskip("confluent_kafka.admin", reason="librdkafka: confluent-kafka is not installed")
 
 
-def create(bootstrap: str, topic: str, partitions: int, **config: str) -> None:
+def create(bootstrap: str, topic: str, partitions: int, replication_factor: int = 1, **config: str) -> None:
     admin = confluent_admin.AdminClient({"bootstrap.servers": bootstrap})
     settings = {name.replace("_", "."): value for name, value in config.items()}
-    admin.create_topics([confluent_admin.NewTopic(topic, partitions, 1, config=settings)])[topic].result(30)
+    admin.create_topics([confluent_admin.NewTopic(topic, partitions, replication_factor, config=settings)])[
+        topic
+    ].result(30)
 
 
 class Writer:

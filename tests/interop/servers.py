@@ -187,13 +187,16 @@ class Ottla(Server):
         options = [f"--override={override}" for override in self.overrides]
         with self.log.open("ab") as output:
             self._process = subprocess.Popen(
-                [*self.command, "start", "--port", str(self.port), "--data", str(self.data), *options, *self.arguments],
+                [*self.command, "start", *self._listening(), "--data", str(self.data), *options, *self.arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 cwd=REPOSITORY,
             )
         self.pid = self._process.pid
+
+    def _listening(self) -> list[str]:
+        return ["--port", str(self.port)]
 
     def is_running(self) -> bool:
         return self._process is not None and self._process.poll() is None

@@ -24,6 +24,8 @@ class Peer:
     software_name: str = ""
     software_version: str = ""
     """What ApiVersions said of the client's software."""
+    broker_id: int = -1
+    """Of a controller's door: the broker whose heartbeats come through it."""
 
 
 @dataclass(slots=True)
@@ -37,6 +39,8 @@ class Caller:
     principal: str = "User:ANONYMOUS"
     throttle_ms: int = 0
     """A handler sets it when a quota is exceeded: the connection is not read for so long after the answer."""
+    is_forwarded: bool = False
+    """Whether a broker passed the request on, and has checked what concerns brokers."""
     is_refused: bool = False
     """A handler sets it to have the connection closed: the only answer that acks=0 leaves room for."""
 
@@ -85,17 +89,32 @@ SERVED: dict[int, str] = {
     48: "describe_client_quotas",
     49: "alter_client_quotas",
     50: "describe_user_scram_credentials",
+    52: "vote",
+    53: "begin_quorum_epoch",
+    54: "end_quorum_epoch",
     55: "describe_quorum",
+    56: "alter_partition",
     57: "update_features",
+    58: "envelope",
+    59: "fetch_snapshot",
     60: "describe_cluster",
     61: "describe_producers",
+    62: "broker_registration",
+    63: "broker_heartbeat",
+    64: "unregister_broker",
     65: "describe_transactions",
     66: "list_transactions",
+    67: "allocate_producer_ids",
     68: "consumer_group_heartbeat",
     69: "consumer_group_describe",
+    70: "controller_registration",
     71: "get_telemetry_subscriptions",
     72: "push_telemetry",
+    73: "assign_replicas_to_dirs",
     74: "list_config_resources",
     75: "describe_topic_partitions",
+    80: "add_raft_voter",
+    81: "remove_raft_voter",
+    82: "update_raft_voter",
 }
 """The APIs that this node answers, by key, with their module in broker/apis. ApiVersions tells clients of these."""

@@ -6,23 +6,38 @@ itself can say. A resource that is refused here does not reach the controller, t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from ottla.broker.apis.describe_configs import check_is_this_node
 from ottla.cluster.image import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE
 from ottla.config import BROKER_KEYS, ConfigError, ConfigType
 from ottla.config.dynamic import check_client_metrics, check_dynamic_broker
 from ottla.config.keys import format_value
+from ottla.controller import Controller
+from ottla.wire import Message
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.incremental_alter_configs import AlterableConfig
 
 if TYPE_CHECKING:
+    from ottla.broker.api import Caller
     from ottla.broker.node import Node
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
 _ELR_FEATURE = "eligible.leader.replicas.version"
 _MIN_INSYNC_REPLICAS = "min.insync.replicas"
+
+
+def is_for_controller(caller: Caller) -> bool:
+    """Whether a request came to this node as the controller: brokers' own checks are not for it."""
+    return caller.is_forwarded or caller.peer.role == "controller"
+
+
+async def decide(node: Node, caller: Caller, request: Message, command: Callable[[Controller, Any], Any]) -> Any:
+    """What the active controller answers, here or elsewhere."""
+    if node.controllership.is_active:
+        return await node.commit(command(node.controller, request))
+    return await node.controllership.forward(request, caller)
 
 
 def check_configs(node: Node, kind: int, name: str, after: Mapping[str, str]) -> None:

@@ -5,7 +5,7 @@ cdef Py_ssize_t REQUEST_HEADER_SIZE, MAX_UNSENT_BYTES
 
 
 cdef class ServedApi:
-    cdef public object name, roles, request_class, response_class, handler, frame_handler, decoders, observe
+    cdef public object name, roles, request_class, response_class, handler, direct_handler, frame_handler, decoders, observe
     cdef public int min_version, max_version, first_flexible_version
 
 

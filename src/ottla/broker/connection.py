@@ -18,6 +18,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.api import SERVED, Caller, Handler, Peer
+from ottla.broker.controllership import FORWARDED
 from ottla.wire import WireError, decoder, frames
 from ottla.wire.apis import APIS, request_class, response_class
 from ottla.wire.errors import ErrorCode, KafkaError
@@ -48,6 +49,7 @@ class ServedApi:
 
     __slots__ = (
         "decoders",
+        "direct_handler",
         "first_flexible_version",
         "frame_handler",
         "handler",
@@ -69,7 +71,9 @@ class ServedApi:
         self.first_flexible_version = NEVER if info.first_flexible_version is None else info.first_flexible_version
         self.request_class = request_class(key)
         self.response_class = response_class(key)
-        self.handler: Handler = import_module(f"ottla.broker.apis.{SERVED[key]}").api.handler
+        self.direct_handler: Handler = import_module(f"ottla.broker.apis.{SERVED[key]}").api.handler
+        """What answers it on this node; `handler` passes on what only the active controller may answer."""
+        self.handler = _forwarding(self.direct_handler) if key in FORWARDED else self.direct_handler
         self.frame_handler: FrameHandler | None = None
         """Answers an ordinary request straight from its frame, without the objects in between; None for others."""
         if key == PRODUCE_KEY:
@@ -88,6 +92,15 @@ class ServedApi:
         if made is None:
             made = self.decoders[version] = decoder(self.request_class, version)
         return made
+
+
+def _forwarding(handler: Handler) -> Handler:
+    def handle(request: Any, node: Node, caller: Caller) -> Any:
+        if node.controllership.is_active or caller.peer.role != "broker":
+            return handler(request, node, caller)
+        return node.controllership.forward(request, caller)
+
+    return handle
 
 
 class _Slot:

@@ -284,12 +284,17 @@ class Coordinator(ABC, Generic[S]):
         topic = self.node.image.topics_by_name.get(self.topic)
         if topic is None:
             return
+        is_led_anew = False
         for (topic_id, index), before in changes.partitions_changed.items():
-            if topic_id == topic.id and index in self.shards:
-                image = topic.partitions[index]
-                if before is None or before.leader_epoch != image.leader_epoch:
+            if topic_id != topic.id:
+                continue
+            image = topic.partitions[index]
+            if before is None or before.leader_epoch != image.leader_epoch:
+                is_led_anew = True
+                if index in self.shards:
                     self._drop(index)
-                    self._host_all(topic)
+        if is_led_anew:
+            self._host_all(topic)
 
     def log_dir_failed(self) -> None:
         for index, hosted in list(self.shards.items()):
@@ -324,7 +329,7 @@ class Coordinator(ABC, Generic[S]):
 
     async def _create_topic(self) -> None:
         request = CreateTopicsRequest(topics=[self.creatable_topic()], timeout_ms=30_000)
-        response = await self.node.commit(self.node.controller.create_topics(request))
+        response = await self.node.controllership.ask(request)
         result = response.topics[0]
         if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
             log.error("topic %s cannot be created: %s", self.topic, result.error_message)

@@ -35,10 +35,19 @@ def new_uuid(rng: Random) -> bytes:
             return drawn
 
 
-def format_data_folder(disk: Disk, log_dirs: Sequence[str], node_id: int, rng: Random) -> MetaProperties:
+def format_data_folder(
+    disk: Disk,
+    log_dirs: Sequence[str],
+    node_id: int,
+    rng: Random,
+    *,
+    new_cluster_id: str | None = None,
+    is_alone: bool = True,
+) -> MetaProperties:
     """Make sure every log dir belongs to this node of one cluster, formatting those that are new.
 
-    Returns what the first one says. DataFolderError if one belongs to another node or cluster.
+    Returns what the first one says. DataFolderError if one belongs to another node or cluster, or if none says which
+    cluster it is and the node is not alone in it: an id of its own would part it from the others.
     """
     known: dict[str, MetaProperties] = {}
     for directory in log_dirs:
@@ -48,7 +57,17 @@ def format_data_folder(disk: Disk, log_dirs: Sequence[str], node_id: int, rng: R
             raise DataFolderError(str(error)) from None
         if meta is not None:
             known[directory] = meta
-    cluster_id = next((meta.cluster_id for meta in known.values()), None) or uuid_text(new_uuid(rng))
+    cluster_id = next((meta.cluster_id for meta in known.values()), None) or new_cluster_id
+    if cluster_id is None:
+        if not is_alone:
+            raise DataFolderError(
+                f"{log_dirs[0]} is not formatted, and a node of a cluster must be told which one: give all nodes the "
+                "same --cluster-id (bin/kafka-storage.sh random-uuid makes one), or format the folders with "
+                "bin/kafka-storage.sh format"
+            )
+        cluster_id = uuid_text(new_uuid(rng))
+    elif new_cluster_id is not None and new_cluster_id != cluster_id:
+        raise DataFolderError(f"{log_dirs[0]} belongs to cluster {cluster_id}, not to {new_cluster_id}")
     for directory, meta in known.items():
         if meta.node_id != node_id:
             raise DataFolderError(f"{directory} belongs to node {meta.node_id}, but node.id is {node_id}")

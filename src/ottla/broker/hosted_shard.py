@@ -354,7 +354,8 @@ class HostedShard(Generic[S]):
     @property
     def is_idle(self) -> bool:
         """Whether nothing is on its way, and what is written now is committed at once: so that `write_now` may be."""
-        return not self._queue and not self._held and not self.partition.log.flushes_by_count
+        partition = self.partition
+        return not self._queue and not self._held and partition.is_alone and not partition.log.flushes_by_count
 
     def write_now(self, batch: bytearray, count: int, timestamp: int) -> None:
         """Write a batch of so many records that the caller replays itself, if this does not raise."""
@@ -370,6 +371,7 @@ class HostedShard(Generic[S]):
         timestamp, now = self._node.clock(), self._node.now()
         if producer[0] < 0:
             batch = build(records, compression=self._coordinator.compression)
+            self.partition.check_in_sync()
             self.partition.append(memoryview(batch), timestamp, now)
         else:
             batch = build(
@@ -432,10 +434,10 @@ class HostedShard(Generic[S]):
         self._held.append((end_offset, decided))
 
     async def _flush(self) -> None:
-        """Where `flush.messages` asks for it, records are committed when they are on disk."""
+        """Records are committed when the in-sync replicas have them, on disk where `flush.messages` asks for it."""
         try:
             while self._held:
-                await self.partition.flush()
+                await self.partition.commit()
                 self._release()
         except (OSError, KafkaError) as error:
             self._fail(error if isinstance(error, KafkaError) else KafkaError(ErrorCode.KAFKA_STORAGE_ERROR))

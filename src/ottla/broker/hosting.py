@@ -1,4 +1,4 @@
-"""Which partitions this node hosts: the image's, opened as logs.
+"""Which partitions this node hosts: the image's, opened as logs, each led here or copied from its leader.
 
 A partition waits from the moment the metadata names it until its log is open. A few are opened at once, many in pieces,
 one that somebody asks for right then; one that finds no room, or whose log dir is offline, goes on waiting and is tried
@@ -12,8 +12,18 @@ import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from ottla.broker.fetchers import Fetchers
+from ottla.broker.isr_changes import IsrChanges
 from ottla.broker.partitions import Partition
+from ottla.cluster import PartitionImage
+from ottla.replication.leader import Leader
 from ottla.wire.errors import ErrorCode, KafkaError
+from ottla.wire.messages.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsRequestDirectoryData,
+    AssignReplicasToDirsRequestPartitionData,
+    AssignReplicasToDirsRequestTopicData,
+)
 
 if TYPE_CHECKING:
     from ottla.broker.node import Node
@@ -25,6 +35,7 @@ Key = tuple[bytes, int]
 
 PARTITIONS_AT_ONCE = 20
 PARTITIONS_PER_PIECE = 4
+RACK_AWARE = "RackAwareReplicaSelector"
 
 
 class Hosting:
@@ -35,6 +46,29 @@ class Hosting:
         self._awaited: dict[Key, None] = {}
         """Those that were here before and are on no log dir that is online: they are never made anew."""
         self._opening: asyncio.Task[None] | None = None
+        self.fetchers = Fetchers(node)
+        self.isr_changes = IsrChanges(node)
+        self._lag_timer: asyncio.TimerHandle | None = None
+        self._checkpoint_timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """This node is a registered broker: it may copy what others lead, and says who keeps up with what it leads."""
+        self.fetchers.start()
+        self._watch_lag()
+        self._checkpoint_later()
+
+    def stop(self) -> None:
+        self.fetchers.close()
+        for timer in (self._lag_timer, self._checkpoint_timer):
+            if timer is not None:
+                timer.cancel()
+
+    def _checkpoint_later(self) -> None:
+        """Where anything is replicated: a leader alone knows what is committed by its log."""
+        interval_ms = self._node.config.replica_high_watermark_checkpoint_interval_ms
+        self._checkpoint_timer = self._node.loop.call_later(interval_ms / 1000, self._checkpoint_later)
+        if any(not partition.is_alone for partition in self._node.partitions):
+            self._node.logs.checkpoint_high_watermarks()
 
     def open_all(self) -> None:
         """At a start, when the logs on disk are loaded: host what the image says."""
@@ -54,7 +88,7 @@ class Hosting:
             if opened is None:
                 self._waiting[topic_id, index] = False
             else:
-                opened.leader_epoch = self._node.image.topics_by_id[topic_id].partitions[index].leader_epoch
+                self._place(opened, self._node.image.topics_by_id[topic_id].partitions[index])
         if len(self._waiting) <= PARTITIONS_AT_ONCE:
             self.open_waiting()
         elif self._opening is None or self._opening.done():
@@ -96,19 +130,123 @@ class Hosting:
                 self._waiting[key] = True
             return None
         del self._waiting[key]
-        found.advance_high_watermark(found.log_end_offset)
+        if len(image.replicas) == 1:
+            found.advance_high_watermark(found.log_end_offset)
         partition = Partition(topic.name, topic_id, index, found, image.leader_epoch)
         self._node.partitions.add(partition)
+        self._place(partition, image)
         return partition
 
+    # Leading and following
+
+    def _place(self, partition: Partition, image: PartitionImage) -> None:
+        """Let a partition be what the image says."""
+        node = self._node
+        node_id = node.config.node_id
+        if node_id not in image.replicas:
+            node.partitions.remove_one(partition)
+            self.removed(partition)
+            node.logs.delete(partition.topic, partition.index)
+            return
+        if image.leader != node_id:
+            if partition.is_leader or (partition.leader_id, partition.leader_epoch) != (
+                image.leader,
+                image.leader_epoch,
+            ):
+                partition.follow(image.leader, image.leader_epoch)
+            self.fetchers.follow(partition)
+            return
+        self.fetchers.forget(partition)
+        if len(image.replicas) == 1:
+            partition.lead(None, image.leader_epoch, node_id)
+            return
+        leader = partition.leader
+        if leader is not None and leader.leader_epoch == image.leader_epoch:
+            if leader.changed(image):
+                partition.advance(node.now())
+            return
+        partition.log.begin_epoch(image.leader_epoch)
+        leader = Leader(
+            node_id,
+            image,
+            start_offset=partition.log.log_end_offset,
+            brokers=node.image.brokers,
+            max_lag_ms=node.config.replica_lag_time_max_ms,
+            now=node.now(),
+        )
+        partition.lead(leader, image.leader_epoch, node_id)
+        partition.advance(node.now())
+        partition.wake_all()
+
+    def removed(self, partition: Partition) -> None:
+        """A partition is not here any more."""
+        self.fetchers.forget(partition)
+
+    def follower_fetched(
+        self, partition: Partition, replica_id: int, broker_epoch: int, offset: int, start_offset: int
+    ) -> None:
+        """A follower has everything before an offset: more may be committed now, and it may be in sync again."""
+        leader = partition.leader
+        assert leader is not None
+        now = self._node.now()
+        leader.fetched(
+            replica_id,
+            offset,
+            partition.log.log_end_offset,
+            now,
+            broker_epoch=broker_epoch,
+            start_offset=start_offset,
+        )
+        partition.advance(now)
+        if replica_id not in leader.isr:
+            proposed = leader.propose_join(replica_id, partition.log.high_watermark, now)
+            if proposed is not None:
+                self.isr_changes.propose(partition, leader, proposed)
+
+    def _watch_lag(self) -> None:
+        """Twice in the time that a follower may lag: who has not kept up leaves the ISR."""
+        node = self._node
+        self._lag_timer = node.loop.call_later(node.config.replica_lag_time_max_ms / 2000, self._watch_lag)
+        now = node.now()
+        for partition in node.partitions:
+            leader = partition.leader
+            if leader is not None and not node.is_stopping:
+                proposed = leader.propose_shrink(partition.log.log_end_offset, now)
+                if proposed is not None:
+                    self.isr_changes.propose(partition, leader, proposed)
+
+    def preferred_replica(self, partition: Partition, rack: str, offset: int) -> int:
+        """KIP-392: the follower in a consumer's rack that has most, where `replica.selector.class` is the rack-aware
+        one; -1 for the leader."""
+        node, leader = self._node, partition.leader
+        if leader is None or not (node.config.replica_selector_class or "").endswith(RACK_AWARE):
+            return -1
+        if node.config.broker_rack == rack:
+            return -1
+        best, best_end = -1, -1
+        for replica_id, replica in leader.replicas.items():
+            broker = node.image.brokers.get(replica_id)
+            if (
+                broker is not None
+                and not broker.is_fenced
+                and broker.rack == rack
+                and max(replica.start_offset, 0) <= offset <= replica.end_offset
+                and replica.end_offset > best_end
+            ):
+                best, best_end = replica_id, replica.end_offset
+        return best
+
+    # Finding
+
     def find(self, topic: bytes | str, index: int) -> Partition | None:
-        """A partition, by its topic's id or name, that was not open yet: opened now. None if there is none here."""
-        if not self._waiting:
-            return None
+        """A partition, by its topic's id or name, that was not open yet: opened now. None if there is none;
+        NOT_LEADER_OR_FOLLOWER if it is on other nodes."""
         image = self._node.image
         found = image.topics_by_id.get(topic) if isinstance(topic, bytes) else image.topics_by_name.get(topic)
-        if found is None:
+        if found is None or index not in found.partitions:
             return None
+        if self._node.config.node_id not in found.partitions[index].replicas:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         partition = self._open((found.id, index))
         if partition is None and (found.id, index) in self._waiting:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the partition's log dir is offline or has no room for it")
@@ -128,7 +266,29 @@ class Hosting:
             if image.directory(node_id) != log_dir.directory_id:
                 misplaced[partition.topic_id, partition.index] = log_dir.directory_id
         if misplaced:
-            self._node.spawn(self._node.commit(self._node.controller.assign_replicas_to_dirs(node_id, misplaced)))
+            self._node.spawn(self._tell_dirs(misplaced))
+
+    async def _tell_dirs(self, misplaced: dict[Key, bytes]) -> None:
+        directories: dict[bytes, dict[bytes, list[AssignReplicasToDirsRequestPartitionData]]] = {}
+        for (topic_id, index), directory_id in misplaced.items():
+            partitions = directories.setdefault(directory_id, {}).setdefault(topic_id, [])
+            partitions.append(AssignReplicasToDirsRequestPartitionData(partition_index=index))
+        await self._node.controllership.ask(
+            AssignReplicasToDirsRequest(
+                broker_id=self._node.config.node_id,
+                broker_epoch=self._node.lifecycle.broker_epoch,
+                directories=[
+                    AssignReplicasToDirsRequestDirectoryData(
+                        id=directory_id,
+                        topics=[
+                            AssignReplicasToDirsRequestTopicData(topic_id=topic_id, partitions=partitions)
+                            for topic_id, partitions in topics.items()
+                        ],
+                    )
+                    for directory_id, topics in directories.items()
+                ],
+            )
+        )
 
     def is_stray(self, topic: str, index: int, topic_id: bytes | None) -> bool:
         """Whether a log on disk is no replica of this node (any more): its topic was deleted, or made anew."""

@@ -112,8 +112,17 @@ class Written(NamedTuple):
 class MetadataLog:
     """One replica's files."""
 
-    def __init__(self, disk: Disk, config: BrokerConfig, *, clock: Callable[[], int], rng: Random) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        config: BrokerConfig,
+        *,
+        clock: Callable[[], int],
+        rng: Random,
+        new_cluster_id: str | None = None,
+    ) -> None:
         self._disk = disk
+        self._new_cluster_id = new_cluster_id
         self._config = config
         self._clock = clock
         self._rng = rng
@@ -206,7 +215,14 @@ class MetadataLog:
         if log_dirs is None:
             log_dirs = config.log_directories
         log_dirs = list(dict.fromkeys((config.metadata_log_directory, *log_dirs)))
-        self.meta = format_data_folder(self._disk, log_dirs, config.node_id, self._rng)
+        self.meta = format_data_folder(
+            self._disk,
+            log_dirs,
+            config.node_id,
+            self._rng,
+            new_cluster_id=self._new_cluster_id,
+            is_alone=len(config.voters) < 2 and not config.controller_quorum_bootstrap_servers,
+        )
         if not self._disk.exists(self._directory):
             self._format()
         self._remove_leftovers()

@@ -16,10 +16,12 @@ from typing import Any, TypeVar
 
 from ottla.broker.api import SERVED, Peer
 from ottla.broker.connection import Connection, ServedApi
+from ottla.broker.controllership import Controllership
 from ottla.broker.coordinators import Coordinator
 from ottla.broker.data_folder import DataFolderError
 from ottla.broker.group_coordinator import GroupCoordinator
 from ottla.broker.hosting import Hosting
+from ottla.broker.lifecycle import Lifecycle
 from ottla.broker.metadata_log import MetadataLog
 from ottla.broker.metrics import Metrics
 from ottla.broker.mutations import refuse_all
@@ -37,17 +39,14 @@ from ottla.config import BrokerConfig, TopicConfig
 from ottla.config import Listener as ListenerConfig
 from ottla.controller import Controller
 from ottla.machine import Decision
-from ottla.net import Channel, Listener, OsSockets, ReceiveBuffers, Sockets
+from ottla.net import Channel, Listener, NoAnswer, OsSockets, ReceiveBuffers, Sockets
+from ottla.net import Peer as NodePeer
 from ottla.replication.fetch_sessions import FetchSessions
 from ottla.storage import Disk, LogDir, Logs, OsDisk
 from ottla.storage.compaction import Cleaner
+from ottla.wire import Message
 from ottla.wire.errors import ErrorCode, KafkaError
-from ottla.wire.messages.broker_registration import BrokerRegistrationRequest
-from ottla.wire.messages.broker_registration import Feature as BrokerFeature
-from ottla.wire.messages.broker_registration import Listener as BrokerListener
-from ottla.wire.messages.controller_registration import ControllerRegistrationRequest
-from ottla.wire.messages.controller_registration import Feature as ControllerFeature
-from ottla.wire.messages.controller_registration import Listener as ControllerListener
+from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 
 log = logging.getLogger("ottla.node")
@@ -64,9 +63,6 @@ MAX_TOPIC_NAME_LENGTH = 249
 GROUP_COORDINATOR = 0
 TRANSACTION_COORDINATOR = 1
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
-
-
-SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 class StartError(Exception):
@@ -87,6 +83,7 @@ class Node:
         rng: Random | None = None,
         sockets: Sockets | None = None,
         host_name: str | None = None,
+        new_cluster_id: str | None = None,
     ) -> None:
         self.static_config = config
         self.config = config
@@ -95,6 +92,7 @@ class Node:
         self.rng = rng if rng is not None else SystemRandom()
         self._sockets: Sockets = sockets if sockets is not None else OsSockets()
         self._host_name = host_name
+        self._new_cluster_id = new_cluster_id
         self.loop: asyncio.AbstractEventLoop
         self.timer: Callable[[], float] = time.perf_counter
         self.metrics = Metrics()
@@ -110,7 +108,8 @@ class Node:
         self.cleaner: Cleaner
         self.metadata_log: MetadataLog
         self.quorum: Quorum
-        self.controller: Controller
+        self.controllership = Controllership(self)
+        self.lifecycle = Lifecycle(self)
         self.fetch_sessions = FetchSessions(
             max_slots=config.max_incremental_fetch_session_cache_slots,
             eviction_ms=FETCH_SESSION_EVICTION_MS,
@@ -129,14 +128,14 @@ class Node:
         """By FindCoordinator's type of key."""
         self.ports: dict[str, int] = {}
         self.on_bug: Callable[[BaseException], None] | None = None
-        self.is_stopping = False
+        self.is_stopping = self.is_stopped = False
         self.failure: str | None = None
         """Why the node has to end, when it has to."""
         self.on_failure: Callable[[], None] | None = None
         self._timers: list[asyncio.TimerHandle] = []
         self._cleaning: asyncio.Task[int] | None = None
         self._receive_buffers = ReceiveBuffers()
-        self._peers: Peers
+        self.peers: Peers
 
     # What handlers use
 
@@ -148,11 +147,17 @@ class Node:
     def cluster_id(self) -> str:
         return self.metadata_log.cluster_id
 
+    @property
+    def controller(self) -> Controller:
+        """The active controller; KafkaError NOT_CONTROLLER if it is another node's."""
+        return self.controllership.controller
+
     def partition(self, topic: str, index: int) -> Partition:
-        """The partition, or the error that Kafka gives for one that is not here."""
+        """The partition, led here, or the error that Kafka gives for one that is not."""
         partition = self.partitions.get(topic, index) or self.hosting.find(topic, index)
         if partition is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        partition.check_leader()
         if partition.log.is_offline:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
         return partition
@@ -172,7 +177,7 @@ class Node:
                     return decision.reply
                 raise refusal from error
             self.controller.apply(decision.records)
-            await durable
+            await asyncio.shield(durable)  # others wait for it too: a client that goes away must not end that
         else:
             # The reply may rest on records that another request wrote and that are not durable yet.
             await self.quorum.settle()
@@ -208,6 +213,8 @@ class Node:
 
     def connection_closed(self, connection: Connection) -> None:
         self._connections.pop(connection, None)
+        if connection.peer.broker_id >= 0:
+            self.controllership.connection_lost(connection.peer.broker_id)
 
     def connection_counts(self) -> dict[str, int]:
         """Open connections by listener."""
@@ -234,6 +241,12 @@ class Node:
             if endpoint is not None and not broker.is_fenced:
                 alive.append((broker.id, endpoint.host, endpoint.port, broker.rack))
         return alive
+
+    def broker_address(self, broker_id: int) -> tuple[str, int] | None:
+        """Where another broker listens for brokers; None if it is not there."""
+        broker = self.image.brokers.get(broker_id)
+        endpoint = broker.endpoints.get(self.config.inter_broker_listener) if broker is not None else None
+        return (endpoint.host, endpoint.port) if endpoint is not None else None
 
     @property
     def is_everything_online(self) -> bool:
@@ -262,7 +275,7 @@ class Node:
             ],
             timeout_ms=30_000,
         )
-        response = await self.commit(self.controller.create_topics(request))
+        response = await self.controllership.ask(request)
         return {
             topic.name: ErrorCode(topic.error_code)
             for topic in response.topics
@@ -275,7 +288,7 @@ class Node:
         """Open the data folder (formatting an empty one), recover, and listen."""
         self.loop = asyncio.get_running_loop()
         config = self.config
-        self._peers = Peers(self.loop, self._sockets, self._receive_buffers, client_id=str(config.node_id))
+        self.peers = Peers(self.loop, self._sockets, self._receive_buffers, client_id=str(config.node_id))
         self.logs = Logs(
             self.disk,
             config.log_directories,
@@ -287,10 +300,12 @@ class Node:
         )
         try:
             self.logs.open_dirs()
-            self.metadata_log = MetadataLog(self.disk, config, clock=self.clock, rng=self.rng)
+            self.metadata_log = MetadataLog(
+                self.disk, config, clock=self.clock, rng=self.rng, new_cluster_id=self._new_cluster_id
+            )
             self.image = self.metadata_log.load([log_dir.path for log_dir in self.logs.online_dirs])
             self.logs.identify()
-            await self._join_quorum()
+            self.logs.take_clean_shutdowns()
         except DataFolderError as error:
             raise StartError(str(error)) from None
         except BlockingIOError:
@@ -301,22 +316,23 @@ class Node:
         except OSError as error:
             folders = ", ".join(config.log_directories)
             raise StartError(f"the data folder {folders} cannot be used: {error.strerror or error}") from error
+        await self._join_quorum()
         self._use_dynamic_config()
         self.logs.load(self.topic_config, is_stray=self.hosting.is_stray)
         self.cleaner = Cleaner(self.logs, self.disk, rng=self.rng)
-        self.controller = Controller(self.image.copy(), rng=self.rng, config=config)
         self.quorum.on_commit = self._apply
+        self.quorum.on_snapshot = self._apply_snapshot
         self._reconcile()
-        for listener in config.broker_listeners:
-            self._open(listener, "broker")
-        for listener in config.controller_listeners:
-            if listener.port:
-                self._open(listener, "controller")
-        await self._register()
+        doors = [self._open(listener, "broker") for listener in config.broker_listeners]
+        if config.is_controller:
+            await self.lifecycle.register_controller()
+        await self.lifecycle.register()
+        self.hosting.start()
+        await self.lifecycle.unfence()
         for coordinator in self.coordinators.values():
             coordinator.start()
         # Not before: a client that learnt of a broker that is still fenced would think that the cluster has none.
-        for accepting in self._listeners:
+        for accepting in doors:
             accepting.start_accepting()
         self._schedule()
         if metrics_port is not None:
@@ -325,16 +341,26 @@ class Node:
             self._metrics_server = await serve_metrics(self, metrics_port)
 
     async def _join_quorum(self) -> None:
-        """Have all metadata that is committed by now."""
-        voters = self.metadata_log.voters
-        if list(voters.by_id) != [self.config.node_id]:
-            named = ", ".join(map(str, voters.by_id))
-            raise DataFolderError(f"the metadata quorum has the voters {named}; only a node alone can start yet")
-        self.quorum = Quorum(self.metadata_log, self.config, send=self._peers.send, rng=self.rng)
+        """Have all metadata that is committed by now, and know the active controller."""
+        config = self.config
+        endpoints = tuple(
+            (listener.name, listener.host or self.this_host(), listener.port)
+            for listener in config.advertised_controller_listeners
+            if listener.port
+        )
+        send = self.peers.send_in_quorum
+        self.quorum = Quorum(self.metadata_log, config, send=send, rng=self.rng, endpoints=endpoints)
         self.quorum.on_commit = self._replay
+        self.quorum.on_snapshot = self._replay_snapshot
         self.quorum.on_failure = self._metadata_failed
+        self.quorum.on_leader = self.controllership.leader_changed
+        if config.is_controller:
+            for listener in config.controller_listeners:
+                if listener.port:
+                    self._open(listener, "controller").start_accepting()
         self.quorum.start()
         await self.quorum.caught_up()
+        await self.controllership.active()
 
     @property
     def address(self) -> str:
@@ -346,6 +372,12 @@ class Node:
     async def stop(self) -> None:
         """Clean shutdown: nothing needs recovery at the next start."""
         self.is_stopping = True
+        try:
+            await self.lifecycle.shut_down()
+        except KafkaError as error:
+            # A full disk: the next start finds a broker that did not say goodbye, as after a crash.
+            log.warning("the shutdown could not be written: %s", error)
+        self.is_stopped = True
         for listener in self._listeners:
             listener.close()
         for timer in self._timers:
@@ -355,19 +387,12 @@ class Node:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        broker = self.image.brokers.get(self.config.node_id)
-        if broker is not None:
-            try:
-                await self.commit(self.controller.shut_down(broker.id))
-                await self.commit(self.controller.fence(broker.id))
-            except KafkaError as error:
-                # A full disk: the next start finds a broker that did not say goodbye, as after a crash.
-                log.warning("the shutdown could not be written: %s", error)
+        self.hosting.stop()
         await self.quorum.close()
-        self._peers.close()
-        await self.logs.close(broker.epoch if broker is not None else -1)
+        self.peers.close()
+        await self.logs.close(self.lifecycle.broker_epoch)
 
-    def _open(self, config: ListenerConfig, role: str) -> None:
+    def _open(self, config: ListenerConfig, role: str) -> Listener:
         def accept(channel: Channel, host: str, port: int) -> Connection:
             self.metrics.connections_opened.add()
             connection = Connection(self, channel, Peer(host, port, config.name, role))
@@ -390,6 +415,23 @@ class Node:
         backlog = max(self.config.socket_listen_backlog_size, MIN_LISTEN_BACKLOG)
         self.ports[config.name] = listener.open(config.host, config.port, backlog)
         self._listeners.append(listener)
+        return listener
+
+    def new_peer(self, host: str, port: int) -> NodePeer:
+        """A connection of one's own to another node."""
+        client_id = str(self.config.node_id)
+        return NodePeer(self.loop, self._sockets, self._receive_buffers, host, port, client_id=client_id)
+
+    async def is_gone(self, host: str, port: int, timeout_ms: int) -> bool:
+        """Whether nothing at an address takes connections any more. Who is only slow to answer is not gone."""
+        told: asyncio.Future[bool] = self.loop.create_future()
+
+        def take(answer: Message | NoAnswer) -> None:
+            if not told.done():
+                told.set_result(isinstance(answer, NoAnswer) and answer.is_closed)
+
+        self.peers.ask_once(host, port, ApiVersionsRequest(), take, timeout_ms)
+        return await told
 
     def _hold_ms(self, host: str) -> int:
         """KIP-612: addresses that connect more often than their quota allows are held back, then closed."""
@@ -402,12 +444,23 @@ class Node:
         self.image.apply(records)
         self.image_offset = offset
 
+    def _replay_snapshot(self, records: Sequence[Any], offset: int) -> None:
+        self.image.replace(records)
+        self.image_offset = offset
+
     def _apply(self, records: Sequence[Any], offset: int) -> None:
         """Committed records change the image, and the node follows: logs come and go, settings and quotas change."""
-        changes = self.image.apply(records)
+        self._follow(self.image.apply(records), offset)
+
+    def _apply_snapshot(self, records: Sequence[Any], offset: int) -> None:
+        """A node that was away for long gets a snapshot instead of records that are not kept any more."""
+        self._follow(self.image.replace(records), offset)
+
+    def _follow(self, changes: ImageChanges, offset: int) -> None:
         self.image_offset = offset
         for topic in changes.topics_deleted.values():
             for partition in self.partitions.remove(topic.name):
+                self.hosting.removed(partition)
                 self.logs.delete(partition.topic, partition.index)
             self.metrics.forget_topic(topic.name)
         self.hosting.update(changes.partitions_changed)
@@ -468,68 +521,11 @@ class Node:
                 for partition in of_topic.values():
                     partition.log.config = config
 
-    def _this_host(self) -> str:
-        """What clients are told of a listener on every interface, when nothing else is advertised."""
+    def this_host(self) -> str:
+        """What others are told of a listener on every interface, when nothing else is advertised."""
         if self._host_name is None:
             self._host_name = socket.getfqdn()  # may ask a name server: only when it is needed
         return self._host_name
-
-    async def _register(self) -> None:
-        """Tell the controller, which is us, who this node is and that it may lead."""
-        config = self.config
-        await self.commit(self.controller.activate(self.metadata_log.bootstrap_records()))
-        features = [(name, supported[0], supported[1]) for name, supported in self.supported_features.items()]
-        incarnation_id = self.rng.randbytes(16)
-        await self.commit(
-            self.controller.register_controller(
-                ControllerRegistrationRequest(
-                    controller_id=config.node_id,
-                    incarnation_id=incarnation_id,
-                    listeners=[
-                        ControllerListener(
-                            name=listener.name,
-                            host=listener.host or self._this_host(),
-                            port=listener.port,
-                            security_protocol=SECURITY_PROTOCOLS.index(listener.security_protocol),
-                        )
-                        for listener in config.advertised_controller_listeners
-                        if listener.port
-                    ],
-                    features=[
-                        ControllerFeature(name=name, min_supported_version=low, max_supported_version=high)
-                        for name, low, high in features
-                    ],
-                )
-            )
-        )
-        advertised = [
-            BrokerListener(
-                name=listener.name,
-                host=listener.host or self._this_host(),
-                port=listener.port or self.ports[listener.name],
-                security_protocol=SECURITY_PROTOCOLS.index(listener.security_protocol),
-            )
-            for listener in config.advertised_broker_listeners
-        ]
-        await self.commit(
-            self.controller.register_broker(
-                BrokerRegistrationRequest(
-                    broker_id=config.node_id,
-                    cluster_id=self.cluster_id,
-                    incarnation_id=incarnation_id,
-                    listeners=advertised,
-                    features=[
-                        BrokerFeature(name=name, min_supported_version=low, max_supported_version=high)
-                        for name, low, high in features
-                    ],
-                    rack=config.broker_rack,
-                    log_dirs=[directory.directory_id for directory in self.logs.online_dirs if directory.directory_id],
-                    previous_broker_epoch=self.logs.previous_broker_epoch,
-                ),
-                broker_epoch=self.metadata_log.end_offset,
-            )
-        )
-        await self.commit(self.controller.unfence(config.node_id))
 
     # What goes on by itself
 

@@ -1,7 +1,14 @@
-"""The partitions this node hosts: for each the log, its place in the cluster, and who waits for it to grow."""
+"""The partitions this node hosts: for each the log, its place in the cluster, and who waits for it.
+
+A partition is led here, alone or with followers, or it follows another node. Three kinds of requests wait with one:
+consumers until the high watermark moves, followers until the log grows, and producers of acks=all until what they wrote
+is committed.
+"""
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Protocol
 
@@ -9,11 +16,13 @@ from ottla.cluster.topic import INTERNAL_TOPICS
 from ottla.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
+    from ottla.replication.leader import Leader
     from ottla.storage import Appended, Log
 
 
 EVERYTHING = 1 << 62
 """More bytes than anyone waits for."""
+NO_LEADER = -1
 
 
 class Waiter(Protocol):
@@ -22,10 +31,34 @@ class Waiter(Protocol):
     def grew(self, partition: Partition, size: int) -> None: ...
 
 
-class Partition:
-    """One replica of a partition on this node, and for now always its leader."""
+class Acknowledgement(Protocol):
+    """Somebody who waits until what was appended is committed."""
 
-    __slots__ = ("index", "is_internal", "leader_epoch", "log", "topic", "topic_id", "waiters")
+    @property
+    def is_over(self) -> bool: ...
+    def committed(self, partition: Partition) -> None: ...
+    def failed(self, partition: Partition, error: KafkaError) -> None: ...
+
+
+class Partition:
+    """One replica of a partition on this node. A new one leads, alone; `lead` and `follow` say otherwise."""
+
+    __slots__ = (
+        "_awaiting",
+        "_unseen_bytes",
+        "follower_waiters",
+        "index",
+        "is_alone",
+        "is_internal",
+        "is_leader",
+        "leader",
+        "leader_epoch",
+        "leader_id",
+        "log",
+        "topic",
+        "topic_id",
+        "waiters",
+    )
 
     def __init__(self, topic: str, topic_id: bytes, index: int, log: Log, leader_epoch: int) -> None:
         self.topic = topic
@@ -35,48 +68,54 @@ class Partition:
         self.index = index
         self.log = log
         self.leader_epoch = leader_epoch
+        self.leader_id = NO_LEADER
+        self.is_leader = True
+        self.is_alone = True
+        """Whether this is the only replica, and leads: what it holds is committed."""
+        self.leader: Leader | None = None
+        """What it knows of its followers, where it leads any."""
         self.waiters: dict[Waiter, None] = {}
+        self.follower_waiters: dict[Waiter, None] = {}
+        self._awaiting: deque[tuple[int, Acknowledgement]] = deque()
+        self._unseen_bytes = 0
+        """Appended, but not committed yet."""
 
-    def append(self, batches: memoryview, timestamp: int, now: int, is_verified: bool = True) -> Appended:
-        """Append as leader. The only replica is the whole ISR, so what it holds is committed: the high watermark
-        follows at once, unless the topic wants records on disk before anyone may count on them (`flush.messages`)."""
+    # Its place in the cluster
+
+    def lead(self, leader: Leader | None, leader_epoch: int, node_id: int) -> None:
+        """Be the leader from here on, of these followers; alone without."""
+        self.is_leader = True
+        self.is_alone = leader is None
+        self.leader = leader
+        self.leader_epoch = leader_epoch
+        self.leader_id = node_id
         log = self.log
-        appended = log.append(
-            batches, leader_epoch=self.leader_epoch, timestamp=timestamp, now=now, is_verified=is_verified
-        )
-        if not log.is_flush_due:
+        if leader is None and not log.is_flush_due and log.high_watermark < log.log_end_offset:
             log.advance_high_watermark(log.log_end_offset)
-            if self.waiters:
-                self.notify(len(batches))
-        return appended
+            self._acknowledge()
+            self.notify(1)
 
-    def append_as_coordinator(
-        self, batch: bytearray, timestamp: int, now: int, transaction_version: int = 0
-    ) -> Appended:
-        """Append a batch that a coordinator made: records of a transaction in an internal topic, or a marker."""
-        log = self.log
-        appended = log.append_control(
-            batch,
-            leader_epoch=self.leader_epoch,
-            timestamp=timestamp,
-            now=now,
-            transaction_version=transaction_version,
-        )
-        if not log.is_flush_due:
-            log.advance_high_watermark(log.log_end_offset)
-            if self.waiters:
-                self.notify(len(batch))
-        return appended
+    def follow(self, leader_id: int, leader_epoch: int) -> None:
+        """Another node leads (or none does, -1): whoever waits here is sent there."""
+        self.is_leader = self.is_alone = False
+        self.leader = None
+        self.leader_epoch = leader_epoch
+        self.leader_id = leader_id
+        self._unseen_bytes = 0
+        self.wake_all()
 
-    async def flush(self) -> None:
-        """Put on disk what was appended so far; calls that come together share one fsync."""
-        log = self.log
-        end_offset = log.log_end_offset
-        await log.flush(end_offset)
-        if end_offset > log.high_watermark:
-            log.advance_high_watermark(end_offset)
-            if self.waiters:
-                self.notify(1)
+    def check_leader(self) -> None:
+        if not self.is_leader:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def check_in_sync(self) -> None:
+        """acks=all is refused while fewer replicas are in sync than `min.insync.replicas` wants."""
+        leader = self.leader
+        if leader is not None and len(leader.isr) < leader.required_isr(self.log.config.min_insync_replicas):
+            raise KafkaError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{self.topic}-{self.index} has {len(leader.isr)} replicas in sync, fewer than min.insync.replicas",
+            )
 
     def check_leader_epoch(self, current_leader_epoch: int) -> None:
         """KIP-320: a client that knows another epoch than ours learns who is behind."""
@@ -86,6 +125,105 @@ class Partition:
             raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
         raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
 
+    # Appending as leader
+
+    def append(self, batches: memoryview, timestamp: int, now: int, is_verified: bool = True) -> Appended:
+        """Append as leader. Where it is alone what it holds is committed: the high watermark follows at once, unless
+        the topic wants records on disk before anyone may count on them (`flush.messages`)."""
+        self.check_leader()
+        appended = self.log.append(
+            batches, leader_epoch=self.leader_epoch, timestamp=timestamp, now=now, is_verified=is_verified
+        )
+        self._grew(len(batches), now)
+        return appended
+
+    def append_as_coordinator(
+        self, batch: bytearray, timestamp: int, now: int, transaction_version: int = 0
+    ) -> Appended:
+        """Append a batch that a coordinator made: records of a transaction in an internal topic, or a marker;
+        always as acks=all would."""
+        self.check_leader()
+        self.check_in_sync()
+        appended = self.log.append_control(
+            batch,
+            leader_epoch=self.leader_epoch,
+            timestamp=timestamp,
+            now=now,
+            transaction_version=transaction_version,
+        )
+        self._grew(len(batch), now)
+        return appended
+
+    def _grew(self, size: int, now: int) -> None:
+        log = self.log
+        if self.is_alone:
+            if not log.is_flush_due:
+                log.advance_high_watermark(log.log_end_offset)
+                if self.waiters:
+                    self.notify(size)
+            return
+        self._unseen_bytes += size
+        self.advance(now)
+        for waiter in list(self.follower_waiters):
+            waiter.grew(self, size)
+
+    def advance(self, now: int) -> None:
+        """Let the high watermark follow what the in-sync replicas have, and those go who waited for it."""
+        leader, log = self.leader, self.log
+        if leader is None:
+            return
+        end_offset = log.recovery_point if log.is_flush_due else log.log_end_offset
+        committed = leader.committed_offset(end_offset, now, log.config.min_insync_replicas)
+        before = log.high_watermark
+        if committed is None or committed <= before:
+            return
+        size = max(1, self._unseen_bytes * (committed - before) // max(1, log.log_end_offset - before))
+        self._unseen_bytes -= min(size, self._unseen_bytes)
+        log.advance_high_watermark(committed)
+        self._acknowledge()
+        if self.waiters:
+            self.notify(size)
+
+    async def flush(self) -> None:
+        """Put on disk what was appended so far; calls that come together share one fsync."""
+        log = self.log
+        end_offset = log.log_end_offset
+        await log.flush(end_offset)
+        if not self.is_alone:
+            self.advance(int(asyncio.get_running_loop().time() * 1000))
+        elif end_offset > log.high_watermark:
+            log.advance_high_watermark(end_offset)
+            if self.waiters:
+                self.notify(1)
+
+    async def commit(self) -> None:
+        """Until what was appended so far is committed: on disk where the topic wants it, and in every in-sync replica.
+        KafkaError NOT_LEADER_OR_FOLLOWER when another leads before that."""
+        end_offset = self.log.log_end_offset
+        if self.is_alone or self.log.is_flush_due:
+            await self.flush()
+        if self.log.high_watermark < end_offset:
+            self.check_leader()
+            committed = _Committed(asyncio.get_running_loop().create_future())
+            self.await_commit(end_offset, committed)
+            await committed.future
+
+    # Waiting
+
+    def await_commit(self, end_offset: int, acknowledgement: Acknowledgement) -> None:
+        """Tell somebody when everything below an offset is committed. Offsets come in order."""
+        self._awaiting.append((end_offset, acknowledgement))
+
+    def drop_overdue(self) -> None:
+        """Forget those at the head of the line who wait no longer."""
+        while self._awaiting and self._awaiting[0][1].is_over:
+            self._awaiting.popleft()
+
+    def _acknowledge(self) -> None:
+        awaiting, high_watermark = self._awaiting, self.log.high_watermark
+        while awaiting and awaiting[0][0] <= high_watermark:
+            awaiting.popleft()[1].committed(self)
+
     def add_waiter(self, waiter: Waiter) -> None:
         self.waiters[waiter] = None
 
@@ -94,13 +232,38 @@ class Partition:
 
     def wake_all(self) -> None:
         """Something other than data changed (deleted, moved, truncated): let everyone look again."""
-        for waiter in list(self.waiters):
+        if not self.is_leader:
+            awaiting, self._awaiting = self._awaiting, deque()
+            for _, acknowledgement in awaiting:
+                acknowledgement.failed(self, KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        for waiter in [*self.waiters, *self.follower_waiters]:
             waiter.grew(self, EVERYTHING)
 
     def notify(self, size: int) -> None:
         """So many bytes more can be read."""
         for waiter in list(self.waiters):
             waiter.grew(self, size)
+
+
+class _Committed:
+    """A coroutine that waits for a commit."""
+
+    __slots__ = ("future",)
+
+    def __init__(self, future: asyncio.Future[None]) -> None:
+        self.future = future
+
+    @property
+    def is_over(self) -> bool:
+        return self.future.done()
+
+    def committed(self, partition: Partition) -> None:
+        if not self.future.done():
+            self.future.set_result(None)
+
+    def failed(self, partition: Partition, error: KafkaError) -> None:
+        if not self.future.done():
+            self.future.set_exception(error)
 
 
 class Partitions:
@@ -124,8 +287,15 @@ class Partitions:
             self.by_id.pop(partition.topic_id, None)
             self.names.pop(partition.topic_id, None)
         for partition in removed:
-            partition.wake_all()
+            partition.follow(NO_LEADER, partition.leader_epoch)
         return removed
+
+    def remove_one(self, partition: Partition) -> None:
+        """Take away a partition whose replica here is given up."""
+        for by_index in (self.by_name.get(partition.topic), self.by_id.get(partition.topic_id)):
+            if by_index is not None and by_index.get(partition.index) is partition:
+                del by_index[partition.index]
+        partition.follow(NO_LEADER, partition.leader_epoch)
 
     def get(self, topic: str, index: int) -> Partition | None:
         by_index = self.by_name.get(topic)

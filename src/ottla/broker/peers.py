@@ -1,4 +1,8 @@
-"""The other nodes that this one talks to, by their addresses."""
+"""The other nodes that this one talks to, by their addresses.
+
+Answers on a connection come in the order of its requests. So whatever copies a log has a connection of its own: a
+request that waits for a commit would hold back the very records that the commit waits for.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from ottla.wire import Message
 
 
 class Peers:
-    """One connection for each, made when there is something to send."""
+    """One connection for each and each purpose, made when there is something to send."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, sockets: Sockets, buffers: ReceiveBuffers, *, client_id: str
@@ -19,16 +23,40 @@ class Peers:
         self._sockets = sockets
         self._buffers = buffers
         self._client_id = client_id
-        self._by_address: dict[tuple[str, int], Peer] = {}
+        self._by_address: dict[tuple[str, int, str], Peer] = {}
 
     def send(
-        self, host: str, port: int, request: Message, on_answer: Callable[[Message | NoAnswer], None], timeout_ms: int
+        self,
+        host: str,
+        port: int,
+        request: Message,
+        on_answer: Callable[[Message | NoAnswer], None],
+        timeout_ms: int,
+        *,
+        purpose: str = "",
     ) -> None:
-        peer = self._by_address.get((host, port))
+        peer = self._by_address.get((host, port, purpose))
         if peer is None:
             peer = Peer(self._loop, self._sockets, self._buffers, host, port, client_id=self._client_id)
-            self._by_address[host, port] = peer
+            self._by_address[host, port, purpose] = peer
         peer.send(request, on_answer, timeout_ms=timeout_ms)
+
+    def send_in_quorum(
+        self, host: str, port: int, request: Message, on_answer: Callable[[Message | NoAnswer], None], timeout_ms: int
+    ) -> None:
+        self.send(host, port, request, on_answer, timeout_ms, purpose="quorum")
+
+    def ask_once(
+        self, host: str, port: int, request: Message, on_answer: Callable[[Message | NoAnswer], None], timeout_ms: int
+    ) -> None:
+        """On a connection of its own, which shows whether somebody is there now."""
+        peer = Peer(self._loop, self._sockets, self._buffers, host, port, client_id=self._client_id)
+
+        def answered(answer: Message | NoAnswer) -> None:
+            self._loop.call_soon(peer.close)
+            on_answer(answer)
+
+        peer.send(request, answered, timeout_ms=timeout_ms)
 
     def close(self) -> None:
         for peer in self._by_address.values():

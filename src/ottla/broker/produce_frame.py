@@ -52,7 +52,7 @@ def produce_frame(frame: memoryview, position: int, version: int, correlation_id
     """Append the batches of a Produce request and return the response, size and header included; None if the request
     has to go the long way, and then nothing has happened.
 
-    Ordinary is: acks 1 or all, one topic, no transaction, no quota, no `flush.messages`. Whether
+    Ordinary is: acks 1 or all, one topic, no transaction, no quota, no `flush.messages`, no other replicas. Whether
     a batch is as it should be is seen when its turn comes; one that is not is answered as the long way would."""
     data = frame
     size = len(frame)
@@ -126,7 +126,7 @@ def produce_frame(frame: memoryview, position: int, version: int, correlation_id
         if attributes & TRANSACTIONAL or (version < FIRST_VERSION_WITH_ZSTD and attributes & CODEC == ZSTD):
             return None
         partition = of_topic.get(index)
-        if partition is None or partition.is_internal:
+        if partition is None or partition.is_internal or not partition.is_alone:
             return None
         log = partition.log
         if log.is_offline or log.flushes_by_count:

@@ -9,6 +9,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from ottla.wire.errors import ErrorCode, KafkaError
+from ottla.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+
 if TYPE_CHECKING:
     from ottla.broker.node import Node
 
@@ -39,7 +42,11 @@ class ProducerIds:
     async def _allocate(self, node: Node) -> None:
         try:
             broker = node.image.brokers[node.config.node_id]
-            block = await node.commit(node.controller.allocate_producer_ids(broker.id, broker.epoch))
-            self._next, self._end = block.first_id, block.end_id
+            request = AllocateProducerIdsRequest(broker_id=broker.id, broker_epoch=broker.epoch)
+            response: AllocateProducerIdsResponse = await node.controllership.ask(request)
+            if response.error_code:
+                raise KafkaError(ErrorCode(response.error_code))
+            self._next = response.producer_id_start
+            self._end = response.producer_id_start + response.producer_id_len
         finally:
             self._allocating = None

@@ -23,9 +23,10 @@ from ottla.broker.metadata_log import MetadataLog
 from ottla.config import BrokerConfig
 from ottla.machine import Tick
 from ottla.net import NoAnswer
-from ottla.raft import Destination, Raft, RaftConfig, TruncationRefused, Voter, Voters
+from ottla.raft import Destination, Leader, Raft, RaftConfig, TruncationRefused, Voter, Voters
 from ottla.raft import effects as raft
 from ottla.raft.messages import fetch_response, fetch_row
+from ottla.raft.voter_changes import upgraded_voters
 from ottla.records import CorruptRecords
 from ottla.wire import Message
 from ottla.wire.errors import ErrorCode, KafkaError
@@ -81,6 +82,7 @@ class Quorum:
                 retry_backoff_ms=config.controller_quorum_retry_backoff_ms,
                 fetch_max_bytes=config.controller_quorum_fetch_max_bytes,
                 fetch_snapshot_max_bytes=config.controller_quorum_fetch_snapshot_max_bytes,
+                is_auto_join_enabled=config.is_controller and config.controller_quorum_auto_join_enable,
             ),
             rng=rng,
             bootstrap=_bootstrap(config),
@@ -93,6 +95,7 @@ class Quorum:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at: int | None = None
         self._is_closed = False
+        self._failure: BaseException | None = None
         self._changed = asyncio.Event()
         self.on_commit: Callable[[Sequence[Message], int], None] | None = None
         """Told of committed records, in the order of the log, before anybody who waits for them."""
@@ -141,6 +144,8 @@ class Quorum:
     async def wait_until(self, is_so: Callable[[], bool]) -> None:
         """Until something about the quorum or what it committed is so."""
         while not is_so():
+            if self._failure is not None:
+                raise self._failure
             self._changed.clear()
             await self._changed.wait()
 
@@ -182,11 +187,23 @@ class Quorum:
         self.log.append(records, self._machine.epoch, is_atomic=is_atomic)
         return self._committed()
 
-    async def make_voters_dynamic(self, endpoints: tuple[tuple[str, str, int], ...]) -> None:
-        """Raise `kraft.version` from 0 to 1: from here on the log says who votes, which is still this node alone."""
-        assert self.is_leader and self.voters.kraft_version == 0 and len(self.voters.by_id) == 1
-        node_id = self._config.node_id
-        voters = Voters(1, {node_id: Voter(node_id, self.log.directory_id, endpoints)})
+    def voters_to_be_dynamic(self) -> Voters:
+        """The static voters as the log would name them. KafkaError while not all of them have been heard from."""
+        leader = self._machine.role
+        if not isinstance(leader, Leader):
+            raise KafkaError(ErrorCode.NOT_CONTROLLER)
+        voters = upgraded_voters(leader, Voter(self._config.node_id, self.log.directory_id, self._machine.endpoints))
+        if voters is None:
+            raise KafkaError(
+                ErrorCode.INVALID_UPDATE_VERSION,
+                "kraft.version cannot be raised while a voter is down: its log directory is not known. Start all "
+                "controllers, and try again.",
+            )
+        return voters
+
+    async def make_voters_dynamic(self, voters: Voters) -> None:
+        """Raise `kraft.version` from 0 to 1: from here on the log says who votes, which are still the same."""
+        assert self.is_leader and self.voters.kraft_version == 0
         self.log.append_voters(voters, self.epoch, with_kraft_version=True)
         self._handle(raft.VotersChanged(voters))
         await self._committed()
@@ -230,6 +247,8 @@ class Quorum:
 
     def _fail(self, error: BaseException) -> None:
         log.critical("the metadata log cannot go on: %s", error)
+        self._failure = error
+        self._changed.set()
         while self._awaited:
             awaited = self._awaited.popleft()
             if not awaited.committed.done():
@@ -303,6 +322,10 @@ class Quorum:
             case raft.WriteLeaderChange():
                 self.log.append_leader_change(effect.epoch, self._config.node_id, effect.granting)
                 self._sync_soon()
+            case raft.WriteVoters():
+                self.log.append_voters(effect.voters, self.epoch)
+                self._sync_soon()
+                self._wake()
             case raft.AppendFetched():
                 self._append_fetched(effect)
             case raft.TruncateTo():
@@ -387,11 +410,13 @@ class Quorum:
     # Answering fetches
 
     def _serve(self, serve: raft.Serve) -> None:
-        if serve.offset < self.log.end_offset or serve.max_wait_ms <= 0:
+        # The fetch that commits something comes from who is not told of it yet.
+        known = min(serve.high_watermark, self._machine.high_watermark)
+        if serve.offset < self.log.end_offset or serve.max_wait_ms <= 0 or known < self._machine.high_watermark:
             self._answer_fetch(serve)
             return
         timer = self._loop.call_later(serve.max_wait_ms / 1000, self._wait_is_over, serve)
-        self._parked.append(_Parked(serve, self._machine.high_watermark, timer))
+        self._parked.append(_Parked(serve, known, timer))
 
     def _wait_is_over(self, serve: raft.Serve) -> None:
         self._parked = [parked for parked in self._parked if parked.serve is not serve]

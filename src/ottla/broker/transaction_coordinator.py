@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.broker.coordinators import Coordinator
+from ottla.broker.remote_transactions import admit_at
 from ottla.broker.transaction_markers import TransactionMarkers
 from ottla.cluster.features import TRANSACTION_VERSION
 from ottla.transactions import (
@@ -140,7 +141,11 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         """May batches of this producer go into these partitions (KIP-890)? What a partition's leader wants to know
         before it opens a transaction in its log. From version 2 of the protocol on the partitions join the transaction
         with this; the record that says so is in the log before the answer, so that data never is without it."""
-        if request.client_version < CLIENT_VERSION_THAT_ADDS:
+        adds = request.client_version >= CLIENT_VERSION_THAT_ADDS
+        image = self.node.image.partition(self.topic, self.partition_for(request.transactional_id))
+        if image is not None and image.leader != self.node.config.node_id:
+            return admit_at(self.node, image.leader, request, adds=adds)
+        if not adds:
             return self.verify_partitions(request)
         call = Call(self.node.now(), self.node.clock(), api_version=5)
         answer = self.add_partitions(request, call)

@@ -11,6 +11,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from ottla.broker.group_coordinator import GROUP_METADATA_TOPIC
+from ottla.broker.remote_transactions import write_markers_at
 from ottla.records import end_txn_marker
 from ottla.transactions import SendMarkers, TopicPartition
 from ottla.wire.errors import ErrorCode, KafkaError
@@ -36,8 +37,13 @@ class TransactionMarkers:
         one without waiting."""
         written: list[TopicPartition] = []
         retried: list[TopicPartition] = []
+        elsewhere: dict[int, list[TopicPartition]] = {}
         is_stopped = False
         for partition in effect.partitions:
+            image = self._node.image.partition(*partition)
+            if image is not None and image.leader != self._node.config.node_id:
+                elsewhere.setdefault(image.leader, []).append(partition)
+                continue
             try:
                 done = self.write(
                     partition,
@@ -62,8 +68,29 @@ class TransactionMarkers:
                 self._node.spawn(self._tell_when_done(hosted, effect, partition, done))
         if is_stopped:
             return
+        for leader_id, partitions in elsewhere.items():
+            write_markers_at(
+                self._node, leader_id, effect, partitions, lambda codes: self._written_elsewhere(hosted, effect, codes)
+            )
         if retried:
             self._node.loop.call_later(RETRY_MS / 1000, self._retry, hosted, effect, tuple(retried))
+        if written:
+            self._tell(hosted, effect, written)
+
+    def _written_elsewhere(
+        self, hosted: HostedShard[TransactionShard], effect: SendMarkers, codes: dict[TopicPartition, ErrorCode]
+    ) -> None:
+        if any(code in _STOPPING for code in codes.values()):
+            log.error("no markers of %s: %s", effect.transactional_id, codes)
+            return
+        written = [
+            partition
+            for partition, code in codes.items()
+            if code == ErrorCode.NONE or (code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not self._exists(partition))
+        ]
+        retried = tuple(partition for partition in codes if partition not in written)
+        if retried:
+            self._node.loop.call_later(RETRY_MS / 1000, self._retry, hosted, effect, retried)
         if written:
             self._tell(hosted, effect, written)
 
@@ -103,7 +130,7 @@ class TransactionMarkers:
         )
         partition.append_as_coordinator(marker, timestamp, node.now(), transaction_version)
         if partition.log.high_watermark < partition.log.log_end_offset:
-            return node.spawn(partition.flush())
+            return node.spawn(partition.commit())
         return None
 
     def _exists(self, partition: TopicPartition) -> bool:

@@ -205,7 +205,7 @@ def _find_unverified(
             if len(producers) > 1:
                 raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
             partition = of_topic.get(data.index)
-            if partition is None or partition.is_internal or producer_id < 0:
+            if partition is None or partition.is_internal or producer_id < 0 or not partition.is_leader:
                 continue
             verification = partition.log.producers.begin_verification(
                 timestamp, producer_id, sequence, epoch, supports_epoch_bump=supports_epoch_bump

@@ -6,17 +6,30 @@ import argparse
 import time
 from typing import Any
 
+from ottla.cli.local_cluster import act, add_options
 from ottla.cli.output import TABLE, Column, bytes_text, duration_text, emit, write_document
-from ottla.cli.session import HELP, Session, add_subcommand, group_parser, run
+from ottla.cli.session import HELP, Session, add_subcommand, group_parser, guarded, run
 
 COMMAND = "ottla cluster"
 EXAMPLES = """\
+  ottla cluster start --nodes 3               three nodes on this machine, on ports 9092 to 9094
+  ottla cluster status
+  ottla cluster kill 2                        as kill -9 does; start brings it back
+  ottla cluster stop
   ottla cluster id
   ottla cluster brokers
   ottla cluster controller
   ottla cluster features
   ottla cluster log-dirs
 """
+
+
+LOCAL = {
+    "start": "start a cluster of several nodes on this machine, or those of it that do not run",
+    "status": "which nodes of the cluster on this machine run",
+    "stop": "stop the cluster on this machine",
+    "kill": "end one node at once, to see what happens",
+}
 
 
 def parser() -> argparse.ArgumentParser:
@@ -40,12 +53,18 @@ def parser() -> argparse.ArgumentParser:
         "data folders of the brokers, and how full their disks are",
         "  ottla cluster log-dirs\n  ottla cluster log-dirs --partitions -o json\n",
     )
+    for name, what in LOCAL.items():
+        add_options(
+            add_subcommand(commands, name, what, f"  ottla cluster {name}{' 2' if name == 'kill' else ''}\n"), name
+        )
     folders.add_argument("--partitions", action="store_true", help="with every partition in them, largest first")
     return made
 
 
 def main(arguments: list[str]) -> int:
     options = parser().parse_args(arguments or HELP)
+    if options.command in LOCAL:
+        return guarded(COMMAND, lambda: act(options.command, options))
     work = {
         "id": cluster_id,
         "brokers": brokers,

@@ -54,6 +54,7 @@ def parser() -> argparse.ArgumentParser:
         default=[],
         help="a setting, over the file's; may be repeated",
     )
+    made.add_argument("--cluster-id", metavar="ID", help="the cluster that an empty data folder is formatted for")
     made.add_argument(
         "--metrics-port", type=int, metavar="PORT", help="Prometheus metrics and health on 127.0.0.1:PORT"
     )
@@ -110,7 +111,7 @@ def properties(options: argparse.Namespace) -> dict[str, str]:
 def main(
     arguments: list[str],
     *,
-    new_node: Callable[[BrokerConfig], Node] = Node,
+    new_node: Callable[..., Node] = Node,
     new_loop: Callable[[], asyncio.AbstractEventLoop] = new_event_loop,
 ) -> int:
     """`new_node` and `new_loop` give the node other ports than the operating system's (`ottla.testing`)."""
@@ -129,7 +130,8 @@ def main(
     loop = new_loop()
     asyncio.set_event_loop(loop)
     try:
-        return loop.run_until_complete(_run(config, new_node, options.metrics_port, started))
+        node = new_node(config, new_cluster_id=options.cluster_id)
+        return loop.run_until_complete(_run(config, node, options.metrics_port, started))
     finally:
         loop.close()
 
@@ -144,14 +146,11 @@ def _warn(warnings: list[str]) -> None:
             log.warning("%s", warning)
 
 
-async def _run(
-    config: BrokerConfig, new_node: Callable[[BrokerConfig], Node], metrics_port: int | None, started: float
-) -> int:
+async def _run(config: BrokerConfig, node: Node, metrics_port: int | None, started: float) -> int:
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
-    node = new_node(config)
     node.on_failure = stopping.set
     try:
         await node.start(metrics_port=metrics_port)

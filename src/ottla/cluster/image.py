@@ -9,9 +9,9 @@ Partitions, brokers and controllers are immutable and replaced as a whole; a rea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from ottla.cluster.changes import ConfigResource, ImageChanges, QuotaEntity
 from ottla.cluster.features import METADATA_VERSION, MIN_METADATA_VERSION, SUPPORTED_FEATURES, FeatureRange
@@ -55,9 +55,15 @@ BROKER_RESOURCE = 4
 CLIENT_METRICS_RESOURCE = 16
 GROUP_RESOURCE = 32
 
+Name = TypeVar("Name")
+
 
 class ReplayError(Exception):
     """A metadata record that contradicts the records before it, or that this release does not know."""
+
+
+def _different(old: Mapping[Name, object], new: Mapping[Name, object]) -> dict[Name, None]:
+    return {name: None for name in {**old, **new} if old.get(name) != new.get(name)}
 
 
 class ClusterImage:
@@ -142,6 +148,41 @@ class ClusterImage:
             self._replay(record, changes)
         return changes
 
+    def replace(self, records: Iterable[Message]) -> ImageChanges:
+        """Become what a snapshot says, whatever was known before; says what that touched. Whoever holds one of the
+        dicts here goes on seeing the truth."""
+        new = ClusterImage(self.cluster_id)
+        new.apply(records)
+        changes = ImageChanges()
+        for topic_id, topic in self.topics_by_id.items():
+            if topic_id not in new.topics_by_id:
+                changes.topic_deleted(topic)
+        for topic_id, topic in new.topics_by_id.items():
+            known = self.topics_by_id.get(topic_id)
+            if known is None:
+                changes.topic_created(topic)
+            for index, partition in topic.partitions.items():
+                before = known.partitions.get(index) if known is not None else None
+                if before != partition:
+                    changes.partition_changed(topic_id, index, before)
+        changes.configs_changed = _different(self.configs, new.configs)
+        changes.client_quotas_changed = _different(self.client_quotas, new.client_quotas)
+        changes.brokers_changed = _different(self.brokers, new.brokers)
+        changes.controllers_changed = _different(self.controllers, new.controllers)
+        changes.features_changed = _different(self.features, new.features)
+        changes.acls_changed = _different(self.acls, new.acls)
+        changes.delegation_tokens_changed = _different(self.delegation_tokens, new.delegation_tokens)
+        changes.scram_users_changed = {user: None for user, _ in _different(self.scram, new.scram)}
+        changes.are_producer_ids_changed = self.next_producer_id != new.next_producer_id
+        for name in self.__slots__:
+            old, value = getattr(self, name), getattr(new, name)
+            if isinstance(old, dict):
+                old.clear()
+                old.update(value)
+            else:
+                setattr(self, name, value)
+        return changes
+
     def _replay(self, record: Message, changes: ImageChanges) -> None:
         kind = type(record)
         if self._transaction is not None:
@@ -199,24 +240,7 @@ class ClusterImage:
         before = topic.partitions.get(record.partition_id)
         if before is None:
             raise ReplayError(f"partition {record.partition_id} of topic {topic.name} changes but does not exist")
-        is_new_leader = record.leader != NO_LEADER_CHANGE
-        replicas = before.replicas if record.replicas is None else tuple(record.replicas)
-        directories = before.directories if record.directories is None else record.directories
-        topic.partitions[record.partition_id] = PartitionImage(
-            replicas=replicas,
-            isr=before.isr if record.isr is None else tuple(record.isr),
-            removing=before.removing if record.removing_replicas is None else tuple(record.removing_replicas),
-            adding=before.adding if record.adding_replicas is None else tuple(record.adding_replicas),
-            leader=record.leader if is_new_leader else before.leader,
-            leader_epoch=before.leader_epoch + 1 if is_new_leader else before.leader_epoch,
-            partition_epoch=before.partition_epoch + 1,
-            directories=_directories(directories, len(replicas)),
-            leader_recovery_state=(
-                before.leader_recovery_state if record.leader_recovery_state == -1 else record.leader_recovery_state
-            ),
-            elr=before.elr if record.eligible_leader_replicas is None else tuple(record.eligible_leader_replicas),
-            last_known_elr=before.last_known_elr if record.last_known_elr is None else tuple(record.last_known_elr),
-        )
+        topic.partitions[record.partition_id] = changed_partition(before, record)
         changes.partition_changed(record.topic_id, record.partition_id, before)
 
     def _remove_topic(self, record: RemoveTopicRecord, changes: ImageChanges) -> None:
@@ -376,6 +400,28 @@ class ClusterImage:
         if broker.epoch != epoch:
             raise ReplayError(f"broker {broker_id} changes at epoch {epoch} but is registered with {broker.epoch}")
         return broker
+
+
+def changed_partition(before: PartitionImage, record: PartitionChangeRecord) -> PartitionImage:
+    """The partition after a change."""
+    is_new_leader = record.leader != NO_LEADER_CHANGE
+    replicas = before.replicas if record.replicas is None else tuple(record.replicas)
+    directories = before.directories if record.directories is None else record.directories
+    return PartitionImage(
+        replicas=replicas,
+        isr=before.isr if record.isr is None else tuple(record.isr),
+        removing=before.removing if record.removing_replicas is None else tuple(record.removing_replicas),
+        adding=before.adding if record.adding_replicas is None else tuple(record.adding_replicas),
+        leader=record.leader if is_new_leader else before.leader,
+        leader_epoch=before.leader_epoch + 1 if is_new_leader else before.leader_epoch,
+        partition_epoch=before.partition_epoch + 1,
+        directories=_directories(directories, len(replicas)),
+        leader_recovery_state=(
+            before.leader_recovery_state if record.leader_recovery_state == -1 else record.leader_recovery_state
+        ),
+        elr=before.elr if record.eligible_leader_replicas is None else tuple(record.eligible_leader_replicas),
+        last_known_elr=before.last_known_elr if record.last_known_elr is None else tuple(record.last_known_elr),
+    )
 
 
 def _directories(directories: Iterable[bytes], count: int) -> tuple[bytes, ...]:

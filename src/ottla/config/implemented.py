@@ -9,7 +9,16 @@ from typing import Final
 
 _BROKER: Final = """
     broker.id node.id process.roles broker.rack
-    controller.listener.names controller.quorum.voters
+    controller.listener.names controller.quorum.voters controller.quorum.bootstrap.servers
+    controller.quorum.election.timeout.ms controller.quorum.election.backoff.max.ms
+    controller.quorum.fetch.timeout.ms controller.quorum.request.timeout.ms controller.quorum.retry.backoff.ms
+    controller.quorum.fetch.max.bytes controller.quorum.fetch.snapshot.max.bytes
+    controller.quorum.auto.join.enable
+    initial.broker.registration.timeout.ms broker.heartbeat.interval.ms broker.session.timeout.ms
+    auto.leader.rebalance.enable leader.imbalance.check.interval.seconds unclean.leader.election.interval.ms
+    replica.lag.time.max.ms replica.socket.timeout.ms replica.selector.class
+    replica.fetch.max.bytes replica.fetch.min.bytes replica.fetch.response.max.bytes
+    replica.fetch.wait.max.ms replica.fetch.backoff.ms request.timeout.ms
     listeners advertised.listeners listener.security.protocol.map inter.broker.listener.name
     security.inter.broker.protocol
     socket.request.max.bytes socket.listen.backlog.size

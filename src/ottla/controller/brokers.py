@@ -13,9 +13,11 @@ from ottla.controller.view import View
 from ottla.machine import Decision
 from ottla.wire import Message
 from ottla.wire.errors import ErrorCode, KafkaError
+from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from ottla.wire.messages.broker_registration import BrokerRegistrationRequest
 from ottla.wire.messages.controller_registration import ControllerRegistrationRequest
 from ottla.wire.messages.records.broker_registration_change_record import BrokerRegistrationChangeRecord
+from ottla.wire.messages.records.unregister_broker_record import UnregisterBrokerRecord
 from ottla.wire.primitives import uuid_text
 
 _RESERVED_DIRECTORIES = (MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, LOST_DIRECTORY)
@@ -53,14 +55,15 @@ def register_broker(view: View, request: BrokerRegistrationRequest, broker_epoch
             log_dirs=tuple(request.log_dirs),
         )
         return Decision([snapshot.register_broker_record(broker, view.metadata_version)], existing.epoch)
+    # Also of a broker that was unregistered: what it comes back with is not known.
+    is_clean = existing is not None and existing.epoch == request.previous_broker_epoch
     records: list[Message] = []
-    if existing is not None:
-        is_clean = existing.epoch == request.previous_broker_epoch
-        if view.is_elr_enabled and not is_clean:
-            affected = _partitions_with(view, existing.id, in_elr=True)
-            records.extend(plan_isr_changes(view, affected, lost=existing.id))
-        else:
-            records.extend(plan_isr_changes(view, _partitions_with(view, existing.id), removed=existing.id))
+    if view.is_elr_enabled and not is_clean:
+        affected = _partitions_with(view, request.broker_id, in_elr=True)
+        records.extend(plan_isr_changes(view, affected, lost=request.broker_id))
+    else:
+        affected = _partitions_with(view, request.broker_id)
+        records.extend(plan_isr_changes(view, affected, removed=request.broker_id))
     broker = BrokerImage(
         id=request.broker_id,
         epoch=broker_epoch,
@@ -119,6 +122,76 @@ def fence(view: View, broker_id: int) -> Decision[None]:
     records.extend(plan_isr_changes(view, _partitions_with(view, broker_id), removed=broker_id))
     records.append(BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker.epoch, fenced=FENCED))
     return Decision(records, None, is_atomic=False)
+
+
+def unregister_broker(view: View, broker_id: int) -> Decision[None]:
+    """A broker is not expected back. Its replicas stay where they were assigned, until they are reassigned."""
+    broker = _registered(view, broker_id)
+    records: list[Message] = []
+    records.extend(plan_isr_changes(view, _partitions_with(view, broker_id), removed=broker_id))
+    records.append(UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.epoch))
+    return Decision(records, None, is_atomic=False)
+
+
+def heartbeat(
+    view: View, request: BrokerHeartbeatRequest, *, is_handover_known: bool
+) -> Decision[BrokerHeartbeatResponse]:
+    """A broker is alive, has replayed the metadata up to some offset, and wants to serve, to rest or to stop.
+
+    A broker that leads must hand over first: it may stop when the others know of it (`is_handover_known`), or clients
+    would be sent to a leader that is gone.
+    """
+    broker = view.image.brokers.get(request.broker_id)
+    if broker is None:
+        raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED)
+    if broker.epoch != request.broker_epoch:
+        raise KafkaError(ErrorCode.STALE_BROKER_EPOCH)
+    is_caught_up = request.current_metadata_offset >= broker.epoch
+    reply = BrokerHeartbeatResponse(is_caught_up=is_caught_up, is_fenced=broker.is_fenced)
+    change: Decision[None] = Decision([], None)
+    if broker.is_fenced:
+        reply.should_shut_down = request.want_shut_down
+        if is_caught_up and not request.want_fence and not request.want_shut_down:
+            change = unfence(view, broker.id, tuple(request.cordoned_log_dirs or ()))
+            reply.is_fenced = False
+    elif request.want_fence or (request.want_shut_down and _may_stop(view, broker, is_handover_known)):
+        change = fence(view, broker.id)
+        reply.is_fenced, reply.should_shut_down = True, request.want_shut_down
+    elif request.want_shut_down:
+        change = shut_down(view, broker.id)
+    elif request.cordoned_log_dirs is not None:
+        change = unfence(view, broker.id, tuple(request.cordoned_log_dirs))
+    if change.records or not request.offline_log_dirs:
+        return Decision(change.records, reply, is_atomic=False)
+    # With nothing else in the way: two changes of one partition must not be decided without seeing each other.
+    return Decision(_directories_lost(view, broker, request.offline_log_dirs), reply, is_atomic=False)
+
+
+def _may_stop(view: View, broker: BrokerImage, is_handover_known: bool) -> bool:
+    if broker.is_in_controlled_shutdown and not is_handover_known:
+        return False
+    return not any(
+        partition.leader == broker.id
+        for topic in view.image.topics_by_id.values()
+        for partition in topic.partitions.values()
+    )
+
+
+def _directories_lost(view: View, broker: BrokerImage, offline: list[bytes]) -> list[Message]:
+    """Log directories of a broker failed: its replicas there are out of sync, and others lead."""
+    lost = [directory for directory in broker.log_dirs if directory in offline]
+    if not lost or not features.supports_directory_assignment(view.metadata_version):
+        return []
+    affected = (
+        (topic, index)
+        for topic, index in _partitions_with(view, broker.id)
+        if topic.partitions[index].directory(broker.id) in lost
+    )
+    records: list[Message] = []
+    records.extend(plan_isr_changes(view, affected, removed=broker.id))
+    left = [directory for directory in broker.log_dirs if directory not in lost]
+    records.append(BrokerRegistrationChangeRecord(broker_id=broker.id, broker_epoch=broker.epoch, log_dirs=left))
+    return records
 
 
 def register_controller(view: View, request: ControllerRegistrationRequest) -> Decision[None]:

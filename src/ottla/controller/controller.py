@@ -12,7 +12,7 @@ from random import Random
 
 from ottla.cluster import ClusterImage, features
 from ottla.config import BrokerConfig
-from ottla.controller import brokers, configs, producer_ids, quotas, reassignments, topics
+from ottla.controller import brokers, configs, isr, producer_ids, quotas, reassignments, topics
 from ottla.controller import features as feature_levels
 from ottla.controller.producer_ids import ProducerIdBlock
 from ottla.controller.topics import Charge
@@ -21,10 +21,12 @@ from ottla.machine import Decision
 from ottla.wire import Message
 from ottla.wire.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
 from ottla.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from ottla.wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from ottla.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
 )
+from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from ottla.wire.messages.broker_registration import BrokerRegistrationRequest
 from ottla.wire.messages.controller_registration import ControllerRegistrationRequest
 from ottla.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
@@ -100,8 +102,17 @@ class Controller:
     ) -> Decision[CreatePartitionsResponse]:
         return topics.create_partitions(self._view, request, charge)
 
+    def alter_partition(self, request: AlterPartitionRequest) -> Decision[AlterPartitionResponse]:
+        return isr.alter_partition(self._view, request)
+
     def elect_leaders(self, request: ElectLeadersRequest) -> Decision[ElectLeadersResponse]:
         return reassignments.elect_leaders(self._view, request)
+
+    def balance_leaders(self) -> Decision[bool]:
+        return reassignments.balance_leaders(self._view)
+
+    def elect_unclean_leaders(self) -> Decision[bool]:
+        return reassignments.elect_unclean_leaders(self._view)
 
     def alter_partition_reassignments(
         self, request: AlterPartitionReassignmentsRequest
@@ -141,6 +152,15 @@ class Controller:
 
     def fence(self, broker_id: int) -> Decision[None]:
         return brokers.fence(self._view, broker_id)
+
+    def unregister_broker(self, broker_id: int) -> Decision[None]:
+        return brokers.unregister_broker(self._view, broker_id)
+
+    def heartbeat(
+        self, request: BrokerHeartbeatRequest, *, is_handover_known: bool
+    ) -> Decision[BrokerHeartbeatResponse]:
+        """`is_handover_known`: whether every other broker has the metadata in which this one began to shut down."""
+        return brokers.heartbeat(self._view, request, is_handover_known=is_handover_known)
 
     def register_controller(self, request: ControllerRegistrationRequest) -> Decision[None]:
         return brokers.register_controller(self._view, request)

@@ -1,7 +1,8 @@
 """Leaders by request, and partitions that are to be on other brokers: ElectLeaders and the two reassignment APIs.
 
-A replica can be taken away, or the order of replicas changed, at once. A replica that would have to be copied to
-another broker first is refused: there is no replication between brokers yet.
+A replica can be taken away, or the order of replicas changed, at once. A replica that has to be copied to another
+broker is added to those there are, and the reassignment ends when a leader says that all of them are in sync
+(`controller.isr`).
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ottla.cluster import PartitionImage, TopicImage
-from ottla.cluster.topic import NO_LEADER
-from ottla.controller.elections import plan_partition_change
+from ottla.cluster.topic import NO_LEADER, RECOVERING
+from ottla.controller.elections import Election, Wanted, allowed_election, plan_partition_change
 from ottla.controller.topics import check_brokers
 from ottla.controller.view import View
 from ottla.machine import Decision
@@ -33,6 +34,10 @@ from ottla.wire.messages.records.partition_change_record import PartitionChangeR
 
 PREFERRED, UNCLEAN = 0, 1
 NOT_NEEDED = "Leader election not needed for topic partition."
+MAX_ELECTIONS_AT_ONCE = 1_000
+"""Of those that nobody asked for: requests are answered in between."""
+
+_Elect = Callable[[View, TopicImage, int], PartitionChangeRecord]
 
 # --- leaders
 
@@ -40,10 +45,7 @@ NOT_NEEDED = "Leader election not needed for topic partition."
 def elect_leaders(view: View, request: ElectLeadersRequest) -> Decision[ElectLeadersResponse]:
     """Make first replicas leaders again, or any replica where there is no leader. Of all partitions, if none is named:
     then those that need no election are left out."""
-    elections: dict[int, Callable[[View, TopicImage, int], PartitionChangeRecord]] = {
-        PREFERRED: _preferred,
-        UNCLEAN: _unclean,
-    }
+    elections: dict[int, _Elect] = {PREFERRED: _preferred, UNCLEAN: _unclean}
     elect = elections.get(request.election_type)
     if elect is None:
         return Decision([], _refused_elections(request))
@@ -96,24 +98,57 @@ def _topic_to_elect_in(view: View, name: str, index: int) -> TopicImage:
 
 def _preferred(view: View, topic: TopicImage, index: int) -> PartitionChangeRecord:
     partition = topic.partitions[index]
-    first = partition.replicas[0]
-    if partition.leader == first:
+    if partition.leader == partition.replicas[0]:
         raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, NOT_NEEDED)
-    if first not in partition.isr or not view.is_active(first):
+    record = plan_partition_change(view, topic, index, Wanted(election=Election.PREFERRED))
+    if record is None or record.leader < 0:
         raise KafkaError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "The preferred leader was not available.")
-    return PartitionChangeRecord(topic_id=topic.id, partition_id=index, leader=first)
+    return record
 
 
 def _unclean(view: View, topic: TopicImage, index: int) -> PartitionChangeRecord:
     partition = topic.partitions[index]
     if partition.leader != NO_LEADER:
         raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, NOT_NEEDED)
-    record = plan_partition_change(view, topic, index, isr=partition.isr, may_lead=view.is_active, is_unclean=True)
+    record = plan_partition_change(view, topic, index, Wanted(election=Election.UNCLEAN))
     if record is None or record.leader < 0:
         raise KafkaError(
             ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "Eligible topic partition leaders are not available."
         )
     return record
+
+
+def balance_leaders(view: View) -> Decision[bool]:
+    """Preferred replicas lead again where they can. The reply says whether there may be more to do at once."""
+    records: list[Message] = []
+    for topic in view.image.topics_by_id.values():
+        for index, partition in topic.partitions.items():
+            if partition.leader not in (partition.replicas[0], NO_LEADER):
+                _collect(records, _preferred, view, topic, index)
+                if len(records) == MAX_ELECTIONS_AT_ONCE:
+                    return Decision(records, True, is_atomic=False)
+    return Decision(records, False, is_atomic=False)
+
+
+def elect_unclean_leaders(view: View) -> Decision[bool]:
+    """Any replica leads where there is no leader and the topic allows it: a topic may have come to allow it since its
+    leader was lost. The reply says whether there may be more to do at once."""
+    records: list[Message] = []
+    for topic in view.image.topics_by_id.values():
+        leaderless = [index for index, partition in topic.partitions.items() if partition.leader == NO_LEADER]
+        if leaderless and view.is_unclean_election_enabled(topic.name):
+            for index in leaderless:
+                _collect(records, _unclean, view, topic, index)
+                if len(records) == MAX_ELECTIONS_AT_ONCE:
+                    return Decision(records, True, is_atomic=False)
+    return Decision(records, False, is_atomic=False)
+
+
+def _collect(records: list[Message], elect: _Elect, view: View, topic: TopicImage, index: int) -> None:
+    try:
+        records.append(elect(view, topic, index))
+    except KafkaError:
+        return  # nobody to elect now; the next round tries again
 
 
 # --- replicas
@@ -153,47 +188,51 @@ def _reassigned(
     partition = topic.partitions.get(index)
     if partition is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {name}:{index}.")
-    is_going_on = bool(partition.adding or partition.removing)
-    here = tuple(replica for replica in partition.replicas if replica not in partition.adding)
     if wanted.replicas is None:
-        if not is_going_on:
-            raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
-        return _moved(view, topic, index, partition, here)
+        return _cancelled(view, topic, index, partition)
     target = tuple(wanted.replicas)
     check_brokers(view, list(target))
-    if not may_change_factor and len(target) != len(here):
+    count = sum(replica not in partition.removing for replica in partition.replicas)
+    if not may_change_factor and len(target) != count:
         raise KafkaError(
-            ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"The replication factor is changed from {len(here)} to {len(target)}",
+            ErrorCode.INVALID_REPLICATION_FACTOR, f"The replication factor is changed from {count} to {len(target)}"
         )
-    if target == here and not is_going_on:
-        return None
-    added = [replica for replica in target if replica not in here]
-    if added:
-        raise KafkaError(
-            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"Partition {name}-{index} cannot be copied to broker {added[0]}: Ottla does not replicate between brokers "
-            "yet.",
-        )
-    return _moved(view, topic, index, partition, target)
+    return plan_partition_change(view, topic, index, _towards(partition, target))
 
 
-def _moved(
-    view: View, topic: TopicImage, index: int, before: PartitionImage, replicas: tuple[int, ...]
-) -> PartitionChangeRecord:
-    """The record that leaves a partition on these of its replicas."""
-    isr = tuple(replica for replica in before.isr if replica in replicas)
+def _towards(partition: PartitionImage, target: tuple[int, ...]) -> Wanted:
+    """New replicas come first and are copied; the others go when all that stay are in sync.
+
+    What an unfinished reassignment was adding is still adding, even what is not wanted any more: a cancel goes back to
+    the replicas there were before both.
+    """
+    going = tuple(sorted(set(partition.replicas) - set(target)))
+    coming = tuple(sorted({*partition.adding, *(set(target) - set(partition.replicas))}))
+    return Wanted(replicas=target + going, adding=coming, removing=going)
+
+
+def _cancelled(view: View, topic: TopicImage, index: int, partition: PartitionImage) -> PartitionChangeRecord | None:
+    """The record that goes back to the replicas there were before."""
+    if not partition.adding and not partition.removing:
+        raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
+    replicas = tuple(replica for replica in partition.replicas if replica not in partition.adding)
+    isr = tuple(replica for replica in partition.isr if replica not in partition.adding)
+    recovery_state = partition.leader_recovery_state
+    election = allowed_election(view, topic.name)
     if not isr:
-        raise KafkaError(
-            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"None of the replicas {list(replicas)} of partition {topic.name}-{index} is in sync.",
-        )
-    record = plan_partition_change(view, topic, index, isr=isr, may_lead=view.is_active)
-    record = record or PartitionChangeRecord(topic_id=topic.id, partition_id=index)
-    record.replicas = list(replicas)
-    record.directories = [before.directory(replica) for replica in replicas]
-    if before.adding:
-        record.adding_replicas = []
-    if before.removing:
-        record.removing_replicas = []
-    return record
+        if election is not Election.UNCLEAN:
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"Unable to revert partition assignment for {topic.name}:{index} because it would require an unclean "
+                "leader election.",
+            )
+        isr, recovery_state = replicas[:1], RECOVERING
+    wanted = Wanted(
+        isr=isr,
+        replicas=replicas,
+        adding=(),
+        removing=(),
+        election=election,
+        leader_recovery_state=recovery_state,
+    )
+    return plan_partition_change(view, topic, index, wanted)

@@ -31,6 +31,8 @@ class SnapshotId(NamedTuple):
 
 # Events
 
+UNTOLD_HIGH_WATERMARK = 0x7FFFFFFFFFFFFFFF
+
 
 @dataclass(frozen=True, slots=True)
 class Started:
@@ -110,6 +112,8 @@ class Serve:
     offset: int
     max_bytes: int
     max_wait_ms: int
+    high_watermark: int = UNTOLD_HIGH_WATERMARK
+    """What the fetcher knows to be committed; beyond everything if it does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +132,13 @@ class WriteLeaderChange:
 
     epoch: int
     granting: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WriteVoters:
+    """Write a VotersRecord at the end of the log, and sync it: the leader's voters from here on."""
+
+    voters: Voters
 
 
 @dataclass(frozen=True, slots=True)

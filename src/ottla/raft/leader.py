@@ -48,7 +48,6 @@ class Leader:
     )
 
     def __init__(self, id: int, epoch: int, epoch_start_offset: int, voters: Voters, now: int = 0) -> None:
-        assert id in voters.by_id, "only a voter leads"
         self.id = id
         self.epoch = epoch
         self.epoch_start_offset = epoch_start_offset

@@ -133,7 +133,6 @@ def fetch_request(
 ) -> fetch.FetchRequest:
     return fetch.FetchRequest(
         cluster_id=cluster_id,
-        replica_id=id,
         replica_state=fetch.ReplicaState(replica_id=id),
         max_wait_ms=max_wait_ms,
         max_bytes=max_bytes,
@@ -287,7 +286,7 @@ def fetch_row(raft: Raft, error_code: int = 0) -> fetch.PartitionData:
     return fetch.PartitionData(
         partition_index=PARTITION,
         error_code=error_code,
-        high_watermark=raft.high_watermark,
+        high_watermark=raft.certain_high_watermark,
         log_start_offset=raft.log_start_offset,
         current_leader=fetch.LeaderIdAndEpoch(leader_id=raft.leader_id, leader_epoch=raft.epoch),
         aborted_transactions=None,

@@ -42,6 +42,7 @@ from ottla.raft.effects import (
     VotersChanged,
     WriteLeaderChange,
     WriteSnapshot,
+    WriteVoters,
 )
 from ottla.raft.leader import Leader
 from ottla.raft.messages import (
@@ -55,7 +56,8 @@ from ottla.raft.messages import (
 )
 from ottla.raft.quorum_state import NOBODY, QuorumState
 from ottla.raft.roles import Candidate, Election, Follower, Prospective, Resigned, Role, Unattached
-from ottla.raft.voters import Voters
+from ottla.raft.voter_changes import CHANGES, VoterChanges, join_request, update_voter_request
+from ottla.raft.voters import Voter, Voters
 from ottla.wire import Message
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
@@ -69,6 +71,8 @@ HINT_JITTER_MS = 30
 FIRST_ELECTION_MS = (20, 150)
 """A voter that starts need not wait long: an election that is asked for first disturbs nobody."""
 CHECK_QUORUM_FACTOR = 1.5
+KRAFT_VERSIONS = (0, 1)
+"""What this replica supports."""
 
 
 class LogView(Protocol):
@@ -107,6 +111,8 @@ class RaftConfig:
     fetch_max_bytes: int = 1_048_576
     fetch_snapshot_max_bytes: int = 1_048_576
     fetch_max_wait_ms: int = 500
+    is_auto_join_enabled: bool = False
+    """Whether a controller that follows asks for a vote by itself."""
 
 
 class TruncationRefused(Exception):
@@ -151,6 +157,11 @@ class Raft:
         self._defeats = 0
         self._asked = 0
         self._leaders_high_watermark: int | None = None
+        self._voters_end_offset = log.end_offset
+        """When everything before it is committed, the voters are, too."""
+        self._changes = VoterChanges(
+            cluster_id, endpoints, reply=self._reply, send=self._send, write=self._write_voters
+        )
 
     # What others may ask
 
@@ -167,8 +178,24 @@ class Raft:
         return isinstance(self.role, Leader)
 
     @property
+    def certain_high_watermark(self) -> int:
+        """What a leader may tell others; -1 until a record of its own epoch is committed: before that it may know of
+        less than was committed, and who starts would take itself for up to date."""
+        role = self.role
+        return -1 if isinstance(role, Leader) and role.high_watermark is None else self.high_watermark
+
+    @property
     def is_voter(self) -> bool:
         return self.voters.has(self.id, self.directory_id)
+
+    @property
+    def _may_be_needed(self) -> bool:
+        """Whether this replica, which does not vote, may have to be elected all the same: its log's last voters may not
+        be committed, and whoever has them must lead for that if a majority of them has not (a leader that removes
+        itself and stops at once, say). Votes are asked for before they are given, so that it disturbs nobody."""
+        if self.voters.kraft_version == 0 or not self.endpoints or self.id in self.voters.by_id:
+            return False
+        return self.high_watermark < self._voters_end_offset
 
     @property
     def is_up_to_date(self) -> bool:
@@ -210,6 +237,8 @@ class Raft:
                 self._stop(now)
             case _:
                 raise TypeError(f"{event!r} is no event of a replica")
+        if not isinstance(self.role, Leader):
+            self._changes.abandon()
         effects, self._effects = self._effects, []
         return effects
 
@@ -275,7 +304,7 @@ class Raft:
                 self._detach(now)
             case Follower():
                 self._ask_for_votes(now)
-            case Unattached() if self.is_voter:
+            case Unattached() if self.is_voter or (self._may_be_needed and self._rng.random() < 0.5):
                 self._ask_for_votes(now)
             case Unattached():
                 self._ask_around(role, now)
@@ -300,7 +329,7 @@ class Raft:
         """Would a majority vote for us?"""
         role = Prospective(now + self._election_ms(), [self.id])
         self.role = role
-        if self.voters.majority == 1:
+        if self._votes(role) >= self.voters.majority:
             self._stand(now)
             return
         self._ask_voters(self.epoch, is_preliminary=True)
@@ -309,7 +338,7 @@ class Raft:
         self._persist(QuorumState(self.epoch + 1, NOBODY, self.id, self.directory_id))
         self._do(LeaderChanged(NOBODY, self.epoch))
         self.role = Candidate(now + self._election_ms(), [self.id])
-        if self.voters.majority == 1:
+        if self._votes(self.role) >= self.voters.majority:
             self._lead(self.role, now)
             return
         self._ask_voters(self.epoch, is_preliminary=False)
@@ -350,7 +379,7 @@ class Raft:
 
     def _count(self, role: Election, now: int) -> None:
         majority = self.voters.majority
-        if len(role.granted) >= majority:
+        if self._votes(role) >= majority:
             if isinstance(role, Prospective):
                 self._stand(now)
             else:
@@ -361,6 +390,10 @@ class Raft:
             else:
                 self._defeats += 1
                 role.deadline = min(role.deadline, now + self._backoff_ms())
+
+    def _votes(self, role: Election) -> int:
+        """Its own counts only if it has a vote."""
+        return len(role.granted) - (not self.is_voter)
 
     def _step_back(self, now: int) -> None:
         """A majority would not elect us, or does not answer: follow the leader they know, or wait."""
@@ -419,11 +452,12 @@ class Raft:
     # Leading
 
     def _lead(self, role: Election, now: int) -> None:
-        granting = tuple(role.granted)
+        granting = tuple(id for id in role.granted if id in self.voters.by_id)
         self._defeats = 0
         self._persist(QuorumState(self.epoch, self.id))
         leader = Leader(self.id, self.epoch, self._log.end_offset, self.voters, now)
         self.role = leader
+        self._changes.begin()
         self._do(WriteLeaderChange(self.epoch, granting))
         self._do(LeaderChanged(self.id, self.epoch))
         for voter_id in leader.replicas:
@@ -437,9 +471,12 @@ class Raft:
             self._send(to, begin_quorum_epoch_request(self.cluster_id, voter, self.id, self.epoch, self.endpoints))
 
     def _leader_deadline(self, leader: Leader) -> int | None:
+        pending = self._changes.deadline()
         if not leader.replicas:
-            return None
+            return pending
         deadline = leader.heard_from_majority_at() + self._quorum_ms
+        if pending is not None:
+            deadline = min(deadline, pending)
         for voter_id, replica in leader.replicas.items():
             heard = max(leader.told_at.get(voter_id, leader.began_at), replica.fetched_at)
             deadline = min(deadline, heard + self.config.fetch_timeout_ms // 2)
@@ -451,6 +488,7 @@ class Raft:
 
     def _lead_on(self, leader: Leader, now: int) -> None:
         """A leader that a majority does not fetch from gives up; voters that are silent are told again who leads."""
+        self._changes.expire(now)
         if now >= leader.heard_from_majority_at() + self._quorum_ms:
             self._resign(leader, now)
             return
@@ -602,6 +640,8 @@ class Raft:
         response = event.response
         self._learn_endpoints(response)
         role = self.role
+        if self._changes.answered(event.id, response, role if isinstance(role, Leader) else None, now):
+            return
         is_current = isinstance(role, Follower) and role.fetch_id == event.id
         if is_current:
             assert isinstance(role, Follower)
@@ -629,6 +669,8 @@ class Raft:
     def _unanswered(self, event: Unanswered, now: int) -> None:
         del self._sent[event.id]
         role = self.role
+        if self._changes.answered(event.id, None, role if isinstance(role, Leader) else None, now):
+            return
         if isinstance(role, Follower) and role.fetch_id == event.id:
             role.fetch_id = None
             role.retry_at = now + self.config.retry_backoff_ms
@@ -650,6 +692,7 @@ class Raft:
             return
         role.deadline = now + self.config.fetch_timeout_ms
         role.has_fetched = True
+        self._keep_vote(role, now)
         if row.snapshot_id is not None and row.snapshot_id.end_offset >= 0:
             role.snapshot = SnapshotId(row.snapshot_id.end_offset, row.snapshot_id.epoch)
             role.position = 0
@@ -674,6 +717,8 @@ class Raft:
 
     def _follow_commits(self, high_watermark: int) -> None:
         """The leader's high watermark, as far as our own log reaches on the disk."""
+        if high_watermark < 0:
+            return
         self._leaders_high_watermark = high_watermark
         reached = min(high_watermark, self._log.flushed_offset)
         if reached > self.high_watermark:
@@ -715,36 +760,79 @@ class Raft:
         role = self.role
         if isinstance(role, Leader):
             if role.flushed(self.id, end_offset):
-                self._committed(role)
+                self._committed(role, now)
         elif isinstance(role, Follower):
             role.is_writing = False
             if self._leaders_high_watermark is not None:
                 self._follow_commits(self._leaders_high_watermark)
             self._fetch(role, now)
 
-    def _committed(self, leader: Leader) -> None:
+    def _committed(self, leader: Leader, now: int) -> None:
         assert leader.high_watermark is not None
         if leader.high_watermark > self.high_watermark:
             self.high_watermark = leader.high_watermark
             self._do(Commit(self.high_watermark))
+        self._changes.committed(leader.high_watermark)
+        if not self.is_voter and self._changes.is_settled(leader.high_watermark):
+            self._resign(leader, now)  # it was removed, and led on until a majority of the others had that
+        elif self.is_voter and self.endpoints:
+            self._changes.move(leader, Voter(self.id, self.directory_id, self.endpoints, KRAFT_VERSIONS), now)
+
+    def _write_voters(self, voters: Voters, now: int) -> int:
+        """Other voters from the next record on. They count at once."""
+        offset = self._log.end_offset
+        self._changes.last_offset = offset
+        self._do(WriteVoters(voters))
+        self._use_voters(voters, now)
+        self._voters_end_offset = offset + 1
+        return offset
 
     def _voters_changed(self, voters: Voters, now: int) -> None:
+        """Of a leader: the driver wrote them, as its log's last record."""
+        if isinstance(self.role, Leader):
+            self._changes.last_offset = self._log.end_offset - 1
+        self._use_voters(voters, now)
+
+    def _use_voters(self, voters: Voters, now: int) -> None:
         was_voter = self.is_voter
         self.voters = voters
+        self._voters_end_offset = self._log.end_offset
         role = self.role
         if isinstance(role, Leader):
             if role.use_voters(voters):
-                self._committed(role)
+                self._committed(role, now)
             for voter_id in role.replicas:
                 if voter_id not in role.told_at:
                     self._tell(role, voter_id, now)
-        elif self.is_voter != was_voter and isinstance(role, Unattached | Election):
+        elif isinstance(role, Election) or (self.is_voter != was_voter and isinstance(role, Unattached)):
+            # Votes that were counted were those of other voters.
             self.role = Unattached(now + (self._election_ms() if self.is_voter else 0))
+
+    def _keep_vote(self, role: Follower, now: int) -> None:
+        """What the log says of this replica's vote and what it should say: told to the leader, from time to time."""
+        if self.voters.kraft_version < 1 or not self.endpoints or now < role.update_at:
+            return
+        voter = self.voters.by_id.get(self.id)
+        if self.is_voter:
+            if voter is not None and (voter.endpoints, voter.kraft_versions) == (self.endpoints, KRAFT_VERSIONS):
+                return
+            request: Message = update_voter_request(
+                self.cluster_id, self.id, self.directory_id, self.epoch, self.endpoints, KRAFT_VERSIONS
+            )
+        elif self.config.is_auto_join_enabled:
+            request = join_request(self.cluster_id, self.id, self.directory_id, self.endpoints, voter)
+        else:
+            return
+        role.update_at = now + self.config.fetch_timeout_ms
+        self._send(role.leader, request)
 
     # Requests of others
 
     def _receive(self, event: Received, now: int) -> None:
         request, token = event.request, event.token
+        if isinstance(request, CHANGES):
+            self._changes.ask(request, token, self.role if isinstance(self.role, Leader) else None, now)
+            return
         if getattr(request, "cluster_id", None) not in (None, self.cluster_id):
             self._reply(token, refused(request, ErrorCode.INCONSISTENT_CLUSTER_ID, self))
             return
@@ -797,9 +885,10 @@ class Raft:
         if replica_id >= 0:
             before = role.high_watermark
             if role.fetched(replica_id, row.replica_directory_id, row.fetch_offset, log.end_offset, now):
-                self._committed(role)
+                self._committed(role, now)
             assert before is None or role.high_watermark is None or role.high_watermark >= before
-        self._do(Serve(token, row.fetch_offset, min(row.partition_max_bytes, request.max_bytes), request.max_wait_ms))
+        max_bytes = min(row.partition_max_bytes, request.max_bytes)
+        self._do(Serve(token, row.fetch_offset, max_bytes, request.max_wait_ms, row.high_watermark))
 
     def _needs_snapshot(self, fetch_offset: int, last_fetched_epoch: int) -> bool:
         """Whether our log does not reach back to where a replica stands, or cannot say how it came there."""

@@ -50,6 +50,8 @@ class Follower:
     fetch_id: int | None = None
     """The fetch that is on its way."""
     retry_at: int | None = None
+    update_at: int = 0
+    """Not before then the leader is told (again) where this voter listens."""
     is_writing: bool = False
     """Whether what was fetched is not on the disk yet: the next fetch says that it is."""
     snapshot: SnapshotId | None = None

@@ -38,6 +38,7 @@ class FetchPartition:
     __slots__ = (
         "current_leader_epoch",
         "fetch_offset",
+        "follower_start_offset",
         "high_watermark",
         "index",
         "last_fetched_epoch",
@@ -61,6 +62,7 @@ class FetchPartition:
         self.max_bytes: int = wanted.partition_max_bytes
         self.current_leader_epoch: int = wanted.current_leader_epoch
         self.last_fetched_epoch: int = wanted.last_fetched_epoch
+        self.follower_start_offset: int = wanted.log_start_offset
 
 
 @dataclass(slots=True)

@@ -160,6 +160,10 @@ class Client:
         self._correlation_ids = count(1)
         self.host = host
 
+    @property
+    def broker(self) -> str:
+        return self._broker[0]
+
     def close(self) -> None:
         if self._connection is not None:
             self._connection.close()
@@ -196,14 +200,16 @@ class Client:
 
     # What workloads do
 
-    async def metadata(self) -> MetadataResponse:
-        return await self.request(MetadataRequest(topics=None), MetadataResponse)
+    async def metadata(self, *, timeout_s: float = REQUEST_TIMEOUT_S) -> MetadataResponse:
+        return await self.request(MetadataRequest(topics=None), MetadataResponse, timeout_s=timeout_s)
 
-    async def create_topic(self, name: str, partitions: int = 1, configs: dict[str, str] | None = None) -> None:
+    async def create_topic(
+        self, name: str, partitions: int = 1, configs: dict[str, str] | None = None, *, replicas: int = 1
+    ) -> None:
         topic = CreatableTopic(
             name=name,
             num_partitions=partitions,
-            replication_factor=1,
+            replication_factor=replicas,
             configs=[CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()],
         )
         response = await self.request(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), CreateTopicsResponse)
@@ -251,12 +257,19 @@ class Client:
         return outcome.base_offset
 
     async def fetch(
-        self, topic: str, partition: int, offset: int, *, max_wait_ms: int = 0, size: int = 100_000
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        *,
+        max_wait_ms: int = 0,
+        size: int = 100_000,
+        leader_epoch: int = -1,
     ) -> Fetched:
-        data = FetchTopic(
-            topic=topic,
-            partitions=[FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=size)],
+        row = FetchPartition(
+            partition=partition, fetch_offset=offset, partition_max_bytes=size, current_leader_epoch=leader_epoch
         )
+        data = FetchTopic(topic=topic, partitions=[row])
         request = FetchRequest(max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=size, topics=[data])
         response = await self.request(request, FetchResponse, version=FETCH_VERSION)
         _check(response.error_code)
@@ -265,10 +278,9 @@ class Client:
         found, next_offset = whole_batches(b"" if outcome.records is None else bytes(outcome.records), offset)
         return Fetched(found, next_offset, outcome.high_watermark, outcome.log_start_offset)
 
-    async def list_offset(self, topic: str, partition: int, timestamp: int) -> int:
-        data = ListOffsetsTopic(
-            name=topic, partitions=[ListOffsetsPartition(partition_index=partition, timestamp=timestamp)]
-        )
+    async def list_offset(self, topic: str, partition: int, timestamp: int, *, leader_epoch: int = -1) -> int:
+        row = ListOffsetsPartition(partition_index=partition, timestamp=timestamp, current_leader_epoch=leader_epoch)
+        data = ListOffsetsTopic(name=topic, partitions=[row])
         response = await self.request(ListOffsetsRequest(replica_id=-1, topics=[data]), ListOffsetsResponse, version=7)
         outcome = response.topics[0].partitions[0]
         _check(outcome.error_code)

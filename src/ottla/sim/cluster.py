@@ -55,6 +55,11 @@ class Host:
     def is_running(self) -> bool:
         return self.process is not None and self.process.is_alive
 
+    @property
+    def is_serving(self) -> bool:
+        """Whether it runs, its start is done and its stop has not begun."""
+        return self.is_running and self._started is not None and self._started.done() and not self._stop.is_set()
+
     def config(self) -> BrokerConfig:
         return BrokerConfig.parse(
             {
@@ -70,6 +75,10 @@ class Host:
 
     async def start(self) -> None:
         """Run a node on whatever the disk holds; returns when it answers. `Crashed` if the disk stops it before."""
+        await self.begin()
+
+    def begin(self) -> asyncio.Future[None]:
+        """Run a node; the result comes when it answers."""
         assert not self.is_running, f"{self.name} runs already"
         self.sim.network.power_on(self.name)
         self.incarnation += 1
@@ -78,7 +87,12 @@ class Host:
         self._started = self.sim.loop.create_future()
         self.sim.loop.trace.note(self.name, "start")
         self._running = self.sim.loop.spawn(self.process, self._run(self._started))
-        await self._started
+        return self._started
+
+    async def serving(self) -> None:
+        """Until the node that was begun last answers."""
+        assert self._started is not None
+        await asyncio.shield(self._started)
 
     async def _run(self, started: asyncio.Future[None]) -> None:
         loop = self.sim.loop
@@ -89,9 +103,11 @@ class Host:
                 clock=self.sim.clock,
                 rng=random.Random(f"node {self.sim.seed} {self.name} {self.incarnation}"),
                 sockets=self.sim.network.host(self.name),
+                new_cluster_id=self.sim.cluster_id,
             )
             node.timer = loop.time
             node.on_bug = self._bug
+            self.sim.node_made(node)
             self.node = node
             await node.start()
         except BaseException as error:
@@ -127,8 +143,7 @@ class Host:
         self._after_end()
         self.device.power_loss()
         self.power_loss_count += 1
-        for history in self.sim.histories.values():
-            history.power_lost()
+        self.sim.power_lost()
 
     def _end(self) -> None:
         # Dead before its finally blocks run: first the disk, then the sockets, then the tasks.
@@ -165,6 +180,9 @@ class Host:
 
 class Sim:
     """One simulated world: seed, clock, network, hosts, clients, and what the partitions promised."""
+
+    cluster_id: str | None = None
+    """What an empty data folder is formatted with; its own choice without."""
 
     def __init__(
         self, seed: int = 0, *, properties: Mapping[str, str] | None = None, weather: Weather | None = None
@@ -250,6 +268,14 @@ class Sim:
                 if "-" in directory and not directory.endswith(("-delete", "-stray")):
                     check_batches(device, f"{log_dir}/{directory}", starts.get(directory, 0))
                     check_indexes(device, f"{log_dir}/{directory}", starts.get(directory, 0))
+
+    def node_made(self, node: Node) -> None:
+        """A node is about to start."""
+
+    def power_lost(self) -> None:
+        """What only one machine held may be gone."""
+        for history in self.histories.values():
+            history.power_lost()
 
     # Clients
 

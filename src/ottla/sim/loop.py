@@ -15,6 +15,7 @@ import asyncio
 import contextvars
 import errno
 import gc
+import heapq
 import random
 from asyncio import base_events
 from collections import deque
@@ -146,6 +147,8 @@ class Loop(base_events.BaseEventLoop):
         self.trace = Trace(self.time)
         self.errors: list[str] = []
         self.first_error: BaseException | None = None
+        self._paused: dict[Process, list[asyncio.Handle]] = {}
+        """What paused programs would do next; timers among it."""
 
     def __del__(self, *_: object) -> None:
         """Holds no descriptors: nothing to warn of when a failed test leaves it behind."""
@@ -163,6 +166,8 @@ class Loop(base_events.BaseEventLoop):
         """One turn: whoever is ready for I/O now, else the clock jumps to the next timer."""
         ready = [self._readers[fd] for fd in self._readable if fd in self._readers]
         ready += [self._writers[fd] for fd in self._writable if fd in self._writers]
+        if self._paused:
+            ready = [handle for handle in ready if self._process_of(handle) not in self._paused]
         self._now_s += STEP_S
         if ready or timeout == 0:
             self._turns_without_waiting += 1
@@ -238,6 +243,17 @@ class Loop(base_events.BaseEventLoop):
         return True
 
     # Scheduling
+
+    def _call_soon(
+        self, callback: Callable[..., object], args: tuple[Any, ...], context: contextvars.Context | None
+    ) -> asyncio.Handle:
+        handle: asyncio.Handle = super()._call_soon(callback, args, context)  # type: ignore[misc]
+        if self._paused:
+            process = self._process_of(handle)
+            if process in self._paused:
+                self._ready.pop()
+                self._paused[process].append(handle)
+        return handle
 
     def call_at(
         self,
@@ -315,6 +331,7 @@ class Loop(base_events.BaseEventLoop):
         start goes nowhere: timers of a dead process never fire, its executor refuses.
         """
         process.is_alive = False
+        self.resume(process)
         for timer in self._scheduled:
             if self._process_of(timer) is process:
                 timer.cancel()
@@ -324,6 +341,25 @@ class Loop(base_events.BaseEventLoop):
         for task in [task for task in self._tasks.values() if task.process is process]:
             task._log_destroy_pending = False  # type: ignore[attr-defined]
             task.cancel()
+
+    def pause(self, process: Process) -> None:
+        """SIGSTOP: the program does nothing until `resume`; its kernel goes on taking bytes for it."""
+        held = self._paused.setdefault(process, [])
+        for queue in (self._ready, self._scheduled):
+            held += [handle for handle in queue if self._process_of(handle) is process]
+        self._ready = deque(handle for handle in self._ready if self._process_of(handle) is not process)
+        self._scheduled = [timer for timer in self._scheduled if self._process_of(timer) is not process]
+        heapq.heapify(self._scheduled)
+
+    def is_paused(self, process: Process) -> bool:
+        return process in self._paused
+
+    def resume(self, process: Process) -> None:
+        for handle in self._paused.pop(process, ()):
+            if isinstance(handle, asyncio.TimerHandle):
+                heapq.heappush(self._scheduled, handle)
+            else:
+                self._ready.append(handle)
 
     def tasks_of(self, process: Process) -> list[Task[Any]]:
         return [task for task in self._tasks.values() if task.process is process]

@@ -13,7 +13,7 @@ import logging
 import random
 from dataclasses import dataclass
 
-from ottla.sim import group_workload, transaction_workload
+from ottla.sim import group_workload, replica_world, transaction_workload
 from ottla.sim.cluster import DATA, Host, Sim
 from ottla.sim.group_workload import Groups
 from ottla.sim.network import Weather
@@ -22,6 +22,8 @@ from ottla.sim.transaction_workload import Ring
 from ottla.sim.workloads import Admin, Counter, Pipelined, Reader, Workload
 
 LIVENESS_S = 120.0
+REPLICAS = "replicas"
+"""The world of several nodes."""
 DAY_MS = 86_400_000
 SECOND = "/second"
 SETTLING_S = 3.0
@@ -310,8 +312,13 @@ async def live(sim: Sim, host: Host, *, duration_s: float, only: str | None = No
 
 
 def run_seed(seed: int, *, duration_s: float = 30.0, only: str | None = None) -> Verdict:
-    sim = new_sim(seed)
-    host = sim.host()
+    sim: Sim
+    if only == REPLICAS:
+        sim = cluster = replica_world.new_cluster(seed)
+        life = replica_world.live(cluster, duration_s=duration_s)
+    else:
+        sim = new_sim(seed)
+        life = live(sim, sim.host(), duration_s=duration_s, only=only)
     failure: str | None = None
     caught: BaseException | None = None
     logger, recorder = logging.getLogger("ottla"), Recorder(sim.loop.trace)
@@ -320,7 +327,7 @@ def run_seed(seed: int, *, duration_s: float = 30.0, only: str | None = None) ->
     logger.setLevel(logging.INFO)
     logger.propagate = False
     try:
-        sim.run(live(sim, host, duration_s=duration_s, only=only), within_s=duration_s + 1_000)
+        sim.run(life, within_s=duration_s + 1_000)
         sim.finish()
     except Exception as error:
         failure, caught = f"{type(error).__name__}: {error}", error

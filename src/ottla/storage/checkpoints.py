@@ -93,8 +93,10 @@ def read_offsets(disk: Disk, directory: str, name: str) -> dict[Partition, int]:
     return {} if text is None else parse_offsets(text)
 
 
-def write_offsets(disk: Disk, directory: str, name: str, offsets: Mapping[Partition, int]) -> None:
-    replace_text(disk, f"{directory}/{name}", format_offsets(offsets))
+def write_offsets(
+    disk: Disk, directory: str, name: str, offsets: Mapping[Partition, int], *, sync: bool = True
+) -> None:
+    replace_text(disk, f"{directory}/{name}", format_offsets(offsets), sync=sync)
 
 
 def _entries(text: str) -> list[str]:

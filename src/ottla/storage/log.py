@@ -299,6 +299,13 @@ class Log(LogTail):
         """Append a batch that a coordinator made: a transaction marker, or records of an internal topic."""
         return self._append_unusual(batch, leader_epoch, timestamp, Origin.COORDINATOR, True, transaction_version)
 
+    def begin_epoch(self, epoch: int) -> None:
+        """What comes from here on is of a new leader's epoch; known before its first record, so that others who ask
+        where the epochs before it end are told."""
+        if epoch > self.epochs.latest:
+            self.epochs.assign(epoch, self.log_end_offset)
+            self._note_epochs()
+
     def append_as_follower(self, batches: memoryview | bytearray) -> int:
         """Append what the leader has, offsets and epochs as they are; the new log end offset. Batches that the log
         already has are an error of the caller."""

@@ -37,7 +37,16 @@ _FOLDER = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)(?:\.(?P<id>[^.]+)(?P<suf
 class LogDir:
     """One of the node's log dirs."""
 
-    __slots__ = ("directory_id", "had_clean_shutdown", "is_cordoned", "is_online", "logs", "path", "release")
+    __slots__ = (
+        "directory_id",
+        "had_clean_shutdown",
+        "high_watermarks",
+        "is_cordoned",
+        "is_online",
+        "logs",
+        "path",
+        "release",
+    )
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -45,6 +54,8 @@ class LogDir:
         self.is_online = True
         self.is_cordoned = False
         self.had_clean_shutdown = False
+        self.high_watermarks: dict[tuple[str, int], int] | None = None
+        """As last written down."""
         self.logs: dict[tuple[str, int], Log] = {}
         self.release: Callable[[], None] | None = None
 
@@ -71,6 +82,7 @@ class Logs:
         self.config = config
         self.log_dirs = [LogDir(path.rstrip("/") or "/") for path in log_dirs]
         self.previous_broker_epoch = -1
+        self._are_markers_taken = False
         """Of the clean shutdown that every log dir remembers alike; -1 otherwise."""
         self.on_dir_failure = on_dir_failure
         self._disk = disk
@@ -135,6 +147,19 @@ class Logs:
 
     # --- start
 
+    def take_clean_shutdowns(self) -> None:
+        """Whether each log dir was closed cleanly. The marker is gone from here on: on a disk that is full its room is
+        what a start can use."""
+        self._are_markers_taken = True
+        epochs: list[int] = []
+        for log_dir in self.online_dirs:
+            try:
+                log_dir.had_clean_shutdown, broker_epoch = checkpoints.take_clean_shutdown(self._disk, log_dir.path)
+                epochs.append(broker_epoch)
+            except OSError as trouble:
+                self._dir_failed(log_dir, trouble)
+        self.previous_broker_epoch = epochs[0] if epochs and len(set(epochs)) == 1 else -1
+
     def load(
         self,
         config_of: Callable[[str], TopicConfig],
@@ -142,18 +167,14 @@ class Logs:
         is_stray: Callable[[str, int, bytes | None], bool] | None = None,
     ) -> None:
         """Open every log. Those for which `is_stray(topic, partition, topic_id)` holds (deleted while the node was
-        away) are set aside under a -stray name. Without a clean shutdown marker logs are recovered."""
-        epochs: list[int] = []
-        for log_dir in self.log_dirs:
-            if not log_dir.is_online:
-                continue
+        away) are set aside under a -stray name. Where a log dir was not closed cleanly its logs are recovered."""
+        if not self._are_markers_taken:
+            self.take_clean_shutdowns()
+        for log_dir in self.online_dirs:
             try:
-                log_dir.had_clean_shutdown, broker_epoch = checkpoints.take_clean_shutdown(self._disk, log_dir.path)
-                epochs.append(broker_epoch)
                 self._load_dir(log_dir, config_of, is_stray)
             except OSError as trouble:
                 self._dir_failed(log_dir, trouble)
-        self.previous_broker_epoch = epochs[0] if epochs and len(set(epochs)) == 1 else -1
 
     def _load_dir(
         self,
@@ -376,12 +397,24 @@ class Logs:
             checkpoints.RECOVERY_POINTS,
             {partition: log.recovery_point for partition, log in logs.items()},
         )
-        write(
-            self._disk,
-            log_dir.path,
-            checkpoints.HIGH_WATERMARKS,
-            {partition: log.high_watermark for partition, log in logs.items()},
-        )
+        self._write_high_watermarks(log_dir, sync=True)
+
+    def checkpoint_high_watermarks(self) -> None:
+        """replica.high.watermark.checkpoint.interval.ms: write down what is known to be committed. Not synced: an old
+        one only costs a consumer a moment."""
+        for log_dir in self.online_dirs:
+            try:
+                self._write_high_watermarks(log_dir, sync=False)
+            except OSError as trouble:
+                if trouble.errno not in (errno.ENOSPC, errno.EDQUOT):
+                    self._dir_failed(log_dir, trouble)
+
+    def _write_high_watermarks(self, log_dir: LogDir, *, sync: bool) -> None:
+        high_watermarks = {partition: log.high_watermark for partition, log in log_dir.logs.items()}
+        if sync or high_watermarks != log_dir.high_watermarks:
+            name = checkpoints.HIGH_WATERMARKS
+            checkpoints.write_offsets(self._disk, log_dir.path, name, high_watermarks, sync=sync)
+            log_dir.high_watermarks = high_watermarks
 
     def flush_due(self, now: int) -> None:
         """Start to sync closed segments, and logs whose flush.ms has passed since the last sync. To be called about

@@ -45,13 +45,13 @@ class Faults:
     def new_loop(self) -> asyncio.AbstractEventLoop:
         return self._cable.loop
 
-    def new_node(self, config: BrokerConfig) -> Node:
+    def new_node(self, config: BrokerConfig, *, new_cluster_id: str | None = None) -> Node:
         self._folders = config.log_directories
         # A test that is killed while its node is stopped orphans it, and the kernel then sends SIGHUP and SIGCONT; what
         # is to be done is said by the end of standard input.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         self._cable.loop.add_reader(STDIN, self._commanded)
-        return Node(config, disk=self._disk, sockets=FaultySockets(self._cable))
+        return Node(config, disk=self._disk, sockets=FaultySockets(self._cable), new_cluster_id=new_cluster_id)
 
     def run(self, command: str) -> None:
         self._commands[command]()

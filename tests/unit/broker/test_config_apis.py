@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -63,6 +64,8 @@ class World:
         self.image.replay(TopicRecord(name="orders", topic_id=b"t" * 16))
         self.image.replay(RegisterBrokerRecord(broker_id=1, incarnation_id=b"i" * 16, broker_epoch=5, fenced=False))
         self.controller = Controller(self.image.copy(), rng=Random(1), config=self.config)
+        self.controllership = SimpleNamespace(is_active=True, forward=self._forward)
+        self.forwarded: list[Any] = []
         self.metrics = Metrics()
         self.quotas = Quotas()
         self.telemetry = Telemetry()
@@ -71,6 +74,12 @@ class World:
 
     def now(self) -> int:
         return self.time
+
+    async def _forward(self, request: Any, caller: Caller) -> Any:
+        """The active controller of another node, which was passed a request."""
+        self.forwarded.append(request)
+        client = Caller("app", PEER, 0, 1, is_forwarded=True)
+        return await incremental_alter_configs(request, self, client)  # type: ignore[arg-type]
 
     async def commit(self, decision: Decision[Any]) -> Any:
         for record in decision.records:
@@ -392,3 +401,21 @@ def test_resources_with_different_settings_are_described_apart(world: World) -> 
     first, second, third = describe_configs(DescribeConfigsRequest(resources=resources), world, CALLER).results  # type: ignore[arg-type]
     assert first.configs[0].value == "50000"
     assert second.configs[0].value == third.configs[0].value == "45000"
+
+
+def test_a_broker_checks_what_is_its_own_and_passes_on_the_rest() -> None:
+    world = World()
+    world.controllership.is_active = False
+    world.alter(BROKER, "7", (SET, "log.cleaner.threads", "2"))
+    assert world.forwarded == []  # it is not broker 7
+    row = world.alter(BROKER, "1", (SET, "log.cleaner.threads", "2"))
+    assert (row.error_code, len(world.forwarded)) == (0, 1)
+    assert world.image.configs[BROKER, "1"] == {"log.cleaner.threads": "2"}
+
+
+def test_the_controller_takes_what_another_broker_has_checked() -> None:
+    world = World()
+    world.controller.replay(RegisterBrokerRecord(broker_id=7, incarnation_id=b"j" * 16, broker_epoch=6))
+    resource = AlterConfigsResource(resource_type=BROKER, resource_name="7", configs=[])
+    response = asyncio.run(world._forward(IncrementalAlterConfigsRequest(resources=[resource]), CALLER))
+    assert response.responses[0].error_code == 0

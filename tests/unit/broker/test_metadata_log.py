@@ -473,7 +473,7 @@ def test_voters_become_dynamic(tmp_path: Path) -> None:
         started = Started(tmp_path)
         await started.lead()
         await started.append(LEVEL)
-        await started.quorum.make_voters_dynamic((("CONTROLLER", "127.0.0.1", 9093),))
+        await started.quorum.make_voters_dynamic(started.quorum.voters_to_be_dynamic())
         assert await started.append(topic(1)) == 5
         await started.quorum.close()
         return started.log.voters

@@ -292,3 +292,15 @@ def test_changes_say_what_was_touched() -> None:
 def test_a_topic_that_comes_and_goes_leaves_no_trace_in_the_changes() -> None:
     changes = ClusterImage().apply([*topic(), RemoveTopicRecord(topic_id=TOPIC)])
     assert not changes.topics_created and not changes.topics_deleted and not changes.partitions_changed
+
+
+def test_a_snapshot_replaces_what_was_known_and_says_what_that_touched() -> None:
+    image = image_of(*topic("gone", b"g" * 16), *topic(), broker())
+    brokers = image.brokers
+    there = image_of(*topic(partitions=2), broker(epoch=7))
+    changes = image.replace(snapshot.snapshot_records(there))
+    assert same(image, there)
+    assert [deleted.name for deleted in changes.topics_deleted.values()] == ["gone"]
+    assert changes.partitions_changed == {(TOPIC, 1): None}
+    assert brokers is image.brokers and list(changes.brokers_changed) == [broker().broker_id]
+    assert not image.replace(snapshot.snapshot_records(there)).brokers_changed

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from random import Random
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from ottla.cluster import ClusterImage
+from ottla.cluster import ClusterImage, PartitionImage
 from ottla.cluster.features import FORMATTED_FEATURES, SUPPORTED_FEATURES
+from ottla.cluster.topic import RECOVERED
 from ottla.config import BrokerConfig
 from ottla.controller import Controller
 from ottla.machine import Decision
 from ottla.wire import Message
+from ottla.wire.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionRequestPartitionData,
+    AlterPartitionRequestTopicData,
+    AlterPartitionResponsePartitionData,
+    BrokerState,
+)
 from ottla.wire.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
 from ottla.wire.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.records.feature_level_record import FeatureLevelRecord
@@ -97,3 +105,35 @@ class Cluster:
         topic = CreatableTopic(name=name, num_partitions=-1, replication_factor=-1, assignments=assignments)
         reply = self.commit(self.controller.create_topics(CreateTopicsRequest(topics=[topic])))
         assert reply.topics[0].error_code == 0, reply
+
+
+def partition_of(cluster: Cluster, index: int = 0) -> PartitionImage:
+    return cluster.image.topics_by_name["t"].partitions[index]
+
+
+def propose(
+    cluster: Cluster, leader: int, isr: list[int], *, broker_epochs: dict[int, int] | None = None, **change: Any
+) -> AlterPartitionResponsePartitionData:
+    """A leader's proposal for the first partition of t, which it knows as it is unless `change` says otherwise."""
+    topic = cluster.image.topics_by_name["t"]
+    known = topic.partitions[0]
+    asked = AlterPartitionRequestPartitionData(
+        leader_epoch=known.leader_epoch,
+        partition_epoch=known.partition_epoch,
+        leader_recovery_state=RECOVERED,
+        new_isr_with_epochs=[
+            BrokerState(broker_id=broker_id, broker_epoch=(broker_epochs or {}).get(broker_id, -1)) for broker_id in isr
+        ],
+    )
+    topic_id = change.pop("topic_id", topic.id)
+    broker_epoch = change.pop("broker_epoch", cluster.image.brokers[leader].epoch)
+    for name, value in change.items():
+        setattr(asked, name, value)
+    request = AlterPartitionRequest(
+        broker_id=leader,
+        broker_epoch=broker_epoch,
+        topics=[AlterPartitionRequestTopicData(topic_id=topic_id, partitions=[asked])],
+    )
+    response = cluster.commit(cluster.controller.alter_partition(request))
+    assert response.topics[0].topic_id == topic_id
+    return response.topics[0].partitions[0]

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from ottla.cluster import PartitionImage
 from ottla.cluster.topic import RECOVERING
 from ottla.wire.errors import ErrorCode, KafkaError
+from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from ottla.wire.messages.records.broker_registration_change_record import BrokerRegistrationChangeRecord
 from ottla.wire.messages.records.partition_change_record import PartitionChangeRecord
 from ottla.wire.messages.records.register_broker_record import RegisterBrokerRecord
+from ottla.wire.messages.records.unregister_broker_record import UnregisterBrokerRecord
 
 from .clusters import CLUSTER_ID, Cluster, directory, registration
+from .clusters import partition_of as partition
 
 
-def partition(cluster: Cluster, index: int = 0) -> PartitionImage:
-    return cluster.image.topics_by_name["t"].partitions[index]
+def beat(cluster: Cluster, broker_id: int, *, is_handover_known: bool = False, **wants: Any) -> tuple[bool, bool, bool]:
+    """A heartbeat's answer: is it caught up, fenced, and may it stop."""
+    wants = {"broker_epoch": cluster.image.brokers[broker_id].epoch, "current_metadata_offset": cluster.offset, **wants}
+    request = BrokerHeartbeatRequest(broker_id=broker_id, **wants)
+    response = cluster.commit(cluster.controller.heartbeat(request, is_handover_known=is_handover_known))
+    return response.is_caught_up, response.is_fenced, response.should_shut_down
 
 
 def test_a_broker_registers_fenced_and_its_epoch_is_the_offset() -> None:
@@ -173,7 +182,98 @@ def test_a_registration_is_checked(change: dict[str, object], code: ErrorCode) -
 
 
 def test_a_broker_that_never_registered_is_unknown() -> None:
-    for command in (Cluster(1).controller.unfence, Cluster(1).controller.shut_down, Cluster(1).controller.fence):
+    controller = Cluster(1).controller
+    for command in (controller.unfence, controller.shut_down, controller.fence, controller.unregister_broker):
         with pytest.raises(KafkaError) as raised:
             command(7)
         assert raised.value.code is ErrorCode.BROKER_ID_NOT_REGISTERED
+
+
+def test_a_broker_is_unfenced_when_it_has_read_its_own_registration() -> None:
+    cluster = Cluster()
+    epoch = cluster.commit(cluster.controller.register_broker(registration(1), broker_epoch=cluster.offset))
+    assert beat(cluster, 1, current_metadata_offset=epoch - 1) == (False, True, False)
+    assert beat(cluster, 1, want_fence=True) == (True, True, False)
+    assert beat(cluster, 1, current_metadata_offset=epoch) == (True, False, False)
+    assert cluster.image.brokers[1].is_active
+    assert beat(cluster, 1, want_fence=True) == (True, True, False)
+    assert cluster.image.brokers[1].is_fenced
+    for broker_id, broker_epoch, code in (
+        (1, epoch + 1, ErrorCode.STALE_BROKER_EPOCH),
+        (7, epoch, ErrorCode.BROKER_ID_NOT_REGISTERED),
+    ):
+        request = BrokerHeartbeatRequest(broker_id=broker_id, broker_epoch=broker_epoch)
+        with pytest.raises(KafkaError) as raised:
+            cluster.controller.heartbeat(request, is_handover_known=False)
+        assert raised.value.code is code
+
+
+def test_a_leader_may_stop_when_the_others_know_who_leads() -> None:
+    cluster = Cluster(1, 2, 3)
+    cluster.create("t", [1, 2, 3])
+    assert beat(cluster, 1, want_shut_down=True) == (True, False, False)
+    assert (partition(cluster).leader, partition(cluster).isr) == (2, (2, 3))
+    assert cluster.image.brokers[1].is_in_controlled_shutdown
+    assert beat(cluster, 1, want_shut_down=True) == (True, False, False)
+    assert beat(cluster, 1, want_shut_down=True, is_handover_known=True) == (True, True, True)
+    assert cluster.image.brokers[1].is_fenced
+    assert beat(cluster, 1, want_shut_down=True) == (True, True, True)
+
+
+def test_a_broker_that_leads_nothing_may_stop_at_once() -> None:
+    cluster = Cluster(1, 2)
+    cluster.create("t", [1, 2])
+    assert beat(cluster, 2, want_shut_down=True) == (True, True, True)
+    assert partition(cluster).isr == (1,)
+
+
+def test_replicas_in_a_log_directory_that_failed_are_out_of_sync() -> None:
+    cluster = Cluster(2, 3)
+    other = b"other directory!"
+    request = registration(1)
+    request.log_dirs = [directory(1), other]
+    cluster.commit(cluster.controller.register_broker(request, broker_epoch=cluster.offset))
+    cluster.commit(cluster.controller.unfence(1))
+    cluster.create("t", [1, 2, 3], [1, 3, 2])
+    id = cluster.image.topics_by_name["t"].id
+    cluster.commit(cluster.controller.assign_replicas_to_dirs(1, {(id, 0): directory(1), (id, 1): other}))
+    assert beat(cluster, 1, offline_log_dirs=[directory(1)]) == (True, False, False)
+    assert (partition(cluster).leader, partition(cluster).isr) == (2, (2, 3))
+    assert (partition(cluster, 1).leader, partition(cluster, 1).isr) == (1, (1, 3, 2))
+    assert cluster.image.brokers[1].log_dirs == (other,)
+    before = cluster.offset
+    assert beat(cluster, 1, offline_log_dirs=[directory(1)]) == (True, False, False)
+    assert cluster.offset == before
+    cluster.commit(cluster.controller.fence(2))
+    cluster.commit(cluster.controller.fence(3))
+    assert partition(cluster).leader == -1  # broker 1 is alive, but what it had of this partition is not
+
+
+def test_an_unregistered_broker_is_gone_and_comes_back_as_a_stranger() -> None:
+    cluster = Cluster(1, 2, min_insync_replicas="2")
+    cluster.create("t", [1, 2])
+    epoch = cluster.image.brokers[2].epoch
+    decision = cluster.controller.unregister_broker(2)
+    assert decision.records[-1] == UnregisterBrokerRecord(broker_id=2, broker_epoch=epoch)
+    cluster.commit(decision)
+    assert 2 not in cluster.image.brokers
+    assert (partition(cluster).isr, partition(cluster).elr, partition(cluster).replicas) == ((1,), (2,), (1, 2))
+    cluster.start(2, incarnation=2, previous=epoch)
+    assert (partition(cluster).isr, partition(cluster).elr) == ((1,), ())
+
+
+def test_whichever_two_of_three_stop_the_one_that_has_everything_leads() -> None:
+    for first, second in ((1, 2), (2, 1), (1, 3), (3, 1), (2, 3), (3, 2)):
+        cluster = Cluster(1, 2, 3, min_insync_replicas="2")
+        cluster.create("t", [1, 2, 3])
+        cluster.commit(cluster.controller.fence(first))
+        cluster.commit(cluster.controller.fence(second))
+        (last,) = {1, 2, 3} - {first, second}
+        assert (partition(cluster).leader, partition(cluster).isr) == (last, (last,))
+        assert partition(cluster).elr == (second,)  # the first left while two stayed: it may lack what those two have
+        cluster.commit(cluster.controller.fence(last))
+        assert (partition(cluster).leader, partition(cluster).isr) == (-1, ())
+        cluster.start(first, incarnation=2, previous=cluster.image.brokers[first].epoch)
+        assert partition(cluster).leader == -1
+        cluster.start(second, incarnation=2, previous=cluster.image.brokers[second].epoch)
+        assert (partition(cluster).leader, partition(cluster).elr) == (second, (last,))

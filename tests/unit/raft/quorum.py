@@ -27,8 +27,10 @@ from ottla.raft.effects import (
     Started,
     TruncateTo,
     Unanswered,
+    VotersChanged,
     WriteLeaderChange,
     WriteSnapshot,
+    WriteVoters,
 )
 from ottla.raft.messages import fetch_response, fetch_row
 from ottla.raft.quorum_state import QuorumState
@@ -36,10 +38,13 @@ from ottla.raft.raft import Raft, RaftConfig
 from ottla.raft.voters import Voter, Voters
 from ottla.wire import Message
 from ottla.wire.messages import fetch_snapshot
+from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse, SupportedFeatureKey
 
 CLUSTER = "a-cluster"
 REQUEST_TIMEOUT_MS = 2000
 ENTRY = b"%d:%d;"
+VOTERS = -100
+"""A value that is not above it is a VotersRecord."""
 
 
 class Entry(NamedTuple):
@@ -116,6 +121,13 @@ class MemoryLog:
             self.start_offset = end_offset
 
 
+class Asked:
+    """What somebody who is no replica asked, and was answered."""
+
+    def __init__(self) -> None:
+        self.response: Any = None
+
+
 class Node:
     """One replica, its disk and what it has seen committed."""
 
@@ -132,14 +144,31 @@ class Node:
         self.tick_at: int | None = None
 
 
+def voter(id: int, is_dynamic: bool = True) -> Voter:
+    directory_id = bytes([id]) * 16 if is_dynamic else bytes(16)
+    return Voter(id, directory_id, (("CONTROLLER", "quorum", 9000 + id),))
+
+
 class Quorum:
-    def __init__(self, size: int, rng: Random, *, observers: int = 0, delay_ms: int = 5, loss: float = 0.0) -> None:
+    def __init__(
+        self,
+        size: int,
+        rng: Random,
+        *,
+        observers: int = 0,
+        delay_ms: int = 5,
+        loss: float = 0.0,
+        is_dynamic: bool = False,
+        config: RaftConfig | None = None,
+    ) -> None:
+        self.config = config or RaftConfig()
         self.rng = rng
         self.now = 0
         self.delay_ms, self.loss = delay_ms, loss
-        self.voters = Voters(
-            0, {id: Voter(id, endpoints=(("CONTROLLER", "quorum", 9000 + id),)) for id in range(1, size + 1)}
-        )
+        self.voters = Voters(int(is_dynamic), {id: voter(id, is_dynamic) for id in range(1, size + 1)})
+        self.kraft_versions = (0, 1)
+        """What a new voter says that it supports."""
+        self._voter_sets: list[Voters] = []
         self.nodes = {id: Node(id) for id in range(1, size + observers + 1)}
         self.cuts: dict[frozenset[int], None] = {}
         self.committed: list[Entry] = []
@@ -163,9 +192,9 @@ class Quorum:
                 bytes([id]) * 16,
                 CLUSTER,
                 log=node.log,
-                voters=self.voters,
+                voters=self._voters_of(node),
                 state=node.state,
-                config=RaftConfig(),
+                config=self.config,
                 rng=Random(self.rng.random()),
                 bootstrap=bootstrap,
                 endpoints=(("CONTROLLER", "quorum", 9000 + id),),
@@ -260,13 +289,20 @@ class Quorum:
             case WriteLeaderChange():
                 node.log.entries.append(Entry(effect.epoch, -1))
                 self._flush_soon(node)
+            case WriteVoters():
+                node.log.entries.append(Entry(node.raft.epoch, VOTERS - len(self._voter_sets)))
+                self._voter_sets.append(effect.voters)
+                self._flush_soon(node)
+                self._wake(node)
             case AppendFetched():
                 entries = decode(effect.records)
                 node.log.entries += entries
                 self._flush_soon(node)
+                self._voters_may_have_changed(node)
             case TruncateTo():
                 node.log.truncate(effect.offset)
                 self._flush_soon(node)
+                self._voters_may_have_changed(node)
             case WriteSnapshot():
                 node.snapshot_data = node.snapshot_data[: effect.position] + bytes(effect.data)
                 if effect.is_last:
@@ -275,6 +311,7 @@ class Quorum:
                     node.log.entries = []
                     node.log.start_offset = node.log.flushed_offset = effect.snapshot.end_offset
                     self._flush_soon(node)
+                    self._voters_may_have_changed(node)
             case Commit():
                 assert effect.high_watermark <= node.log.end_offset
                 node.committed = max(node.committed, effect.high_watermark)
@@ -283,6 +320,28 @@ class Quorum:
                 if effect.leader_id == node.id:
                     known = self.leaders.setdefault(effect.epoch, effect.leader_id)
                     assert known == effect.leader_id, f"epoch {effect.epoch} has two leaders"
+
+    def _voters_of(self, node: Node) -> Voters:
+        """The last that its log says, committed or not."""
+        for entry in reversed(node.log.everything()):
+            if entry.value <= VOTERS:
+                return self._voter_sets[VOTERS - entry.value]
+        return self.voters
+
+    def _voters_may_have_changed(self, node: Node) -> None:
+        life = node.life
+
+        def tell() -> None:
+            if node.is_up and node.life == life and node.raft.voters != self._voters_of(node):
+                self.feed(node, VotersChanged(self._voters_of(node)))
+
+        self._later(0, tell)
+
+    def ask(self, id: int, request: Message) -> Asked:
+        """What a tool asks a replica."""
+        asked = Asked()
+        self.feed(self.nodes[id], Received(request, asked))
+        return asked
 
     def _flush_soon(self, node: Node) -> None:
         life = node.life
@@ -308,7 +367,13 @@ class Quorum:
             if not target.is_up:
                 self._lose(node, effect.id, is_closed=True)
                 return
-            self.feed(target, Received(effect.request, (node.id, life, target.id, effect.id)))
+            token = node.id, life, target.id, effect.id
+            if isinstance(effect.request, ApiVersionsRequest):
+                low, high = self.kraft_versions
+                feature = SupportedFeatureKey(name="kraft.version", min_version=low, max_version=high)
+                self._answer(target, token, ApiVersionsResponse(supported_features=[feature]))
+                return
+            self.feed(target, Received(effect.request, token))
 
         def time_out() -> None:
             if node.is_up and node.life == life and key in self._answers:
@@ -324,6 +389,9 @@ class Quorum:
                 self.feed(node, Unanswered(request_id, is_closed))
 
     def _answer(self, node: Node, token: object, response: Message) -> None:
+        if isinstance(token, Asked):
+            token.response = response
+            return
         assert isinstance(token, tuple)
         asker_id, life, answerer_id, request_id = token
         asker = self.nodes[asker_id]

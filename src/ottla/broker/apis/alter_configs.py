@@ -6,7 +6,8 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from ottla.broker.api import Api, Caller
-from ottla.broker.config_changes import check_configs
+from ottla.broker.config_changes import check_configs, decide, is_for_controller
+from ottla.controller import Controller
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.alter_configs import (
     AlterConfigsRequest,
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 
 async def alter_configs(request: AlterConfigsRequest, node: Node, caller: Caller) -> AlterConfigsResponse:
+    if is_for_controller(caller):
+        return await node.commit(node.controller.alter_configs(request))
     named = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
     answers: list[AlterConfigsResourceResponse | None] = []
     forwarded: list[AlterConfigsResource] = []
@@ -41,10 +44,8 @@ async def alter_configs(request: AlterConfigsRequest, node: Node, caller: Caller
         forwarded.append(resource)
     decided = []
     if forwarded:
-        decision = node.controller.alter_configs(
-            AlterConfigsRequest(resources=forwarded, validate_only=request.validate_only)
-        )
-        decided = (await node.commit(decision)).responses
+        rest_of_it = AlterConfigsRequest(resources=forwarded, validate_only=request.validate_only)
+        decided = (await decide(node, caller, rest_of_it, Controller.alter_configs)).responses
     rest = iter(decided)
     return AlterConfigsResponse(responses=[answer or next(rest) for answer in answers])
 

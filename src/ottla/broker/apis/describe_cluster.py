@@ -35,7 +35,8 @@ def describe_cluster(request: DescribeClusterRequest, node: Node, caller: Caller
         error_message=None,
         endpoint_type=expected,
         cluster_id=node.cluster_id,
-        controller_id=node.config.node_id,
+        # Brokers name themselves: they pass on what only the controller can do (KIP-590).
+        controller_id=node.quorum.leader_id if expected == CONTROLLERS else node.config.node_id,
         brokers=list(found),
         cluster_authorized_operations=(
             CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED

@@ -1,4 +1,4 @@
-"""DescribeQuorum v0-v2: who leads the metadata log, and how far the voters are. This node leads, as the only one."""
+"""DescribeQuorum v0-v2: who leads the metadata log, and how far the others are. Answered by the leader."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.api import Api, Caller
 from ottla.cluster.topic import METADATA_TOPIC
-from ottla.wire.errors import ErrorCode
+from ottla.raft.leader import NEVER, Leader, Replica
+from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
@@ -49,24 +50,34 @@ def describe_quorum(request: DescribeQuorumRequest, node: Node, caller: Caller) 
 
 
 def _metadata_partition(node: Node) -> DescribeQuorumResponsePartitionData:
-    log = node.metadata_log
-    timestamp = node.clock()
+    quorum, leader = node.quorum, node.quorum.machine.role
+    if not isinstance(leader, Leader):
+        raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    now, timestamp = node.now(), node.clock()
+
+    def state(id: int, directory_id: bytes, replica: Replica) -> ReplicaState:
+        return ReplicaState(
+            replica_id=id,
+            replica_directory_id=directory_id,
+            log_end_offset=replica.end_offset,
+            last_fetch_timestamp=NEVER if replica.fetched_at == NEVER else timestamp - (now - replica.fetched_at),
+            last_caught_up_timestamp=NEVER
+            if replica.caught_up_at == NEVER
+            else timestamp - (now - replica.caught_up_at),
+        )
+
+    itself = Replica(quorum.log.directory_id, quorum.log.end_offset, now, now)
     return DescribeQuorumResponsePartitionData(
         partition_index=0,
         error_code=ErrorCode.NONE,
-        leader_id=node.config.node_id,
-        leader_epoch=node.quorum.epoch,
-        high_watermark=node.quorum.high_watermark,
+        leader_id=leader.id,
+        leader_epoch=leader.epoch,
+        high_watermark=quorum.high_watermark,
         current_voters=[
-            ReplicaState(
-                replica_id=voter.id,
-                replica_directory_id=voter.directory_id,
-                log_end_offset=log.end_offset,
-                last_fetch_timestamp=timestamp,
-                last_caught_up_timestamp=timestamp,
-            )
-            for voter in log.voters.by_id.values()
+            state(voter.id, voter.directory_id, itself if voter.id == leader.id else leader.replicas[voter.id])
+            for voter in quorum.voters.by_id.values()
         ],
+        observers=[state(id, directory_id, replica) for (id, directory_id), replica in leader.observers.items()],
     )
 
 

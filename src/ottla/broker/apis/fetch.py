@@ -1,7 +1,10 @@
-"""Fetch v4-v18. Consumers only: fetches by followers and of the metadata log come with the cluster issue.
+"""Fetch v4-v18, by consumers and by followers; those of the metadata log are the quorum's.
 
 Data never passes through Python: a partition's answer is a piece of a log file, sent by the kernel. A fetch that finds
 less than `min_bytes` waits with the partitions it asked for, and reads again when they grew enough or its time is up.
+
+A consumer reads up to the high watermark, of the leader or (KIP-392) of a follower. A follower reads to the log's end,
+of the leader only, and by what it asks for tells how far it has come.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from ottla.broker.api import Api, Caller
-from ottla.broker.partitions import EVERYTHING
+from ottla.broker.partitions import EVERYTHING, NO_LEADER
 from ottla.broker.quotas import CONSUME
 from ottla.replication.fetch_sessions import FetchContext, FetchPartition
 from ottla.wire.errors import ErrorCode, KafkaError
@@ -20,23 +23,30 @@ from ottla.wire.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionData,
 )
 
 if TYPE_CHECKING:
     from ottla.broker.node import Node
     from ottla.broker.partitions import Partition
+    from ottla.cluster import PartitionImage
 
 READ_COMMITTED = 1
 CONSUMER_REPLICA_ID = -1
 DEBUGGING_REPLICA_ID = -2
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 FIRST_VERSION_WITH_SESSIONS = 7
+FIRST_VERSION_WITH_RACK = 11
+FIRST_VERSION_WITH_ENDPOINTS = 16
 NONE = ErrorCode.NONE
 EMPTY = b""
 
 
 def fetch(request: FetchRequest, node: Node, caller: Caller) -> FetchResponse | asyncio.Future[FetchResponse]:
+    if caller.peer.role == "controller":
+        return node.quorum.receive(request)  # the metadata log is the only one behind that door
     version = caller.api_version
     if version < FIRST_VERSION_WITH_SESSIONS:
         request.session_epoch = -1
@@ -47,7 +57,7 @@ def fetch(request: FetchRequest, node: Node, caller: Caller) -> FetchResponse | 
     except KafkaError as error:
         return FetchResponse(error_code=error.code)
     reading = _Reading(request, context, node, caller)
-    reading.read()
+    reading.read(is_first=True)
     if reading.is_complete or request.max_wait_ms <= 0 or not context.partitions:
         return reading.response()
     return reading.wait()
@@ -61,11 +71,14 @@ class _Reading:
         "_context",
         "_future",
         "_grown",
+        "_is_finishing",
         "_is_read_committed",
+        "_leaders",
         "_max_bytes",
         "_min_bytes",
         "_node",
         "_partitions",
+        "_replica_epoch",
         "_replica_id",
         "_request",
         "_rows",
@@ -81,7 +94,7 @@ class _Reading:
         self._node = node
         self._caller = caller
         self._max_bytes = min(request.max_bytes, node.config.fetch_max_bytes)
-        if node.quotas.is_consume_quota_set:
+        if node.quotas.is_consume_quota_set and request.replica_state is None and request.replica_id < 0:
             # More at once than a whole window allows would be throttled every time, and never be sent.
             allowed = node.quotas.max_in_window(caller, CONSUME)
             if allowed is not None:
@@ -90,11 +103,15 @@ class _Reading:
         self._is_read_committed = request.isolation_level == READ_COMMITTED
         state = request.replica_state
         self._replica_id = request.replica_id if state is None else state.replica_id
+        self._replica_epoch = -1 if state is None else state.replica_epoch
+        self._leaders: dict[int, None] = {}
+        """Brokers that the answer names as leaders."""
         self._rows: list[tuple[FetchPartition, PartitionData]] = []
         self._partitions: list[Partition] = []
         self._future: asyncio.Future[FetchResponse]
         self._timeout: asyncio.TimerHandle | None = None
         self._grown = 0
+        self._is_finishing = False
         self._stable: dict[Partition, int] = {}
         """Of a read_committed fetch that waits: how far it could read in each partition."""
         self.size = 0
@@ -104,7 +121,8 @@ class _Reading:
     def is_complete(self) -> bool:
         return self.has_news or self.size >= self._min_bytes
 
-    def read(self) -> None:
+    def read(self, *, is_first: bool = False) -> None:
+        """Collect what there is. The first time a follower's offsets count as what it has."""
         self._rows = rows = []
         self._partitions = []
         self.size = 0
@@ -118,7 +136,10 @@ class _Reading:
             try:
                 if partition is None:
                     partition = self._find(wanted, uses_topic_ids, of_topic is not None)
-                row = self._read_partition(partition, wanted, left)
+                if self._replica_id >= 0:
+                    row = self._read_as_follower(partition, wanted, left, is_first)
+                else:
+                    row = self._read_partition(partition, wanted, left)
             except KafkaError as error:
                 row = PartitionData(
                     partition_index=wanted.index,
@@ -127,6 +148,8 @@ class _Reading:
                     aborted_transactions=None,
                     records=EMPTY,
                 )
+                if error.code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH):
+                    self._name_leader(wanted, partition, row)
                 self.has_news = True
             else:
                 self._partitions.append(partition)
@@ -139,7 +162,7 @@ class _Reading:
     def _read_partition(self, partition: Partition, wanted: FetchPartition, left: int) -> PartitionData:
         if wanted.current_leader_epoch >= 0:
             partition.check_leader_epoch(wanted.current_leader_epoch)
-        if self._replica_id >= 0:
+        if not partition.is_leader and self._caller.api_version < FIRST_VERSION_WITH_RACK:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         log = partition.log
         high_watermark = log.high_watermark
@@ -156,15 +179,15 @@ class _Reading:
             aborted_transactions=[] if self._is_read_committed else None,
             records=EMPTY,
         )
-        if wanted.last_fetched_epoch >= 0:
-            epoch, epoch_end_offset = log.end_offset_for_epoch(wanted.last_fetched_epoch)
-            if epoch < wanted.last_fetched_epoch or epoch_end_offset < wanted.fetch_offset:
-                row.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=epoch_end_offset)
+        if self._is_diverging(partition, wanted, row):
+            return row
+        start_offset = wanted.fetch_offset
+        if partition.leader is not None and self._request.rack_id:
+            nearer = self._node.hosting.preferred_replica(partition, self._request.rack_id, start_offset)
+            if nearer >= 0:
+                row.preferred_read_replica = nearer
                 self.has_news = True
                 return row
-        start_offset = wanted.fetch_offset
-        if start_offset < log.log_start_offset or start_offset > log.log_end_offset:
-            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
         if start_offset >= end_offset:
             return row
         is_first = self.size == 0
@@ -181,6 +204,70 @@ class _Reading:
                     for aborted in log.aborted_transactions(start_offset, log.upper_bound_offset(found))
                 ]
         return row
+
+    def _read_as_follower(
+        self, partition: Partition, wanted: FetchPartition, left: int, is_first: bool
+    ) -> PartitionData:
+        partition.check_leader_epoch(wanted.current_leader_epoch)
+        leader = partition.leader
+        if leader is None or self._replica_id not in leader.replicas:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        log = partition.log
+        row = PartitionData(
+            partition_index=wanted.index,
+            last_stable_offset=-1,
+            log_start_offset=log.log_start_offset,
+            aborted_transactions=None,
+            records=EMPTY,
+        )
+        if not self._is_diverging(partition, wanted, row):
+            start_offset, end_offset = wanted.fetch_offset, log.log_end_offset
+            if is_first:
+                self._node.hosting.follower_fetched(
+                    partition, self._replica_id, self._replica_epoch, start_offset, wanted.follower_start_offset
+                )
+            is_first_row = self.size == 0
+            if start_offset < end_offset and (left > 0 or is_first_row):
+                found = log.read(
+                    start_offset,
+                    max_bytes=min(wanted.max_bytes, left),
+                    end_offset=end_offset,
+                    min_one_batch=is_first_row,
+                )
+                if found is not None:
+                    row.records = found
+        row.high_watermark = log.high_watermark
+        return row
+
+    def _is_diverging(self, partition: Partition, wanted: FetchPartition, row: PartitionData) -> bool:
+        """Whether a reader's history is another than the log's (KIP-320, KIP-595): it is told where they part.
+        KafkaError OFFSET_OUT_OF_RANGE when its place is not in the log."""
+        log = partition.log
+        start_offset = wanted.fetch_offset
+        if wanted.last_fetched_epoch >= 0 and start_offset >= log.log_start_offset:
+            epoch, epoch_end_offset = log.end_offset_for_epoch(wanted.last_fetched_epoch)
+            if epoch < wanted.last_fetched_epoch or epoch_end_offset < start_offset:
+                row.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=epoch_end_offset)
+                self.has_news = True
+                return True
+        if start_offset < log.log_start_offset or start_offset > log.log_end_offset:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        return False
+
+    def _name_leader(self, wanted: FetchPartition, partition: Partition | None, row: PartitionData) -> None:
+        """KIP-951: a client at the wrong place is told the right one."""
+        if self._caller.api_version < FIRST_VERSION_WITH_ENDPOINTS:
+            return
+        place: Partition | PartitionImage | None = partition
+        if partition is not None:
+            leader_id = partition.leader_id
+        else:
+            topic = self._node.image.topics_by_id.get(wanted.topic_id)
+            place = topic.partitions.get(wanted.index) if topic is not None else None
+            leader_id = place.leader if place is not None else NO_LEADER
+        if place is not None and leader_id != NO_LEADER:
+            row.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=place.leader_epoch)
+            self._leaders[leader_id] = None
 
     def _find(self, wanted: FetchPartition, uses_topic_ids: bool, is_topic_known: bool) -> Partition:
         """A partition that is not open: it may be about to be, or it is not here."""
@@ -199,7 +286,10 @@ class _Reading:
         self._grown = self.size
         self._timeout = loop.call_later(self._request.max_wait_ms / 1000, self._finish)
         for partition in self._partitions:
-            partition.add_waiter(self)
+            if self._replica_id >= 0:
+                partition.follower_waiters[self] = None
+            else:
+                partition.add_waiter(self)
         if self._is_read_committed:
             self._stable = {partition: partition.log.last_stable_offset for partition in self._partitions}
         self._node.metrics.fetches_waiting += 1
@@ -208,6 +298,12 @@ class _Reading:
     def grew(self, partition: Partition, size: int) -> None:
         self._grown += size
         if self._grown >= self._min_bytes:
+            if self._replica_id >= 0:
+                # What other producers send in the same turn goes with it.
+                if not self._is_finishing:
+                    self._is_finishing = True
+                    self._node.loop.call_soon(self._finish)
+                return
             if self._stable.get(partition) == partition.log.last_stable_offset and size < EVERYTHING:
                 return  # what came is part of an open transaction: there is nothing to read before its marker
             self._finish()
@@ -225,6 +321,7 @@ class _Reading:
             self._node.metrics.fetches_waiting -= 1
             for partition in self._partitions:
                 partition.remove_waiter(self)
+                partition.follower_waiters.pop(self, None)
 
     def _done(self, future: asyncio.Future[FetchResponse]) -> None:
         if future.cancelled():
@@ -234,7 +331,7 @@ class _Reading:
 
     def response(self) -> FetchResponse:
         context = self._context
-        if self.size and self._node.quotas.is_consume_quota_set:
+        if self.size and self._node.quotas.is_consume_quota_set and self._replica_id < 0:
             throttle_ms = self._node.quotas.record_consumed(self._caller, self.size, self._node.now())
             if throttle_ms:
                 return self._throttled(throttle_ms)
@@ -260,7 +357,13 @@ class _Reading:
                 for (name, topic_id), rows in topics.items()
             ],
         )
-        if self.size:
+        if self._leaders:
+            response.node_endpoints = [
+                NodeEndpoint(node_id=id, host=host, port=port, rack=rack)
+                for id, host, port, rack in self._node.brokers(self._caller.peer.listener)
+                if id in self._leaders
+            ]
+        if self.size and self._replica_id < 0:
             self._count(served)
         return response
 
@@ -282,6 +385,7 @@ class _Reading:
             or row.high_watermark != wanted.high_watermark
             or row.log_start_offset != wanted.log_start_offset
             or row.diverging_epoch is not None
+            or row.preferred_read_replica >= 0
         )
 
     def _count(self, served: list[FetchPartition]) -> None:

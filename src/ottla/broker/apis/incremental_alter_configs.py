@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from ottla.broker import loggers
 from ottla.broker.api import Api, Caller
 from ottla.broker.apis.describe_configs import BROKER_LOGGER_RESOURCE, check_is_this_node
-from ottla.broker.config_changes import check_configs, configs_after
+from ottla.broker.config_changes import check_configs, configs_after, decide, is_for_controller
+from ottla.controller import Controller
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.incremental_alter_configs import (
     AlterConfigsResource,
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 async def incremental_alter_configs(
     request: IncrementalAlterConfigsRequest, node: Node, caller: Caller
 ) -> IncrementalAlterConfigsResponse:
+    if is_for_controller(caller):
+        return await node.commit(node.controller.incremental_alter_configs(request))
     named = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
     answers: list[AlterConfigsResourceResponse | None] = []
     forwarded: list[AlterConfigsResource] = []
@@ -42,10 +45,8 @@ async def incremental_alter_configs(
             forwarded.append(resource)
     decided = []
     if forwarded:
-        decision = node.controller.incremental_alter_configs(
-            IncrementalAlterConfigsRequest(resources=forwarded, validate_only=request.validate_only)
-        )
-        decided = (await node.commit(decision)).responses
+        rest_of_it = IncrementalAlterConfigsRequest(resources=forwarded, validate_only=request.validate_only)
+        decided = (await decide(node, caller, rest_of_it, Controller.incremental_alter_configs)).responses
     rest = iter(decided)
     return IncrementalAlterConfigsResponse(responses=[answer or next(rest) for answer in answers])
 

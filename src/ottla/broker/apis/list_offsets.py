@@ -28,6 +28,8 @@ EARLIEST_PENDING_UPLOAD = -6
 READ_COMMITTED = 1
 UNKNOWN = -1
 FIRST_VERSION_WITH_LEADER_EPOCH = 4
+FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
+CONSUMER_REPLICA_ID = -1
 FIRST_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 
 
@@ -42,7 +44,11 @@ def list_offsets(request: ListOffsetsRequest, node: Node, caller: Caller) -> Lis
                     raise KafkaError(ErrorCode.INVALID_REQUEST, "the partition is named twice")
                 partition = node.partition(topic.name, asked.partition_index)
                 partition.check_leader_epoch(asked.current_leader_epoch)
-                rows.append(_find(asked, partition, request.isolation_level == READ_COMMITTED, caller.api_version))
+                if request.replica_id == CONSUMER_REPLICA_ID:
+                    end_offset = _readable_end(partition, request.isolation_level, asked.timestamp, caller.api_version)
+                else:
+                    end_offset = partition.log.log_end_offset
+                rows.append(_find(asked, partition, end_offset, caller.api_version))
             except KafkaError as error:
                 rows.append(
                     ListOffsetsPartitionResponse(
@@ -53,14 +59,26 @@ def list_offsets(request: ListOffsetsRequest, node: Node, caller: Caller) -> Lis
     return ListOffsetsResponse(topics=topics)
 
 
+def _readable_end(partition: Partition, isolation_level: int, timestamp: int, version: int) -> int:
+    """Where a consumer's view of a partition ends. A new leader does not know it until what it has is committed
+    (KIP-207)."""
+    log, leader = partition.log, partition.leader
+    if leader is not None and log.high_watermark < leader.start_offset and timestamp not in (EARLIEST, EARLIEST_LOCAL):
+        raise KafkaError(
+            ErrorCode.OFFSET_NOT_AVAILABLE
+            if version >= FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE
+            else ErrorCode.LEADER_NOT_AVAILABLE
+        )
+    return log.last_stable_offset if isolation_level == READ_COMMITTED else log.high_watermark
+
+
 def _find(
-    asked: ListOffsetsPartition, partition: Partition, is_read_committed: bool, version: int
+    asked: ListOffsetsPartition, partition: Partition, end_offset: int, version: int
 ) -> ListOffsetsPartitionResponse:
     log = partition.log
     timestamp = asked.timestamp
     if version < FIRST_VERSION.get(timestamp, 0) or timestamp < EARLIEST_PENDING_UPLOAD:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
-    end_offset = log.last_stable_offset if is_read_committed else log.high_watermark
     found: TimestampOffset | None = None
     if timestamp == LATEST:
         found = TimestampOffset(UNKNOWN, end_offset, partition.leader_epoch)

@@ -9,6 +9,7 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.api import Api, Caller
+from ottla.cluster.topic import NO_LEADER
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.metadata import (
     MetadataRequest,
@@ -56,9 +57,11 @@ def _answer(request: MetadataRequest, node: Node, caller: Caller, refused: dict[
     image = node.image
     version = caller.api_version
     with_operations = request.include_topic_authorized_operations
+    brokers = node.brokers(caller.peer.listener)
+    alive = {node_id for node_id, *_ in brokers}
     topics: list[MetadataResponseTopic]
     if request.topics is None or (version == 0 and not request.topics):
-        topics = [_describe(topic, node, with_operations) for topic in image.topics_by_name.values()]
+        topics = [_describe(topic, node, alive, with_operations) for topic in image.topics_by_name.values()]
     else:
         topics = []
         for asked in request.topics:
@@ -73,12 +76,12 @@ def _answer(request: MetadataRequest, node: Node, caller: Caller, refused: dict[
                         )
                     )
                 else:
-                    topics.append(_describe(by_id, node, with_operations))
+                    topics.append(_describe(by_id, node, alive, with_operations))
                 continue
             name = asked.name or ""
             found = image.topics_by_name.get(name)
             if found is not None:
-                topics.append(_describe(found, node, with_operations))
+                topics.append(_describe(found, node, alive, with_operations))
             else:
                 code = refused.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                 if not node.is_valid_topic_name(name):
@@ -89,7 +92,7 @@ def _answer(request: MetadataRequest, node: Node, caller: Caller, refused: dict[
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=node_id, host=host, port=port, rack=rack)
-            for node_id, host, port, rack in node.brokers(caller.peer.listener)
+            for node_id, host, port, rack in brokers
         ],
         cluster_id=node.cluster_id,
         controller_id=node.config.node_id,
@@ -100,7 +103,8 @@ def _answer(request: MetadataRequest, node: Node, caller: Caller, refused: dict[
     )
 
 
-def _describe(topic: TopicImage, node: Node, with_operations: bool) -> MetadataResponseTopic:
+def _describe(topic: TopicImage, node: Node, alive: set[int], with_operations: bool) -> MetadataResponseTopic:
+    """`alive`: the brokers that the client learns of. A leader that is none of them cannot be reached."""
     all_online = node.is_everything_online
     return MetadataResponseTopic(
         error_code=ErrorCode.NONE,
@@ -109,9 +113,9 @@ def _describe(topic: TopicImage, node: Node, with_operations: bool) -> MetadataR
         is_internal=node.is_internal_topic(topic.name),
         partitions=[
             MetadataResponsePartition(
-                error_code=ErrorCode.NONE if partition.leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
+                error_code=ErrorCode.NONE if partition.leader in alive else ErrorCode.LEADER_NOT_AVAILABLE,
                 partition_index=index,
-                leader_id=partition.leader,
+                leader_id=partition.leader if partition.leader in alive else NO_LEADER,
                 leader_epoch=partition.leader_epoch,
                 replica_nodes=list(partition.replicas),
                 isr_nodes=list(partition.isr),

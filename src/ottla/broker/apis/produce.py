@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from ottla.broker.acknowledgements import Acknowledgements
 from ottla.broker.api import Api, Caller
 from ottla.broker.transactional_produce import Verdicts, is_verified, produce_transactional
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.produce import (
     BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
@@ -20,7 +23,9 @@ if TYPE_CHECKING:
     from ottla.broker.node import Node
     from ottla.broker.partitions import Partition
 
+FIRST_VERSION_WITH_LEADERS = 10
 FIRST_VERSION_WITH_TOPIC_IDS = 13
+ALL = -1
 ADMIN_CLIENT_ID = "__admin_client"
 ATTRIBUTES_POSITION = 22
 TRANSACTIONAL = 0x10
@@ -54,6 +59,8 @@ def append_all(
     partitions = node.partitions
     topics: list[TopicProduceResponse] = []
     unflushed: list[Partition] = []
+    uncommitted: list[tuple[Partition, int, PartitionProduceResponse]] = []
+    misdirected: list[tuple[Partition, PartitionProduceResponse]] = []
     produced_bytes = 0
     failed = False
     for topic in request.topic_data:
@@ -77,8 +84,15 @@ def append_all(
                     raise KafkaError(
                         ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic} is internal: clients cannot write to it"
                     )
+                if not partition.is_alone:
+                    partition.check_leader()
+                    if acks == ALL:
+                        partition.check_in_sync()
             except KafkaError as error:
-                rows.append(_refused(data.index, error))
+                row = _refused(data.index, error)
+                if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER and partition is not None:
+                    misdirected.append((partition, row))
+                rows.append(row)
                 failed = True
                 continue
             name = partition.topic
@@ -87,8 +101,11 @@ def append_all(
             if row.error_code:
                 failed = True
                 continue
-            if partition.log.high_watermark < partition.log.log_end_offset:
-                unflushed.append(partition)
+            if partition.log.high_watermark < row.base_offset + messages:
+                if partition.is_alone or partition.log.is_flush_due:
+                    unflushed.append(partition)
+                if acks == ALL and not partition.is_alone:
+                    uncommitted.append((partition, row.base_offset + messages, row))
             messages_in += messages
             bytes_in += len(data.records or b"")
         if bytes_in:
@@ -99,6 +116,8 @@ def append_all(
             produced_bytes += bytes_in
         topics.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=rows))
     response = ProduceResponse(responses=topics)
+    if misdirected and caller.api_version >= FIRST_VERSION_WITH_LEADERS:
+        _name_leaders(response, misdirected, node, caller)
     if node.quotas.is_produce_quota_set and produced_bytes:
         response.throttle_time_ms = caller.throttle_ms = node.quotas.record_produced(caller, produced_bytes, now)
     if acks == 0:
@@ -108,9 +127,10 @@ def append_all(
         for partition in unflushed:
             node.spawn(partition.flush())
         return None
-    if unflushed:
-        return node.spawn(_answer_when_flushed(response, unflushed, node))
-    return response
+    flushed = node.spawn(_answer_when_flushed(response, unflushed, node)) if unflushed else None
+    if uncommitted:
+        return Acknowledgements(node.loop, response, uncommitted, request.timeout_ms, flushed).future
+    return flushed if flushed is not None else response
 
 
 def append_to(
@@ -167,6 +187,21 @@ async def _answer_when_flushed(response: ProduceResponse, partitions: list[Parti
                 raise outcome
             _fail(response, partition)
     return response
+
+
+def _name_leaders(
+    response: ProduceResponse, misdirected: list[tuple[Partition, PartitionProduceResponse]], node: Node, caller: Caller
+) -> None:
+    """KIP-951: a client at the wrong place is told the right one."""
+    leaders: dict[int, None] = {}
+    for partition, row in misdirected:
+        row.current_leader = LeaderIdAndEpoch(leader_id=partition.leader_id, leader_epoch=partition.leader_epoch)
+        leaders[partition.leader_id] = None
+    response.node_endpoints = [
+        NodeEndpoint(node_id=id, host=host, port=port, rack=rack)
+        for id, host, port, rack in node.brokers(caller.peer.listener)
+        if id in leaders
+    ]
 
 
 def _fail(response: ProduceResponse, partition: Partition) -> None:

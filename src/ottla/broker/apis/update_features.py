@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 async def update_features(request: UpdateFeaturesRequest, node: Node, caller: Caller) -> UpdateFeaturesResponse:
     quorum = node.quorum
+    wanted = {update.feature: update.max_version_level for update in request.feature_updates}
+    voters = None
+    if wanted.get(KRAFT_VERSION) == 1 and quorum.voters.kraft_version == 0:
+        voters = quorum.voters_to_be_dynamic()
     decision = node.controller.update_features(request, kraft_version=quorum.voters.kraft_version)
     response = await node.commit(decision)
-    if response.error_code == ErrorCode.NONE and not request.validate_only and quorum.voters.kraft_version == 0:
-        wanted = {update.feature: update.max_version_level for update in request.feature_updates}
-        if wanted.get(KRAFT_VERSION) == 1:
-            await quorum.make_voters_dynamic(
-                tuple((one.name, one.host, one.port) for one in node.config.controller_listeners if one.port)
-            )
+    if voters is not None and response.error_code == ErrorCode.NONE and not request.validate_only:
+        await quorum.make_voters_dynamic(voters)
     return response
 
 

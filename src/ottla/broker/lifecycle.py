@@ -1,0 +1,178 @@
+"""A broker's standing with the active controller: it registers, proves that it is alive, and says goodbye.
+
+It serves clients once the controller has unfenced it, which it does when the broker has replayed the metadata that
+named it. A controlled shutdown hands its partitions over before it stops.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from ottla.wire.errors import ErrorCode, KafkaError
+from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from ottla.wire.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+from ottla.wire.messages.broker_registration import Feature as BrokerFeature
+from ottla.wire.messages.broker_registration import Listener as BrokerListener
+from ottla.wire.messages.controller_registration import ControllerRegistrationRequest
+from ottla.wire.messages.controller_registration import Feature as ControllerFeature
+from ottla.wire.messages.controller_registration import Listener as ControllerListener
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
+log = logging.getLogger("ottla.lifecycle")
+
+SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+CATCH_UP_MS = 20
+"""Between heartbeats of a broker that is about to be unfenced, or to stop."""
+DUPLICATE_RETRY_MS = 500
+SHUTDOWN_MS = 30_000
+WITHOUT_CONTROLLER_MS = 3_000
+"""How long a stopping broker looks for a controller that would let it go."""
+
+
+class Lifecycle:
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._incarnation_id = node.rng.randbytes(16)
+        self._beating: asyncio.Task[None] | None = None
+        self.broker_epoch = -1
+        self.is_fenced = True
+
+    # Registering
+
+    async def register_controller(self) -> None:
+        """The active controller keeps where each controller of the quorum listens."""
+        node = self._node
+        listeners = [
+            ControllerListener(
+                name=listener.name,
+                host=listener.host or node.this_host(),
+                port=listener.port,
+                security_protocol=SECURITY_PROTOCOLS.index(listener.security_protocol),
+            )
+            for listener in node.config.advertised_controller_listeners
+            if listener.port
+        ]
+        features = [
+            ControllerFeature(name=name, min_supported_version=low, max_supported_version=high)
+            for name, (low, high) in node.supported_features.items()
+        ]
+        request = ControllerRegistrationRequest(
+            controller_id=node.config.node_id,
+            incarnation_id=self._incarnation_id,
+            listeners=listeners,
+            features=features,
+        )
+        await node.controllership.ask(request, timeout_ms=node.config.initial_broker_registration_timeout_ms)
+
+    async def register(self) -> None:
+        """Be a broker of the cluster, still fenced."""
+        node, config = self._node, self._node.config
+        request = BrokerRegistrationRequest(
+            broker_id=config.node_id,
+            cluster_id=node.cluster_id,
+            incarnation_id=self._incarnation_id,
+            listeners=[
+                BrokerListener(
+                    name=listener.name,
+                    host=listener.host or node.this_host(),
+                    port=listener.port or node.ports[listener.name],
+                    security_protocol=SECURITY_PROTOCOLS.index(listener.security_protocol),
+                )
+                for listener in config.advertised_broker_listeners
+            ],
+            features=[
+                BrokerFeature(name=name, min_supported_version=low, max_supported_version=high)
+                for name, (low, high) in node.supported_features.items()
+            ],
+            rack=config.broker_rack,
+            log_dirs=[directory.directory_id for directory in node.logs.online_dirs if directory.directory_id],
+            previous_broker_epoch=node.logs.previous_broker_epoch,
+        )
+        end = node.now() + config.initial_broker_registration_timeout_ms
+        while True:
+            response: BrokerRegistrationResponse = await node.controllership.ask(
+                request, timeout_ms=max(1, end - node.now())
+            )
+            # The process that had this id before may have left a session behind, which ends by itself.
+            if response.error_code != ErrorCode.DUPLICATE_BROKER_REGISTRATION or node.now() >= end:
+                break
+            log.warning("another broker is registered with id %d and alive: waiting for it to go", config.node_id)
+            await asyncio.sleep(DUPLICATE_RETRY_MS / 1000)
+        if response.error_code:
+            raise KafkaError(ErrorCode(response.error_code), "the active controller refuses this broker")
+        self.broker_epoch = response.broker_epoch
+
+    # Living
+
+    async def unfence(self) -> None:
+        """Until the controller lets this broker serve, and its own image says so."""
+        node = self._node
+        while True:
+            response = await self._beat()
+            if response is not None and not response.is_fenced:
+                break
+            await asyncio.sleep(CATCH_UP_MS / 1000)
+        await node.quorum.wait_until(lambda: not node.image.brokers[node.config.node_id].is_fenced)
+        self.is_fenced = False
+        self._beating = node.spawn(self._beat_on())
+
+    async def _beat_on(self) -> None:
+        node = self._node
+        interval = node.config.broker_heartbeat_interval_ms / 1000
+        while True:
+            await asyncio.sleep(interval)
+            response = await self._beat()
+            if response is None:
+                continue
+            if response.error_code in (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED):
+                # Somebody unregistered it, or the controller's disk forgot it: begin again.
+                log.warning("this broker is not registered any more (%s): it registers anew", response.error_code)
+                await self.register()
+            self.is_fenced = response.is_fenced
+
+    async def _beat(self, *, wants_to_stop: bool = False) -> BrokerHeartbeatResponse | None:
+        node = self._node
+        request = BrokerHeartbeatRequest(
+            broker_id=node.config.node_id,
+            broker_epoch=self.broker_epoch,
+            current_metadata_offset=node.image_offset - 1,
+            want_shut_down=wants_to_stop,
+            offline_log_dirs=[
+                log_dir.directory_id
+                for log_dir in node.logs.log_dirs
+                if not log_dir.is_online and log_dir.directory_id is not None
+            ],
+        )
+        timeout_ms = WITHOUT_CONTROLLER_MS if wants_to_stop else node.config.broker_heartbeat_interval_ms
+        try:
+            response: BrokerHeartbeatResponse = await node.controllership.ask(request, timeout_ms=timeout_ms)
+        except KafkaError as error:
+            if error.code in (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED):
+                return BrokerHeartbeatResponse(error_code=error.code)
+            log.info("no answer to a heartbeat: %s", error.message)
+            return None
+        return response
+
+    # Leaving
+
+    async def shut_down(self) -> None:
+        """Hand over what this broker leads, as far as there is anybody to take it."""
+        if self._beating is not None:
+            self._beating.cancel()
+        node = self._node
+        if self.broker_epoch < 0:
+            return
+        if node.controllership.is_active and len(node.quorum.voters.by_id) == 1:
+            await node.commit(node.controller.shut_down(node.config.node_id))
+            await node.commit(node.controller.fence(node.config.node_id))
+            return
+        end = node.now() + SHUTDOWN_MS
+        while node.now() < end:
+            response = await self._beat(wants_to_stop=True)
+            if response is None or response.error_code or response.should_shut_down:
+                return
+            await asyncio.sleep(CATCH_UP_MS / 1000)

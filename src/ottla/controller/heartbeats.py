@@ -1,0 +1,47 @@
+"""Which brokers the active controller has heard from lately. Soft state: a new controller gives everyone a new session.
+
+A broker that is silent for `broker.session.timeout.ms` is fenced. A connection that breaks is a hint to look sooner.
+"""
+
+from __future__ import annotations
+
+
+class Heartbeats:
+    def __init__(self, session_ms: int) -> None:
+        self.session_ms = session_ms
+        self._heard_at: dict[int, int] = {}
+
+    def begin(self, broker_ids: list[int], now: int) -> None:
+        """A new active controller waits a whole session for each broker that it believes to be alive."""
+        self._heard_at = dict.fromkeys(broker_ids, now)
+
+    def touch(self, broker_id: int, now: int) -> None:
+        self._heard_at.pop(broker_id, None)
+        self._heard_at[broker_id] = now  # those that were silent longest come first
+
+    def forget(self, broker_id: int) -> None:
+        self._heard_at.pop(broker_id, None)
+
+    def has_session(self, broker_id: int, now: int) -> bool:
+        heard_at = self._heard_at.get(broker_id)
+        return heard_at is not None and now - heard_at < self.session_ms
+
+    def excuse(self, now: int, grace_ms: int) -> None:
+        """Whoever watches was not awake: what brokers sent meanwhile is still to be read, so nobody's session ends
+        within the grace."""
+        earliest = now - self.session_ms + grace_ms
+        for broker_id, heard_at in self._heard_at.items():
+            self._heard_at[broker_id] = max(heard_at, earliest)
+
+    def deadline(self) -> int | None:
+        return next((heard_at + self.session_ms for heard_at in self._heard_at.values()), None)
+
+    def expired(self, now: int) -> list[int]:
+        """Brokers whose sessions have ended; they are forgotten until they are heard from again."""
+        silent = []
+        for broker_id, heard_at in list(self._heard_at.items()):
+            if now - heard_at < self.session_ms:
+                break
+            silent.append(broker_id)
+            del self._heard_at[broker_id]
+        return silent

@@ -1,0 +1,360 @@
+"""Several nodes in one world: a quorum, replicated partitions, and clients that find their leaders.
+
+    sim = Cluster(1)                        # three nodes, which elect a controller and register
+    sim.create_topic("topic")               # on all of them; min.insync.replicas is 2
+    sim.produce("topic", 10)                # acks=all, again until it is answered
+    sim.kill(sim.leader("topic"))
+    sim.heal()                              # everything runs and reaches everything
+    sim.settle()                            # until all replicas are in sync
+    sim.check("topic")                      # what was acknowledged is there, and in every replica alike
+
+`Witness` looks at what the nodes believe, all the time: one leader for an epoch, of the quorum and of a partition, and
+nothing ever goes back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ottla import records
+from ottla.broker import Node
+from ottla.cluster import PartitionImage
+from ottla.sim.checkers import Content, check
+from ottla.sim.client import Client, NoAnswer, batch_of
+from ottla.sim.cluster import CONTROLLER_PORT, DATA, PORT, Host, Sim
+from ottla.sim.disk import Crashed
+from ottla.sim.loop import Process
+from ottla.sim.network import Weather
+from ottla.sim.router import PASSING, Router
+from ottla.wire.errors import KafkaError
+
+RETRY_S = 0.1
+LOOK_S = 0.02
+SETTLING_S = 120.0
+"""Within which a cluster that is whole again must be in sync and writable."""
+
+
+class Witness:
+    """What the nodes believed so far, and what they may therefore not believe any more."""
+
+    def __init__(self) -> None:
+        self._quorum_leaders: dict[int, int] = {}
+        self._partition_leaders: dict[tuple[str, int, int], int] = {}
+        self._epochs: dict[Process, int] = {}
+        self._high_watermarks: dict[tuple[Process, str, int], int] = {}
+
+    def look(self, host: Host) -> None:
+        node, process = host.node, host.process
+        if node is None or process is None or not process.is_alive or not hasattr(node, "quorum"):
+            return
+        epoch = node.quorum.epoch
+        check(epoch >= self._epochs.get(process, 0), "epoch", f"the quorum's went back on {host.name} to {epoch}")
+        self._epochs[process] = epoch
+        if node.quorum.leader_id >= 0:
+            leader_id = self._quorum_leaders.setdefault(epoch, node.quorum.leader_id)
+            check(
+                leader_id == node.quorum.leader_id,
+                "leader",
+                f"{host.name} believes that {node.quorum.leader_id} leads the quorum in {epoch}, which {leader_id} did",
+            )
+        for topic in node.image.topics_by_name.values():
+            for index, partition in topic.partitions.items():
+                if partition.leader >= 0:
+                    self._leads(topic.name, index, partition.leader_epoch, partition.leader)
+        for hosted in node.partitions:
+            if hosted.is_leader:
+                self._leads(hosted.topic, hosted.index, hosted.leader_epoch, host.node_id)
+            key = (process, hosted.topic, hosted.index)
+            check(
+                hosted.log.high_watermark >= self._high_watermarks.get(key, 0),
+                "watermark",
+                f"{hosted.topic}-{hosted.index} on {host.name} went back to {hosted.log.high_watermark}",
+            )
+            self._high_watermarks[key] = hosted.log.high_watermark
+
+    def _leads(self, topic: str, index: int, leader_epoch: int, node_id: int) -> None:
+        before = self._partition_leaders.setdefault((topic, index, leader_epoch), node_id)
+        check(before == node_id, "leader", f"{topic}-{index} is led in {leader_epoch} by {before} and by {node_id}")
+
+
+class Cluster(Sim):
+    """Nodes that are controllers and brokers, with static voters."""
+
+    cluster_id = "5UMBKuzvRImgRPf-r-pVuA"
+
+    def __init__(
+        self,
+        seed: int = 0,
+        *,
+        node_count: int = 3,
+        properties: Mapping[str, str] | None = None,
+        weather: Weather | None = None,
+        is_started: bool = True,
+    ) -> None:
+        self.names = [f"node-{id}" for id in range(1, node_count + 1)]
+        voters = ",".join(f"{id}@{name}:{CONTROLLER_PORT}" for id, name in enumerate(self.names, 1))
+        shared = {
+            "controller.quorum.voters": voters,
+            "default.replication.factor": str(node_count),
+            "min.insync.replicas": str(node_count // 2 + 1),
+            "offsets.topic.num.partitions": "2",
+            "transaction.state.log.num.partitions": "2",
+        }
+        super().__init__(seed, properties={**shared, **(properties or {})}, weather=weather)
+        self.witness = Witness()
+        self._routers: dict[str, Router] = {}
+        for name in self.names:
+            self.host(name)
+        self.watching = self.loop.create_task(self._watch(), name="witness")
+        if is_started:
+            self.run(self.start_all())
+
+    async def _watch(self) -> None:
+        while True:
+            for host in self.hosts.values():
+                self.witness.look(host)
+            await asyncio.sleep(LOOK_S)
+
+    def finish(self) -> None:
+        self.network.heal()
+        if self.watching.done():
+            self.watching.result()
+        self.watching.cancel()
+        for router in self._routers.values():
+            router.close()
+        super().finish()
+
+    def power_lost(self) -> None:
+        """Others have what was acknowledged."""
+
+    def node_made(self, node: Node) -> None:
+        def failed() -> None:
+            self.loop.call_exception_handler({"message": f"node {node.config.node_id}: {node.failure}"})
+
+        node.on_failure = failed
+
+    # Nodes
+
+    async def start_all(self) -> None:
+        """Start what does not run, and wait until all of it serves."""
+        for host in self.hosts.values():
+            if not host.is_running:
+                self.begin(host.name)
+        await asyncio.gather(*(host.serving() for host in self.hosts.values()))
+
+    def begin(self, name: str) -> None:
+        """Start a node without waiting: alone it cannot serve."""
+
+        def started(result: asyncio.Future[None]) -> None:
+            error = result.exception()
+            if error is not None and not isinstance(error, Crashed):
+                self.loop.call_exception_handler({"message": f"{name} did not start", "exception": error})
+
+        self.host(name).begin().add_done_callback(started)
+
+    def live(self) -> list[Node]:
+        return [host.node for host in self.hosts.values() if host.is_running and host.node is not None]
+
+    def image(self, topic: str, partition: int = 0) -> PartitionImage | None:
+        """The newest that any running node knows of a partition."""
+        found = [node.image.partition(topic, partition) for node in self.live()]
+        return max((one for one in found if one is not None), key=lambda one: one.partition_epoch, default=None)
+
+    def leader(self, topic: str, partition: int = 0) -> str:
+        """The host that leads a partition by the newest metadata."""
+        image = self.image(topic, partition)
+        assert image is not None and image.leader > 0, f"{topic}-{partition} has no leader"
+        return self.names[image.leader - 1]
+
+    def followers(self, topic: str, partition: int = 0) -> list[str]:
+        return [name for name in self.names if name != self.leader(topic, partition)]
+
+    def controller(self) -> str:
+        """The host of the active controller (of the newest epoch)."""
+        leaders = {node.quorum.epoch: node.config.node_id for node in self.live() if node.controllership.is_active}
+        return self.names[leaders[max(leaders)] - 1]
+
+    def cut_off(self, name: str, *, both_ways: bool = True) -> None:
+        """Other nodes do not hear of this one (and it does not of them); clients do."""
+        for other in self.names:
+            if other != name:
+                self.network.cut(name, other, both_ways=both_ways)
+
+    def pause(self, name: str) -> None:
+        process = self.host(name).process
+        assert process is not None
+        self.loop.trace.note(name, "pause")
+        self.loop.pause(process)
+
+    def is_paused(self, name: str) -> bool:
+        process = self.host(name).process
+        return process is not None and self.loop.is_paused(process)
+
+    def resume(self, name: str) -> None:
+        process = self.host(name).process
+        if process is not None:
+            self.loop.trace.note(name, "resume")
+            self.loop.resume(process)
+
+    async def healed(self) -> None:
+        self.network.heal()
+        for name in self.names:
+            self.resume(name)
+        await self.start_all()
+
+    def heal(self) -> None:
+        """Everything runs, and reaches everything."""
+        self.run(self.healed())
+
+    # Waiting
+
+    async def until(self, is_so: Callable[[], bool], what: str, *, within_s: float = SETTLING_S) -> None:
+        end = self.loop.time() + within_s
+        while not is_so():
+            check(self.loop.time() < end, "liveness", f"not within {within_s:g} s: {what}")
+            await asyncio.sleep(LOOK_S)
+
+    def wait_for(self, is_so: Callable[[], bool], what: str, *, within_s: float = SETTLING_S) -> None:
+        self.run(self.until(is_so, what, within_s=within_s))
+
+    def wait_for_leader(self, topic: str, partition: int = 0, *, other_than: str) -> str:
+        """The new leader of a partition, once there is one."""
+
+        def has_other_leader() -> bool:
+            image = self.image(topic, partition)
+            return image is not None and image.leader > 0 and self.names[image.leader - 1] != other_than
+
+        self.wait_for(has_other_leader, f"a leader of {topic}-{partition} other than {other_than}")
+        return self.leader(topic, partition)
+
+    def lag(self, *, is_moving: bool = False) -> str:
+        """What is missing until every partition has a leader and all its replicas, and all nodes agree on it. While
+        clients write (`is_moving`) the ISR says who is in sync, otherwise the ends of the logs."""
+        nodes = self.live()
+        if len(nodes) < len(self.names):
+            return f"{len(nodes)} nodes run"
+        for node in nodes:
+            id = node.config.node_id
+            if node.lifecycle.is_fenced:
+                return f"{id} is fenced"
+            if node.image_offset != nodes[0].image_offset:
+                return f"{id} has metadata up to {node.image_offset}, {nodes[0].config.node_id} {nodes[0].image_offset}"
+            for topic in node.image.topics_by_name.values():
+                for index, partition in topic.partitions.items():
+                    if partition.leader < 0 or sorted(partition.isr) != sorted(partition.replicas):
+                        return f"{id} knows {topic.name}-{index} as {partition}"
+                    if is_moving:
+                        continue
+                    led = self._hosted(partition.leader, topic.name, index)
+                    here = self._hosted(id, topic.name, index)
+                    if id in partition.replicas and (
+                        here is None or led is None or here[0] != led[0] or min(here) < led[0]
+                    ):
+                        return f"{topic.name}-{index} on {id} ends (high watermark) at {here}, its leader's at {led}"
+        return ""
+
+    def _hosted(self, node_id: int, topic: str, index: int) -> tuple[int, int] | None:
+        node = self.hosts[self.names[node_id - 1]].node
+        found = node.partitions.get(topic, index) if node is not None else None
+        return None if found is None else (found.log.log_end_offset, found.log.high_watermark)
+
+    async def settled(self, *, is_moving: bool = False) -> None:
+        end = self.loop.time() + SETTLING_S
+        while lag := self.lag(is_moving=is_moving):
+            check(self.loop.time() < end, "liveness", f"not in sync within {SETTLING_S:g} s: {lag}")
+            await asyncio.sleep(LOOK_S)
+
+    def settle(self) -> None:
+        """Until all replicas have everything."""
+        self.run(self.settled())
+
+    # Clients
+
+    def router(self, name: str = "client") -> Router:
+        if name not in self._routers:
+            clients = [Client(self.network, name, (broker, PORT)) for broker in self.names]
+            self._routers[name] = Router(clients)
+        return self._routers[name]
+
+    def client_names(self) -> list[str]:
+        return list(self._routers)
+
+    def create_topic(self, topic: str, partitions: int = 1, **configs: str) -> None:
+        named = {name.replace("_", "."): value for name, value in configs.items()}
+        router = self.router()
+        self.run(router.any_broker().create_topic(topic, partitions, named, replicas=len(self.names)))
+        self.settle()
+
+    def produce(self, topic: str, count: int = 1, *, via: str | None = None, acks: int = -1, **_: Any) -> int:
+        """Records with values nobody wrote before, in one batch, sent until they are acknowledged; returns their base
+        offset. `via` one node: sent once, to it, whatever it answers."""
+        return self.run(self.produced(topic, count, via=via, acks=acks))
+
+    async def produced(self, topic: str, count: int, *, via: str | None = None, acks: int = -1) -> int:
+        history = self.history(topic)
+        values = [self.new_value() for _ in range(count)]
+        contents: list[Content] = [(None, value) for value in values]
+        history.doubt(contents)
+        batch = batch_of(values, self.clock())
+        router = self.router()
+        while True:
+            try:
+                if via is not None:
+                    return await router.of(via).produce(topic, 0, batch, acks=acks)
+                offset = await router.produce(topic, 0, batch, acks=acks)
+            except (NoAnswer, KafkaError) as error:
+                if via is not None or (isinstance(error, KafkaError) and error.code not in PASSING):
+                    raise
+                await asyncio.sleep(RETRY_S)
+            else:
+                if acks == -1:
+                    history.acknowledge(offset, contents)
+                return offset
+
+    # What must hold
+
+    def log(self, name: str, topic: str, partition: int = 0) -> list[tuple[int, int, bytes]]:
+        """What the files of one replica hold: offset, leader epoch and bytes of every batch."""
+        device = self.host(name).device
+        found = []
+        for path in device.files(f"{DATA}/{topic}-{partition}"):
+            if path.endswith(".log"):
+                data = device.content(path)
+                for position, header in records.split(data):
+                    batch = data[position : position + header.size]
+                    found.append((header.base_offset, header.leader_epoch, batch))
+        return found
+
+    def check_replicas(self, topic: str, partition: int = 0) -> None:
+        """In sync, every replica is the same, byte for byte."""
+        first = self.log(self.names[0], topic, partition)
+        for name in self.names[1:]:
+            check(
+                self.log(name, topic, partition) == first,
+                "replicas",
+                f"{topic}-{partition} on {name} is not what it is on {self.names[0]}",
+            )
+
+    async def verified(self, topic: str, partition: int = 0) -> list[tuple[int, Content]]:
+        """Read everything and compare it with the history."""
+        router, history = self.router(), self.history(topic, partition)
+        end = self.loop.time() + SETTLING_S
+        while True:
+            try:
+                start, end_offset, found = await router.read_all(topic, partition)
+            except (NoAnswer, KafkaError) as error:
+                if isinstance(error, KafkaError) and error.code not in PASSING:
+                    raise
+                check(self.loop.time() < end, "liveness", f"{topic} is not readable: {error}")
+                await asyncio.sleep(RETRY_S)
+            else:
+                rows: list[tuple[int, Content]] = [(one.offset, (one.key, one.value)) for one in found]
+                history.check_log(rows, start, end_offset)
+                history.see_high_watermark(end_offset)
+                return rows
+
+    def check(self, topic: str, partition: int = 0, **_: Any) -> None:
+        self.run(self.verified(topic, partition))
+        self.check_replicas(topic, partition)

@@ -1,0 +1,198 @@
+"""Three nodes in a simulated world: what clients may rely on whoever dies, and who leads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from ottla.cluster.topic import RECOVERED
+from ottla.sim.client import NoAnswer, batch_of
+from ottla.sim.replicas import Cluster
+from ottla.sim.world import REPLICAS, run_seed
+from ottla.wire.errors import ErrorCode, KafkaError
+
+
+@pytest.fixture
+def sim() -> Iterator[Cluster]:
+    sim = Cluster(1)
+    sim.create_topic("topic")
+    sim.produce("topic", 10)
+    yield sim
+    sim.heal()
+    sim.settle()
+    sim.produce("topic", 1)
+    sim.settle()
+    sim.check("topic")
+    sim.finish()
+
+
+def test_a_follower_dies_and_comes_back(sim: Cluster) -> None:
+    sim.kill(sim.followers("topic")[0])
+    sim.produce("topic", 3)
+    sim.heal()
+
+
+def test_a_leader_dies(sim: Cluster) -> None:
+    old = sim.leader("topic")
+    sim.kill(old)
+    before = sim.loop.time()
+    sim.produce("topic", 3)
+    assert sim.loop.time() - before < 3, "seconds that a writer waits for the next leader"
+    assert sim.leader("topic") != old
+
+
+def test_a_leader_loses_power(sim: Cluster) -> None:
+    old = sim.leader("topic")
+    sim.power_loss(old)
+    sim.produce("topic", 3)
+    assert sim.wait_for_leader("topic", other_than=old)
+
+
+def test_a_deposed_leader_truncates_what_only_it_had(sim: Cluster) -> None:
+    """KIP-101: it comes back with records nobody else has."""
+    old = sim.leader("topic")
+    sim.cut_off(old)
+    assert sim.produce("topic", 5, acks=1, via=old) == 10
+    new = sim.wait_for_leader("topic", other_than=old)
+    assert sim.produce("topic", 3) == 10
+    sim.heal()
+    sim.settle()
+    assert sim.log(old, "topic") == sim.log(new, "topic")
+    assert sum(len(batch) for _, _, batch in sim.log(new, "topic")) > 0
+    assert sim.produce("topic", 1) == 13
+
+
+def test_a_killed_leader_truncates_what_only_it_had(sim: Cluster) -> None:
+    old = sim.leader("topic")
+    sim.cut_off(old)
+    sim.produce("topic", 5, acks=1, via=old)
+    sim.kill(old)
+    sim.wait_for_leader("topic", other_than=old)
+    assert sim.produce("topic", 3) == 10
+
+
+def test_two_of_three_die_one_after_the_other_and_come_back(sim: Cluster) -> None:
+    first = sim.leader("topic")
+    sim.kill(first)
+    second = sim.wait_for_leader("topic", other_than=first)
+    sim.produce("topic", 3)
+    sim.kill(second)
+    sim.sleep(20)
+    sim.begin(second)
+    sim.produce("topic", 3)
+    sim.begin(first)
+
+
+def test_the_controller_and_a_partition_leader_die_together(sim: Cluster) -> None:
+    controller = sim.controller()
+    others = [name for name in sim.names if name != controller]
+    sim.create_topic("spread", partitions=3)
+    partition = next(index for index in range(3) if sim.leader("spread", index) in others)
+    leader = sim.leader("spread", partition)
+    sim.kill(controller)
+    sim.kill(leader)
+    sim.sleep(5)
+    sim.begin(leader)
+    sim.produce("topic", 3)
+    sim.wait_for_leader("spread", partition, other_than=controller)
+
+
+def test_the_controller_dies_and_topics_can_be_made(sim: Cluster) -> None:
+    sim.kill(sim.controller())
+    sim.wait_for(lambda: any(node.controllership.is_active for node in sim.live()), "another controller", within_s=5)
+    sim.produce("topic", 3)
+
+
+def test_a_node_cut_off_acknowledges_nothing_that_the_others_do_not_have(sim: Cluster) -> None:
+    old = sim.leader("topic")
+    sim.cut_off(old)
+    with pytest.raises((KafkaError, NoAnswer)) as refused:
+        sim.produce("topic", 5, via=old)
+    if isinstance(refused.value, KafkaError):
+        assert refused.value.code in (
+            ErrorCode.REQUEST_TIMED_OUT,
+            ErrorCode.NOT_ENOUGH_REPLICAS,
+            ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        )
+    assert sim.produce("topic", 3) == 10
+
+
+def test_a_paused_leader_finds_another_when_it_wakes(sim: Cluster) -> None:
+    old = sim.leader("topic")
+    sim.pause(old)
+    assert sim.wait_for_leader("topic", other_than=old)
+    sim.produce("topic", 3)
+    sim.resume(old)
+    with pytest.raises(KafkaError) as refused:
+        sim.produce("topic", 2, via=old)
+    assert refused.value.code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.REQUEST_TIMED_OUT)
+
+
+def test_a_clean_stop_hands_over(sim: Cluster) -> None:
+    old = sim.leader("topic")
+    sim.stop(old)
+    assert sim.leader("topic") != old
+    before = sim.loop.time()
+    sim.produce("topic", 3)
+    assert sim.loop.time() - before < 1
+
+
+def test_a_batch_that_was_truncated_is_no_duplicate_when_it_comes_again(sim: Cluster) -> None:
+    """The producer state goes back with the log; otherwise a record is acknowledged that is nowhere."""
+    old = sim.leader("topic")
+    broker = sim.router().of(old)
+    producer = sim.run(broker.init_producer_id())
+    value = sim.new_value()
+    batch = bytes(batch_of([value], sim.clock(), producer=producer, sequence=0))
+    sim.history("topic").doubt([(None, value)])
+    sim.cut_off(old)
+    assert sim.run(broker.produce("topic", 0, bytearray(batch), acks=1)) == 10
+    sim.wait_for_leader("topic", other_than=old)
+    assert sim.produce("topic", 3) == 10
+    sim.heal()
+    sim.settle()
+    while (new := sim.leader("topic")) != old:
+        sim.kill(new)
+        sim.wait_for_leader("topic", other_than=new)
+        sim.heal()
+        sim.settle()
+    assert sim.run(broker.produce("topic", 0, bytearray(batch))) == 13
+    sim.history("topic").acknowledge(13, [(None, value)])
+
+
+def test_a_leader_that_was_elected_uncleanly_gets_followers_in_sync(sim: Cluster) -> None:
+    """All three died without a word: the one that led last leads again, and says that it has recovered."""
+    for name in sim.names:
+        sim.kill(name)
+    sim.heal()
+    sim.settle()
+    image = sim.image("topic")
+    assert image is not None and image.leader_recovery_state == RECOVERED
+
+
+def test_a_node_that_was_away_for_long_gets_a_snapshot_of_the_metadata() -> None:
+    sim = Cluster(1, properties={"metadata.log.max.record.bytes.between.snapshots": "500"})
+    sim.create_topic("topic")
+    away = sim.followers("topic")[0]
+    sim.kill(away)
+    for index in range(12):
+        sim.run(sim.router().of(sim.leader("topic")).create_topic(f"more-{index}", 1, {}, replicas=2))
+        sim.sleep(1.5)
+    sim.produce("topic", 3)
+    sim.heal()
+    sim.settle()
+    sim.check("topic")
+    sim.finish()
+
+
+@pytest.mark.parametrize("seed", (111, 128))
+def test_a_cluster_full_of_disturbances(seed: int) -> None:
+    verdict = run_seed(seed, duration_s=15.0, only=REPLICAS)
+    assert verdict.has_passed, "\n".join([*verdict.lines[-80:], verdict.summary()])
+
+
+def test_a_cluster_writes_one_trace_for_one_seed() -> None:
+    first, second = (run_seed(100, duration_s=3.0, only=REPLICAS) for _ in range(2))
+    assert first.has_passed and first.fingerprint == second.fingerprint

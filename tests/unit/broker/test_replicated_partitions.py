@@ -1,0 +1,284 @@
+"""Produce and Fetch on a partition with three replicas, of which this node leads one and follows another."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from ottla.broker.api import Caller, Peer
+from ottla.broker.apis.fetch import fetch
+from ottla.broker.apis.list_offsets import list_offsets
+from ottla.broker.apis.produce import produce
+from ottla.broker.hosting import Hosting
+from ottla.broker.metrics import Metrics
+from ottla.broker.partitions import Partition, Partitions
+from ottla.broker.quotas import Quotas
+from ottla.cluster import BrokerImage, ClusterImage, PartitionImage
+from ottla.config import TopicConfig
+from ottla.records import Record, build
+from ottla.replication.fetch_sessions import FetchSessions
+from ottla.replication.leader import Leader
+from ottla.storage import Log, OsDisk
+from ottla.wire.errors import ErrorCode, KafkaError
+from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData, ReplicaState
+from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.wire.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    TopicProduceData,
+)
+
+ID = b"t" * 16
+NOW = 1_700_000_000_000
+PEER = Peer("10.0.0.9", 5555, "PLAINTEXT", "broker")
+RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+
+
+class Config:
+    fetch_max_bytes = 1_000_000
+    node_id = 1
+    broker_rack = "a"
+    replica_selector_class = RACK_AWARE
+
+
+class World:
+    """The part of node 1 that the handlers use. Partition 0 is led here, partition 1 by node 2."""
+
+    def __init__(self, path: Path, isr: tuple[int, ...] = (1, 2, 3), **settings: Any) -> None:
+        self.config = Config()
+        self.metrics = Metrics()
+        self.quotas = Quotas()
+        self.partitions = Partitions()
+        self.image = ClusterImage()
+        for id in (1, 2, 3):
+            self.image.brokers[id] = BrokerImage(id, id * 10, bytes(16), rack="abc"[id - 1], is_fenced=False)
+        self.hosting = Hosting(self)  # type: ignore[arg-type]
+        self.fetch_sessions = FetchSessions(max_slots=10, eviction_ms=1000, rng=Random(1))
+        for index in range(2):
+            log = Log.create(
+                OsDisk(), f"{path}/t-{index}", "t", index, TopicConfig(**settings), topic_id=ID, timestamp=NOW
+            )
+            self.partitions.add(Partition("t", ID, index, log, 0))
+        self.led, self.followed = self.partitions.by_name["t"].values()
+        image = PartitionImage((1, 2, 3), isr, (), (), 1, 5, 0, (bytes(16),) * 3)
+        self.led.log.begin_epoch(5)
+        self.leader = Leader(1, image, start_offset=0, brokers=self.image.brokers, max_lag_ms=30_000, now=0)
+        self.led.lead(self.leader, 5, 1)
+        self.followed.follow(2, 7)
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        return asyncio.get_running_loop()
+
+    def clock(self) -> int:
+        return NOW
+
+    def now(self) -> int:
+        return 0
+
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        return asyncio.get_running_loop().create_task(work)
+
+    def brokers(self, listener: str) -> list[tuple[int, str, int, str | None]]:
+        return [(id, f"host{id}", 9092, None) for id in self.image.brokers]
+
+    def partition(self, topic: str, index: int) -> Partition:
+        partition = self.partitions.by_name[topic][index]
+        partition.check_leader()
+        return partition
+
+    def produce(self, index: int = 0, *, acks: int = -1, timeout_ms: int = 10_000, count: int = 3) -> Any:
+        batch = memoryview(build([Record(0, NOW, None, b"v")] * count))
+        request = ProduceRequest(
+            acks=acks,
+            timeout_ms=timeout_ms,
+            topic_data=[
+                TopicProduceData(topic_id=ID, partition_data=[PartitionProduceData(index=index, records=batch)])
+            ],
+        )
+        return produce(request, self, Caller("app", PEER, 0, 13))  # type: ignore[arg-type]
+
+    def fetch(self, offset: int, index: int = 0, replica: int = -1, **settings: Any) -> Any:
+        wanted = FetchPartition(
+            partition=index,
+            fetch_offset=offset,
+            partition_max_bytes=1 << 20,
+            current_leader_epoch=settings.pop("epoch", -1),
+            last_fetched_epoch=settings.pop("last_epoch", -1),
+        )
+        request = FetchRequest(
+            replica_state=ReplicaState(replica_id=replica, replica_epoch=replica * 10) if replica >= 0 else None,
+            min_bytes=1,
+            topics=[FetchTopic(topic_id=ID, partitions=[wanted])],
+            **settings,
+        )
+        return fetch(request, self, Caller("app", PEER, 1, 18))  # type: ignore[arg-type]
+
+    def follow(self, offset: int, *replicas: int) -> None:
+        for replica in replicas:
+            self.fetch(offset, replica=replica, epoch=5)
+
+
+def row(answer: Any) -> PartitionProduceResponse:
+    found: PartitionProduceResponse = answer.responses[0].partition_responses[0]
+    return found
+
+
+def fetched(answer: Any) -> PartitionData:
+    found: PartitionData = answer.responses[0].partitions[0]
+    return found
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path, min_insync_replicas=2)
+
+
+Scene = Callable[[World], Coroutine[Any, Any, None]]
+
+
+def played(world: World, scene: Scene) -> None:
+    asyncio.run(scene(world))
+
+
+def test_acks_all_is_answered_when_every_in_sync_replica_has_it(world: World) -> None:
+    async def scene(world: World) -> None:
+        answer = world.produce()
+        assert world.led.log.high_watermark == 0
+        world.follow(3, 2)
+        assert not answer.done()
+        world.follow(3, 3)
+        assert row(answer.result()).error_code == ErrorCode.NONE
+        assert row(answer.result()).base_offset == 0
+        assert world.led.log.high_watermark == 3
+
+    played(world, scene)
+
+
+def test_acks_1_does_not_wait(world: World) -> None:
+    assert row(world.produce(acks=1)).base_offset == 0
+    assert world.led.log.high_watermark == 0
+
+
+def test_what_is_not_committed_in_time_is_told_so_and_stays(world: World) -> None:
+    async def scene(world: World) -> None:
+        answer = await world.produce(timeout_ms=1)
+        assert row(answer).error_code == ErrorCode.REQUEST_TIMED_OUT
+        assert world.led.log.log_end_offset == 3
+
+    played(world, scene)
+
+
+def test_too_few_in_sync_replicas_refuse_acks_all_only(tmp_path: Path) -> None:
+    world = World(tmp_path, isr=(1,), min_insync_replicas=2)
+    assert row(world.produce()).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert row(world.produce(acks=1)).error_code == ErrorCode.NONE
+    assert world.led.log.high_watermark == 0, "nothing is committed meanwhile"
+
+
+def test_whoever_waits_is_sent_away_when_another_leads(world: World) -> None:
+    async def scene(world: World) -> None:
+        answer = world.produce()
+        reading = world.fetch(0, max_wait_ms=10_000)
+        commit = world.spawn(world.led.commit())
+        await asyncio.sleep(0)
+        world.led.follow(2, 6)
+        assert row(await answer).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert reading.done()
+        with pytest.raises(KafkaError) as caught:
+            await commit
+        assert caught.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    played(world, scene)
+
+
+def test_a_producer_at_the_wrong_node_is_told_the_right_one(world: World) -> None:
+    answer = world.produce(index=1)
+    assert row(answer).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    leader = row(answer).current_leader
+    assert leader is not None
+    assert (leader.leader_id, leader.leader_epoch) == (2, 7)
+    assert [(one.node_id, one.host) for one in answer.node_endpoints] == [(2, "host2")]
+
+
+def test_consumers_read_what_is_committed_and_followers_everything(world: World) -> None:
+    async def scene(world: World) -> None:
+        world.produce()
+        assert not len(fetched(world.fetch(0)).records or b"")
+        reading = world.fetch(0, max_wait_ms=10_000)
+        assert len(fetched(world.fetch(0, replica=2, epoch=5)).records or b"")
+        world.follow(3, 2, 3)
+        assert len(fetched(reading.result()).records or b"")
+
+    played(world, scene)
+
+
+def test_a_follower_that_waits_is_answered_when_the_log_grows(world: World) -> None:
+    async def scene(world: World) -> None:
+        waiting = world.fetch(0, replica=2, epoch=5, max_wait_ms=10_000)
+        world.produce(acks=1)
+        answer = await asyncio.wait_for(waiting, 5)
+        assert len(fetched(answer).records or b"")
+        assert world.leader.replicas[2].end_offset == 0, "that it was sent does not mean that it arrived"
+
+    played(world, scene)
+
+
+@pytest.mark.parametrize(
+    ("epoch", "replica", "error"),
+    [
+        (4, 2, ErrorCode.FENCED_LEADER_EPOCH),
+        (6, 2, ErrorCode.UNKNOWN_LEADER_EPOCH),
+        (5, 9, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+    ],
+)
+def test_fetches_of_another_epoch_or_of_strangers_count_for_nothing(
+    world: World, epoch: int, replica: int, error: ErrorCode
+) -> None:
+    world.produce(acks=1)
+    assert fetched(world.fetch(3, replica=replica, epoch=epoch)).error_code == error
+    assert world.leader.replicas[2].end_offset == -1
+
+
+def test_a_follower_with_another_history_learns_where_they_part(world: World) -> None:
+    world.produce(acks=1)
+    answer = fetched(world.fetch(9, replica=2, epoch=5, last_epoch=4))
+    assert answer.diverging_epoch is not None
+    assert (answer.diverging_epoch.epoch, answer.diverging_epoch.end_offset) == (4, 0)
+    assert world.leader.replicas[2].end_offset == -1
+
+
+def test_a_consumer_reads_from_a_follower_what_that_knows_to_be_committed(world: World) -> None:
+    batch = build([Record(0, NOW, None, b"v")] * 2, leader_epoch=7)
+    world.followed.log.append_as_follower(memoryview(batch))
+    assert not len(fetched(world.fetch(0, index=1)).records or b"")
+    world.followed.log.advance_high_watermark(2)
+    assert len(fetched(world.fetch(0, index=1)).records or b"")
+
+
+@pytest.mark.parametrize(("rack", "expected"), [("a", -1), ("b", 2), ("c", 3), ("d", -1)])
+def test_a_consumer_is_sent_to_the_replica_in_its_rack(world: World, rack: str, expected: int) -> None:
+    world.follow(0, 2, 3)
+    assert fetched(world.fetch(0, rack_id=rack)).preferred_read_replica == expected
+
+
+def test_a_new_leader_names_no_end_before_it_has_committed_what_it_found(world: World) -> None:
+    world.produce(acks=1)
+    world.leader.start_offset = 3
+    asked = ListOffsetsPartition(partition_index=0, timestamp=-1)
+
+    def ask(replica_id: int) -> Any:
+        request = ListOffsetsRequest(replica_id=replica_id, topics=[ListOffsetsTopic(name="t", partitions=[asked])])
+        answer: Any = list_offsets(request, world, Caller("app", PEER, 2, 10))  # type: ignore[arg-type]
+        return answer.topics[0].partitions[0]
+
+    assert ask(-1).error_code == ErrorCode.OFFSET_NOT_AVAILABLE
+    assert ask(2).offset == 3, "a follower asks for the log's end"
+    world.follow(3, 2, 3)
+    assert ask(-1).offset == 3
