@@ -294,7 +294,9 @@ class Cluster(Sim):
 
     def reconnect(self) -> None:
         """Everything is at rest: nobody holds a connection to a node that is gone."""
-        for client in (*self._routers.values(), *self._clients.values()):
+        for router in self._routers.values():
+            router.close()
+        for client in self._clients.values():
             client.close()
 
     def client_names(self) -> list[str]:
