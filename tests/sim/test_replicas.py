@@ -8,8 +8,9 @@ import pytest
 
 from ottla.cluster.topic import RECOVERED
 from ottla.sim.client import NoAnswer, batch_of
+from ottla.sim.replica_world import REPLICAS, RING
 from ottla.sim.replicas import Cluster
-from ottla.sim.world import REPLICAS, run_seed
+from ottla.sim.world import run_seed
 from ottla.wire.errors import ErrorCode, KafkaError
 
 
@@ -187,9 +188,9 @@ def test_a_node_that_was_away_for_long_gets_a_snapshot_of_the_metadata() -> None
     sim.finish()
 
 
-@pytest.mark.parametrize("seed", (111, 128))
-def test_a_cluster_full_of_disturbances(seed: int) -> None:
-    verdict = run_seed(seed, duration_s=15.0, only=REPLICAS)
+@pytest.mark.parametrize(("seed", "only"), ((111, REPLICAS), (128, REPLICAS), (25, RING)))
+def test_a_cluster_full_of_disturbances(seed: int, only: str) -> None:
+    verdict = run_seed(seed, duration_s=12.0, only=only)
     assert verdict.has_passed, "\n".join([*verdict.lines[-80:], verdict.summary()])
 
 

@@ -13,7 +13,11 @@
     shard_world    one group shard, members and a log: thousands of seeds in the time of one node
     group_workload members as programs on a whole node
     transaction_workload   the ring: tokens that transactions move; beside it its client, reader and history
+    replicas    several nodes: a quorum, replicated partitions; the vocabulary of their scenarios
+    router      a client that finds leaders; cluster_client also finds coordinators, for workloads of one node
+    replica_world  one seed, one cluster
     world       one seed, one world: what is drawn from it, what happens in it, the verdict
 
-`python -m ottla.sim --seeds 200` tries fresh worlds, `--seed 7` replays one exactly.
+`python -m ottla.sim --seeds 200` tries fresh worlds, `--seed 7` replays one exactly; `--only replicas` and
+`--only replicas-ring` (transactions) are clusters of three.
 """

@@ -26,7 +26,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--first", type=int, help="the first of these seeds; drawn from the time when not given")
     parser.add_argument("--seconds", type=float, default=30.0, help="virtual seconds of disturbance in each world (30)")
     parser.add_argument(
-        "--only", metavar="NAME", help="this workload alone, such as ring or groups; replicas: a cluster of three nodes"
+        "--only",
+        metavar="NAME",
+        help="this workload alone, such as ring or groups; replicas, replicas-ring: of a cluster of three",
     )
     parser.add_argument("--trace", type=int, default=60, metavar="LINES", help="lines of a failed seed's trace (60)")
     parser.add_argument(

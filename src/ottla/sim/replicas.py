@@ -24,6 +24,7 @@ from ottla.cluster import PartitionImage
 from ottla.sim.checkers import Content, check
 from ottla.sim.client import Client, NoAnswer, batch_of
 from ottla.sim.cluster import CONTROLLER_PORT, DATA, PORT, Host, Sim
+from ottla.sim.cluster_client import ClusterClient
 from ottla.sim.disk import Crashed
 from ottla.sim.loop import Process
 from ottla.sim.network import Weather
@@ -105,6 +106,8 @@ class Cluster(Sim):
         super().__init__(seed, properties={**shared, **(properties or {})}, weather=weather)
         self.witness = Witness()
         self._routers: dict[str, Router] = {}
+        self._newest: dict[tuple[str, int], int] = {}
+        """The leader epochs that clients have heard of."""
         for name in self.names:
             self.host(name)
         self.watching = self.loop.create_task(self._watch(), name="witness")
@@ -208,6 +211,11 @@ class Cluster(Sim):
         """Everything runs, and reaches everything."""
         self.run(self.healed())
 
+    @property
+    def incarnation(self) -> int:
+        """How often a node was started."""
+        return sum(host.incarnation for host in self.hosts.values())
+
     # Waiting
 
     async def until(self, is_so: Callable[[], bool], what: str, *, within_s: float = SETTLING_S) -> None:
@@ -275,11 +283,24 @@ class Cluster(Sim):
     def router(self, name: str = "client") -> Router:
         if name not in self._routers:
             clients = [Client(self.network, name, (broker, PORT)) for broker in self.names]
-            self._routers[name] = Router(clients)
+            self._routers[name] = Router(clients, self._newest)
         return self._routers[name]
 
+    def client(self, name: str = "client", broker: str = "") -> Client:
+        """A client as workloads of one node have it, which finds the broker for each request by itself."""
+        if name not in self._clients:
+            self._clients[name] = ClusterClient(self.network, name, [(node, PORT) for node in self.names], self._newest)
+        return self._clients[name]
+
+    def reconnect(self) -> None:
+        """Everything is at rest: nobody holds a connection to a node that is gone."""
+        for router in self._routers.values():
+            router.close()
+        for client in self._clients.values():
+            client.close()
+
     def client_names(self) -> list[str]:
-        return list(self._routers)
+        return [*self._routers, *self._clients]
 
     def create_topic(self, topic: str, partitions: int = 1, **configs: str) -> None:
         named = {name.replace("_", "."): value for name, value in configs.items()}

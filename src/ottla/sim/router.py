@@ -43,12 +43,14 @@ class Place(NamedTuple):
 class Router:
     """One program that talks to all brokers. Whatever goes wrong is raised; the next call looks for the leader anew."""
 
-    def __init__(self, clients: Sequence[Client]) -> None:
-        """`clients[n]` talks to the broker with id n + 1."""
+    def __init__(self, clients: Sequence[Client], newest: dict[tuple[str, int], int]) -> None:
+        """`clients[n]` talks to the broker with id n + 1. `newest` are the leader epochs that anybody has heard of: all
+        clients share them, since a node that was deposed without knowing it may rightly tell old things to somebody
+        who comes new (in Kafka, too), but then nothing could be said about what is there."""
         self._clients = clients
         self._turn = cycle(range(len(clients)))
         self._known: dict[tuple[str, int], Place] = {}
-        self._newest: dict[tuple[str, int], int] = {}
+        self._newest = newest
 
     @property
     def host(self) -> str:
@@ -61,6 +63,10 @@ class Router:
     def any_broker(self) -> Client:
         """Each in turn."""
         return self._clients[next(self._turn)]
+
+    def forget(self) -> None:
+        """Believe nothing about who leads, but no less than was known."""
+        self._known.clear()
 
     def of(self, broker: str) -> Client:
         """The client of one broker, whatever it leads."""

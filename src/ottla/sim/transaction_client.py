@@ -63,6 +63,10 @@ PASSING = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.CONCURRENT_TRANSACTIONS,
     ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.UNKNOWN_LEADER_EPOCH,
+    ErrorCode.OFFSET_NOT_AVAILABLE,
     ErrorCode.UNSTABLE_OFFSET_COMMIT,
 )
 """What a producer meets with patience."""

@@ -101,8 +101,10 @@ class Ring:
         *,
         spoken: tuple[Versions, ...] = SPOKEN,
         mover_count: int = 2,
+        near_last_epoch: float = 0.3,
     ) -> None:
         self._sim = sim
+        self._near_last_epoch = near_last_epoch
         self._host = host
         self._rng = rng
         # Batches are sent as they are until they are answered, also after the clock has gone back by a day.
@@ -154,7 +156,7 @@ class Ring:
         state = {"segment.ms": "3000", "max.compaction.lag.ms": "4000", "min.cleanable.dirty.ratio": "0.01"}
         await open_coordinators(self._client, GROUP, COPIER, state if self._rng.random() < 0.5 else None)
         for transactional_id in self._transactional_ids:
-            if self._rng.random() < 0.3:
+            if self._rng.random() < self._near_last_epoch:
                 producer = TransactionalProducer(self._client, transactional_id, clock=self._sim.clock)
                 await producer.init()
                 await go_through_epochs(self._host, producer, LAST_CLIENT_EPOCH - self._rng.randrange(12))

@@ -22,8 +22,6 @@ from ottla.sim.transaction_workload import Ring
 from ottla.sim.workloads import Admin, Counter, Pipelined, Reader, Workload
 
 LIVENESS_S = 120.0
-REPLICAS = "replicas"
-"""The world of several nodes."""
 DAY_MS = 86_400_000
 SECOND = "/second"
 SETTLING_S = 3.0
@@ -313,9 +311,9 @@ async def live(sim: Sim, host: Host, *, duration_s: float, only: str | None = No
 
 def run_seed(seed: int, *, duration_s: float = 30.0, only: str | None = None) -> Verdict:
     sim: Sim
-    if only == REPLICAS:
+    if only in (replica_world.REPLICAS, replica_world.RING):
         sim = cluster = replica_world.new_cluster(seed)
-        life = replica_world.live(cluster, duration_s=duration_s)
+        life = replica_world.live(cluster, duration_s=duration_s, only=only)
     else:
         sim = new_sim(seed)
         life = live(sim, sim.host(), duration_s=duration_s, only=only)

@@ -297,7 +297,8 @@ def test_a_topic_that_comes_and_goes_leaves_no_trace_in_the_changes() -> None:
 def test_a_snapshot_replaces_what_was_known_and_says_what_that_touched() -> None:
     image = image_of(*topic("gone", b"g" * 16), *topic(), broker())
     brokers = image.brokers
-    there = image_of(*topic(partitions=2), broker(epoch=7))
+    version = FeatureLevelRecord(name="metadata.version", feature_level=30)
+    there = image_of(version, *topic(partitions=2), broker(epoch=7))
     changes = image.replace(snapshot.snapshot_records(there))
     assert same(image, there)
     assert [deleted.name for deleted in changes.topics_deleted.values()] == ["gone"]
