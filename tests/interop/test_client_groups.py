@@ -121,6 +121,8 @@ class OurMember:
         """Without a word to the group."""
         self._task.cancel()
         await asyncio.wait([self._task])
+        if self.consumer._fetcher is not None:
+            await self.consumer._fetcher.stop()  # or it would begin anew while the loop ends
         await self.consumer._cluster.close()
 
 

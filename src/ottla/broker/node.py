@@ -331,14 +331,14 @@ class Node:
         await self.lifecycle.unfence()
         for coordinator in self.coordinators.values():
             coordinator.start()
-        # Not before: a client that learnt of a broker that is still fenced would think that the cluster has none.
-        for accepting in doors:
-            accepting.start_accepting()
-        self._schedule()
         if metrics_port is not None:
             from ottla.broker.metrics_http import serve_metrics
 
             self._metrics_server = await serve_metrics(self, metrics_port)
+        # Not before: a client that learnt of a broker that is still fenced would think that the cluster has none.
+        for accepting in doors:
+            accepting.start_accepting()
+        self._schedule()
 
     async def _join_quorum(self) -> None:
         """Have all metadata that is committed by now, and know the active controller."""
