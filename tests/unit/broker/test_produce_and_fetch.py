@@ -17,7 +17,7 @@ from ottla.broker.metrics import Metrics
 from ottla.broker.partitions import Partition, Partitions
 from ottla.broker.quotas import Quotas
 from ottla.config import TopicConfig
-from ottla.records import Record, build, read, split
+from ottla.records import Compression, Record, build, read, split
 from ottla.replication.fetch_sessions import FetchSessions
 from ottla.storage import Log, OsDisk
 from ottla.wire.errors import ErrorCode
@@ -194,6 +194,12 @@ def test_no_records_and_transactional_records_without_a_transactional_id_are_ref
         (0, ErrorCode.INVALID_RECORD, -1),
         (1, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, -1),
     ]
+
+
+def test_zstd_is_refused_in_versions_that_did_not_know_it(world: World) -> None:
+    packed = batch(b"a" * 100, compression=Compression.ZSTD)
+    assert rows(world.produce((0, packed), version=6)) == [(0, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, -1)]
+    assert rows(world.produce((0, packed), version=7)) == [(0, ErrorCode.NONE, 0)]
 
 
 def test_a_batch_sent_again_is_answered_with_its_first_offset(world: World) -> None:

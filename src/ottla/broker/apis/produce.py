@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ottla.broker.acknowledgements import Acknowledgements
 from ottla.broker.api import Api, Caller
 from ottla.broker.transactional_produce import Verdicts, is_verified, produce_transactional
+from ottla.records import Compression
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 FIRST_VERSION_WITH_LEADERS = 10
 FIRST_VERSION_WITH_TOPIC_IDS = 13
+FIRST_VERSION_WITH_ZSTD = 7
+CODEC_MASK = 0x07
 ALL = -1
 ADMIN_CLIENT_ID = "__admin_client"
 ATTRIBUTES_POSITION = 22
@@ -84,6 +87,8 @@ def append_all(
                     raise KafkaError(
                         ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic} is internal: clients cannot write to it"
                     )
+                if caller.api_version < FIRST_VERSION_WITH_ZSTD and _is_zstd(data.records):
+                    raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
                 if not partition.is_alone:
                     partition.check_leader()
                     if acks == ALL:
@@ -131,6 +136,14 @@ def append_all(
     if uncommitted:
         return Acknowledgements(node.loop, response, uncommitted, request.timeout_ms, flushed).future
     return flushed if flushed is not None else response
+
+
+def _is_zstd(records: memoryview | None) -> bool:
+    return (
+        records is not None
+        and len(records) > ATTRIBUTES_POSITION
+        and records[ATTRIBUTES_POSITION] & CODEC_MASK == Compression.ZSTD
+    )
 
 
 def append_to(
