@@ -206,47 +206,21 @@ def refused(
         to = Destination(raft.id, raft.endpoints[0][1], raft.endpoints[0][2])
     match request:
         case vote.VoteRequest():
-            response: Any = vote.VoteResponse(
-                topics=[
-                    vote.VoteResponseTopicData(
-                        topic_name=TOPIC,
-                        partitions=[
-                            vote.VoteResponsePartitionData(
-                                error_code=code, leader_id=leader_id, leader_epoch=epoch, vote_granted=vote_granted
-                            )
-                        ],
-                    )
-                ]
+            granted = vote.VoteResponsePartitionData(
+                error_code=code, leader_id=leader_id, leader_epoch=epoch, vote_granted=vote_granted
             )
-            response.node_endpoints = _endpoints(vote.NodeEndpoint, to)
+            voted = vote.VoteResponseTopicData(topic_name=TOPIC, partitions=[granted])
+            response: Any = vote.VoteResponse(topics=[voted], node_endpoints=_endpoints(vote.NodeEndpoint, to))
         case begin.BeginQuorumEpochRequest():
-            response = begin.BeginQuorumEpochResponse(
-                topics=[
-                    begin.BeginQuorumEpochResponseTopicData(
-                        topic_name=TOPIC,
-                        partitions=[
-                            begin.BeginQuorumEpochResponsePartitionData(
-                                error_code=code, leader_id=leader_id, leader_epoch=epoch
-                            )
-                        ],
-                    )
-                ]
+            begun = begin.BeginQuorumEpochResponsePartitionData(
+                error_code=code, leader_id=leader_id, leader_epoch=epoch
             )
-            response.node_endpoints = _endpoints(begin.NodeEndpoint, to)
+            topic = begin.BeginQuorumEpochResponseTopicData(topic_name=TOPIC, partitions=[begun])
+            response = begin.BeginQuorumEpochResponse(topics=[topic], node_endpoints=_endpoints(begin.NodeEndpoint, to))
         case end.EndQuorumEpochRequest():
-            response = end.EndQuorumEpochResponse(
-                topics=[
-                    end.EndQuorumEpochResponseTopicData(
-                        topic_name=TOPIC,
-                        partitions=[
-                            end.EndQuorumEpochResponsePartitionData(
-                                error_code=code, leader_id=leader_id, leader_epoch=epoch
-                            )
-                        ],
-                    )
-                ]
-            )
-            response.node_endpoints = _endpoints(end.NodeEndpoint, to)
+            ended = end.EndQuorumEpochResponsePartitionData(error_code=code, leader_id=leader_id, leader_epoch=epoch)
+            closed = end.EndQuorumEpochResponseTopicData(topic_name=TOPIC, partitions=[ended])
+            response = end.EndQuorumEpochResponse(topics=[closed], node_endpoints=_endpoints(end.NodeEndpoint, to))
         case fetch.FetchRequest():
             row = fetch_row(raft, code)
             if snapshot is not None:
