@@ -38,15 +38,20 @@ def new_server(data: Path, overrides: Sequence[str] = ()) -> Server:
     return Ottla(data, overrides)
 
 
-@pytest.fixture(scope="session")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """The server that most tests share; each test uses topics of its own."""
-    server = new_server(tmp_path_factory.mktemp("broker") / "data", ["group.initial.rebalance.delay.ms=0"])
+def shared_server(folder: Path, overrides: Sequence[str]) -> Iterator[Server]:
+    """A server for many tests, which must outlive them."""
+    server = new_server(folder / "data", overrides)
     server.start()
     yield server
     still_runs = server.is_running()
     server.stop()
     assert still_runs, f"{server.name} died during the tests\n{server.output()}"
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """The server that most tests share; each test uses topics of its own."""
+    yield from shared_server(tmp_path_factory.mktemp("broker"), ["group.initial.rebalance.delay.ms=0"])
 
 
 GROUP_SETTINGS = (
@@ -66,12 +71,7 @@ GROUP_SETTINGS = (
 @pytest.fixture(scope="session")
 def group_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """The server that tests of groups share: it allows short timeouts; each test uses groups of its own."""
-    server = new_server(tmp_path_factory.mktemp("groups") / "data", GROUP_SETTINGS)
-    server.start()
-    yield server
-    still_runs = server.is_running()
-    server.stop()
-    assert still_runs, f"{server.name} died during the tests\n{server.output()}"
+    yield from shared_server(tmp_path_factory.mktemp("groups"), GROUP_SETTINGS)
 
 
 TRANSACTION_SETTINGS = (
@@ -86,12 +86,7 @@ TRANSACTION_SETTINGS = (
 @pytest.fixture(scope="session")
 def transaction_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """The server that tests of transactions share: it soon aborts what takes too long."""
-    server = new_server(tmp_path_factory.mktemp("transactions") / "data", TRANSACTION_SETTINGS)
-    server.start()
-    yield server
-    still_runs = server.is_running()
-    server.stop()
-    assert still_runs, f"{server.name} died during the tests\n{server.output()}"
+    yield from shared_server(tmp_path_factory.mktemp("transactions"), TRANSACTION_SETTINGS)
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.interop.conftest import new_server
+from tests.interop.conftest import shared_server
 from tests.interop.servers import Server
 from tests.spark.official import official_jars
 
@@ -115,12 +115,7 @@ class Topics:
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    made = new_server(tmp_path_factory.mktemp("spark-broker") / "data", SETTINGS)
-    made.start()
-    yield made
-    still_runs = made.is_running()
-    made.stop()
-    assert still_runs, f"{made.name} died during the tests\n{made.output()}"
+    yield from shared_server(tmp_path_factory.mktemp("spark-broker"), SETTINGS)
 
 
 @pytest.fixture(scope="session")
