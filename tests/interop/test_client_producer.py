@@ -139,7 +139,9 @@ def test_many_records_keep_their_order_per_partition(broker: Server, topic: str,
     count = 20_000
 
     async def work() -> None:
-        async with Producer({"bootstrap.servers": broker.bootstrap, "acks": acks}) as producer:
+        # small batches: the sticky partitioner chooses at random, and every partition must get some
+        settings = {"bootstrap.servers": broker.bootstrap, "acks": acks, "batch.size": 1024}
+        async with Producer(settings) as producer:
             for number in range(count):
                 producer.send(topic, b"%d" % number)
                 if not number % 1000:
