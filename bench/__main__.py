@@ -16,6 +16,7 @@ from tests.interop.servers import kafka_anchor
 
 from bench import client, report
 from bench.client import QUICK_CLIENTS, ClientBench, ClientScale
+from bench.cluster import ClusterBench
 from bench.groups import QUICK_GROUPS, GroupBench, GroupScale
 from bench.observation import load_average
 from bench.session import QUICK, Bench, Figures, Scale
@@ -26,6 +27,7 @@ SUITES = {
     "groups": frozenset(range(11, 16)),
     "transactions": frozenset(range(16, 19)),
     "client": frozenset(range(19, 26)),
+    "cluster": frozenset(range(26, 29)),
 }
 """Rows that belong together, by the name of their results: a single broker's, those of consumer groups, and so on."""
 ALL_ROWS = frozenset().union(*SUITES.values())
@@ -102,6 +104,8 @@ def main() -> int:
                 if options.rows & SUITES["transactions"]:
                     sizes = QUICK_TRANSACTIONS if options.quick else TransactionScale()
                     figures |= TransactionBench(server, data, scale, options.rows, progress, sizes=sizes).run()
+                if options.rows & SUITES["cluster"]:
+                    figures |= ClusterBench(server, data, scale, options.rows, progress).run()
                 if options.rows & SUITES["client"]:
                     figures |= ClientBench(
                         server,

@@ -50,17 +50,18 @@ def peak_rss_bytes(pid: int) -> int:
 class Watch:
     """Started before a stretch, read after it. The client is whatever child of this process ended in between."""
 
-    def __init__(self, pid: int) -> None:
-        self._pid = pid
+    def __init__(self, *pids: int) -> None:
+        """Of the broker, or of all brokers of a cluster."""
+        self._pids = pids
         self._machine = _machine_seconds()
         self._client = _children_seconds()
         self._own = time.process_time()
-        self._user, self._system = process_times(pid)
+        self._user, self._system = self._times()
         self._started = time.perf_counter()
 
     def cost(self) -> Cost:
         seconds = time.perf_counter() - self._started
-        user, system = process_times(self._pid)
+        user, system = self._times()
         client = _children_seconds() - self._client
         own = time.process_time() - self._own
         known = user - self._user + system - self._system + client + own
@@ -71,8 +72,12 @@ class Watch:
             client_seconds=client,
             own_seconds=own,
             foreign_cores=max(0.0, (_machine_seconds() - self._machine - known) / seconds),
-            rss_bytes=rss_bytes(self._pid),
+            rss_bytes=sum(map(rss_bytes, self._pids)),
         )
+
+    def _times(self) -> tuple[float, float]:
+        times = [process_times(pid) for pid in self._pids]
+        return sum(user for user, _ in times), sum(system for _, system in times)
 
 
 def _machine_seconds() -> float:

@@ -7,8 +7,9 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
-from tests.interop.servers import Server, kafka_anchor
+from tests.interop.servers import kafka_anchor
 
 from bench.observation import Cost, Watch
 
@@ -23,6 +24,15 @@ _LINE = re.compile(
     rf"(\d+) (?:steady state )?records sent, {_NUMBER} records/sec.*?, {_NUMBER} ms avg latency"
     rf", {_NUMBER} ms max latency, (\d+) ms 50th, (\d+) ms 95th, (\d+) ms 99th, (\d+) ms 99\.9th"
 )
+
+
+class Brokers(Protocol):
+    """A server, or a cluster of them."""
+
+    @property
+    def bootstrap(self) -> str: ...
+    @property
+    def pids(self) -> tuple[int, ...]: ...
 
 
 class ToolFailed(Exception):
@@ -80,7 +90,7 @@ def parse_produced(printed: str) -> list[Produced]:
 
 
 def produce(
-    server: Server,
+    server: Brokers,
     topic: str,
     records: int,
     settings: Mapping[str, str],
@@ -95,7 +105,7 @@ def produce(
         *(("--warmup-records", str(warmup_records)) if warmup_records else ()),
         *(["--command-property", *(f"{key}={value}" for key, value in settings.items())] if settings else []),
     ]
-    watch = Watch(server.pid)
+    watch = Watch(*server.pids)
     printed = run(arguments)
     cost = watch.cost()
     summaries = parse_produced(printed)
@@ -105,9 +115,9 @@ def produce(
 
 
 def consume(
-    server: Server, topic: str, partitions: int, records: int, isolation_level: str = "read_uncommitted"
+    server: Brokers, topic: str, partitions: int, records: int, isolation_level: str = "read_uncommitted"
 ) -> tuple[Consumed, Cost]:
-    watch = Watch(server.pid)
+    watch = Watch(*server.pids)
     printed = run([str(CONSUME), server.bootstrap, topic, str(partitions), str(records), isolation_level])
     cost = watch.cost()
     count, size, milliseconds = printed.split()

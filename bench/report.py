@@ -126,6 +126,15 @@ def _transaction_lines() -> Iterator[Line]:
     yield Line(18, "the same, broker CPU", "isolation.cpu_s_ratio")
 
 
+def _cluster_lines() -> Iterator[Line]:
+    for row, size, faster, cheaper in ((26, "16", 3.0, 0.25), (27, "128", 2.5, None)):
+        name = f"cluster_{size}k"
+        title = f"three nodes, produce 1 KB, {size} KB batches, replication factor 3, acks=all"
+        yield Line(row, title, f"{name}.records_per_s", "rec/s", at_least=faster)
+        yield Line(row, "the same, CPU of the three brokers", f"{name}.cpu_s_per_gb", "s/GB", at_most=cheaper)
+    yield Line(28, "resident memory of the three brokers after that", "cluster_rss.mb", "MB", limit=400)
+
+
 TIMERS = 1.05
 """Where waiting by a timer is nearly all of a figure: its ratio is 1 give or take a heartbeat."""
 
@@ -156,6 +165,7 @@ LINES = (
     Line(10, "its size (v12)", "large.metadata_bytes", "B"),
     *_group_lines(),
     *_transaction_lines(),
+    *_cluster_lines(),
 )
 
 

@@ -61,9 +61,12 @@ class Admin:
         (size,) = struct.unpack(">i", read_exactly(self._connection, 4))
         return read_exactly(self._connection, size)
 
-    def create(self, names: Sequence[str], partitions: int) -> float:
+    def create(self, names: Sequence[str], partitions: int, replication_factor: int = 1) -> float:
         """Seconds until the answer to one CreateTopics."""
-        topics = [CreatableTopic(name=name, num_partitions=partitions, replication_factor=1) for name in names]
+        topics = [
+            CreatableTopic(name=name, num_partitions=partitions, replication_factor=replication_factor)
+            for name in names
+        ]
         request = CreateTopicsRequest(topics=topics, timeout_ms=REQUEST_TIMEOUT_MS)
         answer, seconds = self.ask(CREATE_TOPICS, CREATE_TOPICS_VERSION, request)
         _, position = decode_response_header(answer, CREATE_TOPICS, CREATE_TOPICS_VERSION)

@@ -85,6 +85,10 @@ class Server(ABC):
     def bootstrap(self) -> str:
         return f"127.0.0.1:{self.port}"
 
+    @property
+    def pids(self) -> tuple[int, ...]:
+        return (self.pid,)
+
     @abstractmethod
     def start(self, timeout_seconds: float = 60) -> None: ...
 
