@@ -13,7 +13,7 @@ def write(broker: Broker | Cluster, *values: str) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
     for value in values:
         producer.produce("orders", value=value)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
 
 
 def try_to_write(broker: Broker | Cluster, value: str, timeout_ms: int = 1500) -> str | None:

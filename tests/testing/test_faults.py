@@ -16,7 +16,7 @@ from tests.testing.orders import try_to_write, write
 
 @pytest.fixture(scope="module")
 def shared() -> Iterator[Cluster]:
-    with Cluster(config={"group.min.session.timeout.ms": 100}) as cluster:
+    with Cluster(nodes=1, config={"group.min.session.timeout.ms": 100}) as cluster:
         yield cluster
 
 
@@ -110,13 +110,22 @@ def test_a_cut_holds_back_what_is_on_its_way_and_costs_the_node_nothing(cluster:
 
 def test_faults_outlive_a_restart(cluster: Cluster) -> None:
     node = cluster[0]
-    node.cut()
+    node.fill_disk()
     node.kill()
-    assert repr(node).endswith("stopped, cut off)")
-    node.start()
-    assert try_to_write(cluster, "one") == "_MSG_TIMED_OUT"
-    node.heal()
-    assert try_to_write(cluster, "two", 20_000) is None
+    assert repr(node).endswith("stopped, disk full)")
+    with pytest.raises(BrokerFailed, match="the disk is full; make room"):
+        node.start()
+
+
+def test_a_cut_outlives_a_restart() -> None:
+    with Broker() as broker:
+        broker.cut()
+        broker.kill()
+        assert repr(broker).endswith("stopped, cut off)")
+        broker.start()
+        assert try_to_write(broker, "one") == "_MSG_TIMED_OUT"
+        broker.heal()
+        assert try_to_write(broker, "two", 20_000) is None
 
 
 def test_a_paused_broker_cannot_be_told_anything() -> None:

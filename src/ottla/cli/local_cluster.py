@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,24 @@ def add_options(parser: argparse.ArgumentParser, command: str) -> None:
         )
     elif command == "kill":
         parser.add_argument("node", type=int, help="the node to end at once, as kill -9 does")
+
+
+def node_settings(node_id: int, ports: Mapping[int, int], controller_ports: Mapping[int, int]) -> list[str]:
+    """What makes a node of 127.0.0.1 one of a cluster: where it and its kind listen, and how many copies there are of
+    everything."""
+    voters = ",".join(f"{one}@127.0.0.1:{port}" for one, port in controller_ports.items())
+    copies = min(3, len(ports))
+    return [
+        f"node.id={node_id}",
+        "process.roles=broker,controller",
+        f"listeners=PLAINTEXT://127.0.0.1:{ports[node_id]},CONTROLLER://127.0.0.1:{controller_ports[node_id]}",
+        "controller.listener.names=CONTROLLER",
+        f"controller.quorum.voters={voters}",
+        f"default.replication.factor={copies}",
+        f"offsets.topic.replication.factor={copies}",
+        f"transaction.state.log.replication.factor={copies}",
+        f"transaction.state.log.min.isr={min(2, copies)}",
+    ]
 
 
 class LocalCluster:
@@ -105,21 +124,9 @@ class LocalCluster:
 
     def _spawn(self, node_id: int) -> subprocess.Popen[bytes]:
         said = self._said
-        controllers = said["port"] + CONTROLLER_PORT_STEP
-        voters = ",".join(f"{one}@127.0.0.1:{controllers + one - 1}" for one in self.node_ids)
-        copies = min(3, said["nodes"])
-        settings = [
-            f"node.id={node_id}",
-            "process.roles=broker,controller",
-            f"listeners=PLAINTEXT://{self.address(node_id)},CONTROLLER://127.0.0.1:{controllers + node_id - 1}",
-            "controller.listener.names=CONTROLLER",
-            f"controller.quorum.voters={voters}",
-            f"default.replication.factor={copies}",
-            f"offsets.topic.replication.factor={copies}",
-            f"transaction.state.log.replication.factor={copies}",
-            f"transaction.state.log.min.isr={min(2, copies)}",
-            *said["overrides"],
-        ]
+        ports = {one: said["port"] + one - 1 for one in self.node_ids}
+        controllers = {one: port + CONTROLLER_PORT_STEP for one, port in ports.items()}
+        settings = [*node_settings(node_id, ports, controllers), *said["overrides"]]
         data = self.folder / str(node_id)
         command = [sys.executable, "-m", "ottla", "start", "--data", str(data), "--cluster-id", said["cluster_id"]]
         for setting in settings:

@@ -55,11 +55,15 @@ class _OsListenSocket:
 
 class OsSockets:
     supports_sendfile = hasattr(os, "sendfile")
+    shares_ports = False
+    """Whether a port that another socket of this user holds may be listened on, if that one allows it as well."""
 
     def listen(self, host: str, port: int, backlog: int) -> ListenSocket:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listening = socket.socket(family, socket.SOCK_STREAM)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if self.shares_ports:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         try:
             listening.bind((host, port))
         except OSError:

@@ -6,6 +6,7 @@ the broker (kill it, freeze it, cut it off, fill its disk) happens to a real pro
 
 from __future__ import annotations
 
+import json
 import os
 import selectors
 import signal
@@ -14,9 +15,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
-from typing import IO, Self
+from typing import IO, Any, Self
 
 from ottla.testing.lifetime import Lifetime
+from ottla.testing.reserved_port import ReservedPort
 from ottla.testing.temporary_folder import TemporaryFolder
 
 READY_TIMEOUT_S = 60.0
@@ -56,11 +58,13 @@ class Broker(Lifetime):
             self._config[name] = str(value).lower() if isinstance(value, bool) else str(value)
         self._data = data
         self._folder: TemporaryFolder | None = None
+        self._reserved: ReservedPort | None = None
         self._port = 0
         self._process: subprocess.Popen[bytes] | None = None
         self._output: IO[bytes] | None = None
         self._output_start = 0
         self._is_paused = self._is_cut = self._is_full = False
+        self._cut_ports: list[int] = []
 
     # Where it is
 
@@ -92,6 +96,11 @@ class Broker(Lifetime):
     def is_running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
+    @property
+    def is_reachable(self) -> bool:
+        """Whether it runs, and neither `pause` nor `cut` keeps it from answering."""
+        return self.is_running and not self._is_paused and not self._is_cut
+
     def output(self) -> str:
         """The end of what the node printed since it was last started."""
         if self._output is None:
@@ -103,14 +112,20 @@ class Broker(Lifetime):
 
     def start(self) -> Self:
         """Start it, or start it again on the same port with the data it has. Returns when it answers."""
-        if self.is_running:
-            return self
+        if not self.is_running:
+            self.launch()
+            self.wait_until_ready()
+        return self
+
+    def launch(self) -> None:
+        """Start its process; `wait_until_ready` has to follow. So several start at once."""
         self._close_pipes()
         if self._data is None and self._folder is None:
             self._folder = TemporaryFolder()
         if self._output is None:
             self._output = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `close`)
         self._output_start = os.fstat(self._output.fileno()).st_size
+        self.reserve_port()
         self._process = subprocess.Popen(
             self._command(),
             stdin=subprocess.PIPE,
@@ -121,21 +136,33 @@ class Broker(Lifetime):
             process_group=0,
         )
         self._is_paused = False
-        line = self._line(self._process, "ready", READY_TIMEOUT_S)
-        self._port = int(line.partition(" ready on 127.0.0.1:")[2].split()[0])
-        return self
+
+    def wait_until_ready(self) -> None:
+        assert self._process is not None
+        self._line(self._process, "ready", READY_TIMEOUT_S)
+
+    def reserve_port(self) -> int:
+        """The port it listens on, from now on until it is closed."""
+        if self._reserved is None:
+            self._reserved = ReservedPort()
+            self._port = self._reserved.number
+        return self._port
 
     def _command(self) -> list[str]:
         # -P: files of the test's working folder are not the node's modules.
-        command = [sys.executable, "-P", "-m", "ottla.testing.node", "--port", str(self._port), "--data", self.data]
+        command = [sys.executable, "-P", "-m", "ottla.testing.node", "--data", self.data, *self._listening()]
         if self._folder is not None:
             command.append("--temporary")
-        for fault, is_on in (("cut", self._is_cut), ("fill-disk", self._is_full)):
+        faults = (("cut", self._is_cut), (self._cut_from(), bool(self._cut_ports)), ("fill-disk", self._is_full))
+        for fault, is_on in faults:
             if is_on:
                 command += ["--fault", fault]
         for name, value in self._config.items():
             command += ["--override", f"{name}={value}"]
         return command
+
+    def _listening(self) -> list[str]:
+        return ["--port", str(self._port)]
 
     def _line(self, process: subprocess.Popen[bytes], what: str, timeout_s: float) -> str:
         """The next line that the node prints. A process that ends, or stays silent, is a failure that says why."""
@@ -205,7 +232,16 @@ class Broker(Lifetime):
     def heal(self) -> None:
         """The end of `cut`: what was sent meanwhile arrives."""
         self._is_cut = False
+        self._cut_ports = []
         self._tell("heal")
+
+    def cut_from(self, ports: list[int]) -> None:
+        """Nothing passes on connections that it opens to these ports; see `Cluster.partition`."""
+        self._cut_ports = ports
+        self._tell(self._cut_from())
+
+    def _cut_from(self) -> str:
+        return " ".join(["cut-from", *map(str, self._cut_ports)])
 
     def fill_disk(self) -> None:
         """Nothing more fits on its disk: writes are refused with KAFKA_STORAGE_ERROR (which clients try again), reads
@@ -220,15 +256,21 @@ class Broker(Lifetime):
 
     def _tell(self, command: str) -> None:
         """Have the node do it, now if it runs, otherwise when it is started."""
+        if self.is_running:
+            self.ask(command)
+
+    def ask(self, command: str) -> Any:
+        """What a node that runs answers to a command of `ottla.testing.node`."""
         process = self._process
-        if process is None or process.poll() is not None:
-            return
+        assert process is not None and process.stdin is not None
         if self._is_paused:
             raise BrokerFailed(f"a paused broker cannot be told to {command}: resume() it first")
-        assert process.stdin is not None
-        process.stdin.write(f"{command}\n".encode())
-        process.stdin.flush()
-        self._line(process, command, ANSWER_TIMEOUT_S)
+        try:
+            process.stdin.write(f"{command}\n".encode())
+            process.stdin.flush()
+        except BrokenPipeError:
+            raise BrokerFailed(f"the broker ended with exit code {process.wait()}\n{self.output()}") from None
+        return json.loads(self._line(process, command, ANSWER_TIMEOUT_S))
 
     def close(self) -> None:
         """End it and remove its folder, if that was a temporary one."""
@@ -243,6 +285,9 @@ class Broker(Lifetime):
         if self._folder is not None:
             self._folder.remove()
             self._folder = None
+        if self._reserved is not None:
+            self._reserved.release()
+            self._reserved = None
 
     def _close_pipes(self) -> None:
         if self._process is not None:

@@ -59,10 +59,14 @@ def no_room(path: str) -> OSError:
 
 class Cable:
     """What connects a node with everybody else. While it is cut nothing passes in either direction, and nothing is
-    refused or closed: who is connected waits, and who connects waits as well."""
+    refused or closed: who is connected waits, and who connects waits as well.
+
+    A part of it is what this node opens to some ports. Between two nodes of a cluster each connection is opened by one
+    of them: when both cut what they open to the other, nothing passes between the two, and clients reach them both."""
 
     def __init__(self) -> None:
         self.is_cut = False
+        self._cut_ports: frozenset[int] = frozenset()
         self._loop: Any = new_cuttable_loop(self)
         self.readers: dict[Cuttable, Watch] = {}
         self.writers: dict[Cuttable, Watch] = {}
@@ -73,41 +77,63 @@ class Cable:
         loop: asyncio.AbstractEventLoop = self._loop
         return loop
 
+    def holds_up(self, sock: Cuttable) -> bool:
+        """Whether nothing passes on a socket."""
+        return self.is_cut or sock.port in self._cut_ports
+
     def cut(self) -> None:
-        for sock in list(self.readers):
-            self._loop.stop_reading(sock)
-        for sock in list(self.writers):
-            self._loop.stop_writing(sock)
-        self.is_cut = True
+        self._change(True, self._cut_ports)
+
+    def cut_from(self, ports: Iterable[int]) -> None:
+        """Cut what is opened to these ports, and heal what was opened to others."""
+        self._change(self.is_cut, frozenset(ports))
 
     def heal(self) -> None:
-        if self.is_cut:
-            self.is_cut = False
-            for sock, (callback, args) in list(self.readers.items()):
-                self._loop.add_reader(sock, callback, *args)
-            for sock, (callback, args) in list(self.writers.items()):
-                self._loop.add_writer(sock, callback, *args)
+        self._change(False, frozenset())
+
+    def _change(self, is_cut: bool, cut_ports: frozenset[int]) -> None:
+        held_up = [sock for sock in (*self.readers, *self.writers) if self.holds_up(sock)]
+        self.is_cut, self._cut_ports = is_cut, cut_ports
+        for sock in list(self.readers):
+            if self.holds_up(sock):
+                self._loop.stop_reading(sock)
+        for sock in list(self.writers):
+            if self.holds_up(sock):
+                self._loop.stop_writing(sock)
+        for sock in dict.fromkeys(held_up):
+            if not self.holds_up(sock):
+                self._watch_again(sock)
+
+    def _watch_again(self, sock: Cuttable) -> None:
+        if sock in self.readers:
+            callback, args = self.readers[sock]
+            self._loop.add_reader(sock, callback, *args)
+        if sock in self.writers:
+            callback, args = self.writers[sock]
+            self._loop.add_writer(sock, callback, *args)
 
 
 class CuttableSocket:
     """A socket at the end of a cable. What the loop does not report is not read, so only sending has to be held up."""
 
-    __slots__ = ("_sock", "cable", "close", "fileno", "recv_into")
+    __slots__ = ("_sock", "cable", "close", "fileno", "port", "recv_into")
 
-    def __init__(self, cable: Cable, sock: Socket) -> None:
+    def __init__(self, cable: Cable, sock: Socket, port: int) -> None:
         self.cable = cable
+        self.port = port
+        """To which it was opened; 0 if it was opened by the other side."""
         self._sock = sock
         self.close = sock.close
         self.fileno = sock.fileno
         self.recv_into = sock.recv_into
 
     def send(self, data: Any, /) -> int:
-        if self.cable.is_cut:
+        if self.cable.holds_up(self):
             raise BlockingIOError
         return self._sock.send(data)
 
     def sendmsg(self, buffers: Iterable[Any], ancdata: Iterable[Any] = (), flags: int = 0, /) -> int:
-        if self.cable.is_cut:
+        if self.cable.holds_up(self):
             raise BlockingIOError
         return self._sock.sendmsg(buffers, ancdata, flags)
 
@@ -116,6 +142,7 @@ class CuttableListenSocket:
     """A listening socket at the end of a cable: who connects while that is cut waits in the backlog."""
 
     __slots__ = ("_listening", "cable", "close", "fileno", "getsockname")
+    port = 0
 
     def __init__(self, cable: Cable, listening: ListenSocket) -> None:
         self.cable = cable
@@ -126,7 +153,7 @@ class CuttableListenSocket:
 
     def accept(self) -> tuple[Socket, Any]:
         accepted, address = self._listening.accept()
-        return CuttableSocket(self.cable, accepted), address
+        return CuttableSocket(self.cable, accepted, 0), address
 
 
 Cuttable = CuttableSocket | CuttableListenSocket
@@ -135,6 +162,8 @@ Cuttable = CuttableSocket | CuttableListenSocket
 class FaultySockets(OsSockets):
     """The operating system's sockets, all at the end of one cable."""
 
+    shares_ports = True  # the test process holds them while the node is down
+
     def __init__(self, cable: Cable) -> None:
         self._cable = cable
 
@@ -142,7 +171,7 @@ class FaultySockets(OsSockets):
         return CuttableListenSocket(self._cable, super().listen(host, port, backlog))
 
     def connect(self, host: str, port: int) -> Socket:
-        return CuttableSocket(self._cable, super().connect(host, port))
+        return CuttableSocket(self._cable, super().connect(host, port), port)
 
 
 def new_cuttable_loop(cable: Cable) -> Any:
@@ -157,14 +186,14 @@ def new_cuttable_loop(cable: Cable) -> Any:
         def add_reader(self, fd: Any, callback: Callable[..., Any], *args: Any) -> None:
             if isinstance(fd, Cuttable):
                 cable.readers[fd] = callback, args
-                if cable.is_cut:
+                if cable.holds_up(fd):
                     return
             super().add_reader(fd, callback, *args)
 
         def add_writer(self, fd: Any, callback: Callable[..., Any], *args: Any) -> None:
             if isinstance(fd, Cuttable):
                 cable.writers[fd] = callback, args
-                if cable.is_cut:
+                if cable.holds_up(fd):
                     return
             super().add_writer(fd, callback, *args)
 

@@ -1,7 +1,7 @@
 """`python -m ottla.testing.node`: `ottla start` for a test: it can be cut off and its disk filled, and it ends when the
 test does.
 
-Standard input is how the test process holds it: a line is a command (see COMMANDS), answered by a line on standard
+Standard input is how the test process holds it: a line is a command (see `Faults.run`), answered by a line on standard
 output; its end is the end of whoever started the node, however that came to its end. Then the node goes as well, and
 with `--temporary` its data folder goes with it.
 """
@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import os
 import shutil
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from ottla.broker import Node
 from ottla.cli import start
@@ -23,7 +25,6 @@ from ottla.testing.faults import Cable, FaultyDisk, FaultySockets
 
 STDIN = 0
 MAX_COMMAND_BYTES = 4096
-COMMANDS = ("cut", "heal", "fill-disk", "free-disk")
 
 
 class Faults:
@@ -35,11 +36,15 @@ class Faults:
         self._is_temporary = is_temporary
         self._folders: Sequence[str] = ()
         self._unread = b""
-        self._commands: dict[str, Callable[[], None]] = {
+        self._node: Node
+        self._commands: dict[str, Callable[..., object]] = {
             "cut": self._cable.cut,
+            "cut-from": lambda *ports: self._cable.cut_from(int(port) for port in ports),
             "heal": self._cable.heal,
             "fill-disk": lambda: self._fill(True),
             "free-disk": lambda: self._fill(False),
+            "cluster": self._cluster,
+            "partition": self._partition,
         }
 
     def new_loop(self) -> asyncio.AbstractEventLoop:
@@ -51,10 +56,25 @@ class Faults:
         # is to be done is said by the end of standard input.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         self._cable.loop.add_reader(STDIN, self._commanded)
-        return Node(config, disk=self._disk, sockets=FaultySockets(self._cable), new_cluster_id=new_cluster_id)
+        sockets = FaultySockets(self._cable)
+        self._node = Node(config, disk=self._disk, sockets=sockets, new_cluster_id=new_cluster_id)
+        return self._node
 
-    def run(self, command: str) -> None:
-        self._commands[command]()
+    def run(self, command: str) -> object:
+        """A word and what belongs to it: what it answers, if it asks something."""
+        name, *arguments = command.split()
+        return self._commands[name](*arguments)
+
+    def _cluster(self) -> dict[str, Any]:
+        """What this node knows of its cluster; a node that is cut off may be wrong."""
+        alive = [broker.id for broker in self._node.image.brokers.values() if not broker.is_fenced]
+        return {"brokers": sorted(alive), "controller": self._node.quorum.leader_id}
+
+    def _partition(self, topic: str, index: str) -> dict[str, Any] | None:
+        found = self._node.image.partition(topic, int(index))
+        if found is None:
+            return None
+        return {"leader": found.leader, "epoch": found.leader_epoch, "replicas": found.replicas, "isr": found.isr}
 
     def _fill(self, is_full: bool) -> None:
         self._disk.is_full = is_full
@@ -66,9 +86,7 @@ class Faults:
             return
         *lines, self._unread = (self._unread + part).split(b"\n")
         for line in lines:
-            command = line.decode()
-            self.run(command)
-            print(f"done {command}", flush=True)
+            print(json.dumps(self.run(line.decode())), flush=True)
 
     def _abandoned(self) -> None:
         self._cable.loop.remove_reader(STDIN)
@@ -84,7 +102,7 @@ def main(arguments: list[str]) -> int:
         prog="ottla.testing.node", description="`ottla start`, with faults.", add_help=False
     )
     parser.add_argument("--temporary", action="store_true", help="remove the data folder when standard input ends")
-    parser.add_argument("--fault", action="append", default=[], choices=COMMANDS, help="a command to begin with")
+    parser.add_argument("--fault", action="append", default=[], help="a command to begin with")
     options, rest = parser.parse_known_args(arguments)
     faults = Faults(is_temporary=options.temporary)
     for command in options.fault:

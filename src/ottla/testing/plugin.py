@@ -6,8 +6,8 @@
     @pytest.mark.kafka(config={"auto.create.topics.enable": False})
     def test_with_settings(kafka): ...
 
-    def test_a_full_disk(kafka_cluster):
-        kafka_cluster[0].fill_disk()
+    def test_a_killed_leader(kafka_cluster):
+        kafka_cluster.leader("orders").kill()
 
 `kafka_session` is one broker for the whole run, for tests that only need some broker and names of their own.
 """
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
-        "kafka(config={}, nodes=1): Kafka's settings of what `kafka` and `kafka_cluster` start, and how many nodes",
+        "kafka(config={}, nodes=3): Kafka's settings of what `kafka` and `kafka_cluster` start, and how many nodes the "
+        "latter has",
     )
 
 
@@ -52,7 +53,7 @@ def kafka(request: pytest.FixtureRequest) -> Iterator[Broker]:
 
 @pytest.fixture
 def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    """A cluster of this test's own; each node can be killed, paused, cut off, or given a full disk."""
+    """A cluster of this test's own, of three nodes; each can be killed, paused, cut off, or given a full disk."""
     from ottla.testing.cluster import Cluster
 
     with Cluster(**_marked(request, "config", "nodes")) as cluster:
