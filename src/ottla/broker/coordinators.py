@@ -3,7 +3,7 @@
 A shard is a pure machine whose state is what the records of one partition add up to (see `hosted_shard`).
 
     waiting  -> loading    the partition's log is read, one shard after the other, in pieces
-    loading  -> active     the whole log has been replayed; an empty log is active at once
+    loading  -> active     the whole log has been replayed and is committed; an empty log is active at once
     active   -> loading    an append failed after its records were replayed: what is in memory is no longer what is in
                            the log, so everybody is sent away and the log is read anew
     any      -> gone       the topic was deleted, another broker leads, or the log dir is offline
@@ -215,16 +215,16 @@ class Coordinator(ABC, Generic[S]):
             try:
                 await hosted.load()
             except (CorruptRecords, KafkaError, OSError) as error:
-                log.error("%s-%d cannot be loaded: %s", self.topic, index, error)
-                self._load_failed(hosted)
+                self.load_failed(hosted, error)
             except Exception as error:  # a bug, told like that of a request; the other shards are loaded all the same
-                log.error("a bug: %s-%d cannot be loaded", self.topic, index, exc_info=error)
+                log.error("a bug", exc_info=error)
                 self.node.metrics.internal_errors.add()
-                self._load_failed(hosted)
+                self.load_failed(hosted, error)
                 self.node.bug(error)
 
-    def _load_failed(self, hosted: HostedShard[S]) -> None:
+    def load_failed(self, hosted: HostedShard[S], error: Exception) -> None:
         """Whoever asks is told that the coordinator is not here, and after a while the log is read again."""
+        log.error("%s-%d cannot be loaded: %s", self.topic, hosted.index, error)
         self._failed_at[hosted.index] = self.node.now()
         if self.shards.get(hosted.index) is hosted:
             self._drop(hosted.index)

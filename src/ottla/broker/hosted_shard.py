@@ -524,7 +524,22 @@ class HostedShard(Generic[S]):
                     if self.is_gone:
                         return
         coordinator.note_load((self._node.timer() - started) * 1000)
-        self.begin(machine)
+        if self._is_all_committed:
+            self.begin(machine)
+        else:
+            self._node.spawn(self._begin_once_committed(machine))
+
+    async def _begin_once_committed(self, machine: S) -> None:
+        """A new leader's log may hold what the last one never committed. Nobody may be answered from that, and no
+        transaction's markers may leave, while yet another leader could come to lead without it."""
+        try:
+            await self.partition.commit()
+        except (OSError, KafkaError) as error:
+            if not self.is_gone:
+                self._coordinator.load_failed(self, error)
+            return
+        if not self.is_gone:
+            self.begin(machine)
 
     def begin(self, machine: S) -> None:
         machine.loaded(self._node.now(), self._node.clock())

@@ -19,6 +19,7 @@ from ottla.broker.partitions import Partition, Partitions
 from ottla.cluster import ClusterImage, ImageChanges, PartitionImage, TopicImage
 from ottla.config import TopicConfig
 from ottla.records import Record, build, read, read_header, split
+from ottla.replication.leader import Leader
 from ottla.storage import Log, OsDisk
 from ottla.wire import WireError
 from ottla.wire.errors import ErrorCode, KafkaError
@@ -437,6 +438,61 @@ def test_the_log_is_replayed_in_pieces(tmp_path: Path) -> None:
         await second.loaded()
         assert second.run(Counting.get, "x") == RECORDS_PER_PIECE + 1
         assert second.counts.load_count == 1
+
+    asyncio.run(scenario())
+
+
+def _with_a_follower(world: World) -> Leader:
+    """Node 2 has to have what node 1, which leads anew, finds in its log."""
+    partition = world.partition(TOPIC, 0)
+    image = _led_by(1, leader_epoch=5)._replace(replicas=(1, 2), isr=(1, 2), directories=(bytes(16),) * 2)
+    end_offset = partition.log.log_end_offset
+    leader = Leader(1, image, start_offset=end_offset, brokers={}, max_lag_ms=30_000, now=0)
+    partition.log.begin_epoch(5)
+    partition.lead(leader, 5, 1)
+    world.image.topics_by_id[ID].partitions[0] = image
+    return leader
+
+
+def _with_an_uncommitted_record(path: Path) -> tuple[World, Leader]:
+    """A shard about to be loaded by a leader that found one record more in its log than was ever committed."""
+    first = started(path)
+    assert first.run(Counting.add, "x") == 1
+    leader = _with_a_follower(first)
+    first.partition(TOPIC, 0).append(memoryview(build([Record(0, CLOCK, b"x", struct.pack(">i", 7))])), CLOCK, 0)
+    second = World(path / "never")
+    second.partitions = first.partitions
+    second.image = first.image
+    second.counts.start()
+    return second, leader
+
+
+def test_nobody_is_answered_from_records_that_are_not_committed(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        world, leader = _with_an_uncommitted_record(tmp_path)
+        await until(lambda: world.counts.load_count == 1)
+        await asyncio.sleep(0)
+        assert world.run(Counting.get, "x") == "error: COORDINATOR_LOAD_IN_PROGRESS"
+        partition = world.partition(TOPIC, 0)
+        leader.fetched(2, partition.log.log_end_offset, partition.log.log_end_offset, 0, broker_epoch=-1, start_offset=0)
+        partition.advance(0)
+        await world.loaded()
+        assert world.run(Counting.get, "x") == 7
+
+    asyncio.run(scenario())
+
+
+def test_a_shard_whose_leader_goes_before_its_log_is_committed_is_dropped(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        world, _ = _with_an_uncommitted_record(tmp_path)
+        await until(lambda: world.counts.load_count == 1)
+        before = world.image.topics_by_id[ID].partitions[0]
+        world.image.topics_by_id[ID].partitions[0] = before._replace(leader=2, leader_epoch=6)
+        world.partition(TOPIC, 0).follow(2, 6)
+        world.counts.metadata_changed(ImageChanges(partitions_changed={(ID, 0): before}))
+        await asyncio.gather(*world.tasks)
+        assert not world.counts.shards
+        assert world.run(Counting.get, "x") == "error: NOT_COORDINATOR"
 
     asyncio.run(scenario())
 
