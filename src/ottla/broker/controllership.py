@@ -68,6 +68,8 @@ class Controllership:
         return self._controller
 
     def leader_changed(self, leader_id: int, epoch: int) -> None:
+        if leader_id >= 0:
+            self._node.lifecycle.beat_soon()
         if leader_id == self._node.config.node_id:
             self._activation = self._node.spawn(self._activate(epoch))
             return
@@ -92,6 +94,8 @@ class Controllership:
         self.heartbeats = Heartbeats(node.config.broker_session_timeout_ms)
         alive = [broker.id for broker in node.image.brokers.values() if not broker.is_fenced]
         self.heartbeats.begin(alive, node.now())
+        # A leader that answered no more, and so lost its office, may be a broker that does not answer either.
+        self.heartbeats.backdate(*quorum.machine.last_answer, node.now(), LATE_MS)
         await node.commit(self._controller.activate(node.metadata_log.bootstrap_records()))
         self._handover_offsets.clear()
         self._watch()

@@ -38,6 +38,7 @@ class Lifecycle:
         self._node = node
         self._incarnation_id = node.rng.randbytes(16)
         self._beating: asyncio.Task[None] | None = None
+        self._is_beat_due = asyncio.Event()
         self.broker_epoch = -1
         self.is_fenced = True
 
@@ -120,11 +121,18 @@ class Lifecycle:
         self.is_fenced = False
         self._beating = node.spawn(self._beat_on())
 
+    def beat_soon(self) -> None:
+        """There is another active controller, which does not know yet who is alive."""
+        self._is_beat_due.set()
+
     async def _beat_on(self) -> None:
         node = self._node
         interval = node.config.broker_heartbeat_interval_ms / 1000
         while True:
-            await asyncio.sleep(interval)
+            timer = node.loop.call_later(interval, self._is_beat_due.set)
+            await self._is_beat_due.wait()
+            timer.cancel()
+            self._is_beat_due.clear()
             response = await self._beat()
             if response is None:
                 continue

@@ -35,6 +35,11 @@ from ottla.wire.messages import fetch_snapshot
 log = logging.getLogger("ottla.quorum")
 
 
+LATE_MS = 50
+"""A timer that is later than this says more of this process than of others."""
+MAX_GRACE_MS = 500
+
+
 class SendToPeer(Protocol):
     def __call__(
         self, host: str, port: int, request: Message, on_answer: Callable[[Message | NoAnswer], None], timeout_ms: int
@@ -304,6 +309,15 @@ class Quorum:
             self._timer = self._loop.call_later(max(0, deadline - self._now()) / 1000, self._tick)
 
     def _tick(self) -> None:
+        assert self._timer_at is not None
+        late_ms = self._now() - self._timer_at
+        if late_ms <= LATE_MS:
+            self._time_is_up()
+            return
+        # This process stood still: what others sent it meanwhile counts before their silence does.
+        self._timer = self._loop.call_later(min(late_ms, MAX_GRACE_MS) / 1000, self._time_is_up)
+
+    def _time_is_up(self) -> None:
         self._timer = self._timer_at = None
         self._handle(Tick())
 

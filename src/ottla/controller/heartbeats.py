@@ -19,6 +19,13 @@ class Heartbeats:
         self._heard_at.pop(broker_id, None)
         self._heard_at[broker_id] = now  # those that were silent longest come first
 
+    def backdate(self, broker_id: int, heard_at: int, now: int, grace_ms: int) -> None:
+        """It is known when a broker was last heard from, before this controller came to be. Its session began then, but
+        it has some time to find the new controller."""
+        if broker_id in self._heard_at:
+            heard_at = min(self._heard_at[broker_id], max(heard_at, now - self.session_ms + grace_ms))
+            self._heard_at = dict(sorted({**self._heard_at, broker_id: heard_at}.items(), key=lambda heard: heard[1]))
+
     def forget(self, broker_id: int) -> None:
         self._heard_at.pop(broker_id, None)
 

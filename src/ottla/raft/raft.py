@@ -70,6 +70,8 @@ HINT_JITTER_MS = 30
 """When the leader's connections break all its followers see it at once; this keeps them from standing all together."""
 FIRST_ELECTION_MS = (20, 150)
 """A voter that starts need not wait long: an election that is asked for first disturbs nobody."""
+MAX_PROSPECTIVE_BACKOFF_MS = 200
+"""Asking again whether an election would be won costs nobody anything, and the others may just be starting."""
 CHECK_QUORUM_FACTOR = 1.5
 KRAFT_VERSIONS = (0, 1)
 """What this replica supports."""
@@ -157,6 +159,8 @@ class Raft:
         self._defeats = 0
         self._asked = 0
         self._leaders_high_watermark: int | None = None
+        self.last_answer = NOBODY, 0
+        """Which leader last answered a fetch of this replica, and when."""
         self._voters_end_offset = log.end_offset
         """When everything before it is committed, the voters are, too."""
         self._changes = VoterChanges(
@@ -318,9 +322,9 @@ class Raft:
     def _election_ms(self) -> int:
         return self.config.election_timeout_ms + self._rng.randint(0, self.config.election_timeout_ms)
 
-    def _backoff_ms(self) -> int:
+    def _backoff_ms(self, longest: int) -> int:
         """After a defeat: twice as long each time, with chance, up to the longest pause."""
-        longest = min(self.config.election_backoff_max_ms, 50 << min(self._defeats, 10))
+        longest = min(self.config.election_backoff_max_ms, longest, 50 << min(self._defeats, 10))
         return self._rng.randint(1, max(1, longest))
 
     # Elections
@@ -389,7 +393,7 @@ class Raft:
                 self._step_back(now)
             else:
                 self._defeats += 1
-                role.deadline = min(role.deadline, now + self._backoff_ms())
+                role.deadline = min(role.deadline, now + self._backoff_ms(self.config.election_backoff_max_ms))
 
     def _votes(self, role: Election) -> int:
         """Its own counts only if it has a vote."""
@@ -401,7 +405,7 @@ class Raft:
             self._follow(self.state.leader_id, self.epoch, now)
         else:
             self._defeats += 1
-            self.role = Unattached(now + self._backoff_ms())
+            self.role = Unattached(now + self._backoff_ms(MAX_PROSPECTIVE_BACKOFF_MS))
 
     def _vote(self, request: VoteRequest, token: object, now: int) -> None:
         row = only_partition(request)
@@ -421,10 +425,12 @@ class Raft:
             return
         if row.replica_epoch > self.epoch:
             self._detach(now, row.replica_epoch)
+        theirs, ours = (row.last_offset_epoch, row.last_offset), (self._log.last_epoch, self._log.end_offset)
         is_granted = self._would_vote(row.replica_id, row.replica_directory_id, row.pre_vote) and (
-            (row.last_offset_epoch, row.last_offset) >= (self._log.last_epoch, self._log.end_offset)
-            or self._voted_for(row.replica_id, row.replica_directory_id, row.pre_vote)
+            theirs >= ours or self._voted_for(row.replica_id, row.replica_directory_id, row.pre_vote)
         )
+        if row.pre_vote and isinstance(self.role, Prospective) and theirs == ours and row.replica_id < self.id:
+            is_granted = False  # two that ask at the same time would both stand, and split the votes
         if is_granted and not row.pre_vote:
             self._persist(QuorumState(self.epoch, NOBODY, row.replica_id, row.replica_directory_id))
             if isinstance(self.role, Unattached | Prospective):
@@ -667,11 +673,17 @@ class Raft:
             role.retry_at = now + self.config.retry_backoff_ms
 
     def _unanswered(self, event: Unanswered, now: int) -> None:
-        del self._sent[event.id]
+        _, request = self._sent.pop(event.id)
         role = self.role
         if self._changes.answered(event.id, None, role if isinstance(role, Leader) else None, now):
             return
-        if isinstance(role, Follower) and role.fetch_id == event.id:
+        if isinstance(role, Election) and isinstance(request, VoteRequest) and event.is_closed:
+            asked = only_partition(request)
+            if asked.replica_epoch == self.epoch and asked.pre_vote == isinstance(role, Prospective):
+                # Who is not there will not vote: no need to wait for it.
+                role.count(request.voter_id, False)
+                self._count(role, now)
+        elif isinstance(role, Follower) and role.fetch_id == event.id:
             role.fetch_id = None
             role.retry_at = now + self.config.retry_backoff_ms
             if event.is_closed:
@@ -692,6 +704,7 @@ class Raft:
             return
         role.deadline = now + self.config.fetch_timeout_ms
         role.has_fetched = True
+        self.last_answer = to.id, now
         self._keep_vote(role, now)
         if row.snapshot_id is not None and row.snapshot_id.end_offset >= 0:
             role.snapshot = SnapshotId(row.snapshot_id.end_offset, row.snapshot_id.epoch)

@@ -12,6 +12,7 @@ from ottla.broker import peers
 from ottla.broker.api import Peer
 from ottla.broker.controllership import Controllership
 from ottla.cluster import BrokerImage
+from ottla.controller.heartbeats import Heartbeats
 from ottla.machine import Decision
 from ottla.raft.leader import Leader, Replica
 from ottla.raft.voters import Voters
@@ -122,3 +123,20 @@ def test_the_metadata_log_has_connections_of_its_own(monkeypatch: pytest.MonkeyP
         others.send("127.0.0.1", 9093, ApiVersionsRequest(), nothing, 1)
         others.send_in_quorum("127.0.0.1", 9093, ApiVersionsRequest(), nothing, 1)
     assert [number for number, _ in sent] == [1, 2, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("heard_at", "deadline"),
+    [
+        (8_000, 17_000),  # a whole session after it was last heard from
+        (500, 11_000),  # long ago: it gets a second to find the new controller
+        (30_000, 19_000),  # no longer than everybody else
+    ],
+)
+def test_the_session_of_a_silent_leader_began_when_it_was_last_heard_from(heard_at: int, deadline: int) -> None:
+    heartbeats = Heartbeats(9_000)
+    heartbeats.begin([1, 2, 3], 10_000)
+    heartbeats.backdate(3, heard_at, 10_000, 1_000)
+    heartbeats.backdate(7, 0, 10_000, 1_000)  # no broker, or one that is fenced
+    assert heartbeats.deadline() == deadline
+    assert heartbeats.expired(deadline) == ([1, 2, 3] if deadline == 19_000 else [3])

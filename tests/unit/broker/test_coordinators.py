@@ -474,7 +474,9 @@ def test_nobody_is_answered_from_records_that_are_not_committed(tmp_path: Path) 
         await asyncio.sleep(0)
         assert world.run(Counting.get, "x") == "error: COORDINATOR_LOAD_IN_PROGRESS"
         partition = world.partition(TOPIC, 0)
-        leader.fetched(2, partition.log.log_end_offset, partition.log.log_end_offset, 0, broker_epoch=-1, start_offset=0)
+        leader.fetched(
+            2, partition.log.log_end_offset, partition.log.log_end_offset, 0, broker_epoch=-1, start_offset=0
+        )
         partition.advance(0)
         await world.loaded()
         assert world.run(Counting.get, "x") == 7

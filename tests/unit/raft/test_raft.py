@@ -63,6 +63,33 @@ def test_a_leader_that_dies_is_replaced_within_a_second() -> None:
     assert made.now - died_at < 1000
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_followers_that_stand_together_do_not_split_the_votes(seed: int) -> None:
+    made = quorum(seed=seed)
+    old = elect(made)
+    write(made, old, 1)
+    made.crash(old)
+    died_at = made.now
+    for node in made.nodes.values():
+        if isinstance(node.raft.role, Follower):
+            node.raft.role.has_fetched = False
+            node.raft.role.deadline = made.now + 1
+    new = elect(made, other_than=old)
+    assert made.now - died_at < 150
+    assert made.nodes[new].raft.epoch == made.nodes[old].raft.epoch + 1, "one election was enough"
+
+
+def test_who_is_not_there_is_not_waited_for() -> None:
+    made = Quorum(3, Random(3))
+    made.start(1)
+    made.run(2_000)
+    assert not made.nodes[1].raft.is_leader
+    made.start(2)
+    began_at = made.now
+    elect(made)
+    assert made.now - began_at < 500
+
+
 def test_a_leader_that_is_cut_off_steps_down_and_loses_what_nobody_else_has() -> None:
     made = quorum()
     old = elect(made)
