@@ -265,7 +265,7 @@ class Controllership:
         answer = served.direct_handler(request, node, caller)
         return await answer if inspect.isawaitable(answer) else answer
 
-    async def _ask_leader(self, request: Message, timeout_ms: int, version: int | None = None) -> Any:
+    async def _ask_leader(self, request: Message, timeout_ms: int) -> Any:
         """None if there is no leader, or no answer."""
         address = self._node.quorum.leader_address()
         if address is None or address.id == self._node.config.node_id:

@@ -1,5 +1,9 @@
 """A connection to another node: requests out, answers in, each to whoever asked.
 
+A new connection first asks which versions the other side knows: during a rolling upgrade, or among brokers of another
+make, they differ. What is sent meanwhile waits for that answer, and each request goes out in the newest version that
+both know.
+
 An answer is handed over as soon as it is decoded, while its bytes are still in the receive buffer: what is to be kept,
 the receiver copies. A connection that breaks tells everyone who waits; the next request makes a new one.
 """
@@ -7,6 +11,7 @@ the receiver copies. A connection that breaks tells everyone who waits; the next
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -14,8 +19,16 @@ from ottla.net.channel import Channel, ReceiveBuffers
 from ottla.net.sockets import Sockets
 from ottla.wire import Message, WireError, decoder, frames
 from ottla.wire.apis import APIS, response_class
+from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+
+log = logging.getLogger("ottla.net")
 
 MAX_ANSWER_BYTES = 256 * 1024 * 1024
+API_VERSIONS_KEY = 18
+API_VERSIONS_VERSION = 3
+"""Every release with KRaft answers it."""
+HANDSHAKE_ID = 0
+SOFTWARE_NAME, SOFTWARE_VERSION = "ottla", "0.1.0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +43,8 @@ OnAnswer = Callable[[Message | NoAnswer], None]
 
 @dataclass(slots=True)
 class _Waiting:
+    request: Message | None
+    """None once it is sent."""
     api_key: int
     version: int
     on_answer: OnAnswer
@@ -57,12 +72,8 @@ class Peer:
         self._connection: _Connection | None = None
         self._correlation_id = 0
 
-    def send(self, request: Message, on_answer: OnAnswer, *, timeout_ms: int, version: int | None = None) -> None:
-        """Send a request in its latest version, or in this one. `on_answer` is called once, never from in here."""
-        api_key = type(request).__schema__.api_key
-        assert api_key is not None
-        if version is None:
-            version = APIS[api_key].max_version
+    def send(self, request: Message, on_answer: OnAnswer, *, timeout_ms: int) -> None:
+        """Send a request in the newest version that both sides know. `on_answer` is called once, never from in here."""
         connection = self._connection
         if connection is None or connection.is_closed:
             try:
@@ -70,21 +81,20 @@ class Peer:
             except OSError:
                 self._loop.call_soon(on_answer, NoAnswer(is_closed=True))
                 return
-            connection = self._connection = _Connection(
-                Channel(
-                    self._loop,
-                    sock,
-                    self._buffers,
-                    max_frame_bytes=MAX_ANSWER_BYTES,
-                    supports_sendfile=self._sockets.supports_sendfile,
-                ),
+            channel = Channel(
                 self._loop,
+                sock,
+                self._buffers,
+                max_frame_bytes=MAX_ANSWER_BYTES,
+                supports_sendfile=self._sockets.supports_sendfile,
             )
-        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
-        id = self._correlation_id
-        timer = self._loop.call_later(timeout_ms / 1000, connection.time_out, id)
-        connection.waiting[id] = _Waiting(api_key, version, on_answer, timer)
-        connection.send(frames.encode_request(api_key, version, id, self._client_id, request))
+            connection = self._connection = _Connection(channel, self._loop, self._client_id, self._address)
+        self._correlation_id = self._correlation_id % 0x7FFFFFFF + 1
+        connection.ask(self._correlation_id, request, on_answer, timeout_ms)
+
+    @property
+    def _address(self) -> str:
+        return f"{self._host}:{self._port}"
 
     def close(self) -> None:
         if self._connection is not None:
@@ -93,17 +103,47 @@ class Peer:
 
 
 class _Connection:
-    def __init__(self, channel: Channel, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, channel: Channel, loop: asyncio.AbstractEventLoop, client_id: str, address: str) -> None:
         self._channel = channel
         self._loop = loop
-        self.waiting: dict[int, _Waiting] = {}
+        self._client_id = client_id
+        self._address = address
+        self._versions: dict[int, int] | None = None
+        """By API, the version to use; None until the other side has said what it knows."""
+        self._waiting: dict[int, _Waiting] = {}
         channel.start(self)
+        hello = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=SOFTWARE_VERSION)
+        self._channel.send(
+            frames.encode_request(API_VERSIONS_KEY, API_VERSIONS_VERSION, HANDSHAKE_ID, client_id, hello)
+        )
 
     @property
     def is_closed(self) -> bool:
         return self._channel.is_closed
 
-    def send(self, parts: list[bytes]) -> None:
+    def ask(self, id: int, request: Message, on_answer: OnAnswer, timeout_ms: int) -> None:
+        api_key = type(request).__schema__.api_key
+        assert api_key is not None
+        timer = self._loop.call_later(timeout_ms / 1000, self._time_out, id)
+        waiting = self._waiting[id] = _Waiting(request, api_key, -1, on_answer, timer)
+        if self._versions is not None:
+            self._send(id, waiting, self._versions)
+
+    def _send(self, id: int, waiting: _Waiting, versions: dict[int, int]) -> None:
+        request, waiting.request = waiting.request, None
+        assert request is not None
+        version = versions.get(waiting.api_key)
+        try:
+            if version is None:
+                raise WireError("it knows no version of it that this node knows, too")
+            parts = frames.encode_request(waiting.api_key, version, id, self._client_id, request)
+        except WireError as error:
+            log.warning("%s is not sent to %s: %s", type(request).__name__, self._address, error)
+            del self._waiting[id]
+            waiting.timer.cancel()
+            self._loop.call_soon(waiting.on_answer, NoAnswer(is_closed=False))
+            return
+        waiting.version = version
         self._channel.send(parts)
 
     def close(self) -> None:
@@ -112,7 +152,10 @@ class _Connection:
     def frame_received(self, frame: memoryview) -> None:
         try:
             correlation_id = int.from_bytes(frame[:4], "big")
-            waiting = self.waiting.pop(correlation_id, None)
+            if correlation_id == HANDSHAKE_ID:
+                self._take_versions(frame)
+                return
+            waiting = self._waiting.pop(correlation_id, None)
             if waiting is None:
                 return  # its time was up
             waiting.timer.cancel()
@@ -127,15 +170,30 @@ class _Connection:
             return
         waiting.on_answer(response)
 
+    def _take_versions(self, frame: memoryview) -> None:
+        _, position = frames.decode_response_header(frame, API_VERSIONS_KEY, API_VERSIONS_VERSION)
+        response = decoder(ApiVersionsResponse, API_VERSIONS_VERSION)(frame, position)[0]
+        if response.error_code:
+            raise WireError(f"ApiVersions was refused with {response.error_code}")
+        self._versions = {}
+        for told in response.api_keys:
+            known = APIS.get(told.api_key)
+            if known is not None:
+                version = min(told.max_version, known.max_version)
+                if version >= max(told.min_version, known.min_version):
+                    self._versions[told.api_key] = version
+        for id, waiting in list(self._waiting.items()):
+            self._send(id, waiting, self._versions)
+
     def channel_closed(self) -> None:
-        waiting, self.waiting = self.waiting, {}
+        waiting, self._waiting = self._waiting, {}
         for one in waiting.values():
             one.timer.cancel()
             self._loop.call_soon(one.on_answer, NoAnswer(is_closed=True))
 
-    def time_out(self, correlation_id: int) -> None:
+    def _time_out(self, correlation_id: int) -> None:
         """A connection on which an answer is overdue is not used again: its answers come in order."""
-        waiting = self.waiting.pop(correlation_id, None)
+        waiting = self._waiting.pop(correlation_id, None)
         if waiting is not None:
             waiting.on_answer(NoAnswer(is_closed=False))
             self._channel.close()

@@ -1,0 +1,134 @@
+"""A connection to another node, whose answers a test writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ottla.net import NoAnswer, Peer, peer
+from ottla.wire import Message, decoder, frames
+from ottla.wire.apis import APIS, request_class
+from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
+from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from ottla.wire.messages.fetch import FetchRequest, ReplicaState
+
+HEARTBEAT, FETCH, API_VERSIONS = 63, 1, 18
+
+
+class OtherNode:
+    """The other end of a peer's channels, and the loop that the peer runs on."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.received: list[tuple[int, int, int, Message]] = []
+        """API, version, correlation id and body of each request."""
+        self.answers: list[Any] = []
+        self.is_closed = False
+        self.receiver: Any = None
+        self.timers: list[Callable[[], None]] = []
+        monkeypatch.setattr(peer, "Channel", lambda *_, **__: self)
+        nothing: Any = None
+        sockets = SimpleNamespace(connect=lambda host, port: None, supports_sendfile=False)
+        loop: Any = SimpleNamespace(call_soon=lambda act, *given: act(*given), call_later=self._call_later)
+        self.peer = Peer(loop, sockets, nothing, "127.0.0.1", 9093, client_id="1")  # type: ignore[arg-type]
+
+    def _call_later(self, delay: float, act: Callable[..., None], *given: Any) -> Any:
+        def fire() -> None:
+            act(*given)
+
+        self.timers.append(fire)
+        return SimpleNamespace(cancel=lambda: self.timers.remove(fire))
+
+    def start(self, receiver: Any) -> None:
+        self.receiver = receiver
+
+    def send(self, parts: list[bytes]) -> None:
+        frame = b"".join(map(bytes, parts))[4:]
+        header, position = frames.decode_request_header(frame)
+        body = decoder(request_class(header.api_key), header.api_version)(memoryview(frame), position)[0]
+        self.received.append((header.api_key, header.api_version, header.correlation_id, body))
+
+    def close(self) -> None:
+        self.is_closed = True
+        self.receiver.channel_closed()
+
+    def ask(self, request: Message) -> None:
+        self.peer.send(request, self.answers.append, timeout_ms=1000)
+
+    def answer(self, response: Message, position: int = -1) -> None:
+        """Answer a request, the last one if nothing else is said."""
+        api_key, version, correlation_id, _ = self.received[position]
+        frame = b"".join(map(bytes, frames.encode_response(api_key, version, correlation_id, response)))[4:]
+        self.receiver.frame_received(memoryview(frame))
+
+    def knows(self, **versions: tuple[int, int]) -> None:
+        """Answer what a new connection asks first."""
+        keys = {"heartbeat": HEARTBEAT, "fetch": FETCH, "unheard_of": 9999}
+        self.answer(
+            ApiVersionsResponse(
+                api_keys=[
+                    ApiVersion(api_key=keys[name], min_version=low, max_version=high)
+                    for name, (low, high) in versions.items()
+                ]
+            )
+        )
+
+
+@pytest.fixture
+def other(monkeypatch: pytest.MonkeyPatch) -> OtherNode:
+    return OtherNode(monkeypatch)
+
+
+def test_requests_wait_until_the_other_side_has_said_what_it_knows(other: OtherNode) -> None:
+    other.ask(BrokerHeartbeatRequest(broker_id=1))
+    other.ask(BrokerHeartbeatRequest(broker_id=2))
+    assert [one[0] for one in other.received] == [API_VERSIONS]
+    other.knows(heartbeat=(0, 0), unheard_of=(0, 3))
+    assert [(one[0], one[1]) for one in other.received[1:]] == [(HEARTBEAT, 0)] * 2
+    other.answer(BrokerHeartbeatResponse(is_fenced=False), 1)
+    other.ask(BrokerHeartbeatRequest(broker_id=3))
+    assert [one[3].broker_id for one in other.received[1:]] == [1, 2, 3]  # type: ignore[attr-defined]
+    assert [answer.is_fenced for answer in other.answers] == [False]
+
+
+@pytest.mark.parametrize(("told", "used"), [((0, 1), 1), ((0, 99), APIS[HEARTBEAT].max_version), ((1, 1), 1)])
+def test_the_newest_version_that_both_know_is_used(other: OtherNode, told: tuple[int, int], used: int) -> None:
+    other.ask(BrokerHeartbeatRequest())
+    other.knows(heartbeat=told)
+    assert other.received[-1][:2] == (HEARTBEAT, used)
+
+
+@pytest.mark.parametrize("versions", [{}, {"heartbeat": (98, 99)}])
+def test_what_the_other_side_does_not_know_is_not_sent(
+    other: OtherNode, versions: dict[str, tuple[int, int]], caplog: pytest.LogCaptureFixture
+) -> None:
+    other.ask(BrokerHeartbeatRequest())
+    other.knows(**versions)
+    assert len(other.received) == 1
+    assert other.answers == [NoAnswer(is_closed=False)]
+    assert "BrokerHeartbeatRequest is not sent to 127.0.0.1:9093" in caplog.text
+    assert not other.timers
+
+
+def test_what_an_older_version_cannot_say_is_not_sent(other: OtherNode, caplog: pytest.LogCaptureFixture) -> None:
+    other.ask(FetchRequest(replica_state=ReplicaState(replica_id=1)))
+    other.knows(fetch=(4, 11))
+    assert len(other.received) == 1
+    assert other.answers == [NoAnswer(is_closed=False)]
+    assert "FetchRequest is not sent" in caplog.text
+
+
+def test_a_connection_that_refuses_to_say_its_versions_is_given_up(other: OtherNode) -> None:
+    other.ask(BrokerHeartbeatRequest())
+    other.answer(ApiVersionsResponse(error_code=42))
+    assert other.is_closed
+    assert other.answers == [NoAnswer(is_closed=True)]
+
+
+def test_who_never_says_its_versions_has_not_answered(other: OtherNode) -> None:
+    other.ask(BrokerHeartbeatRequest())
+    other.timers[0]()
+    assert other.is_closed
+    assert other.answers == [NoAnswer(is_closed=False)]
