@@ -6,6 +6,7 @@ import argparse
 import time
 from typing import Any
 
+from ottla.cli import cluster_moves
 from ottla.cli.local_cluster import act, add_options
 from ottla.cli.output import TABLE, Column, bytes_text, duration_text, emit, write_document
 from ottla.cli.session import HELP, Session, add_subcommand, group_parser, guarded, run
@@ -21,6 +22,8 @@ EXAMPLES = """\
   ottla cluster controller
   ottla cluster features
   ottla cluster log-dirs
+  ottla cluster drain 3 --dry-run             what would go where
+  ottla cluster rebalance --throttle 50M      after a broker was added
 """
 
 
@@ -29,6 +32,10 @@ LOCAL = {
     "status": "which nodes of the cluster on this machine run",
     "stop": "stop the cluster on this machine",
     "kill": "end one node at once, to see what happens",
+}
+MOVING = {
+    "drain": "move everything that a broker holds to the others, so that it can be taken away",
+    "rebalance": "spread replicas and leaders evenly over brokers and racks, moving as little as that takes",
 }
 
 
@@ -57,6 +64,10 @@ def parser() -> argparse.ArgumentParser:
         add_options(
             add_subcommand(commands, name, what, f"  ottla cluster {name}{' 2' if name == 'kill' else ''}\n"), name
         )
+    for name, what in MOVING.items():
+        broker = " 3" if name == "drain" else ""
+        examples = f"  ottla cluster {name}{broker} --dry-run\n  ottla cluster {name}{broker} --throttle 50M --yes\n"
+        cluster_moves.add_options(add_subcommand(commands, name, what, examples), name)
     folders.add_argument("--partitions", action="store_true", help="with every partition in them, largest first")
     return made
 
@@ -71,6 +82,7 @@ def main(arguments: list[str]) -> int:
         "controller": controller,
         "features": features,
         "log-dirs": log_dirs,
+        **dict.fromkeys(MOVING, cluster_moves.move_replicas),
     }[options.command]
     return run(COMMAND, options, lambda session: work(session, options))
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Iterable
-from typing import TypeVar
+from collections.abc import Iterable
 
 from ottla.cli.kafka.connection import connect
 from ottla.cli.kafka.controller_link import ControllerAdmin
@@ -32,20 +31,22 @@ from ottla.cli.kafka.reassignment_file import (
     parse_topics,
     told,
 )
-from ottla.client.admin import (
-    Admin,
-    ConfigChange,
-    ConfigResource,
-    Operation,
-    PartialFailure,
-    Reassignment,
-    ReplicaPlace,
-    ResourceType,
+from ottla.cli.replication_throttles import (
+    FOLDER_RATE,
+    FOLLOWER_RATE,
+    FOLLOWER_REPLICAS,
+    LEADER_RATE,
+    LEADER_REPLICAS,
+    broker_resources,
+    removals,
+    set_rates,
+    throttle_topics,
+    topic_resources,
 )
+from ottla.client.admin import Admin, Reassignment, ReplicaPlace
+from ottla.client.admin.calls import errors_by_item
 from ottla.client.errors import ErrorCode, KafkaError
 from ottla.client.metadata import TopicPartition
-
-T = TypeVar("T")
 
 PURPOSE = "This tool helps to move topic partitions between replicas."
 TERSE = "org.apache.kafka.tools.TerseException"
@@ -72,9 +73,6 @@ PERMITTED = {
     "cancel": ("bootstrap-server", "bootstrap-controller", "command-config", "preserve-throttles", "timeout"),
     "list": ("bootstrap-server", "bootstrap-controller", "command-config"),
 }
-LEADER_RATE, FOLLOWER_RATE = "leader.replication.throttled.rate", "follower.replication.throttled.rate"
-FOLDER_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
-LEADER_REPLICAS, FOLLOWER_REPLICAS = "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"
 MOVE_PAUSE_S = 0.1
 
 
@@ -291,7 +289,7 @@ async def execute(admin: Admin, proposal: Proposal, options: Options) -> None:
         "Save this to use as the --reassignment-json-file option during rollback"
     )
     await _throttle(admin, options, going_on, proposal, current)
-    errors = await _errors(
+    errors = await errors_by_item(
         admin.alter_partition_reassignments(
             wanted, may_change_replication_factor=not options.has("disallow-replication-factor-change")
         ),
@@ -321,35 +319,19 @@ async def _throttle(
         "removed."
     )
     if between_brokers >= 0:
-        moves = {part: ({*one.replicas} - {*one.adding}, {*one.adding}) for part, one in going_on.items()}
+        moves: dict[TopicPartition, tuple[set[int], set[int]]] = {
+            part: ({*one.replicas} - {*one.adding}, {*one.adding}) for part, one in going_on.items()
+        }
         for partition, replicas in proposal.partitions:
             sources = moves[partition][0] if partition in moves else {*current[partition]}
             moves[partition] = (sources, {*replicas} - sources)
-        await _throttle_topics(admin, moves)
+        await throttle_topics(admin, moves)
         brokers = sorted({broker for sources, targets in moves.values() for broker in (*sources, *targets)})
-        await _set_rates(admin, brokers, between_brokers, LEADER_RATE, FOLLOWER_RATE)
+        await set_rates(admin, brokers, between_brokers, LEADER_RATE, FOLLOWER_RATE)
         print(f"The inter-broker throttle limit was set to {between_brokers} B/s")
     if between_folders >= 0:
-        await _set_rates(admin, sorted({one.broker_id for one in proposal.folders}), between_folders, FOLDER_RATE)
+        await set_rates(admin, sorted({one.broker_id for one in proposal.folders}), between_folders, FOLDER_RATE)
         print(f"The replica-alter-dir throttle limit was set to {between_folders} B/s")
-
-
-async def _throttle_topics(admin: Admin, moves: dict[TopicPartition, tuple[set[int], set[int]]]) -> None:
-    changes = {}
-    for topic in sorted({partition.topic for partition in moves}):
-        of_topic = [(partition.partition, *moves[partition]) for partition in moves if partition.topic == topic]
-        leaders = sorted(f"{number}:{broker}" for number, sources, _ in of_topic for broker in sources)
-        followers = sorted(f"{number}:{broker}" for number, _, targets in of_topic for broker in targets)
-        changes[ConfigResource(ResourceType.TOPIC, topic)] = [
-            ConfigChange(LEADER_REPLICAS, ",".join(leaders)),
-            ConfigChange(FOLLOWER_REPLICAS, ",".join(followers)),
-        ]
-    await admin.alter_configs(changes)
-
-
-async def _set_rates(admin: Admin, brokers: Iterable[int], rate: int, *names: str) -> None:
-    changes = [ConfigChange(name, str(rate)) for name in names]
-    await admin.alter_configs({ConfigResource(ResourceType.BROKER, str(broker)): changes for broker in brokers})
 
 
 async def _move(admin: Admin, folders: dict[ReplicaPlace, str], timeout_ms: int) -> None:
@@ -358,7 +340,7 @@ async def _move(admin: Admin, folders: dict[ReplicaPlace, str], timeout_ms: int)
     loop = asyncio.get_running_loop()
     ends_at = loop.time() + timeout_ms / 1000
     while True:
-        errors = await _errors(admin.alter_replica_log_dirs(pending), pending)
+        errors = await errors_by_item(admin.alter_replica_log_dirs(pending), pending)
         for place in sorted(pending, key=lambda one: (one.broker_id, one.topic, one.partition)):
             error = errors.get(place)
             if error is not None and error.code is not ErrorCode.REPLICA_NOT_AVAILABLE:
@@ -461,7 +443,7 @@ async def cancel(admin: Admin, proposal: Proposal, options: Options) -> None:
     going_on = {partition: None for partition, one in sorted(found.items()) if not one.adding or one.removing}
     if going_on:
         plural = "" if len(going_on) == 1 else "s"
-        errors = await _errors(admin.alter_partition_reassignments(going_on), going_on)
+        errors = await errors_by_item(admin.alter_partition_reassignments(going_on), going_on)
         if errors:
             lines = [f"{told(partition)}: {failure_of(errors[partition]).message}" for partition in sorted(errors)]
             plural = "" if len(errors) == 1 else "s"
@@ -487,34 +469,14 @@ async def _clear_throttles(admin: Admin, proposal: Proposal) -> None:
     brokers = sorted({*alive, *(one for _, replicas in proposal.partitions for one in replicas)})
     print(f"Clearing broker-level throttles on broker{'' if len(brokers) == 1 else 's'} {_ids(brokers)}")
     await admin.alter_configs(
-        {
-            ConfigResource(ResourceType.BROKER, str(broker)): _removals(LEADER_RATE, FOLLOWER_RATE, FOLDER_RATE)
-            for broker in brokers
-        }
+        dict.fromkeys(broker_resources(brokers), removals(LEADER_RATE, FOLLOWER_RATE, FOLDER_RATE))
     )
     topics = list(dict.fromkeys(partition.topic for partition, _ in proposal.partitions))
     print(f"Clearing topic-level throttles on topic{'' if len(topics) == 1 else 's'} {','.join(topics)}")
-    await admin.alter_configs(
-        {ConfigResource(ResourceType.TOPIC, topic): _removals(LEADER_REPLICAS, FOLLOWER_REPLICAS) for topic in topics}
-    )
-
-
-def _removals(*names: str) -> list[ConfigChange]:
-    return [ConfigChange(name, None, Operation.DELETE) for name in names]
+    await admin.alter_configs(dict.fromkeys(topic_resources(topics), removals(LEADER_REPLICAS, FOLLOWER_REPLICAS)))
 
 
 # --- shared
-
-
-async def _errors(call: Awaitable[None], items: Iterable[T]) -> dict[T, KafkaError]:
-    """What went wrong, by item, in a call about several."""
-    try:
-        await call
-    except PartialFailure as failure:
-        return failure.errors
-    except KafkaError as error:
-        return dict.fromkeys(items, error)
-    return {}
 
 
 def _ids(ids: Iterable[int]) -> str:

@@ -164,3 +164,14 @@ class AdminCalls:
 def outcome(code: int, message: str | None, result: R) -> R | KafkaError:
     """A result, or the error in its place."""
     return error_of(code, message) if code else result
+
+
+async def errors_by_item(call: Awaitable[object], items: Iterable[K]) -> dict[K, KafkaError]:
+    """What went wrong, by item, in a call about several."""
+    try:
+        await call
+    except PartialFailure as failure:
+        return failure.errors
+    except KafkaError as error:
+        return dict.fromkeys(items, error)
+    return {}
