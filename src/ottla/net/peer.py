@@ -124,6 +124,9 @@ class _Connection:
     def ask(self, id: int, request: Message, on_answer: OnAnswer, timeout_ms: int) -> None:
         api_key = type(request).__schema__.api_key
         assert api_key is not None
+        if self.is_closed:  # the connection was refused
+            self._loop.call_soon(on_answer, NoAnswer(is_closed=True))
+            return
         timer = self._loop.call_later(timeout_ms / 1000, self._time_out, id)
         waiting = self._waiting[id] = _Waiting(request, api_key, -1, on_answer, timer)
         if self._versions is not None:

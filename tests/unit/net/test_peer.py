@@ -25,14 +25,14 @@ class OtherNode:
         self.received: list[tuple[int, int, int, Message]] = []
         """API, version, correlation id and body of each request."""
         self.answers: list[Any] = []
-        self.is_closed = False
+        self.is_closed = self.is_refusing = False
         self.receiver: Any = None
         self.timers: list[Callable[[], None]] = []
         monkeypatch.setattr(peer, "Channel", lambda *_, **__: self)
         nothing: Any = None
         sockets = SimpleNamespace(connect=lambda host, port: None, supports_sendfile=False)
         loop: Any = SimpleNamespace(call_soon=lambda act, *given: act(*given), call_later=self._call_later)
-        self.peer = Peer(loop, sockets, nothing, "127.0.0.1", 9093, client_id="1")  # type: ignore[arg-type]
+        self.peer = Peer(loop, sockets, nothing, "127.0.0.1", 9093, client_id="1")
 
     def _call_later(self, delay: float, act: Callable[..., None], *given: Any) -> Any:
         def fire() -> None:
@@ -45,6 +45,9 @@ class OtherNode:
         self.receiver = receiver
 
     def send(self, parts: list[bytes]) -> None:
+        if self.is_refusing:
+            self.close()
+            return
         frame = b"".join(map(bytes, parts))[4:]
         header, position = frames.decode_request_header(frame)
         body = decoder(request_class(header.api_key), header.api_version)(memoryview(frame), position)[0]
@@ -118,6 +121,13 @@ def test_what_an_older_version_cannot_say_is_not_sent(other: OtherNode, caplog: 
     assert len(other.received) == 1
     assert other.answers == [NoAnswer(is_closed=False)]
     assert "FetchRequest is not sent" in caplog.text
+
+
+def test_a_connection_that_is_refused_is_told_at_once(other: OtherNode) -> None:
+    other.is_refusing = True
+    other.ask(BrokerHeartbeatRequest())
+    assert other.answers == [NoAnswer(is_closed=True)]
+    assert not other.timers
 
 
 def test_a_connection_that_refuses_to_say_its_versions_is_given_up(other: OtherNode) -> None:
