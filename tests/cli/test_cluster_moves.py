@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import pytest
 
-from ottla.client.admin import NewTopic
+from ottla.client.admin import ConfigChange, ConfigResource, NewTopic, ResourceType
 from ottla.client.blocking import Admin, Producer
 from ottla.client.metadata import TopicPartition
 from ottla.testing import Cluster
 from tests.cli.conftest import Ottla
 
 RECORDS = 200
+PATIENCE_S = 60
 
 
 class Running(NamedTuple):
@@ -27,7 +31,7 @@ class Running(NamedTuple):
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Running]:
-    with Cluster(nodes=3) as nodes:
+    with Cluster(nodes=3, config={"replica.fetch.max.bytes": 20_000}) as nodes:
         yield Running(nodes.bootstrap_servers, nodes)
 
 
@@ -58,8 +62,6 @@ def leaders(admin: Admin, topic: str) -> list[int]:
 
 def throttles(admin: Admin, topic: str) -> dict[str, Any]:
     """The throttles that are set, of the topic and of all brokers."""
-    from ottla.client.admin import ConfigResource, ResourceType
-
     asked = [ConfigResource(ResourceType.TOPIC, topic)]
     asked += [ConfigResource(ResourceType.BROKER, str(id)) for id in (1, 2, 3)]
     return {
@@ -134,8 +136,7 @@ def test_the_last_copy_of_a_dead_broker_is_not_given_up(
     filled(cluster, admin, topic, [3], [1])
     dead = cluster.nodes.node(3)
     dead.kill()
-    while 3 in [broker.id for broker in admin.describe_cluster().brokers]:
-        time.sleep(0.05)
+    wait_for(lambda: 3 not in [broker.id for broker in admin.describe_cluster().brokers], "broker 3 is fenced")
     try:
         refused = ottla("cluster", "drain", "3", "--yes")
         assert refused.code == 1
@@ -144,6 +145,66 @@ def test_the_last_copy_of_a_dead_broker_is_not_given_up(
     finally:
         dead.start()
     cluster.nodes.wait_until_in_sync(topic)
+
+
+def test_ctrl_c_takes_back_what_is_under_way_and_the_throttle(
+    ottla: Ottla, cluster: Running, admin: Admin, topic: str
+) -> None:
+    filled(cluster, admin, topic, [1, 3])
+    arguments = ["cluster", "drain", "3", "--yes", "--throttle", "1K", "--broker", cluster.bootstrap]
+    with subprocess.Popen(
+        [sys.executable, "-m", "ottla", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as command:
+        wait_for(lambda: bool(admin.list_partition_reassignments()), "the move begins")
+        assert set(throttles(admin, topic).values()) == {"1024", "0:1,0:3", "0:2"}
+        size = copied(admin, topic)
+        assert size < RECORDS * 1000 / 2, "at 1 KiB a second most of it is still to come"
+        command.send_signal(signal.SIGINT)
+        _, errors = command.communicate(timeout=PATIENCE_S)
+    assert command.returncode == 130, errors
+    assert "0 partitions are where they were to go, 1 that were under way go back" in errors
+    assert admin.list_partition_reassignments() == {}
+    assert throttles(admin, topic) == {}
+    assert replicas(admin, topic) == [[1, 3]]
+    resumed = ottla("cluster", "drain", "3", "--yes")
+    assert resumed.code == 0, resumed.err
+    assert replicas(admin, topic) == [[1, 2]]
+
+
+def copied(admin: Admin, topic: str) -> int:
+    """The bytes that broker 2 has of a topic."""
+    folders = admin.describe_log_dirs([2])[2]
+    return sum(log.size_bytes for folder in folders for one, log in folder.replicas.items() if one.topic == topic)
+
+
+def wait_for(is_true: Callable[[], bool], what: str) -> None:
+    end = time.monotonic() + PATIENCE_S
+    while not is_true():
+        assert time.monotonic() < end, f"not within {PATIENCE_S} s: {what}"
+        time.sleep(0.05)
+
+
+def test_a_move_that_was_left_behind_is_taken_up_or_cancelled(
+    ottla: Ottla, cluster: Running, admin: Admin, topic: str
+) -> None:
+    filled(cluster, admin, topic, [1, 3])
+    partition = TopicPartition(topic, 0)
+    slow = [ConfigChange("follower.replication.throttled.rate", "1")]
+    admin.alter_configs(
+        {
+            ConfigResource(ResourceType.TOPIC, topic): [ConfigChange("follower.replication.throttled.replicas", "*")],
+            ConfigResource(ResourceType.BROKER, "2"): slow,
+        }
+    )
+    admin.alter_partition_reassignments({partition: [1, 2]})
+    assert "1 partitions are being moved already" in ottla("cluster", "rebalance", "--dry-run").out
+    cancelled = ottla("cluster", "rebalance", "--cancel")
+    assert cancelled.code == 0 and "1 moves stopped" in cancelled.err
+    assert throttles(admin, topic) == {} and replicas(admin, topic) == [[1, 3]]
+    admin.alter_partition_reassignments({partition: [1, 2]})
+    taken_up = ottla("cluster", "drain", "3", "--yes")
+    assert taken_up.code == 0, taken_up.err
+    assert replicas(admin, topic) == [[1, 2]]
 
 
 @pytest.mark.parametrize("rate", ["fast", "0", "-1M", "M"])

@@ -400,6 +400,21 @@ class Fetcher:
         if row.log_start_offset > replica.log_start_offset:
             replica.advance_log_start(min(row.log_start_offset, replica.high_watermark))
         followed.backoff.succeeded()
+        if size and self._node.replication_throttles.follower.is_set:
+            self._throttle(key, followed, size, row.high_watermark)
+
+    def _throttle(self, key: Key, followed: _Followed, size: int, high_watermark: int) -> None:
+        """Leave a throttled partition that lags out until more may be copied (KIP-73)."""
+        throttle = self._node.replication_throttles.follower
+        partition = followed.partition
+        if throttle.is_throttled(partition.topic, partition.index):
+            now = self._node.now()
+            throttle.record(size, now)
+            wait_ms = throttle.wait_ms(now)
+            if wait_ms and partition.log.log_end_offset < high_watermark:
+                followed.backoff.until = now + min(wait_ms, self._node.config.replica_fetch_backoff_ms)
+                self._leave_out(key)
+                self._delayed[key] = followed
 
     def _truncate(self, partition: Partition, offset: int) -> None:
         replica = partition.log

@@ -30,6 +30,7 @@ from ottla.broker.peers import Peers
 from ottla.broker.producer_ids import ProducerIds
 from ottla.broker.quorum import Quorum
 from ottla.broker.quotas import Quotas
+from ottla.broker.replication_throttles import ReplicationThrottles
 from ottla.broker.telemetry import Telemetry
 from ottla.broker.transaction_coordinator import TransactionCoordinator
 from ottla.cluster import ClusterImage, ImageChanges, PartitionImage
@@ -98,6 +99,7 @@ class Node:
         self.metrics = Metrics()
         self.quotas = Quotas()
         self.quotas.configure(config)
+        self.replication_throttles = ReplicationThrottles(config)
         self.telemetry = Telemetry()
         self.producer_ids = ProducerIds()
         self.partitions = Partitions()
@@ -463,6 +465,7 @@ class Node:
                 self.hosting.removed(partition)
                 self.logs.delete(partition.topic, partition.index)
             self.metrics.forget_topic(topic.name)
+            self.replication_throttles.use_topics(self.image, [topic.name])
         self.hosting.update(changes.partitions_changed)
         if changes.configs_changed:
             self._configs_changed(changes)
@@ -475,6 +478,7 @@ class Node:
         """After a start: the logs on disk and the image become one."""
         self.quotas.replace(self.image.client_quotas)
         self._use_telemetry_subscriptions()
+        self.replication_throttles.use_topics(self.image, self.image.topics_by_name)
         self.hosting.open_all()
 
     def _dir_failed(self, log_dir: LogDir) -> None:
@@ -498,6 +502,7 @@ class Node:
         self.config = self.static_config.with_dynamic(
             configs.get((BROKER_RESOURCE, ""), {}), configs.get((BROKER_RESOURCE, str(self.static_config.node_id)), {})
         )
+        self.replication_throttles.use_rates(self.config)
 
     def _use_telemetry_subscriptions(self) -> None:
         configs = self.image.configs
@@ -507,6 +512,7 @@ class Node:
         if any(kind == CLIENT_METRICS_RESOURCE for kind, _ in changes.configs_changed):
             self._use_telemetry_subscriptions()
         topics = [name for kind, name in changes.configs_changed if kind == TOPIC_RESOURCE]
+        self.replication_throttles.use_topics(self.image, topics)
         if any(kind == BROKER_RESOURCE for kind, _ in changes.configs_changed):
             self._use_dynamic_config()
             for listener in self._listeners:

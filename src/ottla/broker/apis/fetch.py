@@ -227,7 +227,7 @@ class _Reading:
                     partition, self._replica_id, self._replica_epoch, start_offset, wanted.follower_start_offset
                 )
             is_first_row = self.size == 0
-            if start_offset < end_offset and (left > 0 or is_first_row):
+            if start_offset < end_offset and (left > 0 or is_first_row) and not self._is_held_back(partition):
                 found = log.read(
                     start_offset,
                     max_bytes=min(wanted.max_bytes, left),
@@ -238,6 +238,11 @@ class _Reading:
                     row.records = found
         row.high_watermark = log.high_watermark
         return row
+
+    def _is_held_back(self, partition: Partition) -> bool:
+        """Whether a replication throttle (KIP-73) lets a follower wait."""
+        throttles = self._node.replication_throttles
+        return throttles.leader.is_set and throttles.holds_back(partition, self._replica_id, self._node.now())
 
     def _is_diverging(self, partition: Partition, wanted: FetchPartition, row: PartitionData) -> bool:
         """Whether a reader's history is another than the log's (KIP-320, KIP-595): it is told where they part.
@@ -287,7 +292,8 @@ class _Reading:
         self._timeout = loop.call_later(self._request.max_wait_ms / 1000, self._finish)
         for partition in self._partitions:
             if self._replica_id >= 0:
-                partition.follower_waiters[self] = None
+                if not self._is_held_back(partition):  # or what it does not get would wake it
+                    partition.follower_waiters[self] = None
             else:
                 partition.add_waiter(self)
         if self._is_read_committed:
@@ -335,6 +341,8 @@ class _Reading:
             throttle_ms = self._node.quotas.record_consumed(self._caller, self.size, self._node.now())
             if throttle_ms:
                 return self._throttled(throttle_ms)
+        if self._replica_id >= 0 and self._node.replication_throttles.leader.is_set:
+            self._count_throttled()
         topics: dict[tuple[str, bytes], list[PartitionData]] = {}
         is_incremental = context.is_incremental
         served: list[FetchPartition] = []
@@ -366,6 +374,18 @@ class _Reading:
         if self.size and self._replica_id < 0:
             self._count(served)
         return response
+
+    def _count_throttled(self) -> None:
+        throttle = self._node.replication_throttles.leader
+        names = self._node.image.topics_by_id
+        size = 0
+        for wanted, row in self._rows:
+            topic = names.get(wanted.topic_id)
+            name = topic.name if topic is not None else wanted.topic
+            if row.records and throttle.is_throttled(name, wanted.index):
+                size += len(row.records)
+        if size:
+            throttle.record(size, self._node.now())
 
     def _throttled(self, throttle_ms: int) -> FetchResponse:
         """Beyond the quota: nothing is sent, so nothing counts, and the client comes back when it has waited."""
