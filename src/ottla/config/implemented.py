@@ -58,8 +58,6 @@ _BROKER: Final = """
     add.partitions.to.txn.retry.backoff.ms add.partitions.to.txn.retry.backoff.max.ms
     replication.quota.window.num replication.quota.window.size.seconds
     alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
-    leader.replication.throttled.rate follower.replication.throttled.rate
-    replica.alter.log.dirs.io.max.bytes.per.second
     telemetry.max.bytes internal.metadata.log.segment.bytes
 """
 
