@@ -18,6 +18,7 @@ from ottla.broker.hosting import Hosting
 from ottla.broker.metrics import Metrics
 from ottla.broker.partitions import Partition, Partitions
 from ottla.broker.quotas import Quotas
+from ottla.broker.replication_throttles import ReplicationThrottles
 from ottla.cluster import BrokerImage, ClusterImage, PartitionImage
 from ottla.config import TopicConfig
 from ottla.records import Record, build
@@ -45,6 +46,8 @@ class Config:
     node_id = 1
     broker_rack = "a"
     replica_selector_class = RACK_AWARE
+    replication_quota_window_num = alter_log_dirs_replication_quota_window_num = 11
+    replication_quota_window_size_seconds = alter_log_dirs_replication_quota_window_size_seconds = 1
 
 
 class World:
@@ -54,6 +57,7 @@ class World:
         self.config = Config()
         self.metrics = Metrics()
         self.quotas = Quotas()
+        self.replication_throttles = ReplicationThrottles(self.config)  # type: ignore[arg-type]
         self.partitions = Partitions()
         self.image = ClusterImage()
         for id in (1, 2, 3):
@@ -252,6 +256,31 @@ def test_a_follower_with_another_history_learns_where_they_part(world: World) ->
     assert answer.diverging_epoch is not None
     assert (answer.diverging_epoch.epoch, answer.diverging_epoch.end_offset) == (4, 0)
     assert world.leader.replicas[2].end_offset == -1
+
+
+def test_a_throttle_holds_back_only_followers_that_are_not_in_sync(tmp_path: Path) -> None:
+    async def body() -> None:
+        world = World(tmp_path, isr=(1, 2))
+        throttle = world.replication_throttles.leader
+        throttle.limit(50)
+        throttle.mark("t", ["0:1"], 1)
+        world.produce(acks=1)
+        world.follow(3, 2)
+        assert fetched(world.fetch(0, replica=3, epoch=5)).records, "nothing was copied yet"
+        assert throttle.wait_ms(0) > 0
+        assert not fetched(world.fetch(0, replica=3, epoch=5)).records
+        assert fetched(world.fetch(0, replica=2, epoch=5)).records
+        assert not fetched(world.fetch(0, replica=3, epoch=5)).records
+        waiting = world.fetch(0, replica=3, epoch=5, max_wait_ms=60_000)
+        world.produce(acks=1)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert not waiting.done(), "what it does not get does not wake it"
+        waiting.cancel()
+        throttle.unmark("t")
+        assert fetched(world.fetch(0, replica=3, epoch=5)).records
+
+    asyncio.run(body())
 
 
 def test_a_consumer_reads_from_a_follower_what_that_knows_to_be_committed(world: World) -> None:

@@ -377,13 +377,12 @@ class _Reading:
 
     def _count_throttled(self) -> None:
         throttle = self._node.replication_throttles.leader
-        names = self._node.image.topics_by_id
+        by_id = self._node.partitions.by_id
         size = 0
         for wanted, row in self._rows:
-            topic = names.get(wanted.topic_id)
-            name = topic.name if topic is not None else wanted.topic
-            if row.records and throttle.is_throttled(name, wanted.index):
-                size += len(row.records)
+            partition = by_id.get(wanted.topic_id, {}).get(wanted.index) if row.records else None
+            if partition is not None and throttle.is_throttled(partition.topic, partition.index):
+                size += len(row.records or EMPTY)
         if size:
             throttle.record(size, self._node.now())
 
