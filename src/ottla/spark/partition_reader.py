@@ -19,6 +19,7 @@ from ottla.client.core.subscription import IsolationLevel
 from ottla.client.errors import ErrorCode, KafkaError, error_of, is_retriable
 from ottla.spark.blocking_cluster import BlockingCluster, drop_shared_cluster, shared_cluster
 from ottla.spark.blocking_connection import BlockingConnection
+from ottla.spark.collector import set_modules_aside
 from ottla.spark.offsets import OffsetRange
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from ottla.wire.primitives import ZERO_UUID
@@ -77,6 +78,7 @@ class PartitionReader:
         finally:
             if not is_finished:  # a fetch may be under way that nobody will wait for
                 drop_shared_cluster(self._task.config)
+            set_modules_aside()
 
     def _read(self) -> Iterator[pyarrow.RecordBatch]:
         """Fetch and decode until the end, or until something is wrong; the position is where to go on."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
+from ottla.spark.collector import set_modules_aside
 from ottla.spark.options import parse_read_options, parse_write_options
 from ottla.spark.schema import check_read_schema, check_write_schema, read_schema
 
@@ -49,4 +50,5 @@ class OttlaDataSource(DataSource):
 
         options = parse_write_options(self.options)
         check_write_schema(schema, options.topic)
+        set_modules_aside()
         return StreamWriter(options)

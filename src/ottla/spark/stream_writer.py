@@ -16,6 +16,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 from ottla.spark.blocking_cluster import drop_shared_cluster, shared_cluster
+from ottla.spark.collector import set_modules_aside
 from ottla.spark.decisions import TaskTransaction, run_id_of, transactional_id
 from ottla.spark.exactly_once import Sink, SinkCommit
 from ottla.spark.faults import fault_point
@@ -57,6 +58,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return BatchTaskWritten(written.row_count, written.topic, written.transaction, sink)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        set_modules_aside()
         sink, topic, transactions = _written(messages)
         if sink is None or topic is None or not transactions:
             return  # nothing was written, or without transactions

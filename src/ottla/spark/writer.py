@@ -17,6 +17,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from ottla.spark.blocking_cluster import BlockingCluster, drop_shared_cluster, shared_cluster
+from ottla.spark.collector import set_modules_aside
 from ottla.spark.decisions import TaskTransaction
 from ottla.spark.options import AT_LEAST_ONCE, EXACTLY_ONCE, OptionError, WriteOptions
 from ottla.spark.row_sender import RowSender
@@ -97,6 +98,8 @@ def write_rows(
         if name is not None and transaction is not None:
             _abort(options, name, transaction)
         raise
+    finally:
+        set_modules_aside()
     return TaskWritten(sender.row_count, next(iter(sender.topics)), transaction)
 
 
