@@ -19,8 +19,8 @@ from ottla.client.core.subscription import IsolationLevel
 from ottla.client.errors import ErrorCode, KafkaError, error_of, is_retriable
 from ottla.spark.blocking_cluster import BlockingCluster, drop_shared_cluster, shared_cluster
 from ottla.spark.blocking_connection import BlockingConnection
-from ottla.spark.collector import set_modules_aside
 from ottla.spark.offsets import OffsetRange
+from ottla.spark.workers import set_modules_aside
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from ottla.wire.primitives import ZERO_UUID
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from ottla.spark.collector import set_modules_aside
 from ottla.spark.options import parse_read_options, parse_write_options
 from ottla.spark.schema import check_read_schema, check_write_schema, read_schema
+from ottla.spark.workers import set_modules_aside
 
 if TYPE_CHECKING:
     from ottla.spark.reader import BatchReader

@@ -31,6 +31,7 @@ from ottla.spark.options import ReadOptions
 from ottla.spark.partition_reader import DataLost
 from ottla.spark.reader import RangePartition, read_partition, read_task
 from ottla.spark.starting_points import starting_points
+from ottla.spark.workers import acknowledge_at_once
 from ottla.wire.primitives import ZERO_UUID
 
 _log = logging.getLogger("ottla.spark")
@@ -55,6 +56,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_cluster": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        acknowledge_at_once()  # a task has come, and its partition is still under way
 
     @property
     def cluster(self) -> BlockingCluster:

@@ -16,11 +16,11 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 from ottla.spark.blocking_cluster import drop_shared_cluster, shared_cluster
-from ottla.spark.collector import set_modules_aside
 from ottla.spark.decisions import TaskTransaction, run_id_of, transactional_id
 from ottla.spark.exactly_once import Sink, SinkCommit
 from ottla.spark.faults import fault_point
 from ottla.spark.options import WriteOptions
+from ottla.spark.workers import set_modules_aside
 from ottla.spark.writer import DEFAULT_PREFIX, TaskWritten, write_rows
 
 if TYPE_CHECKING:

@@ -17,7 +17,6 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from ottla.spark.blocking_cluster import BlockingCluster, drop_shared_cluster, shared_cluster
-from ottla.spark.collector import set_modules_aside
 from ottla.spark.decisions import TaskTransaction
 from ottla.spark.options import AT_LEAST_ONCE, EXACTLY_ONCE, OptionError, WriteOptions
 from ottla.spark.row_sender import RowSender
@@ -30,6 +29,7 @@ from ottla.spark.transactions import (
     init_transactional_producer,
     open_transactions,
 )
+from ottla.spark.workers import acknowledge_at_once, set_modules_aside
 
 if TYPE_CHECKING:
     import pyarrow
@@ -65,6 +65,7 @@ def write_rows(
     sender: RowSender | None = None
     transaction: TaskTransaction | None = None
     name: str | None = None
+    acknowledge_at_once()  # the first rows may be under way
     try:
         for batch in batches:
             if not batch.num_rows:
