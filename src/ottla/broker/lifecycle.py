@@ -98,10 +98,13 @@ class Lifecycle:
             response: BrokerRegistrationResponse = await node.controllership.ask(
                 request, timeout_ms=max(1, end - node.now())
             )
-            # The process that had this id before may have left a session behind, which ends by itself.
-            if response.error_code != ErrorCode.DUPLICATE_BROKER_REGISTRATION or node.now() >= end:
+            if response.error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION:
+                # The process that had this id before may have left a session behind, which ends by itself.
+                log.warning("another broker is registered with id %d and alive: waiting for it to go", config.node_id)
+            elif response.error_code != ErrorCode.KAFKA_STORAGE_ERROR or node.controllership.is_active:
+                break  # a controller elsewhere whose disk is full makes room for another
+            if node.now() >= end:
                 break
-            log.warning("another broker is registered with id %d and alive: waiting for it to go", config.node_id)
             await asyncio.sleep(DUPLICATE_RETRY_MS / 1000)
         if response.error_code:
             raise KafkaError(ErrorCode(response.error_code), "the active controller refuses this broker")

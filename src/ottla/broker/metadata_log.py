@@ -80,12 +80,14 @@ MAX_RECORDS_TO_REPLAY = 10_000
 """A snapshot is due when a start would have to replay more than this, or more than the last snapshot has: it takes
 about 0.1 s. Kafka counts bytes only, which we do as well."""
 _READ_BYTES = 4 * 1024 * 1024
+_LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
 
 def configured_voters(config: BrokerConfig) -> Voters:
-    """The voters that the configuration names: a quorum of one where it names none."""
+    """The voters that the configuration names. Where it names none the log does (dynamic voters), or else a controller
+    that knows of no other is a quorum of one."""
     if not config.voters:
-        return Voters.static(config.node_id)
+        return Voters.static(config.node_id) if _is_alone(config) else Voters()
     listener = config.controller_listener_names[0] if config.controller_listener_names else ""
     return Voters(
         0,
@@ -94,6 +96,16 @@ def configured_voters(config: BrokerConfig) -> Voters:
             for voter in sorted(config.voters)
         },
     )
+
+
+def _is_alone(config: BrokerConfig) -> bool:
+    """Whether a node that names no voters is a controller, and finds the quorum nowhere but at its own address."""
+    own = {
+        f"{host}:{listener.port}"
+        for listener in (*config.controller_listeners, *config.advertised_controller_listeners)
+        for host in (listener.host, *_LOOPBACK)
+    }
+    return config.is_controller and all(server in own for server in config.controller_quorum_bootstrap_servers)
 
 
 class _Segment(NamedTuple):
@@ -205,6 +217,11 @@ class MetadataLog:
     def is_empty(self) -> bool:
         """Whether no metadata was ever written: the controller has to write the bootstrap records."""
         return self.end_offset == 0 and not self._snapshots
+
+    @property
+    def are_voters_only_formatted(self) -> bool:
+        """Whether the folder was formatted with voters that the log does not name yet: nobody else knows them."""
+        return self.has_dynamic_voters and self._voters[-1][0] < 0
 
     # Start
 

@@ -1,4 +1,4 @@
-"""A node: broker and controller of a cluster of one, put together from the layers below.
+"""A node: a broker, a controller or both, put together from the layers below.
 
 Everything that chance touches comes in from outside (disk, clock, sockets, random numbers, the running loop), so the
 simulator runs this very class. Nothing here decides anything: the controller decides metadata, the log decides offsets.
@@ -328,11 +328,12 @@ class Node:
         doors = [self._open(listener, "broker") for listener in config.broker_listeners]
         if config.is_controller:
             await self.lifecycle.register_controller()
-        await self.lifecycle.register()
-        self.hosting.start()
-        await self.lifecycle.unfence()
-        for coordinator in self.coordinators.values():
-            coordinator.start()
+        if config.is_broker:
+            await self.lifecycle.register()
+            self.hosting.start()
+            await self.lifecycle.unfence()
+            for coordinator in self.coordinators.values():
+                coordinator.start()
         if metrics_port is not None:
             from ottla.broker.metrics_http import serve_metrics
 
@@ -366,10 +367,9 @@ class Node:
 
     @property
     def address(self) -> str:
-        """Where clients reach this node."""
-        return ", ".join(
-            f"{listener.host or '*'}:{self.ports[listener.name]}" for listener in self.config.broker_listeners
-        )
+        """Where clients reach this node; other nodes, if it is a controller alone."""
+        listeners = self.config.broker_listeners or self.config.controller_listeners
+        return ", ".join(f"{listener.host or '*'}:{self.ports[listener.name]}" for listener in listeners)
 
     async def stop(self) -> None:
         """Clean shutdown: nothing needs recovery at the next start."""

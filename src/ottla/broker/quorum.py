@@ -184,12 +184,17 @@ class Quorum:
     def append(self, records: Sequence[Message], *, is_atomic: bool = True) -> asyncio.Future[int]:
         """Write records behind all others. The future gives the end offset once they are committed.
 
-        OSError: nothing was written. The future fails with NOT_CONTROLLER when this node stops leading before the
-        records are committed: they may or may not come to count.
+        OSError: nothing was written; where another could lead instead, this replica ends. The future fails with
+        NOT_CONTROLLER when this node stops leading before the records are committed: they may or may not come to count.
         """
         if not self._machine.is_leader:
             raise KafkaError(ErrorCode.NOT_CONTROLLER)
-        self.log.append(records, self._machine.epoch, is_atomic=is_atomic)
+        try:
+            self.log.append(records, self._machine.epoch, is_atomic=is_atomic)
+        except OSError as error:
+            if len(self.voters.by_id) > 1:
+                self._fail(error)
+            raise
         return self._committed()
 
     def voters_to_be_dynamic(self) -> Voters:
@@ -335,6 +340,8 @@ class Quorum:
                 self._serve_snapshot(effect)
             case raft.WriteLeaderChange():
                 self.log.append_leader_change(effect.epoch, self._config.node_id, effect.granting)
+                if self.log.are_voters_only_formatted:
+                    self.log.append_voters(self.log.voters, effect.epoch, with_kraft_version=True)
                 self._sync_soon()
             case raft.WriteVoters():
                 self.log.append_voters(effect.voters, self.epoch)
