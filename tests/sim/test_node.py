@@ -16,7 +16,6 @@ from ottla.sim.client import NoAnswer
 from ottla.sim.cluster import Host, Sim
 from ottla.sim.disk import Crashed
 from ottla.sim.workloads import Counter
-from ottla.sim.world import run_seed
 from ottla.wire.errors import ErrorCode, KafkaError
 
 Work = Callable[[Sim, Host], Coroutine[Any, Any, None]]
@@ -311,16 +310,21 @@ def test_a_producer_that_retries_over_kills_and_resets_is_written_exactly_once(s
     sim.run(workload.verify())
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_a_world_full_of_disturbances(seed: int) -> None:
-    verdict = run_seed(seed, duration_s=6.0)
-    assert verdict.has_passed, "\n".join([*verdict.lines[-80:], verdict.summary()])
-
-
 def test_one_seed_writes_one_trace_whatever_strings_hash_to() -> None:
     fingerprints = set()
     for hash_seed in ("1", "2"):
-        command = [sys.executable, "-m", "ottla.sim", "--seed", "5", "--seconds", "2", "--fingerprint"]
+        command = [
+            sys.executable,
+            "-m",
+            "ottla.sim",
+            "--seed",
+            "5",
+            "--only",
+            "node",
+            "--seconds",
+            "2",
+            "--fingerprint",
+        ]
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
         fingerprints.add(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
     assert len(fingerprints) == 1

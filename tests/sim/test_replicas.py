@@ -8,9 +8,7 @@ import pytest
 
 from ottla.cluster.topic import RECOVERED
 from ottla.sim.client import NoAnswer, batch_of
-from ottla.sim.replica_world import REPLICAS, RING
 from ottla.sim.replicas import Cluster
-from ottla.sim.world import run_seed
 from ottla.wire.errors import ErrorCode, KafkaError
 
 
@@ -186,14 +184,3 @@ def test_a_node_that_was_away_for_long_gets_a_snapshot_of_the_metadata() -> None
     sim.settle()
     sim.check("topic")
     sim.finish()
-
-
-@pytest.mark.parametrize(("seed", "only"), ((111, REPLICAS), (128, REPLICAS), (25, RING)))
-def test_a_cluster_full_of_disturbances(seed: int, only: str) -> None:
-    verdict = run_seed(seed, duration_s=12.0, only=only)
-    assert verdict.has_passed, "\n".join([*verdict.lines[-80:], verdict.summary()])
-
-
-def test_a_cluster_writes_one_trace_for_one_seed() -> None:
-    first, second = (run_seed(100, duration_s=3.0, only=REPLICAS) for _ in range(2))
-    assert first.has_passed and first.fingerprint == second.fingerprint

@@ -13,11 +13,16 @@
     shard_world    one group shard, members and a log: thousands of seeds in the time of one node
     group_workload members as programs on a whole node
     transaction_workload   the ring: tokens that transactions move; beside it its client, reader and history
+    shape       who is a broker, a controller or both; static and dynamic voters
     replicas    several nodes: a quorum, replicated partitions; the vocabulary of their scenarios
+    witness     what no two nodes may believe, and what they must agree on at rest
     router      a client that finds leaders; cluster_client also finds coordinators, for workloads of one node
+    replica_workloads, cluster_admin   writers and readers; topics, moves, elections and voters that change
+    replica_disturbances  what goes wrong in a cluster
     replica_world  one seed, one cluster
     world       one seed, one world: what is drawn from it, what happens in it, the verdict
 
-`python -m ottla.sim --seeds 200` tries fresh worlds, `--seed 7` replays one exactly; `--only replicas` and
-`--only replicas-ring` (transactions) are clusters of three.
+`python -m ottla.sim --seeds 200` tries fresh worlds of one node and of several, `--seed 7` replays one exactly;
+`--only` chooses one kind of world: `node`, `cluster`, `replicas`, `replicas-ring` (transactions), `replicas-groups`,
+`replicas-topics`, `replicas-moves` (reassignments, elections), `replicas-voters`.
 """

@@ -15,7 +15,8 @@ import time
 import traceback
 import warnings
 
-from ottla.sim.world import Verdict, run_seed
+from ottla.sim.replica_world import WORLDS
+from ottla.sim.world import NODE, Verdict, run_seed
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -28,7 +29,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--only",
         metavar="NAME",
-        help="this workload alone, such as ring or groups; replicas, replicas-ring: of a cluster of three",
+        help=f"one kind of world: {NODE}, {', '.join(WORLDS)}; or one workload of a node, such as ring or groups",
     )
     parser.add_argument("--trace", type=int, default=60, metavar="LINES", help="lines of a failed seed's trace (60)")
     parser.add_argument(

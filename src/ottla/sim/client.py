@@ -159,6 +159,8 @@ class Client:
         self._connection: Connection | None = None
         self._correlation_ids = count(1)
         self.host = host
+        self.asked_id = 1
+        """The broker that the last request went to."""
 
     @property
     def broker(self) -> str:

@@ -38,8 +38,12 @@ class Host:
         self.name = name
         self.node_id = node_id
         self.properties = dict(properties)
+        self.wall_clock_skew_ms = 0
+        """How far this machine's clock is from that of the others."""
         self.device = Device(
-            random.Random(f"disk {sim.seed} {name}"), clock=sim.clock, note=lambda what: sim.loop.trace.note(name, what)
+            random.Random(f"disk {sim.seed} {name}"),
+            clock=self.clock,
+            note=lambda what: sim.loop.trace.note(name, what),
         )
         self.device.on_crash = self._crashed
         self.incarnation = 0
@@ -59,6 +63,9 @@ class Host:
     def is_serving(self) -> bool:
         """Whether it runs, its start is done and its stop has not begun."""
         return self.is_running and self._started is not None and self._started.done() and not self._stop.is_set()
+
+    def clock(self) -> int:
+        return self.sim.clock() + self.wall_clock_skew_ms
 
     def config(self) -> BrokerConfig:
         return BrokerConfig.parse(
@@ -100,14 +107,14 @@ class Host:
             node = Node(
                 self.config(),
                 disk=self.device.mount(),
-                clock=self.sim.clock,
+                clock=self.clock,
                 rng=random.Random(f"node {self.sim.seed} {self.name} {self.incarnation}"),
                 sockets=self.sim.network.host(self.name),
                 new_cluster_id=self.sim.cluster_id,
             )
             node.timer = loop.time
             node.on_bug = self._bug
-            self.sim.node_made(node)
+            self.sim.node_made(self, node)
             self.node = node
             await node.start()
         except BaseException as error:
@@ -228,8 +235,11 @@ class Sim:
 
     def host(self, name: str = "node-1") -> Host:
         if name not in self.hosts:
-            self.hosts[name] = Host(self, name, len(self.hosts) + 1, self.properties)
+            self.hosts[name] = Host(self, name, len(self.hosts) + 1, self.properties_of(name))
         return self.hosts[name]
+
+    def properties_of(self, name: str) -> dict[str, str]:
+        return self.properties
 
     def node(self, name: str = "node-1") -> Host:
         """A host with a running node."""
@@ -269,8 +279,17 @@ class Sim:
                     check_batches(device, f"{log_dir}/{directory}", starts.get(directory, 0))
                     check_indexes(device, f"{log_dir}/{directory}", starts.get(directory, 0))
 
-    def node_made(self, node: Node) -> None:
+    def node_made(self, host: Host, node: Node) -> None:
         """A node is about to start."""
+
+    def coordinator(self, group_id: str) -> tuple[int, int]:
+        """Who coordinates a group, and in which epoch: here there is only one."""
+        return 1, 0
+
+    def loads(self, group_id: str) -> int | None:
+        """How many logs the coordinator of a group has read; None while it reads one."""
+        node = next(iter(self.hosts.values())).node
+        return None if node is None or node.groups.is_loading else node.groups.load_count
 
     def power_lost(self) -> None:
         """What only one machine held may be gone."""

@@ -35,8 +35,10 @@ class ClusterClient(Client):
         host: str,
         brokers: Sequence[tuple[str, int]],
         newest: dict[tuple[str, int], int],
+        replication_factor: int,
     ) -> None:
         super().__init__(network, host, brokers[0])
+        self._replication_factor = replication_factor
         self._clients = [Client(network, host, broker) for broker in brokers]
         self._router = Router(self._clients, newest)
         self._coordinators: dict[tuple[int, str], int] = {}
@@ -50,7 +52,7 @@ class ClusterClient(Client):
     async def create_topic(
         self, name: str, partitions: int = 1, configs: dict[str, str] | None = None, *, replicas: int = 1
     ) -> None:
-        await super().create_topic(name, partitions, configs, replicas=len(self._clients))
+        await super().create_topic(name, partitions, configs, replicas=self._replication_factor)
 
     async def request(
         self,
@@ -74,6 +76,7 @@ class ClusterClient(Client):
                 self._failed_at = self._loop.time()
                 self._forget()
                 raise NoAnswer(str(error)) from None
+        self.asked_id = self._clients.index(client) + 1
         try:
             return await client.request(
                 message, answer, version=version, timeout_s=timeout_s, expects_answer=expects_answer

@@ -267,6 +267,11 @@ class Device:
 
     # What scenarios look at
 
+    @property
+    def is_sound(self) -> bool:
+        """Whether nothing is wrong with it now."""
+        return not self.faults and self.capacity_bytes is None
+
     def files(self, under: str = "/") -> list[str]:
         """Paths of all files, as programs see them."""
         node = self.find(under)

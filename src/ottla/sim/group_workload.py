@@ -19,7 +19,8 @@ from ottla.sim.cluster import Host, Sim
 from ottla.sim.consumer_member import ConsumerMember
 from ottla.sim.group_history import GroupHistory, TopicPartition
 from ottla.sim.members import Member, Topics
-from ottla.sim.workloads import RETRY_S, UNAVAILABLE, until_done
+from ottla.sim.router import PASSING
+from ottla.sim.workloads import RETRY_S, until_done
 from ottla.wire.apis import response_class
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
@@ -156,7 +157,7 @@ class Groups:
         except NoAnswer:
             await asyncio.sleep(RETRY_S)
         except KafkaError as error:
-            if error.code not in UNAVAILABLE:
+            if error.code not in PASSING:
                 raise
             await asyncio.sleep(RETRY_S)
 
@@ -262,7 +263,7 @@ class Groups:
     async def exchange(self, program: Program) -> None:
         """Send what the member wants to send, and hand it the answer."""
         member, loop = program.member, self._sim.loop
-        loads_before = self._loads()
+        loads_before, coordinator = self._sim.loads(member.group_id), self._sim.coordinator(member.group_id)
         request = member.next_request(loop.now())
         if request is None:
             return
@@ -281,15 +282,23 @@ class Groups:
         else:
             await self._thaw(program)
             before = dict(member.codes)
+            if not self._is_current(program.client, member.group_id, coordinator):
+                # A node that was deposed without knowing it may tell old things, in Kafka, too. Only what it would have
+                # to write it cannot answer.
+                loads_before = None
+                if isinstance(response, OffsetFetchResponse):
+                    loop.trace.note(member.name, "no answer of the coordinator")
+                    member.handle_silence(loop.now())
+                    return
             # A coordinator that reads its log answers classic heartbeats blindly, as Kafka's does: they prove nothing.
-            member.handle(response, loop.now(), is_certain=loads_before is not None and loads_before == self._loads())
+            is_certain = loads_before is not None and loads_before == self._sim.loads(member.group_id)
+            member.handle(response, loop.now(), is_certain=is_certain)
             codes = [code.name for code, count in member.codes.items() if before.get(code) != count]
             loop.trace.note(member.name, f"{name}: {' '.join(codes) or 'answered'}, {member!r}")
 
-    def _loads(self) -> int | None:
-        """How many logs the coordinator has read; None while it reads one."""
-        node = self._host.node
-        return None if node is None or node.groups.is_loading else node.groups.load_count
+    def _is_current(self, client: Client, group_id: str, coordinator: tuple[int, int]) -> bool:
+        """Whether the last request went to the broker that coordinated the group all the time."""
+        return client.asked_id == coordinator[0] and coordinator == self._sim.coordinator(group_id)
 
     async def _read(self, program: Program) -> None:
         member = program.member
@@ -300,7 +309,7 @@ class Groups:
                 except NoAnswer:
                     return
                 except KafkaError as error:
-                    if error.code not in UNAVAILABLE:
+                    if error.code not in PASSING:
                         raise
                     return
                 await self._thaw(program)
@@ -312,7 +321,10 @@ class Groups:
     async def check_offsets(self, group_id: str) -> None:
         """Ask where a group stands, from outside."""
         floors = {partition: self.history.committed(group_id, partition).floor for partition in self.ends}
+        coordinator = self._sim.coordinator(group_id)
         found = await self.committed_offsets(group_id)
+        if not self._is_current(self._client, group_id, coordinator):
+            return
         for partition, floor in floors.items():
             self.history.see_offset(group_id, partition, found.get(partition, -1), floor)
 

@@ -52,6 +52,7 @@ class Network:
         self._next_fd = 1_000
         self._next_port = 40_000
         self._cut: dict[tuple[str, str], None] = {}
+        self._slow: dict[tuple[str, str], float] = {}
         self._dark: dict[str, None] = {}
         self.delivered_count = 0
 
@@ -68,8 +69,18 @@ class Network:
             self._cut.setdefault((target, source))
         self.loop.trace.note("network", f"cut {source} {'<->' if both_ways else '->'} {target}")
 
+    def slow(self, first: str, second: str, delay_s: float) -> None:
+        """Everything between two hosts takes up to so much longer, both ways; 0 ends it."""
+        for pair in ((first, second), (second, first)):
+            if delay_s:
+                self._slow[pair] = delay_s
+            else:
+                self._slow.pop(pair, None)
+        self.loop.trace.note("network", f"slow {first} <-> {second} {delay_s:g}")
+
     def heal(self) -> None:
         self._cut.clear()
+        self._slow.clear()
         self.loop.trace.note("network", "heal")
         for sock in list(self._sockets.values()):
             sock._release_held()
@@ -108,8 +119,10 @@ class Network:
 
     # What sockets use
 
-    def delay(self) -> float:
-        return self.rng.uniform(*self.weather.delay_s)
+    def delay(self, source: str = "", target: str = "") -> float:
+        delay_s = self.rng.uniform(*self.weather.delay_s)
+        slow_s = self._slow.get((source, target))
+        return delay_s if slow_s is None else delay_s + self.rng.uniform(0.0, slow_s)
 
     def some_of(self, size: int) -> int:
         """How many of size bytes this call moves."""
@@ -360,7 +373,9 @@ class Socket:
         return self._network.weather.buffer_bytes - self._in_flight_bytes - (len(peer._received) if peer else 0)
 
     def _send_segment(self, data: bytes | None) -> None:
-        self._arrives_at = max(self._arrives_at, self._loop.time() + self._network.delay())
+        assert self.remote is not None
+        delay_s = self._network.delay(self.local[0], self.remote[0])
+        self._arrives_at = max(self._arrives_at, self._loop.time() + delay_s)
         self._segments.append(data)
         self._network.at(self._arrives_at, self._arrive)
 

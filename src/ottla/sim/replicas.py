@@ -8,8 +8,7 @@
     sim.settle()                            # until all replicas are in sync
     sim.check("topic")                      # what was acknowledged is there, and in every replica alike
 
-`Witness` looks at what the nodes believe, all the time: one leader for an epoch, of the quorum and of a partition, and
-nothing ever goes back.
+`Witness` looks at what the nodes believe, all the time. A `Shape` says who is a broker, a controller, or both.
 """
 
 from __future__ import annotations
@@ -20,16 +19,18 @@ from typing import Any
 
 from ottla import records
 from ottla.broker import Node
+from ottla.broker.coordinators import partition_for
 from ottla.cluster import PartitionImage
 from ottla.sim.checkers import Content, check
 from ottla.sim.client import Client, NoAnswer, batch_of
-from ottla.sim.cluster import CONTROLLER_PORT, DATA, PORT, Host, Sim
+from ottla.sim.cluster import PORT, Host, Sim
 from ottla.sim.cluster_client import ClusterClient
 from ottla.sim.disk import Crashed
-from ottla.sim.loop import Process
 from ottla.sim.network import Weather
 from ottla.sim.router import PASSING, Router
-from ottla.wire.errors import KafkaError
+from ottla.sim.shape import CLUSTER_ID, Shape
+from ottla.sim.witness import Witness, check_images
+from ottla.wire.errors import ErrorCode, KafkaError
 
 RETRY_S = 0.1
 LOOK_S = 0.02
@@ -37,82 +38,47 @@ SETTLING_S = 120.0
 """Within which a cluster that is whole again must be in sync and writable."""
 
 
-class Witness:
-    """What the nodes believed so far, and what they may therefore not believe any more."""
-
-    def __init__(self) -> None:
-        self._quorum_leaders: dict[int, int] = {}
-        self._partition_leaders: dict[tuple[str, int, int], int] = {}
-        self._epochs: dict[Process, int] = {}
-        self._high_watermarks: dict[tuple[Process, str, int], int] = {}
-
-    def look(self, host: Host) -> None:
-        node, process = host.node, host.process
-        if node is None or process is None or not process.is_alive or not hasattr(node, "quorum"):
-            return
-        epoch = node.quorum.epoch
-        check(epoch >= self._epochs.get(process, 0), "epoch", f"the quorum's went back on {host.name} to {epoch}")
-        self._epochs[process] = epoch
-        if node.quorum.leader_id >= 0:
-            leader_id = self._quorum_leaders.setdefault(epoch, node.quorum.leader_id)
-            check(
-                leader_id == node.quorum.leader_id,
-                "leader",
-                f"{host.name} believes that {node.quorum.leader_id} leads the quorum in {epoch}, which {leader_id} did",
-            )
-        for topic in node.image.topics_by_name.values():
-            for index, partition in topic.partitions.items():
-                if partition.leader >= 0:
-                    self._leads(topic.name, index, partition.leader_epoch, partition.leader)
-        for hosted in node.partitions:
-            if hosted.is_leader:
-                self._leads(hosted.topic, hosted.index, hosted.leader_epoch, host.node_id)
-            key = (process, hosted.topic, hosted.index)
-            check(
-                hosted.log.high_watermark >= self._high_watermarks.get(key, 0),
-                "watermark",
-                f"{hosted.topic}-{hosted.index} on {host.name} went back to {hosted.log.high_watermark}",
-            )
-            self._high_watermarks[key] = hosted.log.high_watermark
-
-    def _leads(self, topic: str, index: int, leader_epoch: int, node_id: int) -> None:
-        before = self._partition_leaders.setdefault((topic, index, leader_epoch), node_id)
-        check(before == node_id, "leader", f"{topic}-{index} is led in {leader_epoch} by {before} and by {node_id}")
-
-
 class Cluster(Sim):
-    """Nodes that are controllers and brokers, with static voters."""
+    """Several nodes, and what clients know of them."""
 
-    cluster_id = "5UMBKuzvRImgRPf-r-pVuA"
+    cluster_id = CLUSTER_ID
 
     def __init__(
         self,
         seed: int = 0,
         *,
-        node_count: int = 3,
+        shape: Shape | None = None,
         properties: Mapping[str, str] | None = None,
         weather: Weather | None = None,
         is_started: bool = True,
     ) -> None:
-        self.names = [f"node-{id}" for id in range(1, node_count + 1)]
-        voters = ",".join(f"{id}@{name}:{CONTROLLER_PORT}" for id, name in enumerate(self.names, 1))
+        self.shape = shape or Shape()
+        self.names = self.shape.brokers
+        self.replication_factor = min(3, len(self.names))
         shared = {
-            "controller.quorum.voters": voters,
-            "default.replication.factor": str(node_count),
-            "min.insync.replicas": str(node_count // 2 + 1),
+            "default.replication.factor": str(self.replication_factor),
+            "min.insync.replicas": str(self.replication_factor // 2 + 1),
             "offsets.topic.num.partitions": "2",
+            "offsets.topic.replication.factor": str(self.replication_factor),
             "transaction.state.log.num.partitions": "2",
+            "transaction.state.log.replication.factor": str(self.replication_factor),
+            "transaction.state.log.min.isr": str(self.replication_factor // 2 + 1),
         }
         super().__init__(seed, properties={**shared, **(properties or {})}, weather=weather)
         self.witness = Witness()
         self._routers: dict[str, Router] = {}
         self._newest: dict[tuple[str, int], int] = {}
         """The leader epochs that clients have heard of."""
-        for name in self.names:
-            self.host(name)
+        for name in self.shape.names:
+            host = self.host(name)
+            if self.shape.has_dynamic_voters:
+                self.shape.format(host.device, name, self.clock())
         self.watching = self.loop.create_task(self._watch(), name="witness")
         if is_started:
             self.run(self.start_all())
+
+    def properties_of(self, name: str) -> dict[str, str]:
+        return {**self.properties, **self.shape.properties(name)}
 
     async def _watch(self) -> None:
         while True:
@@ -132,11 +98,19 @@ class Cluster(Sim):
     def power_lost(self) -> None:
         """Others have what was acknowledged."""
 
-    def node_made(self, node: Node) -> None:
+    def node_made(self, host: Host, node: Node) -> None:
         def failed() -> None:
-            self.loop.call_exception_handler({"message": f"node {node.config.node_id}: {node.failure}"})
+            """It cannot go on, and ends: right when its disk is full or broken, else a bug."""
+            if host.device.is_sound:
+                self.loop.call_exception_handler({"message": f"{host.name}: {node.failure}"})
+            self.loop.call_soon(self._end, host, context=self.loop.neutral)
 
         node.on_failure = failed
+
+    @staticmethod
+    def _end(host: Host) -> None:
+        if host.is_running:
+            host.kill()
 
     # Nodes
 
@@ -150,12 +124,17 @@ class Cluster(Sim):
     def begin(self, name: str) -> None:
         """Start a node without waiting: alone it cannot serve."""
 
+        host = self.host(name)
+
         def started(result: asyncio.Future[None]) -> None:
             error = result.exception()
-            if error is not None and not isinstance(error, Crashed):
+            if error is None or isinstance(error, Crashed):
+                return
+            if host.device.is_sound:
                 self.loop.call_exception_handler({"message": f"{name} did not start", "exception": error})
+            self._end(host)
 
-        self.host(name).begin().add_done_callback(started)
+        host.begin().add_done_callback(started)
 
     def live(self) -> list[Node]:
         return [host.node for host in self.hosts.values() if host.is_running and host.node is not None]
@@ -177,11 +156,11 @@ class Cluster(Sim):
     def controller(self) -> str:
         """The host of the active controller (of the newest epoch)."""
         leaders = {node.quorum.epoch: node.config.node_id for node in self.live() if node.controllership.is_active}
-        return self.names[leaders[max(leaders)] - 1]
+        return self.shape.names[leaders[max(leaders)] - 1]
 
     def cut_off(self, name: str, *, both_ways: bool = True) -> None:
         """Other nodes do not hear of this one (and it does not of them); clients do."""
-        for other in self.names:
+        for other in self.shape.names:
             if other != name:
                 self.network.cut(name, other, both_ways=both_ways)
 
@@ -203,7 +182,7 @@ class Cluster(Sim):
 
     async def healed(self) -> None:
         self.network.heal()
-        for name in self.names:
+        for name in self.shape.names:
             self.resume(name)
         await self.start_all()
 
@@ -241,26 +220,33 @@ class Cluster(Sim):
         """What is missing until every partition has a leader and all its replicas, and all nodes agree on it. While
         clients write (`is_moving`) the ISR says who is in sync, otherwise the ends of the logs."""
         nodes = self.live()
-        if len(nodes) < len(self.names):
+        if len(nodes) < len(self.hosts):
             return f"{len(nodes)} nodes run"
         for node in nodes:
             id = node.config.node_id
-            if node.lifecycle.is_fenced:
+            if node.config.is_broker and node.lifecycle.is_fenced:
                 return f"{id} is fenced"
             if node.image_offset != nodes[0].image_offset:
                 return f"{id} has metadata up to {node.image_offset}, {nodes[0].config.node_id} {nodes[0].image_offset}"
             for topic in node.image.topics_by_name.values():
                 for index, partition in topic.partitions.items():
-                    if partition.leader < 0 or sorted(partition.isr) != sorted(partition.replicas):
-                        return f"{id} knows {topic.name}-{index} as {partition}"
-                    if is_moving:
-                        continue
-                    led = self._hosted(partition.leader, topic.name, index)
-                    here = self._hosted(id, topic.name, index)
-                    if id in partition.replicas and (
-                        here is None or led is None or here[0] != led[0] or min(here) < led[0]
-                    ):
-                        return f"{topic.name}-{index} on {id} ends (high watermark) at {here}, its leader's at {led}"
+                    if missing := self._lag_of(id, topic.name, index, partition, is_moving=is_moving):
+                        return missing
+        return ""
+
+    def _lag_of(self, id: int, topic: str, index: int, partition: PartitionImage, *, is_moving: bool) -> str:
+        if (
+            partition.leader < 0
+            or sorted(partition.isr) != sorted(partition.replicas)
+            or partition.adding
+            or partition.removing
+        ):
+            return f"{id} knows {topic}-{index} as {partition}"
+        if is_moving or id not in partition.replicas:
+            return ""
+        led, here = self._hosted(partition.leader, topic, index), self._hosted(id, topic, index)
+        if here is None or led is None or here[0] != led[0] or min(here) < led[0]:
+            return f"{topic}-{index} on {id} ends (high watermark) at {here}, its leader's at {led}"
         return ""
 
     def _hosted(self, node_id: int, topic: str, index: int) -> tuple[int, int] | None:
@@ -277,6 +263,7 @@ class Cluster(Sim):
     def settle(self) -> None:
         """Until all replicas have everything."""
         self.run(self.settled())
+        self.check_metadata()
 
     # Clients
 
@@ -289,7 +276,9 @@ class Cluster(Sim):
     def client(self, name: str = "client", broker: str = "") -> Client:
         """A client as workloads of one node have it, which finds the broker for each request by itself."""
         if name not in self._clients:
-            self._clients[name] = ClusterClient(self.network, name, [(node, PORT) for node in self.names], self._newest)
+            self._clients[name] = ClusterClient(
+                self.network, name, [(node, PORT) for node in self.names], self._newest, self.replication_factor
+            )
         return self._clients[name]
 
     def reconnect(self) -> None:
@@ -305,8 +294,24 @@ class Cluster(Sim):
     def create_topic(self, topic: str, partitions: int = 1, **configs: str) -> None:
         named = {name.replace("_", "."): value for name, value in configs.items()}
         router = self.router()
-        self.run(router.any_broker().create_topic(topic, partitions, named, replicas=len(self.names)))
+        self.run(router.any_broker().create_topic(topic, partitions, named, replicas=self.replication_factor))
         self.settle()
+
+    async def until_created(self, topic: str) -> None:
+        """Create a topic, again until it is there."""
+        router = self.router()
+        while True:
+            try:
+                await router.any_broker().create_topic(topic, 1, {}, replicas=2)
+            except (NoAnswer, KafkaError) as error:
+                if isinstance(error, KafkaError):
+                    if error.code is ErrorCode.TOPIC_ALREADY_EXISTS:
+                        return
+                    if error.code not in PASSING:
+                        raise
+                await asyncio.sleep(RETRY_S)
+            else:
+                return
 
     def produce(self, topic: str, count: int = 1, *, via: str | None = None, acks: int = -1, **_: Any) -> int:
         """Records with values nobody wrote before, in one batch, sent until they are acknowledged; returns their base
@@ -334,29 +339,72 @@ class Cluster(Sim):
                     history.acknowledge(offset, contents)
                 return offset
 
+    async def write(self, topic: str, count: int, *, acks: int) -> None:
+        """Records that nobody counts on."""
+        await self.router().produce(
+            topic, 0, batch_of([self.new_value() for _ in range(count)], self.clock()), acks=acks
+        )
+
     # What must hold
 
     def log(self, name: str, topic: str, partition: int = 0) -> list[tuple[int, int, bytes]]:
         """What the files of one replica hold: offset, leader epoch and bytes of every batch."""
         device = self.host(name).device
         found = []
-        for path in device.files(f"{DATA}/{topic}-{partition}"):
-            if path.endswith(".log"):
-                data = device.content(path)
-                for position, header in records.split(data):
-                    batch = data[position : position + header.size]
-                    found.append((header.base_offset, header.leader_epoch, batch))
+        for log_dir in self.host(name).config().log_directories:
+            for path in device.files(f"{log_dir}/{topic}-{partition}"):
+                if path.endswith(".log"):
+                    data = device.content(path)
+                    for position, header in records.split(data):
+                        batch = data[position : position + header.size]
+                        found.append((header.base_offset, header.leader_epoch, batch))
         return found
 
     def check_replicas(self, topic: str, partition: int = 0) -> None:
-        """In sync, every replica is the same, byte for byte."""
-        first = self.log(self.names[0], topic, partition)
-        for name in self.names[1:]:
-            check(
-                self.log(name, topic, partition) == first,
-                "replicas",
-                f"{topic}-{partition} on {name} is not what it is on {self.names[0]}",
-            )
+        """In sync, every replica is the same, byte for byte, and nobody else has one."""
+        image = self.image(topic, partition)
+        assert image is not None
+        leader = self.leader(topic, partition)
+        expected = self.log(leader, topic, partition)
+        for name in self.names:
+            where = f"{topic}-{partition} on {name}"
+            if self.shape.id_of(name) in image.replicas:
+                check(
+                    self.log(name, topic, partition) == expected, "replicas", f"{where} is not what it is on {leader}"
+                )
+                self._check_epochs(name, topic, partition)
+            else:
+                check(not self.log(name, topic, partition), "replicas", f"{where}: it has a log, but is no replica")
+
+    def _check_epochs(self, name: str, topic: str, partition: int) -> None:
+        """A replica knows where each leader epoch in its log begins."""
+        begun: dict[int, int] = {}
+        for offset, leader_epoch, _ in self.log(name, topic, partition):
+            begun.setdefault(leader_epoch, offset)
+        node = self.host(name).node
+        hosted = None if node is None else node.partitions.get(topic, partition)
+        assert hosted is not None
+        known = {epoch: offset for epoch, offset in hosted.log.epochs.entries if epoch in begun}
+        check(known == begun, "epochs", f"{topic}-{partition} on {name}: {known}, but the log says {begun}")
+
+    def check_metadata(self) -> None:
+        """All nodes know the same."""
+        check_images(self.live())
+
+    def coordinator(self, group_id: str) -> tuple[int, int]:
+        """Who coordinates a group by the newest metadata, and in which epoch; (-1, -1) for nobody."""
+        found = self._coordinating(group_id)
+        return (-1, -1) if found is None else (found.leader, found.leader_epoch)
+
+    def loads(self, group_id: str) -> int | None:
+        found = self._coordinating(group_id)
+        node = None if found is None else self.host(self.names[found.leader - 1]).node
+        return None if node is None or node.groups.is_loading else node.groups.load_count
+
+    def _coordinating(self, group_id: str) -> PartitionImage | None:
+        count = int(self.properties["offsets.topic.num.partitions"])
+        image = self.image("__consumer_offsets", partition_for(group_id, count))
+        return image if image is not None and image.leader > 0 else None
 
     async def verified(self, topic: str, partition: int = 0) -> list[tuple[int, Content]]:
         """Read everything and compare it with the history."""

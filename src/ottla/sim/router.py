@@ -29,8 +29,9 @@ PASSING = (
     ErrorCode.UNKNOWN_LEADER_EPOCH,
     ErrorCode.OFFSET_NOT_AVAILABLE,
     ErrorCode.INVALID_REPLICATION_FACTOR,
+    ErrorCode.INVALID_TIMESTAMP,
 )
-"""What a cluster may answer while some of it is away; anything else is a failure."""
+"""What a cluster may answer while some of it is away, or when clocks jump; anything else is a failure."""
 
 
 class Place(NamedTuple):

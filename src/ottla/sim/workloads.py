@@ -16,21 +16,11 @@ from ottla.records import Compression
 from ottla.sim.checkers import Content, check, check_once_in_order
 from ottla.sim.client import NoAnswer, batch_of
 from ottla.sim.cluster import Host, Sim
+from ottla.sim.router import PASSING
 from ottla.wire.errors import ErrorCode, KafkaError
 
 RETRY_S = 0.1
 MAX_BATCH_BYTES = 5_000
-UNAVAILABLE = (
-    ErrorCode.KAFKA_STORAGE_ERROR,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER,
-    ErrorCode.LEADER_NOT_AVAILABLE,
-    ErrorCode.REQUEST_TIMED_OUT,
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    ErrorCode.NOT_CONTROLLER,
-    ErrorCode.INVALID_TIMESTAMP,
-)
-"""What a node may answer while its disk is full, while it starts, or when its clock jumped while the request was on its
-way; anything else is a failure."""
 FORGOTTEN = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.INVALID_PRODUCER_EPOCH)
 """What an idempotent producer may hear after a power loss took the broker's memory of it."""
 
@@ -115,7 +105,7 @@ class Counter:
                     self._losses = self._host.power_loss_count
                     self._producer = (-1, -1)
                     self._is_exact = False
-                elif error.code not in UNAVAILABLE:
+                elif error.code not in PASSING:
                     raise
                 if not self._is_idempotent:
                     return
@@ -138,7 +128,7 @@ class Counter:
         except NoAnswer:
             return
         except KafkaError as error:
-            if error.code not in (*UNAVAILABLE, ErrorCode.OFFSET_OUT_OF_RANGE):
+            if error.code not in (*PASSING, ErrorCode.OFFSET_OUT_OF_RANGE):
                 raise
             return
         if losses == self._host.power_loss_count:
@@ -240,7 +230,7 @@ class Pipelined:
             losses = self._host.power_loss_count
             results = await asyncio.gather(*map(self._produce, self._waiting), return_exceptions=True)
         except (NoAnswer, KafkaError) as error:
-            if isinstance(error, KafkaError) and error.code not in UNAVAILABLE:
+            if isinstance(error, KafkaError) and error.code not in PASSING:
                 raise
             await asyncio.sleep(RETRY_S)
             return
@@ -272,9 +262,7 @@ class Pipelined:
                     )
                     self._is_exact = False
                     self._producer = (-1, -1)
-            elif not isinstance(result, NoAnswer) and not (
-                isinstance(result, KafkaError) and result.code in UNAVAILABLE
-            ):
+            elif not isinstance(result, NoAnswer) and not (isinstance(result, KafkaError) and result.code in PASSING):
                 raise result
         if not self._waiting:
             self._incarnation = self._host.incarnation
@@ -330,7 +318,7 @@ class Reader:
                 self._offset = 0
                 with contextlib.suppress(NoAnswer, KafkaError):
                     self._offset = await self._client.list_offset(self._topic, 0, -2)
-            elif error.code not in UNAVAILABLE:
+            elif error.code not in PASSING:
                 raise
             await asyncio.sleep(RETRY_S)
             return
@@ -383,7 +371,7 @@ class Admin:
         except NoAnswer:
             pass
         except KafkaError as error:
-            if error.code not in UNAVAILABLE:
+            if error.code not in PASSING:
                 raise
         else:
             self._topics[name] = outcome
@@ -397,7 +385,7 @@ class Admin:
         except NoAnswer:
             pass
         except KafkaError as error:
-            if error.code not in UNAVAILABLE:
+            if error.code not in PASSING:
                 raise
         else:
             self._retention_ms[name] = [value]
@@ -435,7 +423,7 @@ async def until_done(work: Callable[[], Awaitable[object]], accepted: ErrorCode,
         except KafkaError as error:
             if error.code is accepted:
                 return
-            if error.code not in UNAVAILABLE:
+            if error.code not in PASSING:
                 raise
         else:
             return

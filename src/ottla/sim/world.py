@@ -21,6 +21,9 @@ from ottla.sim.trace import Trace
 from ottla.sim.transaction_workload import Ring
 from ottla.sim.workloads import Admin, Counter, Pipelined, Reader, Workload
 
+NODE = "node"
+"""The world of one node."""
+NODE_SHARE = 0.25
 LIVENESS_S = 120.0
 DAY_MS = 86_400_000
 SECOND = "/second"
@@ -310,13 +313,17 @@ async def live(sim: Sim, host: Host, *, duration_s: float, only: str | None = No
 
 
 def run_seed(seed: int, *, duration_s: float = 30.0, only: str | None = None) -> Verdict:
+    """`only` names a world (`node`, or one of `replica_world.WORLDS`) or a workload of one node; without, the seed
+    draws between one node and several."""
+    if only is None:
+        only = NODE if random.Random(f"kind {seed}").random() < NODE_SHARE else replica_world.CLUSTER
     sim: Sim
-    if only in (replica_world.REPLICAS, replica_world.RING):
-        sim = cluster = replica_world.new_cluster(seed)
+    if only in replica_world.WORLDS:
+        sim = cluster = replica_world.new_cluster(seed, only)
         life = replica_world.live(cluster, duration_s=duration_s, only=only)
     else:
         sim = new_sim(seed)
-        life = live(sim, sim.host(), duration_s=duration_s, only=only)
+        life = live(sim, sim.host(), duration_s=duration_s, only=None if only == NODE else only)
     failure: str | None = None
     caught: BaseException | None = None
     logger, recorder = logging.getLogger("ottla"), Recorder(sim.loop.trace)

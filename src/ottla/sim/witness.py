@@ -1,0 +1,88 @@
+"""What the nodes of a cluster believed so far, and what they may therefore not believe any more.
+
+One leader for an epoch, of the quorum and of a partition; epochs and high watermarks never go back; and once the
+cluster is at rest, everybody knows the same.
+"""
+
+from __future__ import annotations
+
+from ottla.broker import Node
+from ottla.cluster.snapshot import snapshot_records
+from ottla.sim.checkers import check
+from ottla.sim.cluster import Host
+from ottla.sim.loop import Process
+from ottla.storage.log import Log
+
+
+class Witness:
+    """Looks at every node, all the time."""
+
+    def __init__(self) -> None:
+        self._quorum_leaders: dict[int, int] = {}
+        self._partition_leaders: dict[tuple[bytes, int, int], int] = {}
+        self._epochs: dict[Process, int] = {}
+        self._committed: dict[Process, int] = {}
+        self._high_watermarks: dict[Log, int] = {}
+        """Of each log while it is open: a replica that was moved away and back begins anew."""
+
+    def look(self, host: Host) -> None:
+        node, process = host.node, host.process
+        if node is None or process is None or not process.is_alive or not hasattr(node, "quorum"):
+            return
+        self._look_at_quorum(host.name, node, process)
+        for topic in node.image.topics_by_name.values():
+            for index, partition in topic.partitions.items():
+                if partition.leader >= 0:
+                    self._leads(topic.id, f"{topic.name}-{index}", index, partition.leader_epoch, partition.leader)
+        for hosted in node.partitions:
+            name = f"{hosted.topic}-{hosted.index}"
+            if hosted.is_leader:
+                self._leads(hosted.topic_id, name, hosted.index, hosted.leader_epoch, host.node_id)
+            high_watermark = hosted.log.high_watermark
+            before = self._high_watermarks.get(hosted.log, 0)
+            check(high_watermark >= before, "watermark", f"{name} on {host.name}: {before}, then {high_watermark}")
+            check(
+                high_watermark <= hosted.log.log_end_offset,
+                "watermark",
+                f"{name} on {host.name}: {high_watermark} is beyond the log's end {hosted.log.log_end_offset}",
+            )
+            self._high_watermarks[hosted.log] = high_watermark
+
+    def _look_at_quorum(self, name: str, node: Node, process: Process) -> None:
+        quorum = node.quorum
+        epoch, committed = quorum.epoch, quorum.high_watermark
+        check(epoch >= self._epochs.get(process, 0), "epoch", f"the quorum's went back on {name} to {epoch}")
+        check(
+            committed >= self._committed.get(process, 0),
+            "watermark",
+            f"the quorum's went back on {name} to {committed}",
+        )
+        self._epochs[process], self._committed[process] = epoch, committed
+        if quorum.leader_id >= 0:
+            leader_id = self._quorum_leaders.setdefault(epoch, quorum.leader_id)
+            check(
+                leader_id == quorum.leader_id,
+                "leader",
+                f"{name} believes that {quorum.leader_id} leads the quorum in {epoch}, which {leader_id} did",
+            )
+
+    def _leads(self, topic_id: bytes, name: str, index: int, leader_epoch: int, node_id: int) -> None:
+        before = self._partition_leaders.setdefault((topic_id, index, leader_epoch), node_id)
+        check(before == node_id, "leader", f"{name} is led in {leader_epoch} by {before} and by {node_id}")
+
+
+def check_images(nodes: list[Node]) -> None:
+    """At rest everybody has the same metadata: topics, brokers, configs, features, and who votes."""
+    first, others = nodes[0], nodes[1:]
+    expected = sorted(map(repr, snapshot_records(first.image)))
+    for node in others:
+        found = sorted(map(repr, snapshot_records(node.image)))
+        missing = [record for record in expected if record not in found]
+        added = [record for record in found if record not in expected]
+        ids = f"{first.config.node_id} and {node.config.node_id}"
+        check(not missing and not added, "images", f"{ids} differ: {missing[:3]} against {added[:3]}")
+        check(
+            node.quorum.voters == first.quorum.voters,
+            "voters",
+            f"{ids} differ: {node.quorum.voters} against {first.quorum.voters}",
+        )

@@ -1,0 +1,180 @@
+"""Clusters of other shapes than three alike: controllers of their own, more brokers, voters that come and go."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+
+import pytest
+
+from ottla.sim.__main__ import fingerprint_elsewhere
+from ottla.sim.checkers import Violation
+from ottla.sim.replica_world import CLUSTER, GROUPS, MOVES
+from ottla.sim.replicas import Cluster
+from ottla.sim.shape import CLUSTER_ID, Shape
+from ottla.sim.world import run_seed
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse, Listener
+from ottla.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from ottla.wire.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+
+APART = Shape(broker_count=3, combined_count=0, controller_count=3)
+LARGE = Shape(broker_count=5, combined_count=3)
+ONE_VOTER = Shape(broker_count=3, combined_count=3, has_dynamic_voters=True, voter_count=1)
+
+
+@pytest.fixture
+def sim(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    sim = Cluster(1, shape=request.param)
+    sim.create_topic("topic")
+    sim.produce("topic", 10)
+    yield sim
+    sim.heal()
+    sim.settle()
+    sim.produce("topic", 1)
+    sim.settle()
+    sim.check("topic")
+    sim.finish()
+
+
+def move(sim: Cluster, replicas: list[int] | None) -> ErrorCode:
+    row = ReassignablePartition(partition_index=0, replicas=replicas)
+    request = AlterPartitionReassignmentsRequest(
+        topics=[ReassignableTopic(name="topic", partitions=[row])], timeout_ms=10_000
+    )
+    response = sim.run(sim.client("admin").request(request, AlterPartitionReassignmentsResponse))
+    return ErrorCode(response.error_code or response.responses[0].partitions[0].error_code)
+
+
+def add_voter(sim: Cluster, name: str) -> ErrorCode:
+    voter = sim.shape.voter(name)
+    request = AddRaftVoterRequest(
+        cluster_id=CLUSTER_ID,
+        timeout_ms=5_000,
+        voter_id=voter.id,
+        voter_directory_id=voter.directory_id,
+        listeners=[Listener(name=listener, host=host, port=port) for listener, host, port in voter.endpoints],
+    )
+    return ErrorCode(sim.run(sim.client("admin").request(request, AddRaftVoterResponse)).error_code)
+
+
+def remove_voter(sim: Cluster, name: str) -> ErrorCode:
+    voter = sim.shape.voter(name)
+    request = RemoveRaftVoterRequest(cluster_id=CLUSTER_ID, voter_id=voter.id, voter_directory_id=voter.directory_id)
+    return ErrorCode(sim.run(sim.client("admin").request(request, RemoveRaftVoterResponse)).error_code)
+
+
+def voters_known_to(sim: Cluster, name: str) -> list[int]:
+    node = sim.host(name).node
+    assert node is not None
+    return sorted(node.quorum.voters.by_id)
+
+
+@pytest.mark.parametrize("sim", [APART], indirect=True)
+def test_without_a_majority_of_controllers_leaders_go_on_serving(sim: Cluster) -> None:
+    leader = sim.leader("topic")
+    for name in sim.shape.controllers[:2]:
+        sim.kill(name)
+    before = sim.loop.time()
+    for _ in range(5):
+        sim.produce("topic", 3)
+        sim.sleep(5)
+    assert sim.loop.time() - before < 27, "seconds: nobody waits for a controller"
+    assert sim.leader("topic") == leader
+    sim.run(sim.verified("topic"))
+
+
+@pytest.mark.parametrize("sim", [APART], indirect=True)
+def test_all_controllers_die_and_come_back(sim: Cluster) -> None:
+    for name in sim.shape.controllers:
+        sim.kill(name)
+    sim.produce("topic", 3)
+    sim.sleep(30)
+    sim.heal()
+    sim.kill(sim.leader("topic"))
+    sim.produce("topic", 3)
+
+
+@pytest.mark.parametrize("sim", [LARGE], indirect=True)
+def test_a_partition_moves_to_other_brokers_while_it_is_written_to(sim: Cluster) -> None:
+    image = sim.image("topic")
+    assert image is not None
+    others = [id for id in range(1, 6) if id not in image.replicas]
+    assert move(sim, [*others, image.replicas[0]]) is ErrorCode.NONE
+    sim.produce("topic", 5)
+    sim.settle()
+    image = sim.image("topic")
+    assert image is not None and image.replicas[:2] == tuple(others)
+    sim.produce("topic", 5)
+
+
+@pytest.mark.parametrize("sim", [LARGE], indirect=True)
+def test_a_move_that_cannot_end_is_cancelled(sim: Cluster) -> None:
+    image = sim.image("topic")
+    assert image is not None
+    before = image.replicas
+    away = next(id for id in range(1, 6) if id not in before)
+    sim.kill(sim.names[away - 1])
+    assert move(sim, [before[0], before[1], away]) is ErrorCode.NONE
+    sim.produce("topic", 5)
+    assert move(sim, None) is ErrorCode.NONE
+    sim.heal()
+    sim.settle()
+    image = sim.image("topic")
+    assert image is not None and sorted(image.replicas) == sorted(before)
+
+
+@pytest.mark.parametrize("sim", [Shape()], indirect=True)
+def test_an_active_controller_without_room_makes_way_for_another(sim: Cluster) -> None:
+    """It ends, as Kafka's do; it must not stay and refuse every change for as long as its disk is full."""
+    full = sim.controller()
+    device = sim.host(full).device
+    device.fail("write", "/__cluster_metadata-0/", errno.ENOSPC, count=100_000)
+    sim.run(sim.until_created("more"), within_s=30)
+    assert not sim.host(full).is_running
+    assert sim.controller() != full
+    device.faults.clear()
+
+
+@pytest.mark.parametrize("sim", [ONE_VOTER], indirect=True)
+def test_voters_that_a_folder_was_formatted_with_become_known_to_all(sim: Cluster) -> None:
+    assert [voters_known_to(sim, name) for name in sim.names] == [[1], [1], [1]]
+
+
+@pytest.mark.parametrize("sim", [ONE_VOTER], indirect=True)
+def test_controllers_join_the_quorum_and_the_first_one_leaves(sim: Cluster) -> None:
+    assert add_voter(sim, "node-2") is ErrorCode.NONE
+    assert add_voter(sim, "node-3") is ErrorCode.NONE
+    sim.kill("node-1")
+    sim.produce("topic", 3)
+    sim.heal()
+    sim.settle()
+    assert remove_voter(sim, "node-1") is ErrorCode.NONE
+    sim.produce("topic", 3)
+    sim.settle()
+    assert [voters_known_to(sim, name) for name in sim.names] == [[2, 3]] * 3
+    assert sim.controller() != "node-1"
+
+
+def test_a_replica_that_differs_is_found_out() -> None:
+    sim = Cluster(1)
+    sim.create_topic("topic")
+    sim.produce("topic", 10)
+    sim.settle()
+    path = "/data/topic-0/00000000000000000000.log"
+    sim.host(sim.followers("topic")[0]).device.rot(path, position=80)
+    with pytest.raises(Violation, match=r"^replicas: "):
+        sim.check_replicas("topic")
+    sim.watching.cancel()
+
+
+@pytest.mark.parametrize("only", [CLUSTER, GROUPS, MOVES])
+def test_a_seed_replays_exactly_in_another_process_where_strings_hash_differently(only: str) -> None:
+    here = run_seed(4, duration_s=1.0, only=only)
+    assert here.has_passed, here.summary()
+    assert fingerprint_elsewhere(4, 1.0, only) == f"passed {here.fingerprint}"
