@@ -19,8 +19,8 @@ check: $(DEV)  ## format, lint, types, layers
 test: $(DEV)  ## everything a change needs; much of it waits for clients and servers, so four run at once
 	$(PYTHON) -m pytest -n 4 --dist loadfile
 
-sim: $(DEV)  ## whole-node simulation in bulk: make sim SEEDS=200, or SEED=7 to replay one
-	$(PYTHON) -m ottla.sim $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
+sim: $(DEV)  ## simulation in bulk: make sim SEEDS=200; WORLD=replicas for one kind, SEED=7 SECONDS=5 to replay one
+	$(PYTHON) -m ottla.sim $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(if $(WORLD),--only $(WORLD)) $(if $(SECONDS),--seconds $(SECONDS))
 
 interop: $(DEV)  ## real clients and tools, the slow ones too (Go, Node)
 	OTTLA_INTEROP_ALL=1 $(PYTHON) -m pytest tests/interop tests/cli tests/examples tests/packaging tests/spark
