@@ -54,6 +54,7 @@ class Hosting:
     def start(self) -> None:
         """This node is a registered broker: it may copy what others lead, and says who keeps up with what it leads."""
         self.fetchers.start()
+        self._node.log_dir_moves.start()
         self._watch_lag()
         self._checkpoint_later()
 
@@ -98,7 +99,7 @@ class Hosting:
         """Also called now and then: partitions that found no room when they were created get it once there is some."""
         for key in list(self._waiting):
             self._open(key)
-        self._assign_dirs()
+        self.assign_dirs()
 
     async def _open_in_pieces(self) -> None:
         tried: dict[Key, None] = {}
@@ -108,7 +109,7 @@ class Hosting:
                     await asyncio.sleep(0)
                 tried[key] = None
                 self._open(key)
-        self._assign_dirs()
+        self.assign_dirs()
 
     def _open(self, key: Key) -> Partition | None:
         """Open a partition that is waiting for it; one that finds no room goes on waiting."""
@@ -123,7 +124,13 @@ class Hosting:
         try:
             if self._node.logs.get(topic.name, index) is None and key in self._awaited:
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "its log dir is offline")
-            found = self._node.logs.create(topic.name, index, topic_id, self._node.topic_config(topic.name))
+            found = self._node.logs.create(
+                topic.name,
+                index,
+                topic_id,
+                self._node.topic_config(topic.name),
+                log_dir=self._node.log_dir_moves.wanted_dir(topic.name, index),
+            )
         except KafkaError as error:
             if not self._waiting[key]:
                 log.error("partition %s-%d cannot be opened: %s", topic.name, index, error.message)
@@ -181,6 +188,7 @@ class Hosting:
     def removed(self, partition: Partition) -> None:
         """A partition is not here any more."""
         self.fetchers.forget(partition)
+        self._node.log_dir_moves.removed(partition)
 
     def follower_fetched(
         self, partition: Partition, replica_id: int, broker_epoch: int, offset: int, start_offset: int
@@ -252,7 +260,7 @@ class Hosting:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the partition's log dir is offline or has no room for it")
         return partition
 
-    def _assign_dirs(self) -> None:
+    def assign_dirs(self) -> None:
         """Tell the controller which log dir each partition is in, where it left the choice to us (KIP-858)."""
         if len(self._node.logs.log_dirs) == 1 or self._node.is_stopping:
             return
@@ -263,17 +271,20 @@ class Hosting:
             log_dir = self._node.logs.dir_of(partition.log)
             if image is None or log_dir is None or log_dir.directory_id is None or node_id not in image.replicas:
                 continue
+            if self._node.log_dir_moves.is_settling(partition):
+                continue
             if image.directory(node_id) != log_dir.directory_id:
                 misplaced[partition.topic_id, partition.index] = log_dir.directory_id
         if misplaced:
-            self._node.spawn(self._tell_dirs(misplaced))
+            self._node.spawn(self.tell_dirs(misplaced))
 
-    async def _tell_dirs(self, misplaced: dict[Key, bytes]) -> None:
+    async def tell_dirs(self, misplaced: dict[Key, bytes]) -> None:
+        """Have the controller know where replicas are. KafkaError if it cannot be reached."""
         directories: dict[bytes, dict[bytes, list[AssignReplicasToDirsRequestPartitionData]]] = {}
         for (topic_id, index), directory_id in misplaced.items():
             partitions = directories.setdefault(directory_id, {}).setdefault(topic_id, [])
             partitions.append(AssignReplicasToDirsRequestPartitionData(partition_index=index))
-        await self._node.controllership.ask(
+        response = await self._node.controllership.ask(
             AssignReplicasToDirsRequest(
                 broker_id=self._node.config.node_id,
                 broker_epoch=self._node.lifecycle.broker_epoch,
@@ -289,6 +300,14 @@ class Hosting:
                 ],
             )
         )
+        if response.error_code:
+            raise KafkaError(ErrorCode(response.error_code))
+
+    def directory_of(self, topic: str, index: int) -> bytes | None:
+        """The log dir in which the metadata has a replica of this node."""
+        partition = self._node.image.partition(topic, index)
+        node_id = self._node.config.node_id
+        return None if partition is None or node_id not in partition.replicas else partition.directory(node_id)
 
     def is_stray(self, topic: str, index: int, topic_id: bytes | None) -> bool:
         """Whether a log on disk is no replica of this node (any more): its topic was deleted, or made anew."""

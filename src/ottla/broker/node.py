@@ -22,6 +22,7 @@ from ottla.broker.data_folder import DataFolderError
 from ottla.broker.group_coordinator import GroupCoordinator
 from ottla.broker.hosting import Hosting
 from ottla.broker.lifecycle import Lifecycle
+from ottla.broker.log_dir_moves import LogDirMoves
 from ottla.broker.metadata_log import MetadataLog
 from ottla.broker.metrics import Metrics
 from ottla.broker.mutations import refuse_all
@@ -103,6 +104,7 @@ class Node:
         self.telemetry = Telemetry()
         self.producer_ids = ProducerIds()
         self.partitions = Partitions()
+        self.log_dir_moves = LogDirMoves(self)
         self.hosting = Hosting(self)
         self.image = ClusterImage()
         self.image_offset = -1
@@ -320,7 +322,7 @@ class Node:
             raise StartError(f"the data folder {folders} cannot be used: {error.strerror or error}") from error
         await self._join_quorum()
         self._use_dynamic_config()
-        self.logs.load(self.topic_config, is_stray=self.hosting.is_stray)
+        self.logs.load(self.topic_config, is_stray=self.hosting.is_stray, directory_of=self.hosting.directory_of)
         self.cleaner = Cleaner(self.logs, self.disk, rng=self.rng)
         self.quorum.on_commit = self._apply
         self.quorum.on_snapshot = self._apply_snapshot
@@ -487,6 +489,7 @@ class Node:
                 partition.wake_all()
         for coordinator in self.coordinators.values():
             coordinator.log_dir_failed()
+        self.log_dir_moves.log_dir_failed()
 
     def _metadata_failed(self, error: BaseException) -> None:
         """Without its metadata log a node cannot promise anything: it ends, as Kafka does."""

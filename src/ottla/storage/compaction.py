@@ -503,6 +503,13 @@ class Cleaner:
         if known is not None and known[1] > log.log_end_offset:
             self._set_cleaned(log, log.log_end_offset)
 
+    def moved(self, log: Log) -> None:
+        """A log is in another log dir now: that is to remember how far it was cleaned."""
+        self._load_checkpoints()
+        known = self._cleaned.get((log.topic, log.partition))
+        if known is not None:
+            self._set_cleaned(log, known[1])
+
     def _load_checkpoints(self) -> None:
         for log_dir in self._logs.log_dirs:
             if log_dir.path not in self._loaded and log_dir.is_online:

@@ -39,6 +39,7 @@ class LogDir:
 
     __slots__ = (
         "directory_id",
+        "futures",
         "had_clean_shutdown",
         "high_watermarks",
         "is_cordoned",
@@ -57,7 +58,14 @@ class LogDir:
         self.high_watermarks: dict[tuple[str, int], int] | None = None
         """As last written down."""
         self.logs: dict[tuple[str, int], Log] = {}
+        self.futures: dict[tuple[str, int], Log] = {}
+        """Copies of logs in other dirs, which they are to replace."""
         self.release: Callable[[], None] | None = None
+
+    @property
+    def all_logs(self) -> dict[tuple[str, int], Log]:
+        """A partition is here once: as its log, or as a copy of it."""
+        return {**self.logs, **self.futures} if self.futures else self.logs
 
     def __repr__(self) -> str:
         return f"LogDir({self.path!r}, {'online' if self.is_online else 'offline'}, {len(self.logs)} logs)"
@@ -128,7 +136,7 @@ class Logs:
             return
         logger.error("log dir %s goes offline: %s", log_dir.path, trouble)
         log_dir.is_online = False
-        for log in log_dir.logs.values():
+        for log in log_dir.all_logs.values():
             log.is_offline = True
         if self.on_dir_failure is not None:
             self.on_dir_failure(log_dir)
@@ -165,14 +173,21 @@ class Logs:
         config_of: Callable[[str], TopicConfig],
         *,
         is_stray: Callable[[str, int, bytes | None], bool] | None = None,
+        directory_of: Callable[[str, int], bytes | None] | None = None,
     ) -> None:
         """Open every log. Those for which `is_stray(topic, partition, topic_id)` holds (deleted while the node was
-        away) are set aside under a -stray name. Where a log dir was not closed cleanly its logs are recovered."""
+        away) are set aside under a -stray name. Where a log dir was not closed cleanly its logs are recovered.
+        `directory_of` says in which log dir the metadata has a partition."""
         if not self._are_markers_taken:
             self.take_clean_shutdowns()
         for log_dir in self.online_dirs:
             try:
-                self._load_dir(log_dir, config_of, is_stray)
+                self._load_dir(log_dir, config_of, is_stray, directory_of)
+            except OSError as trouble:
+                self._dir_failed(log_dir, trouble)
+        for log_dir in self.online_dirs:
+            try:
+                self._settle_futures(log_dir, directory_of)
             except OSError as trouble:
                 self._dir_failed(log_dir, trouble)
 
@@ -181,6 +196,7 @@ class Logs:
         log_dir: LogDir,
         config_of: Callable[[str], TopicConfig],
         is_stray: Callable[[str, int, bytes | None], bool] | None,
+        directory_of: Callable[[str, int], bytes | None] | None,
     ) -> None:
         disk = self._disk
         try:
@@ -206,10 +222,6 @@ class Logs:
             if suffix == DELETE:
                 self._doomed.append((self._now() + self.config.log_segment_delete_delay_ms, directory))
                 continue
-            if suffix == FUTURE:
-                # A move between log dirs that was interrupted; the current replica is whole, so the copy can go.
-                self._remove_folder(directory)
-                continue
             config = configs.get(topic)
             if config is None:
                 config = configs[topic] = config_of(topic)
@@ -234,25 +246,58 @@ class Logs:
                 disk.rename(directory, f"{log_dir.path}/{self._folder_name(topic, partition, STRAY)}")
                 logger.warning("%s is no replica of this node any more and was set aside", name)
                 continue
-            other = self._logs.get((topic, partition))
-            if other is not None and _is_untouched(log):
-                logger.warning("%s is also in %s; the one without records is removed", directory, other.directory)
-                log.close()
-                self._remove_folder(directory)
+            if suffix == FUTURE:
+                log.advance_high_watermark(high_watermarks.get((topic, partition), 0))
+                log_dir.futures[topic, partition] = log
                 continue
-            if other is not None and _is_untouched(other):
-                logger.warning("%s is also in %s; the one without records is removed", other.directory, directory)
-                other_dir = self.dir_of(other)
-                assert other_dir is not None
-                del other_dir.logs[topic, partition]
-                other.close()
-                self._remove_folder(other.directory)
-                other = None
+            other = self._logs.get((topic, partition))
             if other is not None:
-                raise OSError(errno.EEXIST, f"{name} is in two log dirs: {other.directory} and {directory}")
+                surplus = self._surplus(log, other, directory_of)
+                if surplus is None:
+                    raise OSError(errno.EEXIST, f"{name} is in two log dirs: {other.directory} and {directory}")
+                logger.warning("%s is in two log dirs; %s is removed", name, surplus.directory)
+                surplus_dir = self.dir_of(surplus)
+                assert surplus_dir is not None
+                surplus_dir.logs.pop((topic, partition), None)
+                surplus.close()
+                self._remove_folder(surplus.directory)
+                if surplus is log:
+                    continue
             log.advance_high_watermark(high_watermarks.get((topic, partition), 0))
             self._logs[topic, partition] = log
             log_dir.logs[topic, partition] = log
+
+    def _surplus(self, log: Log, other: Log, directory_of: Callable[[str, int], bytes | None] | None) -> Log | None:
+        """Which of two logs of a partition is not needed: one without records, or one that its copy was about to
+        replace, which the metadata knows. None if nobody can tell."""
+        for one, twin in ((log, other), (other, log)):
+            if _is_untouched(one):
+                return one
+            twin_dir = self.dir_of(twin)
+            if (
+                directory_of is not None
+                and twin_dir is not None
+                and twin_dir.directory_id is not None
+                and directory_of(log.topic, log.partition) == twin_dir.directory_id
+                and twin.log_end_offset >= one.log_end_offset
+            ):
+                return one
+        return None
+
+    def _settle_futures(self, log_dir: LogDir, directory_of: Callable[[str, int], bytes | None] | None) -> None:
+        """Copies whose logs are there go on being made. One whose log is gone with its log dir takes its place, where
+        the metadata has come to count on it; others are of no use any more."""
+        for (topic, partition), future in list(log_dir.futures.items()):
+            current = self._logs.get((topic, partition))
+            if current is not None and self.dir_of(current) is not log_dir:
+                continue
+            del log_dir.futures[topic, partition]
+            if current is None and directory_of is not None and directory_of(topic, partition) == log_dir.directory_id:
+                self._rename(future, f"{log_dir.path}/{topic}-{partition}")
+                self._logs[topic, partition] = log_dir.logs[topic, partition] = future
+                continue
+            future.close()
+            self._remove_folder(future.directory)
 
     def _read_offsets(self, log_dir: LogDir, name: str) -> dict[tuple[str, int], int]:
         try:
@@ -317,8 +362,68 @@ class Logs:
         chosen.logs[topic, partition] = log
         return log
 
+    def future(self, topic: str, partition: int) -> Log | None:
+        """The copy of a log in another log dir, which is to replace it."""
+        return next((found for one in self.log_dirs if (found := one.futures.get((topic, partition)))), None)
+
+    def create_future(self, log: Log, log_dir: LogDir) -> Log:
+        """Begin the copy of a log in another log dir, empty at first."""
+        assert self.future(log.topic, log.partition) is None and self.dir_of(log) is not log_dir
+        directory = f"{log_dir.path}/{self._folder_name(log.topic, log.partition, FUTURE)}"
+        try:
+            future = Log.create(
+                self._disk,
+                directory,
+                log.topic,
+                log.partition,
+                log.config,
+                topic_id=log.topic_id,
+                timestamp=self._clock(),
+                start_offset=log.log_start_offset,
+                rng=self._rng,
+                remove_later=self._remove_later,
+                on_failure=self._log_failed,
+            )
+        except OSError as trouble:
+            if trouble.errno not in (errno.ENOSPC, errno.EDQUOT):
+                self._dir_failed(log_dir, trouble)
+            self._remove_folder(directory)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(trouble)) from trouble
+        log_dir.futures[log.topic, log.partition] = future
+        return future
+
+    def drop_future(self, topic: str, partition: int) -> None:
+        """Give up the copy of a log."""
+        for log_dir in self.log_dirs:
+            future = log_dir.futures.pop((topic, partition), None)
+            if future is not None:
+                self._doom(log_dir, future)
+
+    def promote_future(self, topic: str, partition: int) -> Log:
+        """Let the copy of a log be the log from here on; the old one is deleted. KAFKA_STORAGE_ERROR if the disk does
+        not let it: then all stays as it was."""
+        log, future = self._logs[topic, partition], self.future(topic, partition)
+        assert future is not None and future.log_end_offset == log.log_end_offset
+        old_dir, new_dir = self.dir_of(log), self.dir_of(future)
+        assert old_dir is not None and new_dir is not None
+        try:
+            self._rename(future, f"{new_dir.path}/{topic}-{partition}")
+        except OSError as trouble:
+            self._dir_failed(new_dir, trouble)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(trouble)) from trouble
+        del new_dir.futures[topic, partition]
+        del old_dir.logs[topic, partition]
+        self._logs[topic, partition] = new_dir.logs[topic, partition] = future
+        self._doom(old_dir, log)
+        return future
+
+    def _rename(self, log: Log, directory: str) -> None:
+        self._disk.rename(log.directory, directory)
+        log.moved(directory)
+
     def delete(self, topic: str, partition: int) -> bool:
         """Forget a log; its folder is renamed now and removed after file.delete.delay.ms."""
+        self.drop_future(topic, partition)
         log = self._logs.pop((topic, partition), None)
         if log is None:
             return False
@@ -326,18 +431,19 @@ class Logs:
         assert log_dir is not None
         del log_dir.logs[topic, partition]
         self._flushed_at.pop((topic, partition), None)
+        self._doom(log_dir, log)
+        return True
+
+    def _doom(self, log_dir: LogDir, log: Log) -> None:
         log.is_offline = True
-        target = f"{log_dir.path}/{self._folder_name(topic, partition, DELETE)}"
         try:
-            self._disk.rename(log.directory, target)
+            self._rename(log, f"{log_dir.path}/{self._folder_name(log.topic, log.partition, DELETE)}")
         except OSError as trouble:
             self._dir_failed(log_dir, trouble)
-            return True
-        log.moved(target)
+            return
         for segment in log.segments:
             segment.close()
-        self._doomed.append((self._now() + log.config.file_delete_delay_ms, target))
-        return True
+        self._doomed.append((self._now() + log.config.file_delete_delay_ms, log.directory))
 
     def _folder_name(self, topic: str, partition: int, suffix: str) -> str:
         tail = f"-{partition}.{self._rng.randbytes(16).hex()}{suffix}"
@@ -378,7 +484,7 @@ class Logs:
                     self._dir_failed(log_dir, trouble)
 
     def _write_checkpoints(self, log_dir: LogDir) -> None:
-        logs = log_dir.logs
+        logs = log_dir.all_logs
         write = checkpoints.write_offsets
         # The log starts first: a recovery point may lie at one, with bytes before it that were never synced.
         write(
@@ -410,7 +516,7 @@ class Logs:
                     self._dir_failed(log_dir, trouble)
 
     def _write_high_watermarks(self, log_dir: LogDir, *, sync: bool) -> None:
-        high_watermarks = {partition: log.high_watermark for partition, log in log_dir.logs.items()}
+        high_watermarks = {partition: log.high_watermark for partition, log in log_dir.all_logs.items()}
         if sync or high_watermarks != log_dir.high_watermarks:
             name = checkpoints.HIGH_WATERMARKS
             checkpoints.write_offsets(self._disk, log_dir.path, name, high_watermarks, sync=sync)
@@ -514,7 +620,7 @@ class Logs:
             async with room:
                 await log.shut()
 
-        logs = [log for log in self._logs.values() if not log.is_offline]
+        logs = [log for one in self.log_dirs for log in one.all_logs.values() if not log.is_offline]
         outcomes = await asyncio.gather(*map(shut, logs), return_exceptions=True)
         unclean: list[LogDir | None] = []
         for log, outcome in zip(logs, outcomes, strict=True):
@@ -528,7 +634,7 @@ class Logs:
     def close_now(self, broker_epoch: int = -1) -> None:
         """`close` without a loop."""
         unclean: list[LogDir | None] = []
-        for log in self._logs.values():
+        for log in [log for one in self.log_dirs for log in one.all_logs.values()]:
             if not log.is_offline:
                 try:
                     log.flush_now()

@@ -28,10 +28,18 @@ def describe_log_dirs(request: DescribeLogDirsRequest, node: Node, caller: Calle
             results.append(DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=directory.path))
             continue
         topics: dict[str, list[DescribeLogDirsPartition]] = {}
-        for (topic, index), log in directory.logs.items():
+        for (topic, index), log in directory.all_logs.items():
             if asked is None or (topic, index) in asked:
+                current = node.logs.get(topic, index)
+                is_future = current is not None and current is not log
+                behind = current.log_end_offset - log.log_end_offset if is_future and current is not None else 0
                 topics.setdefault(topic, []).append(
-                    DescribeLogDirsPartition(partition_index=index, partition_size=log.size, offset_lag=0)
+                    DescribeLogDirsPartition(
+                        partition_index=index,
+                        partition_size=log.size,
+                        offset_lag=max(behind, 0),
+                        is_future_key=is_future,
+                    )
                 )
         results.append(
             DescribeLogDirsResult(

@@ -1,0 +1,47 @@
+"""AlterReplicaLogDirs v1-v2: replicas of this node go to other log dirs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.api import Api, Caller
+from ottla.wire.errors import ErrorCode, KafkaError
+from ottla.wire.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
+
+def alter_replica_log_dirs(
+    request: AlterReplicaLogDirsRequest, node: Node, caller: Caller
+) -> AlterReplicaLogDirsResponse:
+    topics: dict[str, dict[int, ErrorCode]] = {}
+    for log_dir in request.dirs:
+        for topic in log_dir.topics:
+            for index in topic.partitions:
+                error_code = ErrorCode.NONE
+                try:
+                    node.log_dir_moves.alter(topic.name, index, log_dir.path)
+                except KafkaError as error:
+                    error_code = error.code
+                topics.setdefault(topic.name, {})[index] = error_code
+    return AlterReplicaLogDirsResponse(
+        results=[
+            AlterReplicaLogDirTopicResult(
+                topic_name=name,
+                partitions=[
+                    AlterReplicaLogDirPartitionResult(partition_index=index, error_code=error_code)
+                    for index, error_code in partitions.items()
+                ],
+            )
+            for name, partitions in topics.items()
+        ]
+    )
+
+
+api = Api(key=34, handler=alter_replica_log_dirs)
