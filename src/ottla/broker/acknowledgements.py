@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from struct import Struct
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.produce import PartitionProduceResponse, ProduceResponse
@@ -11,12 +13,75 @@ from ottla.wire.messages.produce import PartitionProduceResponse, ProduceRespons
 if TYPE_CHECKING:
     from ottla.broker.partitions import Partition
 
+Row = TypeVar("Row")
+"""Where a partition's outcome stands in the answer."""
+_FAILED = Struct(">hqqq")
+"""error code, base offset, log append time, log start offset"""
+_FAILED_WITHOUT_START = Struct(">hqq")
 
-class Acknowledgements:
+
+class _Waiting(Generic[Row]):
     """One request's. It is answered when every partition has committed what it appended, has failed to, or the
     producer's time is up: what was appended stays, and the producer is told that nobody knows what becomes of it."""
 
-    __slots__ = ("_flushed", "_response", "_rows", "_timeout", "future")
+    __slots__ = ("_rows", "_timeout", "is_over")
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, uncommitted: list[tuple[Partition, int, Row]], timeout_ms: int
+    ) -> None:
+        self.is_over = False
+        self._rows = {partition: row for partition, _, row in uncommitted}
+        self._timeout = loop.call_later(max(timeout_ms, 0) / 1000, self._time_out)
+        for partition, end_offset, _ in uncommitted:
+            partition.await_commit(end_offset, self)
+
+    def committed(self, partition: Partition) -> None:
+        row = self._rows.pop(partition, None)
+        if row is None:
+            return
+        try:
+            partition.check_in_sync()
+        except KafkaError:
+            self._fail(row, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+        if not self._rows:
+            self._settle()
+
+    def failed(self, partition: Partition, error: KafkaError) -> None:
+        row = self._rows.pop(partition, None)
+        if row is not None:
+            self._fail(row, error.code)
+            if not self._rows:
+                self._settle()
+
+    def cancel(self) -> None:
+        """Nobody is left to tell."""
+        self._rows = {}
+        self.is_over = True
+        self._timeout.cancel()
+
+    def _settle(self) -> None:
+        self._timeout.cancel()
+        self._answer()
+
+    def _time_out(self) -> None:
+        rows, self._rows = self._rows, {}
+        for row in rows.values():
+            self._fail(row, ErrorCode.REQUEST_TIMED_OUT)
+        self._answer()
+        for partition in rows:
+            partition.drop_overdue()
+
+    def _fail(self, row: Row, code: ErrorCode) -> None:
+        raise AssertionError
+
+    def _answer(self) -> None:
+        raise AssertionError
+
+
+class Acknowledgements(_Waiting[PartitionProduceResponse]):
+    """Of a request that came the long way: its answer is an object."""
+
+    __slots__ = ("_flushed", "_response", "future")
 
     def __init__(
         self,
@@ -29,35 +94,10 @@ class Acknowledgements:
         """`flushed` is the end of a flush that some partitions wait for, too."""
         self._response = response
         self._flushed = flushed
-        self._rows = {partition: row for partition, _, row in uncommitted}
         self.future: asyncio.Future[ProduceResponse] = loop.create_future()
-        self._timeout = loop.call_later(max(timeout_ms, 0) / 1000, self._time_out)
-        for partition, end_offset, _ in uncommitted:
-            partition.await_commit(end_offset, self)
+        super().__init__(loop, uncommitted, timeout_ms)
 
-    @property
-    def is_over(self) -> bool:
-        return self.future.done()
-
-    def committed(self, partition: Partition) -> None:
-        row = self._rows.pop(partition, None)
-        if row is None:
-            return
-        try:
-            partition.check_in_sync()
-        except KafkaError:
-            _fail(row, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
-        self._answer_if_done()
-
-    def failed(self, partition: Partition, error: KafkaError) -> None:
-        row = self._rows.pop(partition, None)
-        if row is not None:
-            _fail(row, error.code)
-            self._answer_if_done()
-
-    def _answer_if_done(self) -> None:
-        if self._rows:
-            return
+    def _settle(self) -> None:
         self._timeout.cancel()
         if self._flushed is not None and not self._flushed.done():
             self._flushed.add_done_callback(lambda _: self._answer())
@@ -65,19 +105,42 @@ class Acknowledgements:
             self._answer()
 
     def _answer(self) -> None:
+        self.is_over = True
         if not self.future.done():
             self.future.set_result(self._response)
 
-    def _time_out(self) -> None:
-        rows, self._rows = self._rows, {}
-        for row in rows.values():
-            _fail(row, ErrorCode.REQUEST_TIMED_OUT)
-        self._answer()
-        for partition in rows:
-            partition.drop_overdue()
+    def _fail(self, row: PartitionProduceResponse, code: ErrorCode) -> None:
+        row.error_code = code
+        row.base_offset = -1
+        row.log_start_offset = -1
 
 
-def _fail(row: PartitionProduceResponse, code: ErrorCode) -> None:
-    row.error_code = code
-    row.base_offset = -1
-    row.log_start_offset = -1
+class FrameAcknowledgements(_Waiting[int]):
+    """Of a request that was appended from its frame: its answer is bytes already, in which every partition succeeds. A
+    row is where a partition's error code is; one that fails is written over."""
+
+    __slots__ = ("_has_log_start", "_response", "on_answer")
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        response: bytearray,
+        uncommitted: list[tuple[Partition, int, int]],
+        timeout_ms: int,
+        has_log_start: bool,
+    ) -> None:
+        self._response = response
+        self._has_log_start = has_log_start
+        self.on_answer: Callable[[bytearray], None]
+        super().__init__(loop, uncommitted, timeout_ms)
+
+    def _answer(self) -> None:
+        if not self.is_over:
+            self.is_over = True
+            self.on_answer(self._response)
+
+    def _fail(self, row: int, code: ErrorCode) -> None:
+        if self._has_log_start:
+            _FAILED.pack_into(self._response, row, code, -1, -1, -1)
+        else:
+            _FAILED_WITHOUT_START.pack_into(self._response, row, code, -1, -1)

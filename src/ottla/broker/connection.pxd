@@ -11,13 +11,13 @@ cdef class ServedApi:
 
 cdef class _Slot:
     cdef public list parts
-    cdef public object future
+    cdef public object future, waiting
     cdef public int throttle_ms
 
 
 cdef class Connection:
     cdef object _node, _channel, _slots, _timer
-    cdef bint _is_held, _is_throttled
+    cdef bint _is_held, _is_throttled, _is_releasing
     cdef public bint is_closed
     cdef public object peer
 
@@ -26,9 +26,9 @@ cdef class Connection:
     cdef _start(self, object frame)
     @cython.locals(
         data="const unsigned char[::1]", size=Py_ssize_t, position=Py_ssize_t, version=cython.int, served=ServedApi,
-        correlation_id=cython.uint,
+        correlation_id=cython.uint, slot=_Slot,
     )
     cdef bint _start_from_frame(self, object frame, object started) except -1
-    @cython.locals(slot=_Slot)
+    @cython.locals(slot=_Slot, ready=list)
     cdef _release(self)
     cdef _hold(self)

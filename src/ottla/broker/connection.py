@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.broker.api import SERVED, Caller, Handler, Peer
 from ottla.broker.controllership import FORWARDED
@@ -41,7 +41,16 @@ NEVER = 0x7FFF
 PRODUCE_KEY = 0
 OFFSET_COMMIT_KEY = 8
 
-FrameHandler = Callable[[memoryview, int, int, int, "Node"], bytes | None]
+
+class Waiting(Protocol):
+    """An answer straight from a frame that is still to come; `on_answer` is called with it, or `cancel` before."""
+
+    on_answer: Callable[[Any], None]
+
+    def cancel(self) -> None: ...
+
+
+FrameHandler = Callable[[memoryview, int, int, int, "Node"], bytes | Waiting | None]
 
 
 class ServedApi:
@@ -106,23 +115,34 @@ def _forwarding(handler: Handler) -> Handler:
 class _Slot:
     """An answer's place in line."""
 
-    __slots__ = ("future", "parts", "throttle_ms")
+    __slots__ = ("future", "parts", "throttle_ms", "waiting")
 
     def __init__(self) -> None:
         self.parts: list[Any] | None = None
         self.future: asyncio.Future[Any] | None = None
+        self.waiting: Waiting | None = None
         self.throttle_ms = 0
 
 
 class Connection:
-    __slots__ = ("_channel", "_is_held", "_is_throttled", "_node", "_slots", "_timer", "is_closed", "peer")
+    __slots__ = (
+        "_channel",
+        "_is_held",
+        "_is_releasing",
+        "_is_throttled",
+        "_node",
+        "_slots",
+        "_timer",
+        "is_closed",
+        "peer",
+    )
 
     def __init__(self, node: Node, channel: Channel, peer: Peer) -> None:
         self._node = node
         self._channel = channel
         self.peer = peer
         self._slots: deque[_Slot] = deque()
-        self._is_held = self._is_throttled = False
+        self._is_held = self._is_throttled = self._is_releasing = False
         self._timer = node.timer
         self.is_closed = False
 
@@ -207,7 +227,7 @@ class Connection:
         """Whether the request is one of those that are answered straight from their frame, and has been."""
         data = frame
         size = len(frame)
-        if self._slots or size < REQUEST_HEADER_SIZE:
+        if size < REQUEST_HEADER_SIZE:
             return False
         served = self._node.served(data[0] << 8 | data[1])
         if served is None or served.frame_handler is None or self.peer.role not in served.roles:
@@ -229,17 +249,44 @@ class Connection:
         response = served.frame_handler(frame, position, version, correlation_id, self._node)
         if response is None:
             return False
-        served.observe(self._timer() - started, size)
-        self._channel.send([response])
-        if self._channel.out_bytes > MAX_UNSENT_BYTES:
+        if isinstance(response, bytes):
+            served.observe(self._timer() - started, size)
+            if not self._slots:
+                self._channel.send([response])
+                if self._channel.out_bytes > MAX_UNSENT_BYTES:
+                    self._hold()
+                return True
+            slot = _Slot()
+            slot.parts = [response]
+        else:
+            slot = _Slot()
+            slot.waiting = response
+            response.on_answer = partial(self._answered_from_frame, slot, served, started, size)
+        self._slots.append(slot)
+        if len(self._slots) >= MAX_WAITING_PER_CONNECTION:
             self._hold()
         return True
+
+    def _answered_from_frame(self, slot: _Slot, served: ServedApi, started: float, size: int, answer: Any) -> None:
+        slot.parts = [answer]
+        slot.waiting = None
+        served.observe(self._timer() - started, size)
+        if not self._is_releasing:
+            # What else becomes ready in this turn leaves with it.
+            self._is_releasing = True
+            self._node.loop.call_soon(self._release_together)
+
+    def _release_together(self) -> None:
+        self._is_releasing = False
+        self._release()
 
     def channel_closed(self) -> None:
         self.is_closed = True
         for slot in self._slots:
             if slot.future is not None:
                 slot.future.cancel()
+            elif slot.waiting is not None:
+                slot.waiting.cancel()
         self._slots.clear()
         self._node.connection_closed(self)
 
@@ -277,12 +324,15 @@ class Connection:
     def _release(self) -> None:
         """Send every answer whose turn has come."""
         slots = self._slots
+        ready: list[Any] = []
         while slots and slots[0].parts is not None:
             slot = slots.popleft()
             assert slot.parts is not None
-            self._channel.send(slot.parts)
+            ready += slot.parts
             if slot.throttle_ms:
                 self._throttle(slot.throttle_ms)
+        if ready:
+            self._channel.send(ready)
         if self._is_held and len(slots) < MAX_WAITING_PER_CONNECTION // 2:
             self._channel.when_drained(self._unhold)
 

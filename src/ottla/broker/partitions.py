@@ -108,10 +108,14 @@ class Partition:
         if not self.is_leader:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
-    def check_in_sync(self) -> None:
+    def has_enough_in_sync(self) -> bool:
         """acks=all is refused while fewer replicas are in sync than `min.insync.replicas` wants."""
         leader = self.leader
-        if leader is not None and len(leader.isr) < leader.required_isr(self.log.config.min_insync_replicas):
+        return leader is None or len(leader.isr) >= leader.required_isr(self.log.config.min_insync_replicas)
+
+    def check_in_sync(self) -> None:
+        leader = self.leader
+        if leader is not None and not self.has_enough_in_sync():
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"{self.topic}-{self.index} has {len(leader.isr)} replicas in sync, fewer than min.insync.replicas",
@@ -134,7 +138,7 @@ class Partition:
         appended = self.log.append(
             batches, leader_epoch=self.leader_epoch, timestamp=timestamp, now=now, is_verified=is_verified
         )
-        self._grew(len(batches), now)
+        self.grew(len(batches), now)
         return appended
 
     def append_as_coordinator(
@@ -151,10 +155,11 @@ class Partition:
             now=now,
             transaction_version=transaction_version,
         )
-        self._grew(len(batch), now)
+        self.grew(len(batch), now)
         return appended
 
-    def _grew(self, size: int, now: int) -> None:
+    def grew(self, size: int, now: int) -> None:
+        """So many bytes were appended as leader."""
         log = self.log
         if self.is_alone:
             if not log.is_flush_due:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
+from ottla.broker.acknowledgements import FrameAcknowledgements
 from ottla.broker.apis.produce import append_to, refused
 from ottla.wire import encode_bytes
 from ottla.wire.errors import KafkaError
@@ -33,6 +34,7 @@ CODEC = 0x07
 ZSTD = 4
 ACKS_ALL = 0xFFFF
 TOPIC_ID_SIZE = 16
+MAX_TIMEOUT_MS = 0x7FFFFFFF
 ATTRIBUTES_POSITION = 22
 
 _HEAD = Struct(">iI")
@@ -48,12 +50,15 @@ _FLEXIBLE_END = bytes(6)
 """A topic without tagged fields, no throttling, no tagged fields."""
 
 
-def produce_frame(frame: memoryview, position: int, version: int, correlation_id: int, node: Node) -> bytes | None:
-    """Append the batches of a Produce request and return the response, size and header included; None if the request
-    has to go the long way, and then nothing has happened.
+def produce_frame(
+    frame: memoryview, position: int, version: int, correlation_id: int, node: Node
+) -> bytes | FrameAcknowledgements | None:
+    """Append the batches of a Produce request and return the response, size and header included, or what will give it
+    once the in-sync replicas have them; None if the request has to go the long way, and then nothing has happened.
 
-    Ordinary is: acks 1 or all, one topic, no transaction, no quota, no `flush.messages`, no other replicas. Whether
-    a batch is as it should be is seen when its turn comes; one that is not is answered as the long way would."""
+    Ordinary is: acks 1 or all, one topic, led here, enough replicas in sync, no transaction, no quota, no
+    `flush.messages`. Whether a batch is as it should be is seen when its turn comes; one that is not is answered as the
+    long way would."""
     data = frame
     size = len(frame)
     quotas = node.quotas
@@ -64,6 +69,7 @@ def produce_frame(frame: memoryview, position: int, version: int, correlation_id
         if data[position] != 0 or data[position + 7] != 2:  # a transactional id; topics, counted from one
             return None
         acks = data[position + 1] << 8 | data[position + 2]
+        timeout_ms = integer(data, position + 3)
         topic_start = position + 8
         name_start = topic_start + 1
         position = topic_start + data[topic_start]
@@ -71,10 +77,11 @@ def produce_frame(frame: memoryview, position: int, version: int, correlation_id
         if data[position] != 0xFF or data[position + 1] != 0xFF or integer(data, position + 8) != 1:
             return None
         acks = data[position + 2] << 8 | data[position + 3]
+        timeout_ms = integer(data, position + 4)
         topic_start = position + 12
         name_start = topic_start + 2
         position = name_start + (data[topic_start] << 8 | data[topic_start + 1])
-    if acks != 1 and acks != ACKS_ALL:
+    if (acks != 1 and acks != ACKS_ALL) or timeout_ms < 0 or timeout_ms > MAX_TIMEOUT_MS:
         return None
     if version >= FIRST_VERSION_WITH_TOPIC_IDS:
         position = topic_start + TOPIC_ID_SIZE
@@ -126,7 +133,11 @@ def produce_frame(frame: memoryview, position: int, version: int, correlation_id
         if attributes & TRANSACTIONAL or (version < FIRST_VERSION_WITH_ZSTD and attributes & CODEC == ZSTD):
             return None
         partition = of_topic.get(index)
-        if partition is None or partition.is_internal or not partition.is_alone:
+        if partition is None or partition.is_internal:
+            return None
+        if not partition.is_alone and not (
+            partition.is_leader and (acks != ACKS_ALL or partition.has_enough_in_sync())
+        ):
             return None
         log = partition.log
         if log.is_offline or log.flushes_by_count:
@@ -145,8 +156,15 @@ def produce_frame(frame: memoryview, position: int, version: int, correlation_id
 
     timestamp = node.clock()
     end = _FLEXIBLE_END if is_flexible else _END
+    row_end = b""
+    if is_flexible:
+        row_end = _FLEXIBLE_ROW_END
+    elif version >= FIRST_VERSION_WITH_RECORD_ERRORS:
+        row_end = _ROW_END
     parts: list[Any] = [b"", b"\0\2" if is_flexible else b"\0\0\0\1", frame[topic_start:topic_end]]
-    messages_in = bytes_in = 0
+    head_size = _HEAD.size + len(parts[1]) + topic_end - topic_start
+    messages_in = bytes_in = rows_size = 0
+    uncommitted: list[Any] = []
     topic = ""
     for partition, batch in places:
         log = partition.log
@@ -164,32 +182,44 @@ def produce_frame(frame: memoryview, position: int, version: int, correlation_id
                 row, messages = refused(partition, refusal, node), 0
             topic_response = TopicProduceResponse(name=topic, topic_id=partition.topic_id, partition_responses=[row])
             encoded = encode_bytes(ProduceResponse(responses=[topic_response]), version)
-            parts.append(encoded[topic_end - topic_start + len(parts[1]) - is_flexible : -len(end)])
+            part = encoded[topic_end - topic_start + len(parts[1]) - is_flexible : -len(end)]
+            parts.append(part)
             if not row.error_code:
                 messages_in += messages
                 bytes_in += len(batch)
+                end_offset = row.base_offset + messages
+                if acks == ACKS_ALL and not partition.is_alone and log.high_watermark < end_offset:
+                    uncommitted.append((partition, end_offset, head_size + rows_size + 4))
+            rows_size += len(part)
             continue
-        log.advance_high_watermark(log.log_end_offset)
-        messages_in += log.log_end_offset - offset
+        end_offset = log.log_end_offset
+        messages_in += end_offset - offset
         bytes_in += len(batch)
-        if version < FIRST_VERSION_WITH_LOG_START:
-            parts.append(_ROW_WITHOUT_START.pack(partition.index, 0, offset, -1))
+        if partition.is_alone:
+            log.advance_high_watermark(end_offset)
+            if partition.waiters:
+                partition.notify(len(batch))
         else:
-            parts.append(_ROW.pack(partition.index, 0, offset, -1, log.log_start_offset))
-            if is_flexible:
-                parts.append(_FLEXIBLE_ROW_END)
-            elif version >= FIRST_VERSION_WITH_RECORD_ERRORS:
-                parts.append(_ROW_END)
-        if partition.waiters:
-            partition.notify(len(batch))
+            partition.grew(len(batch), node.now())
+            if acks == ACKS_ALL and log.high_watermark < end_offset:
+                uncommitted.append((partition, end_offset, head_size + rows_size + 4))
+        if version < FIRST_VERSION_WITH_LOG_START:
+            part = _ROW_WITHOUT_START.pack(partition.index, 0, offset, -1)
+        else:
+            part = _ROW.pack(partition.index, 0, offset, -1, log.log_start_offset) + row_end
+        parts.append(part)
+        rows_size += len(part)
     if bytes_in:
         meter = node.metrics.topic(topic)
         meter.produces += 1
         meter.messages_in += messages_in
         meter.bytes_in += bytes_in
     parts.append(end)
-    body = b"".join(parts)
-    return _HEAD.pack(len(body) + 4, correlation_id) + body
+    parts[0] = _HEAD.pack(head_size + rows_size + len(end) - 4, correlation_id)
+    if uncommitted:
+        has_log_start = version >= FIRST_VERSION_WITH_LOG_START
+        return FrameAcknowledgements(node.loop, bytearray().join(parts), uncommitted, timeout_ms, has_log_start)
+    return b"".join(parts)
 
 
 def integer(data: memoryview, position: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
 from typing import NamedTuple
 
@@ -44,6 +45,7 @@ def response_class(key: int) -> type[Message]:
     return _message_class(key, "Response")
 
 
+@cache
 def _message_class(key: int, kind: str) -> type[Message]:
     api = APIS[key]
     cls: type[Message] = getattr(import_module(f"ottla.wire.messages.{api.module}"), api.name + kind)

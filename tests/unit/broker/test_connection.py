@@ -32,7 +32,12 @@ class Channel:
         self.drained: list[Callable[[], None]] = []
 
     def send(self, parts: list[Any]) -> None:
-        self.sent.append(b"".join(bytes(part) for part in parts))
+        """Answers, each with its size first: several may leave together."""
+        data = b"".join(bytes(part) for part in parts)
+        while data:
+            end = 4 + int.from_bytes(data[:4], "big")
+            self.sent.append(data[:end])
+            data = data[end:]
 
     def close(self) -> None:
         self.is_closed = True

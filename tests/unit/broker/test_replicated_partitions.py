@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.acknowledgements import FrameAcknowledgements
 from ottla.broker.api import Caller, Peer
 from ottla.broker.apis.fetch import fetch
 from ottla.broker.apis.list_offsets import list_offsets
@@ -17,6 +18,7 @@ from ottla.broker.apis.produce import produce
 from ottla.broker.hosting import Hosting
 from ottla.broker.metrics import Metrics
 from ottla.broker.partitions import Partition, Partitions
+from ottla.broker.produce_frame import produce_frame
 from ottla.broker.quotas import Quotas
 from ottla.broker.replication_throttles import ReplicationThrottles
 from ottla.cluster import BrokerImage, ClusterImage, PartitionImage
@@ -25,6 +27,7 @@ from ottla.records import Record, build
 from ottla.replication.fetch_sessions import FetchSessions
 from ottla.replication.leader import Leader
 from ottla.storage import Log, OsDisk
+from ottla.wire import decode, encode_bytes
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData, ReplicaState
 from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -32,10 +35,14 @@ from ottla.wire.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
+    ProduceResponse,
     TopicProduceData,
 )
 
 ID = b"t" * 16
+PRODUCE_VERSION = 13
+RESPONSE_HEADER_SIZE = 9
+"""Its size, the correlation id, no tagged fields."""
 NOW = 1_700_000_000_000
 PEER = Peer("10.0.0.9", 5555, "PLAINTEXT", "broker")
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
@@ -54,6 +61,8 @@ class World:
     """The part of node 1 that the handlers use. Partition 0 is led here, partition 1 by node 2."""
 
     def __init__(self, path: Path, isr: tuple[int, ...] = (1, 2, 3), **settings: Any) -> None:
+        self.is_by_frame = False
+        self.waiting: list[FrameAcknowledgements] = []
         self.config = Config()
         self.metrics = Metrics()
         self.quotas = Quotas()
@@ -106,7 +115,23 @@ class World:
                 TopicProduceData(topic_id=ID, partition_data=[PartitionProduceData(index=index, records=batch)])
             ],
         )
-        return produce(request, self, Caller("app", PEER, 0, 13))  # type: ignore[arg-type]
+        if self.is_by_frame:
+            frame = memoryview(bytearray(encode_bytes(request, PRODUCE_VERSION)))
+            answer = produce_frame(frame, 0, PRODUCE_VERSION, 7, self)  # type: ignore[arg-type]
+            if answer is not None:
+                return self._from_frame(answer)
+        return produce(request, self, Caller("app", PEER, 0, PRODUCE_VERSION))  # type: ignore[arg-type]
+
+    def _from_frame(self, answer: bytes | FrameAcknowledgements) -> Any:
+        """What the long way would have returned."""
+        if isinstance(answer, bytes):
+            return decode(ProduceResponse, PRODUCE_VERSION, answer, RESPONSE_HEADER_SIZE)
+        future = self.loop.create_future()
+        answer.on_answer = lambda response: future.set_result(
+            decode(ProduceResponse, PRODUCE_VERSION, bytes(response), RESPONSE_HEADER_SIZE)
+        )
+        self.waiting.append(answer)
+        return future
 
     def fetch(self, offset: int, index: int = 0, replica: int = -1, **settings: Any) -> Any:
         wanted = FetchPartition(
@@ -139,9 +164,11 @@ def fetched(answer: Any) -> PartitionData:
     return found
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path, min_insync_replicas=2)
+@pytest.fixture(params=["by the long way", "by frame"])
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
+    world = World(tmp_path, min_insync_replicas=2)
+    world.is_by_frame = request.param == "by frame"
+    return world
 
 
 Scene = Callable[[World], Coroutine[Any, Any, None]]
@@ -163,6 +190,45 @@ def test_acks_all_is_answered_when_every_in_sync_replica_has_it(world: World) ->
         assert world.led.log.high_watermark == 3
 
     played(world, scene)
+
+
+def test_a_request_is_answered_when_all_its_partitions_are_committed(world: World) -> None:
+    async def scene(world: World) -> None:
+        first, second = world.produce(), world.produce()
+        world.follow(3, 2, 3)
+        assert first.done() and not second.done()
+        world.follow(6, 3)
+        assert not second.done()
+        world.follow(6, 2)
+        assert row(second.result()).base_offset == 3
+
+    played(world, scene)
+
+
+def test_an_isr_that_shrank_below_the_minimum_after_the_append_is_told(world: World) -> None:
+    async def scene(world: World) -> None:
+        answer = world.produce()
+        world.leader.isr = (1,)
+        world.led.log.config = TopicConfig(min_insync_replicas=1)
+        world.led.log.advance_high_watermark(3)
+        world.led.log.config = TopicConfig(min_insync_replicas=2)
+        world.led._acknowledge()
+        assert row(answer.result()).error_code == ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        assert row(answer.result()).base_offset == -1
+        assert row(answer.result()).log_start_offset == -1
+
+    played(world, scene)
+
+
+def test_a_producer_that_left_is_not_told(tmp_path: Path) -> None:
+    async def scene(world: World) -> None:
+        world.is_by_frame = True
+        answer = world.produce()
+        world.waiting[0].cancel()
+        world.follow(3, 2, 3)
+        assert not answer.done() and world.waiting[0].is_over
+
+    played(World(tmp_path, min_insync_replicas=2), scene)
 
 
 def test_acks_1_does_not_wait(world: World) -> None:
