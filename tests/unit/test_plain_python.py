@@ -8,6 +8,7 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 TESTS = (
+    "tests/unit/storage/test_copy.py",
     "tests/unit/storage/test_log.py",
     "tests/unit/storage/test_reserve.py",
     "tests/unit/client/test_accumulator.py",
@@ -16,6 +17,8 @@ TESTS = (
     "tests/unit/broker/test_offset_commit_frame.py",
     "tests/unit/broker/test_produce_frame.py",
     "tests/unit/broker/test_produce_and_fetch.py",
+    "tests/unit/broker/test_replica_frames.py",
+    "tests/unit/broker/test_replicated_partitions.py",
 )
 
 

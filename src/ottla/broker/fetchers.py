@@ -11,7 +11,9 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from ottla.net import NoAnswer, Peer
+from ottla.broker import replica_frames
+from ottla.broker.replica_frames import Key
+from ottla.net import EncodedRequest, NoAnswer, Peer
 from ottla.replication.follower import (
     Backoff,
     Bounds,
@@ -23,15 +25,7 @@ from ottla.replication.follower import (
 )
 from ottla.wire import Message
 from ottla.wire.errors import ErrorCode, KafkaError
-from ottla.wire.messages.fetch import (
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    FetchTopic,
-    ForgottenTopic,
-    PartitionData,
-    ReplicaState,
-)
+from ottla.wire.messages.fetch import FetchRequest, FetchResponse, PartitionData
 from ottla.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -45,7 +39,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.fetcher")
 
-Key = tuple[bytes, int]
 EARLIEST, LATEST = -2, -1
 NO_SESSION = 0
 MAX_SESSION_EPOCH = 0x7FFFFFFF
@@ -227,7 +220,8 @@ class Fetcher:
             return
         self._is_asking = True
         self._asked += 1
-        peer.send(self._request(wait_ms), self._answered, timeout_ms=node.config.replica_socket_timeout_ms)
+        request = EncodedRequest(FetchRequest, replica_frames.VERSION, self._request(wait_ms), self._take_frame)
+        peer.send(request, self._answered, timeout_ms=node.config.replica_socket_timeout_ms)
 
     def _wake_at(self, time: int) -> None:
         self._timer = self._node.loop.call_later(max(1, time - self._node.now()) / 1000, self._timed)
@@ -259,24 +253,22 @@ class Fetcher:
             if key not in self._delayed:
                 self._changed[key] = None
 
-    def _request(self, wait_ms: int) -> FetchRequest:
+    def _request(self, wait_ms: int) -> bytes:
         config = self._node.config
-        topics: dict[bytes, list[FetchPartition]] = {}
+        changed: dict[bytes, list[tuple[int, int, int, int, int, int]]] = {}
         for key in self._changed:
             followed = self._followed[key]
-            followed.asked_offset = followed.partition.log.log_end_offset
             replica = followed.partition.log
-            topics.setdefault(key[0], []).append(
-                FetchPartition(
-                    partition=key[1],
-                    current_leader_epoch=followed.epoch,
-                    fetch_offset=followed.asked_offset,
-                    last_fetched_epoch=replica.epochs.latest,
-                    log_start_offset=replica.log_start_offset,
-                    partition_max_bytes=config.replica_fetch_max_bytes,
-                    high_watermark=replica.high_watermark,
-                )
+            followed.asked_offset = offset = replica.log_end_offset
+            wanted = (
+                key[1],
+                followed.epoch,
+                offset,
+                replica.epochs.latest,
+                replica.log_start_offset,
+                replica.high_watermark,
             )
+            changed.setdefault(key[0], []).append(wanted)
             self._told[key] = None
         forgotten: dict[bytes, list[int]] = {}
         for topic_id, index in self._forgotten:
@@ -284,17 +276,13 @@ class Fetcher:
             self._told.pop((topic_id, index), None)
         self._changed.clear()
         self._forgotten.clear()
-        return FetchRequest(
-            replica_state=ReplicaState(replica_id=config.node_id, replica_epoch=self._node.lifecycle.broker_epoch),
-            max_wait_ms=wait_ms,
-            min_bytes=config.replica_fetch_min_bytes,
-            max_bytes=config.replica_fetch_response_max_bytes,
-            session_id=self._session_id,
-            session_epoch=self._session_epoch,
-            topics=[FetchTopic(topic_id=topic_id, partitions=rows) for topic_id, rows in topics.items()],
-            forgotten_topics_data=[
-                ForgottenTopic(topic_id=topic_id, partitions=indexes) for topic_id, indexes in forgotten.items()
-            ],
+        return replica_frames.fetch_body(
+            changed,
+            forgotten,
+            (wait_ms, config.replica_fetch_min_bytes, config.replica_fetch_response_max_bytes),
+            (self._session_id, self._session_epoch),
+            (config.node_id, self._node.lifecycle.broker_epoch),
+            config.replica_fetch_max_bytes,
         )
 
     # Answers
@@ -322,11 +310,38 @@ class Fetcher:
             self._begin_session()
             self._failed()
             return
-        self._backoff.succeeded()
         for topic in answer.responses:
             for row in topic.partitions:
                 self._take((topic.topic_id, row.partition_index), row)
-        self._session_id = answer.session_id
+        self._go_on(answer.session_id)
+
+    def _take_frame(self, frame: memoryview) -> bool:
+        """An answer as it comes all day: records, and how far they are committed."""
+        if self._is_closed:
+            return False
+        answer = replica_frames.answered_rows(frame)
+        if answer is None:
+            return False
+        self._is_asking = self._is_interrupted = False
+        session_id, rows = answer
+        for key, high_watermark, log_start_offset, records in rows:
+            followed = self._followed.get(key)
+            if followed is None or key in self._changed:
+                continue
+            if followed.partition.log.log_end_offset != followed.asked_offset:
+                self._changed[key] = None
+                continue
+            try:
+                self._append(key, followed, high_watermark, log_start_offset, records)
+            except KafkaError as error:
+                self._cannot_copy(key, followed, error)
+        self._go_on(session_id)
+        return True
+
+    def _go_on(self, session_id: int) -> None:
+        """Everything an answer held is dealt with: ask for what comes next."""
+        self._backoff.succeeded()
+        self._session_id = session_id
         if self._session_id == NO_SESSION:
             self._begin_session()  # the leader has no room for one: everything is told each time
         else:
@@ -350,7 +365,8 @@ class Fetcher:
         step = next_step(row.error_code, is_diverging=diverging is not None)
         try:
             if step is Step.APPEND:
-                self._append(key, followed, row)
+                records = row.records if isinstance(row.records, memoryview) else memoryview(b"")
+                self._append(key, followed, row.high_watermark, row.log_start_offset, records)
             elif step is Step.TRUNCATE:
                 assert diverging is not None
                 offset = truncation_offset(
@@ -370,19 +386,23 @@ class Fetcher:
             else:
                 self._leave_out(key)
         except KafkaError as error:
-            if replica.is_offline:
-                self._leave_out(key)
-                return
-            log.warning("%s cannot be copied from broker %d: %s", replica.name, self._leader_id, error)
-            self._delay(key, followed)
+            self._cannot_copy(key, followed, error)
 
-    def _append(self, key: Key, followed: _Followed, row: PartitionData) -> None:
+    def _cannot_copy(self, key: Key, followed: _Followed, error: KafkaError) -> None:
+        replica = followed.partition.log
+        if replica.is_offline:
+            self._leave_out(key)
+            return
+        log.warning("%s cannot be copied from broker %d: %s", replica.name, self._leader_id, error)
+        self._delay(key, followed)
+
+    def _append(
+        self, key: Key, followed: _Followed, leaders_high_watermark: int, log_start_offset: int, records: memoryview
+    ) -> None:
         partition = followed.partition
         replica = partition.log
-        records = row.records
-        size = 0 if records is None else len(records)
+        size = len(records)
         if size:
-            assert isinstance(records, memoryview)
             if replica.log_start_offset == replica.log_end_offset:
                 first = int.from_bytes(records[:8], "big")
                 if first < replica.log_start_offset:
@@ -392,16 +412,16 @@ class Fetcher:
             if replica.is_flush_due:
                 replica.flush_now()
             self._changed[key] = None
-        high_watermark = followed_high_watermark(replica.high_watermark, row.high_watermark, replica.log_end_offset)
+        high_watermark = followed_high_watermark(replica.high_watermark, leaders_high_watermark, replica.log_end_offset)
         if high_watermark > replica.high_watermark:
             replica.advance_high_watermark(high_watermark)
             if partition.waiters:
                 partition.notify(max(size, 1))
-        if row.log_start_offset > replica.log_start_offset:
-            replica.advance_log_start(min(row.log_start_offset, replica.high_watermark))
+        if log_start_offset > replica.log_start_offset:
+            replica.advance_log_start(min(log_start_offset, replica.high_watermark))
         followed.backoff.succeeded()
         if size and self._node.replication_throttles.follower.is_set:
-            self._throttle(key, followed, size, row.high_watermark)
+            self._throttle(key, followed, size, leaders_high_watermark)
 
     def _throttle(self, key: Key, followed: _Followed, size: int, high_watermark: int) -> None:
         """Leave a throttled partition that lags out until more may be copied (KIP-73)."""

@@ -3,11 +3,12 @@
 from ottla.net.channel import Channel, FilePart, FrameReceiver, ReceiveBuffers
 from ottla.net.listener import Listener
 from ottla.net.loop import new_event_loop
-from ottla.net.peer import NoAnswer, Peer
+from ottla.net.peer import EncodedRequest, NoAnswer, Peer
 from ottla.net.sockets import OsSockets, Socket, Sockets
 
 __all__ = [
     "Channel",
+    "EncodedRequest",
     "FilePart",
     "FrameReceiver",
     "Listener",

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from ottla.net.channel import Channel, ReceiveBuffers
 from ottla.net.sockets import Sockets
-from ottla.wire import Message, WireError, decoder, frames
+from ottla.wire import Message, WireError, decode, decoder, frames
 from ottla.wire.apis import APIS, response_class
 from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
@@ -41,14 +41,27 @@ class NoAnswer:
 OnAnswer = Callable[[Message | NoAnswer], None]
 
 
+@dataclass(frozen=True, slots=True)
+class EncodedRequest:
+    """A request whose bytes are made already, in the version that the other side most likely knows. The answer goes to
+    `on_frame` first: a message is made of it only if that does not take it. With a side that knows only older versions
+    both are messages as always."""
+
+    message_class: type[Message]
+    version: int
+    body: bytes
+    on_frame: Callable[[memoryview], bool]
+
+
 @dataclass(slots=True)
 class _Waiting:
-    request: Message | None
+    request: Message | EncodedRequest | None
     """None once it is sent."""
     api_key: int
     version: int
     on_answer: OnAnswer
     timer: asyncio.TimerHandle
+    on_frame: Callable[[memoryview], bool] | None = None
 
 
 class Peer:
@@ -72,7 +85,7 @@ class Peer:
         self._connection: _Connection | None = None
         self._correlation_id = 0
 
-    def send(self, request: Message, on_answer: OnAnswer, *, timeout_ms: int) -> None:
+    def send(self, request: Message | EncodedRequest, on_answer: OnAnswer, *, timeout_ms: int) -> None:
         """Send a request in the newest version that both sides know. `on_answer` is called once, never from in here."""
         connection = self._connection
         if connection is None or connection.is_closed:
@@ -121,8 +134,9 @@ class _Connection:
     def is_closed(self) -> bool:
         return self._channel.is_closed
 
-    def ask(self, id: int, request: Message, on_answer: OnAnswer, timeout_ms: int) -> None:
-        api_key = type(request).__schema__.api_key
+    def ask(self, id: int, request: Message | EncodedRequest, on_answer: OnAnswer, timeout_ms: int) -> None:
+        message_class = request.message_class if isinstance(request, EncodedRequest) else type(request)
+        api_key = message_class.__schema__.api_key
         assert api_key is not None
         if self.is_closed:  # the connection was refused
             self._loop.call_soon(on_answer, NoAnswer(is_closed=True))
@@ -139,7 +153,15 @@ class _Connection:
         try:
             if version is None:
                 raise WireError("it knows no version of it that this node knows, too")
-            parts = frames.encode_request(waiting.api_key, version, id, self._client_id, request)
+            sent: Message | bytes
+            if not isinstance(request, EncodedRequest):
+                sent = request
+            elif version == request.version:
+                sent = request.body
+                waiting.on_frame = request.on_frame
+            else:
+                sent = decode(request.message_class, request.version, request.body)
+            parts = frames.encode_request(waiting.api_key, version, id, self._client_id, sent)
         except WireError as error:
             log.warning("%s is not sent to %s: %s", type(request).__name__, self._address, error)
             del self._waiting[id]
@@ -162,6 +184,8 @@ class _Connection:
             if waiting is None:
                 return  # its time was up
             waiting.timer.cancel()
+            if waiting.on_frame is not None and waiting.on_frame(frame):
+                return
             try:
                 _, position = frames.decode_response_header(frame, waiting.api_key, waiting.version)
                 response = decoder(response_class(waiting.api_key), waiting.version)(frame, position)[0]

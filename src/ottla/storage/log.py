@@ -311,6 +311,9 @@ class Log(LogTail):
         already has are an error of the caller."""
         if not len(batches):
             return self.log_end_offset
+        copied = self.copy(batches)
+        if copied >= 0:
+            return copied
         found = self._split(batches)
         first, last = found[0][1], found[-1][1]
         expected = self.log_end_offset

@@ -2,7 +2,8 @@
 cimport cython
 
 cdef long long _NEVER, _MAX_RELATIVE_OFFSET, _MAX_SEQUENCE
-cdef int _UNUSUAL
+cdef int _UNUSUAL, _OF_TRANSACTIONS
+cdef Py_ssize_t _CRC_START
 
 
 cdef class SegmentTail:
@@ -38,10 +39,19 @@ cdef class LogTail:
     cpdef long long place_made(
         self, bytearray batch, long long count, long long leader_epoch, long long timestamp
     ) except? -2
+    @cython.locals(
+        segment=SegmentTail, end=cython.longlong, position=cython.longlong, next_offset=cython.longlong,
+        newest=cython.longlong, known=dict, found=list, base_offset=cython.longlong, length=cython.longlong,
+        leader_epoch=cython.longlong, magic=cython.int, crc=cython.uint, attributes=cython.int, delta=cython.longlong,
+        max_timestamp=cython.longlong, id=cython.longlong, epoch=cython.int, first=cython.longlong, size=cython.longlong,
+        last=cython.longlong, start=cython.longlong, place=cython.longlong, last_offset=cython.longlong,
+    )
+    cpdef long long copy(self, object batches) except? -2
     cdef bint _has_room(
         self, SegmentTail segment, long long size, long long last_offset, long long leader_epoch, long long max_timestamp,
         long long timestamp,
     ) except -1
+    cdef _write_at(self, SegmentTail segment, long long position, object data, long long size)
     @cython.locals(position=cython.longlong, offset=cython.longlong)
     cdef _put(
         self, SegmentTail segment, object batch, long long size, long long last_offset, long long leader_epoch,

@@ -33,6 +33,8 @@ _MAX_SEQUENCE = 2**31 - 1
 _HEADER = Struct(">qiibIhiqqqhii")
 _STAMP = Struct(">qii")  # base offset, length, leader epoch
 _UNUSUAL = 0x38  # log append time, transactional, control
+_OF_TRANSACTIONS = 0x30
+_CRC_START = 21
 
 
 class SegmentTail:
@@ -213,6 +215,59 @@ class LogTail:
         self._put(segment, batch, size, last_offset, leader_epoch, timestamp)
         return offset
 
+    def copy(self, batches: memoryview | bytearray) -> int:
+        """Append ordinary batches as a follower, as the leader has them: each follows the one before it, in the epoch
+        that is known, of producers that are known, into the segment that is there; one that is cut off at the end is
+        left out. The new log end offset; or -1 when anything about them is out of the ordinary, and then nothing has
+        happened. KafkaError when the disk refuses them."""
+        segment = self._active
+        if segment is None or segment._file is None or self.is_offline or not segment.size:
+            return -1
+        end = len(batches)
+        position = 0
+        next_offset = self.log_end_offset
+        newest = -1
+        known = self.producers.producers
+        found: list[Any] = []
+        while end - position >= HEADER_SIZE:
+            header = _HEADER.unpack_from(batches, position)
+            base_offset, length, leader_epoch, magic, crc, attributes, delta, _, max_timestamp, id, epoch, first, _ = (
+                header
+            )
+            size = length + LOG_OVERHEAD
+            if size < HEADER_SIZE or magic != 2 or base_offset != next_offset or delta < 0:
+                return -1
+            if size > end - position:
+                break
+            if attributes & _OF_TRANSACTIONS or leader_epoch != self.epochs.latest:
+                return -1
+            entry = None
+            if id >= 0:
+                entry = known.get(id)
+                if entry is None or entry.epoch != epoch:
+                    return -1
+            if kernel.crc32c_range(batches, position + _CRC_START, position + size) != crc:
+                return -1
+            last = first + delta
+            if last > _MAX_SEQUENCE:
+                last -= _MAX_SEQUENCE + 1
+            found.append((position, size, base_offset, base_offset + delta, max_timestamp, entry, last))
+            if max_timestamp > newest:
+                newest = max_timestamp
+            next_offset += delta + 1
+            position += size
+        if not found or not self._has_room(segment, position, next_offset - 1, self.epochs.latest, newest, -1):
+            return -1
+        start = segment.size
+        self._write_at(segment, start, batches[:position], position)
+        for place, size, base_offset, last_offset, max_timestamp, entry, last in found:
+            segment.note(start + place, size, base_offset, last_offset, max_timestamp, self._index_interval_bytes)
+            if entry is not None:
+                entry.extend(last, last_offset, last_offset - base_offset, max_timestamp)
+        self.log_end_offset = next_offset
+        self.producers.end_offset = next_offset
+        return next_offset
+
     def _has_room(
         self,
         segment: SegmentTail,
@@ -243,20 +298,23 @@ class LogTail:
         max_timestamp: int,
     ) -> None:
         """Write a batch that has been found to be in order, with its offset and epoch in it, and account for it."""
-        file: Any = segment._file
         position = segment.size
         offset = self.log_end_offset
         _STAMP.pack_into(batch, 0, offset, size - LOG_OVERHEAD, leader_epoch)
-        if position + size > segment.reserved:
-            segment.reserve(position + size)
-        try:
-            file.write(position, batch)
-        except OSError as trouble:
-            self._write_failed(segment, trouble)
-        segment.size = position + size
+        self._write_at(segment, position, batch, size)
         segment.note(position, size, offset, last_offset, max_timestamp, self._index_interval_bytes)
         self.log_end_offset = last_offset + 1
         self.producers.end_offset = last_offset + 1
+
+    def _write_at(self, segment: SegmentTail, position: int, data: memoryview | bytearray, size: int) -> None:
+        file: Any = segment._file
+        if position + size > segment.reserved:
+            segment.reserve(position + size)
+        try:
+            file.write(position, data)
+        except OSError as trouble:
+            self._write_failed(segment, trouble)
+        segment.size = position + size
 
     @property
     def flushes_by_count(self) -> bool:

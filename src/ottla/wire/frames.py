@@ -80,11 +80,14 @@ def decode_response_header(frame: bytes | bytearray | memoryview, api_key: int, 
 
 
 def encode_request(
-    api_key: int, version: int, correlation_id: int, client_id: str | None, request: Message
+    api_key: int, version: int, correlation_id: int, client_id: str | None, request: Message | bytes
 ) -> list[Any]:
-    """A whole frame as a scatter list, its size first."""
+    """A whole frame as a scatter list, its size first. A request may be encoded already."""
     pieces: list[Any] = []
-    encoder(type(request), version)(request, pieces)
+    if isinstance(request, bytes):
+        pieces.append(request)
+    else:
+        encoder(type(request), version)(request, pieces)
     name = b"" if client_id is None else client_id.encode()
     length = -1 if client_id is None else len(name)
     tags = b"\0" if APIS[api_key].is_flexible(version) else b""
