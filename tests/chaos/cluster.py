@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.chaos.load import Writer, confluent_admin
-from tests.interop.servers import Ottla
+from ottla.wire import decode, frames
+from ottla.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from tests.chaos.load import Writer, confluent_admin, create, read_all
+from tests.interop.servers import Ottla, ask
 
 CLUSTER_ID = "5UMBKuzvRImgRPf-r-pVuA"
 PATIENCE_S = 60.0
+PARTITIONS = 6
+DESCRIBE_CLUSTER, CONTROLLERS = 60, 2
+QUICK_SESSION = ("broker.session.timeout.ms=3000", "broker.heartbeat.interval.ms=500")
 INTERNAL = (
     "offsets.topic.replication.factor=3",
     "offsets.topic.num.partitions=3",
@@ -29,6 +35,31 @@ def until(is_true: Callable[[], bool], what: str, patience_s: float = PATIENCE_S
 class ClusterNode(Ottla):
     """A node whose settings say where it listens."""
 
+    host = "127.0.0.1"
+
+    def __init__(self, id: int, data: Path) -> None:
+        super().__init__(data, arguments=["--verbose", "--cluster-id", CLUSTER_ID])
+        self.id = id
+
+    @property
+    def bootstrap(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    def connect(self, timeout_seconds: float = 10) -> socket.socket:
+        return socket.create_connection((self.host, self.port), timeout_seconds)
+
+    def quorum_leader(self) -> int:
+        """Whom this node takes for the active controller; -1 without an answer."""
+        request = DescribeClusterRequest(endpoint_type=CONTROLLERS)
+        frame = b"".join(map(bytes, frames.encode_request(DESCRIBE_CLUSTER, 2, 1, "chaos", request)))[4:]
+        try:
+            with socket.create_connection((self.host, self.port + 1), 3) as connection:
+                answer = ask(connection, frame)
+        except OSError:
+            return -1
+        _, position = frames.decode_response_header(answer, DESCRIBE_CLUSTER, 2)
+        return decode(DescribeClusterResponse, 2, memoryview(answer), position).controller_id
+
     def _listening(self) -> list[str]:
         return []
 
@@ -36,17 +67,21 @@ class ClusterNode(Ottla):
 class Cluster:
     """Nodes 1, 2, ... that are brokers and controllers alike."""
 
-    def __init__(self, folder: Path, node_count: int = 3, overrides: Sequence[str] = ()) -> None:
-        self.nodes: dict[int, ClusterNode] = {}
-        for id in range(1, node_count + 1):
-            self.nodes[id] = ClusterNode(folder / str(id), arguments=["--verbose", "--cluster-id", CLUSTER_ID])
-        voters = ",".join(f"{id}@127.0.0.1:{node.port + 1}" for id, node in self.nodes.items())
+    def __init__(
+        self,
+        folder: Path,
+        node_count: int = 3,
+        overrides: Sequence[str] = (),
+        new_node: Callable[[int, Path], ClusterNode] = ClusterNode,
+    ) -> None:
+        self.nodes = {id: new_node(id, folder / str(id)) for id in range(1, node_count + 1)}
+        voters = ",".join(f"{id}@{node.host}:{node.port + 1}" for id, node in self.nodes.items())
         for id, node in self.nodes.items():
             node.overrides = [
                 f"node.id={id}",
                 "process.roles=broker,controller",
                 f"controller.quorum.voters={voters}",
-                f"listeners=PLAINTEXT://127.0.0.1:{node.port},CONTROLLER://127.0.0.1:{node.port + 1}",
+                f"listeners=PLAINTEXT://{node.host}:{node.port},CONTROLLER://{node.host}:{node.port + 1}",
                 "controller.listener.names=CONTROLLER",
                 *INTERNAL,
                 *overrides,
@@ -72,14 +107,18 @@ class Cluster:
 
     # What it says of itself
 
-    def _metadata(self, topic: str) -> Any:
-        return confluent_admin.AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0}).list_topics(topic, 10)
+    def _metadata(self, topic: str, at: Sequence[str] = ()) -> Any:
+        """What one of the nodes says, of those named (all, if none is)."""
+        servers = ",".join(at) or self.bootstrap
+        return confluent_admin.AdminClient({"bootstrap.servers": servers, "log_level": 0}).list_topics(topic, 10)
 
-    def leader(self, topic: str, partition: int = 0) -> int:
-        return int(self._metadata(topic).topics[topic].partitions[partition].leader)
+    def leader(self, topic: str, partition: int = 0, at: Sequence[str] = ()) -> int:
+        return int(self._metadata(topic, at).topics[topic].partitions[partition].leader)
 
-    def controller(self, topic: str) -> int:
-        return int(self._metadata(topic).controller_id)
+    def controller(self, *ids: int) -> int:
+        """Who leads the quorum, as most of these nodes (all, if none is named) say; -1 if nobody does."""
+        said = [leader for id in ids or self.nodes if (leader := self.nodes[id].quorum_leader()) >= 0]
+        return max(said, key=said.count, default=-1)
 
     def is_in_sync(self, topic: str) -> bool:
         """Whether every replica of every partition is in sync."""
@@ -115,3 +154,32 @@ class TimedWriter(Writer):
         gaps, self.longest_gaps = self.longest_gaps, {}
         together = gaps.pop(-1, 0.0)
         return together, max(gaps.values(), default=0.0)
+
+
+def start_writing(cluster: Cluster, topic: str) -> TimedWriter:
+    """An idempotent producer with acks=all to a topic that is on three nodes, once it is under way."""
+    create(cluster.bootstrap, topic, PARTITIONS, replication_factor=3, min_insync_replicas="2")
+    cluster.wait_until_in_sync(topic)
+    settings = {"enable.idempotence": True, "acks": "all", "topic.metadata.refresh.fast.interval.ms": 20}
+    writer = TimedWriter(cluster.bootstrap, topic, PARTITIONS, settings, rate=1000)
+    writer.wait_for(1000)
+    writer.take_gaps()
+    return writer
+
+
+def check(cluster: Cluster, writer: TimedWriter, topic: str) -> None:
+    """Every record is there once, in order, where it was acknowledged; and all copies of it are the same."""
+    assert not writer.failed
+    for partition in range(PARTITIONS):
+        records = read_all(cluster.bootstrap, topic, partition)
+        assert [number for _, number in records] == list(range(writer.sent[partition]))
+        assert {number: offset for offset, number in records} == writer.acknowledged[partition]
+    cluster.wait_until_in_sync(topic)
+    cluster.stop()
+    for partition in range(PARTITIONS):
+        copies = {node_id: contents(node.data / f"{topic}-{partition}") for node_id, node in cluster.nodes.items()}
+        assert copies[1] == copies[2] == copies[3], f"{topic}-{partition} differs"
+
+
+def contents(folder: Path) -> bytes:
+    return b"".join(segment.read_bytes() for segment in sorted(folder.glob("*.log")))

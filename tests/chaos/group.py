@@ -115,3 +115,15 @@ def committed(bootstrap: str, group: str, topic: str, partitions: int) -> dict[i
         return {each.partition: max(0, each.offset) for each in found}
     finally:
         consumer.close()
+
+
+def wait_for_shares(members: list[Member], partition_count: int, timeout_seconds: float = 60) -> None:
+    """Until every partition has exactly one owner and nobody has two more than another."""
+    end = time.monotonic() + timeout_seconds
+    while True:
+        owned = [member.owned for member in members]
+        sizes = sorted(map(len, owned))
+        if sum(sizes) == len(frozenset().union(*owned)) == partition_count and sizes[-1] - sizes[0] <= 1:
+            return
+        assert time.monotonic() < end, f"the group does not recover: {[sorted(each) for each in owned]}"
+        time.sleep(0.05)

@@ -5,65 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
 from random import Random
 
 import pytest
 
-from tests.chaos.cluster import Cluster, TimedWriter, until
-from tests.chaos.load import create, read_all
+from tests.chaos.cluster import QUICK_SESSION, check, start_writing, until
+from tests.chaos.conftest import NewCluster
 
 ROUNDS = int(os.environ.get("OTTLA_CHAOS_ROUNDS", "4"))
-PARTITIONS = 6
-QUICK_SESSION = ("broker.session.timeout.ms=3000", "broker.heartbeat.interval.ms=500")
-
-
-NewCluster = Callable[..., Cluster]
-
-
-@pytest.fixture
-def start_cluster(tmp_path: Path) -> Iterator[NewCluster]:
-    clusters: list[Cluster] = []
-
-    def start(*overrides: str) -> Cluster:
-        cluster = Cluster(tmp_path, overrides=["log.segment.bytes=1048576", *overrides])
-        clusters.append(cluster)
-        cluster.start()
-        return cluster
-
-    yield start
-    for cluster in clusters:
-        print(cluster.output())
-        cluster.kill()
-
-
-def start_writing(cluster: Cluster, topic: str) -> TimedWriter:
-    create(cluster.bootstrap, topic, PARTITIONS, replication_factor=3, min_insync_replicas="2")
-    cluster.wait_until_in_sync(topic)
-    settings = {"enable.idempotence": True, "acks": "all", "topic.metadata.refresh.fast.interval.ms": 20}
-    writer = TimedWriter(cluster.bootstrap, topic, PARTITIONS, settings, rate=1000)
-    writer.wait_for(1000)
-    writer.take_gaps()
-    return writer
-
-
-def check(cluster: Cluster, writer: TimedWriter, topic: str) -> None:
-    """Every record is there once, in order, where it was acknowledged; and all copies of it are the same."""
-    assert not writer.failed
-    for partition in range(PARTITIONS):
-        records = read_all(cluster.bootstrap, topic, partition)
-        assert [number for _, number in records] == list(range(writer.sent[partition]))
-        assert {number: offset for offset, number in records} == writer.acknowledged[partition]
-    cluster.wait_until_in_sync(topic)
-    cluster.stop()
-    for partition in range(PARTITIONS):
-        copies = {node_id: contents(node.data / f"{topic}-{partition}") for node_id, node in cluster.nodes.items()}
-        assert copies[1] == copies[2] == copies[3], f"{topic}-{partition} differs"
-
-
-def contents(folder: Path) -> bytes:
-    return b"".join(segment.read_bytes() for segment in sorted(folder.glob("*.log")))
 
 
 @pytest.mark.timeout(180 + 60 * ROUNDS)
@@ -74,7 +23,7 @@ def test_a_killed_leader_takes_nothing_with_it(start_cluster: NewCluster) -> Non
     try:
         for _ in range(ROUNDS):
             time.sleep(rng.uniform(0, 0.3))
-            victim, controller = cluster.leader(topic), cluster.controller(topic)
+            victim, controller = cluster.leader(topic), cluster.controller()
             cluster.kill(victim)
             writer.wait_for(1000)
             together, longest = writer.take_gaps()

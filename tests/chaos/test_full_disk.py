@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.chaos.conftest import NewServer
+from tests.chaos.conftest import NewServer, small_file_system
 from tests.chaos.load import confluent_kafka, create
 from tests.interop.conftest import ON_KAFKA
 
@@ -22,15 +21,7 @@ MIB = 1024 * 1024
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=48m", "tmpfs", str(folder)], capture_output=True, check=False
-    )
-    if mounted.returncode:
-        pytest.skip("a small file system: mount is not allowed here")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=False)
+    yield from small_file_system(tmp_path, "48m")
 
 
 def free(folder: Path) -> int:

@@ -9,24 +9,12 @@ from random import Random
 import pytest
 
 from tests.chaos.conftest import NewServer
-from tests.chaos.group import KINDS, Member, Promises, committed
+from tests.chaos.group import KINDS, Member, Promises, committed, wait_for_shares
 from tests.chaos.load import Writer, create
 from tests.interop.conftest import GROUP_SETTINGS
 
 ROUNDS = int(os.environ.get("OTTLA_CHAOS_ROUNDS", "4"))
 PARTITIONS = 6
-
-
-def wait_for_shares(members: list[Member], timeout_seconds: float = 60) -> None:
-    """Until every partition has exactly one owner and nobody has two more than another."""
-    end = time.monotonic() + timeout_seconds
-    while True:
-        owned = [member.owned for member in members]
-        sizes = sorted(map(len, owned))
-        if sum(sizes) == len(frozenset().union(*owned)) == PARTITIONS and sizes[-1] - sizes[0] <= 1:
-            return
-        assert time.monotonic() < end, f"the group does not recover: {[sorted(each) for each in owned]}"
-        time.sleep(0.05)
 
 
 @pytest.mark.timeout(180 + 60 * ROUNDS)
@@ -38,7 +26,7 @@ def test_no_committed_offset_is_lost_and_every_record_is_read(start_server: NewS
     promises, rng = Promises(), Random(21)
     members = [Member(server.bootstrap, "group", "grouped", promises, KINDS[kind]) for _ in range(3)]
     try:
-        wait_for_shares(members)
+        wait_for_shares(members, PARTITIONS)
         for _ in range(ROUNDS):
             commits, end = promises.commits, time.monotonic() + 60
             while promises.commits < commits + 10:
@@ -52,7 +40,7 @@ def test_no_committed_offset_is_lost_and_every_record_is_read(start_server: NewS
             for partition, offset in acknowledged.items():
                 assert offset <= known[partition] <= promises.attempted[partition]
         writer.stop()
-        wait_for_shares(members)
+        wait_for_shares(members, PARTITIONS)
         end = time.monotonic() + 60
         while len(promises.read) < sum(writer.sent):
             assert time.monotonic() < end, f"read {len(promises.read)} of {sum(writer.sent)}"
@@ -75,7 +63,7 @@ def test_a_group_recovers_from_a_kill_in_the_middle_of_a_rebalance(start_server:
     promises, rng = Promises(), Random(22)
     members = [Member(server.bootstrap, "group", "grouped", promises, KINDS[kind]) for _ in range(2)]
     try:
-        wait_for_shares(members)
+        wait_for_shares(members, PARTITIONS)
         for number in range(ROUNDS):
             if number % 2:
                 members.pop(0).leave()
@@ -84,7 +72,7 @@ def test_a_group_recovers_from_a_kill_in_the_middle_of_a_rebalance(start_server:
             time.sleep(rng.uniform(0, 0.3))
             server.kill()
             server.start()
-            wait_for_shares(members)
+            wait_for_shares(members, PARTITIONS)
         writer = Writer(server.bootstrap, "grouped", PARTITIONS, {"enable.idempotence": True}, rate=1000)
         writer.wait_for(600)
         writer.stop()
