@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -75,7 +76,7 @@ class MixedCluster:
         return ",".join(node.bootstrap for node in self.nodes.values())
 
     @cached_property
-    def admin(self) -> confluent_admin.AdminClient:  # type: ignore[valid-type]
+    def admin(self) -> Any:
         return confluent_admin.AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
 
     def create(self, topic: str) -> None:
