@@ -18,7 +18,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.broker.api import SERVED, Caller, Handler, Peer
-from ottla.broker.controllership import FORWARDED
+from ottla.broker.controllership import FORWARDED, forwarding
 from ottla.wire import WireError, decoder, frames
 from ottla.wire.apis import APIS, request_class, response_class
 from ottla.wire.errors import ErrorCode, KafkaError
@@ -82,7 +82,7 @@ class ServedApi:
         self.response_class = response_class(key)
         self.direct_handler: Handler = import_module(f"ottla.broker.apis.{SERVED[key]}").api.handler
         """What answers it on this node; `handler` passes on what only the active controller may answer."""
-        self.handler = _forwarding(self.direct_handler) if key in FORWARDED else self.direct_handler
+        self.handler = forwarding(self.direct_handler) if key in FORWARDED else self.direct_handler
         self.frame_handler: FrameHandler | None = None
         """Answers an ordinary request straight from its frame, without the objects in between; None for others."""
         if key == PRODUCE_KEY:
@@ -101,15 +101,6 @@ class ServedApi:
         if made is None:
             made = self.decoders[version] = decoder(self.request_class, version)
         return made
-
-
-def _forwarding(handler: Handler) -> Handler:
-    def handle(request: Any, node: Node, caller: Caller) -> Any:
-        if node.controllership.is_active or caller.peer.role != "broker":
-            return handler(request, node, caller)
-        return node.controllership.forward(request, caller)
-
-    return handle
 
 
 class _Slot:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from ottla.broker.api import Caller, Peer
+from ottla.broker.api import Caller, Handler, Peer
 from ottla.controller import Controller
 from ottla.controller.heartbeats import Heartbeats
 from ottla.machine import Decision
@@ -299,6 +299,30 @@ class Controllership:
         frame = memoryview(bytes(response.response_data))
         _, position = frames.decode_response_header(frame, key, version)
         return decoder(response_class(key), version)(frame, position)[0]
+
+
+def forwarding(handler: Handler) -> Handler:
+    """What answers clients: this node's controller if it is the active one, or whichever is."""
+
+    def handle(request: Any, node: Node, caller: Caller) -> Any:
+        if caller.peer.role != "broker":
+            return handler(request, node, caller)
+        if node.controllership.is_active:
+            answer = handler(request, node, caller)
+            return _or_forwarded(answer, request, node, caller) if inspect.isawaitable(answer) else answer
+        return node.controllership.forward(request, caller)
+
+    return handle
+
+
+async def _or_forwarded(answer: Awaitable[Any], request: Any, node: Node, caller: Caller) -> Any:
+    """The answer of this node's controller, or of the one that took its place meanwhile."""
+    try:
+        return await answer
+    except KafkaError as error:
+        if error.code is not ErrorCode.NOT_CONTROLLER:
+            raise
+    return await node.controllership.forward(request, caller)
 
 
 def _address_bytes(host: str) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Coroutine
 from types import SimpleNamespace
 from typing import Any, cast
@@ -9,14 +10,15 @@ from typing import Any, cast
 import pytest
 
 from ottla.broker import peers
-from ottla.broker.api import Peer
-from ottla.broker.controllership import Controllership
+from ottla.broker.api import Caller, Peer
+from ottla.broker.controllership import Controllership, forwarding
 from ottla.cluster import BrokerImage
 from ottla.controller.heartbeats import Heartbeats
 from ottla.machine import Decision
 from ottla.raft.leader import Leader, Replica
 from ottla.raft.voters import Voters
 from ottla.wire import Message
+from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 from tests.unit.controller.clusters import Cluster, partition_of
 
@@ -140,3 +142,26 @@ def test_the_session_of_a_silent_leader_began_when_it_was_last_heard_from(heard_
     heartbeats.backdate(7, 0, 10_000, 1_000)  # no broker, or one that is fenced
     assert heartbeats.deadline() == deadline
     assert heartbeats.expired(deadline) == ([1, 2, 3] if deadline == 19_000 else [3])
+
+
+@pytest.mark.parametrize(
+    ("role", "code", "answer"), [("broker", 41, "forwarded"), ("broker", 3, 3), ("controller", 41, 41)]
+)
+def test_what_a_controller_can_no_longer_answer_the_next_one_does(role: str, code: int, answer: object) -> None:
+    """Of a client of a broker; who asks the controller itself is told, and looks for the next one."""
+
+    async def lost(*_: object) -> None:
+        raise KafkaError(ErrorCode(code))
+
+    async def forward(*_: object) -> str:
+        return "forwarded"
+
+    async def answered() -> object:
+        try:
+            answer: Any = forwarding(lost)(None, node, Caller("c", Peer("127.0.0.1", 1, "", role), 19, 7))
+            return await answer
+        except KafkaError as error:
+            return error.code
+
+    node: Any = SimpleNamespace(controllership=SimpleNamespace(is_active=True, forward=forward))
+    assert asyncio.run(answered()) == answer
