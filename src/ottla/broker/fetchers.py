@@ -45,6 +45,7 @@ MAX_SESSION_EPOCH = 0x7FFFFFFF
 INTERRUPT_MS = 5
 """How long a partition that is new waits for the answer to a request that does not name it. The leader may have nothing
 to answer for half a second, in which the new partition's leader could commit nothing."""
+MIN_INTERRUPT_INTERVAL_MS = 500
 _SESSION_ERRORS = (
     ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
     ErrorCode.INVALID_FETCH_SESSION_EPOCH,
@@ -127,8 +128,8 @@ class Fetcher:
         self._peer: Peer | None = None
         self._address = ("", 0)
         self._backoff = Backoff()
-        self._asked = 0
-        self._is_asking = self._is_due = self._is_closed = self._is_interrupted = False
+        self._is_asking = self._is_due = self._is_closed = self._is_interrupted = self._is_interrupt_due = False
+        self._interrupted_at = -MIN_INTERRUPT_INTERVAL_MS
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -147,7 +148,7 @@ class Fetcher:
         self._forgotten.pop(key, None)
         self._changed[key] = None
         if self._is_asking:
-            self._node.loop.call_later(INTERRUPT_MS / 1000, self._interrupt, self._asked)
+            self._interrupt_soon()
         else:
             self._backoff.succeeded()
             self.fetch_soon()
@@ -183,10 +184,19 @@ class Fetcher:
             self._is_due = True
             self._node.loop.call_soon(self._fetch)
 
-    def _interrupt(self, asked: int) -> None:
+    def _interrupt_soon(self) -> None:
+        """Not again and again while thousands of new partitions come in: each time all are named anew."""
+        if not self._is_interrupt_due:
+            self._is_interrupt_due = True
+            wait_ms = max(INTERRUPT_MS, self._interrupted_at + MIN_INTERRUPT_INTERVAL_MS - self._node.now())
+            self._node.loop.call_later(wait_ms / 1000, self._interrupt)
+
+    def _interrupt(self) -> None:
         """Something new is to be asked for, and the leader still waits with the last answer: begin anew."""
-        if self._is_asking and asked == self._asked and self._changed and self._peer is not None:
+        self._is_interrupt_due = False
+        if self._is_asking and self._changed and self._peer is not None and not self._is_closed:
             self._is_interrupted = True
+            self._interrupted_at = self._node.now()
             self._peer.close()
 
     def _fetch(self) -> None:
@@ -219,7 +229,6 @@ class Fetcher:
             self._failed()
             return
         self._is_asking = True
-        self._asked += 1
         request = EncodedRequest(FetchRequest, replica_frames.VERSION, self._request(wait_ms), self._take_frame)
         peer.send(request, self._answered, timeout_ms=node.config.replica_socket_timeout_ms)
 

@@ -34,7 +34,8 @@ Key = tuple[bytes, int]
 """A topic's id and a partition's index."""
 
 PARTITIONS_AT_ONCE = 20
-PARTITIONS_PER_PIECE = 4
+PIECE_MS = 5
+"""How long logs are opened before requests get their turn."""
 RACK_AWARE = "RackAwareReplicaSelector"
 
 
@@ -79,7 +80,9 @@ class Hosting:
         if len(self._node.logs.online_dirs) < len(self._node.logs.log_dirs):
             # What is not on the others is on the log dir that is offline: an empty log in its stead would hide it.
             self._awaited = dict.fromkeys(self._waiting)
-        self.open_waiting()
+        for key in list(self._waiting):
+            self._open(key)
+        self.assign_dirs()
 
     def update(self, partitions: Iterable[Key]) -> None:
         """Have the logs of new partitions. A few are made at once; many in pieces, so that requests go on being
@@ -90,25 +93,29 @@ class Hosting:
                 self._waiting[topic_id, index] = False
             else:
                 self._place(opened, self._node.image.topics_by_id[topic_id].partitions[index])
-        if len(self._waiting) <= PARTITIONS_AT_ONCE:
-            self.open_waiting()
-        elif self._opening is None or self._opening.done():
-            self._opening = self._node.spawn(self._open_in_pieces())
+        self.open_waiting()
 
     def open_waiting(self) -> None:
         """Also called now and then: partitions that found no room when they were created get it once there is some."""
+        if self._opening is not None and not self._opening.done():
+            return
+        if len(self._waiting) > PARTITIONS_AT_ONCE:
+            self._opening = self._node.spawn(self._open_in_pieces())
+            return
         for key in list(self._waiting):
             self._open(key)
         self.assign_dirs()
 
     async def _open_in_pieces(self) -> None:
         tried: dict[Key, None] = {}
+        end = self._node.timer() + PIECE_MS / 1000
         while keys := [key for key in self._waiting if key not in tried]:
-            for count, key in enumerate(keys):
-                if count % PARTITIONS_PER_PIECE == 0:
-                    await asyncio.sleep(0)
+            for key in keys:
                 tried[key] = None
                 self._open(key)
+                if self._node.timer() >= end:
+                    await asyncio.sleep(0)
+                    end = self._node.timer() + PIECE_MS / 1000
         self.assign_dirs()
 
     def _open(self, key: Key) -> Partition | None:
