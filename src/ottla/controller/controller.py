@@ -12,7 +12,7 @@ from random import Random
 
 from ottla.cluster import ClusterImage, features
 from ottla.config import BrokerConfig
-from ottla.controller import brokers, configs, isr, producer_ids, quotas, reassignments, topics
+from ottla.controller import brokers, configs, isr, producer_ids, quotas, reassignments, scram, topics
 from ottla.controller import features as feature_levels
 from ottla.controller.producer_ids import ProducerIdBlock
 from ottla.controller.topics import Charge
@@ -25,6 +25,10 @@ from ottla.wire.messages.alter_partition import AlterPartitionRequest, AlterPart
 from ottla.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
+)
+from ottla.wire.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
 )
 from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from ottla.wire.messages.broker_registration import BrokerRegistrationRequest
@@ -132,6 +136,11 @@ class Controller:
 
     def alter_client_quotas(self, request: AlterClientQuotasRequest) -> Decision[AlterClientQuotasResponse]:
         return quotas.alter_client_quotas(self._view, request)
+
+    def alter_user_scram_credentials(
+        self, request: AlterUserScramCredentialsRequest
+    ) -> Decision[AlterUserScramCredentialsResponse]:
+        return scram.alter_user_scram_credentials(self._view, request)
 
     def update_features(
         self, request: UpdateFeaturesRequest, *, kraft_version: int = 0

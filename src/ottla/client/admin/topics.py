@@ -130,7 +130,7 @@ class TopicCalls(AdminCalls):
 
     async def list_topics(self, *, include_internal: bool = False) -> dict[str, TopicInfo]:
         """Every topic with its partitions, by name."""
-        topics = await self._describe(None)
+        topics = await self._one(lambda: self._describe(None))
         return {name: topics[name] for name in sorted(topics) if include_internal or not topics[name].is_internal}
 
     async def describe_topics(self, names: Iterable[str]) -> dict[str, TopicInfo]:
