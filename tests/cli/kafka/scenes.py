@@ -8,6 +8,8 @@ own tool printed when it ran on Apache Kafka 4.3.1, with placeholders for what d
     $ kafka-topics --bootstrap-server {server} --list
     $ kafka-console-producer --bootstrap-server {server} --topic t <<< lines of stdin\\nin one
     $ member GROUP TOPIC name=value ...         a consumer that stays in a group until the scene ends
+    $ fill TOPIC COUNT                          records of 1,000 bytes in the topic's first partition
+    $ kill ID                                   end a node of a cluster, as kill -9 does
     $ segments                                  files of partitions in {folder}, see segments.py
     exit 0
     out one line of stdout
@@ -25,7 +27,6 @@ import re
 import shlex
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,6 +35,7 @@ from typing import NamedTuple
 from ottla.__main__ import kafka_tool
 from ottla.client.admin import Admin
 from ottla.client.errors import KafkaError
+from ottla.client.producer import Producer
 from tests.cli.kafka.segments import write_segments
 from tests.interop.toolbox import Toolbox
 
@@ -45,7 +47,9 @@ NOISE = re.compile(
 )
 LOGGED = re.compile(r"^\[20\d\d-[^\n]*\n(?:(?:Caused by: )?[a-z]+(?:\.[a-z]+)+\.[^\n]*\n)*", re.MULTILINE)
 """A line of the log and the exceptions in it: the originals' log goes elsewhere."""
-READING = re.compile(r"--describe|--generate|--list|--status|--verify|get-offsets| list| describe|info ")
+READING = re.compile(
+    r"--describe|list-endpoints|--preserve|--generate|--list|--status|--verify|get-offsets| list| describe|info "
+)
 
 
 class Printed(NamedTuple):
@@ -113,9 +117,10 @@ Tools = Callable[[str, list[str], str], tuple[int, str, str]]
 class Stage:
     """Where a scene is played: a server, a folder for its files, and somebody's tools."""
 
-    def __init__(self, run: Tools, places: dict[str, str]) -> None:
+    def __init__(self, run: Tools, places: dict[str, str], kill_node: Callable[[int], None] | None = None) -> None:
         self._run = run
         self._places = places
+        self._kill_node = kill_node
         self._members: list[subprocess.Popen[bytes]] = []
 
     def play(self, scene: Scene) -> Iterator[tuple[str, Callable[[], Printed]]]:
@@ -136,20 +141,19 @@ class Stage:
         if tool == "segments":
             write_segments(Path(self._places["folder"]))
             return Printed(0, (), ())
+        if tool == "fill":
+            fill(self._places["server"], arguments[0], int(arguments[1]))
+            return Printed(0, (), ())
+        if tool == "kill":
+            assert self._kill_node is not None
+            self._kill_node(int(arguments[0]))
+            return Printed(0, (), ())
         if tool == "member":
             self._members.append(join(self._places["server"], *arguments))
             return Printed(0, (), ())
         stdin = stdin.replace("\\n", "\n").replace("\\t", "\t")
         code, out, err = self._run(tool.removeprefix("kafka-"), arguments, stdin)
         return Printed(1 if code == 99 else code, self._lines(out, scene), self._lines(err, scene))
-
-    def _wait_for_moves(self) -> None:
-        """What a reassignment looks like while it goes on depends on how fast it is: the next command finds it done."""
-        for _ in range(300):
-            printed = our_tools("reassign-partitions", ["--bootstrap-server", self._places["server"], "--list"], "")
-            if "No partition reassignments found." in printed[1]:
-                return
-            time.sleep(0.1)
 
     def _filled(self, text: str) -> str:
         for name, value in self._places.items():
@@ -208,6 +212,16 @@ def join(server: str, group: str, topic: str, *properties: str) -> subprocess.Po
 
     asyncio.run(wait())
     return process
+
+
+def fill(server: str, topic: str, count: int) -> None:
+    async def write() -> None:
+        async with Producer(bootstrap_servers=server, acks="all") as producer:
+            for number in range(count):
+                await producer.send(topic, b"%01000d" % number, partition=0)
+            await producer.flush()
+
+    asyncio.run(write())
 
 
 def our_tools(tool: str, arguments: list[str], stdin: str = "") -> tuple[int, str, str]:

@@ -15,14 +15,16 @@ from pathlib import Path
 import pytest
 
 from tests.cli.kafka.scenes import READING, Stage, original_tools, our_tools, read_scene, scene_names
-from tests.cli.kafka.servers import places, scene_server
+from tests.cli.kafka.servers import kill_of, places, scene_server
 from tests.interop.servers import kafka_anchor
 from tests.interop.toolbox import Toolbox
 
 needs_all = pytest.mark.skipif(os.environ.get("OTTLA_INTEROP_ALL") != "1", reason="OTTLA_INTEROP_ALL=1 plays it")
 SINGLE = [name for name in scene_names() if not read_scene(name).needs_cluster]
 CLUSTERED = [name for name in scene_names() if read_scene(name).needs_cluster]
-SETTLE_SECONDS = 5
+OURS_CLUSTERED = [name for name in CLUSTERED if name not in ("cluster_features", "cluster_nodes")]
+"""Those that play with tools which Ottla has, too."""
+SETTLE_SECONDS, SETTLE_AFTER_KILL_SECONDS = 5, 60
 
 
 @pytest.fixture(scope="module")
@@ -40,12 +42,13 @@ def play(name: str, folder: Path, kind: str, originals: Toolbox | None = None) -
     scene = read_scene(name)
     with scene_server(folder, kind, scene) as server:
         run = our_tools if originals is None else original_tools(originals)
-        stage = Stage(run, places(server, folder))
+        stage = Stage(run, places(server, folder), kill_of(server))
         for number, (command, attempt) in enumerate(stage.play(scene)):
             expected = scene.printed[number]
             printed = attempt().text()
             # A broker of Kafka's learns of a change a little later than who made it.
-            ends_at = time.monotonic() + SETTLE_SECONDS
+            has_killed = any(one.startswith("kill ") for one in scene.commands[:number])
+            ends_at = time.monotonic() + (SETTLE_AFTER_KILL_SECONDS if has_killed else SETTLE_SECONDS)
             while printed != expected and READING.search(command) and time.monotonic() < ends_at:
                 time.sleep(0.1)
                 printed = attempt().text()
@@ -75,8 +78,19 @@ def test_originals_on_ottla(name: str, tmp_path: Path, originals: Toolbox) -> No
     play(name, tmp_path, "ottla", originals)
 
 
+@pytest.mark.parametrize("name", OURS_CLUSTERED)
+def test_ours_on_a_cluster_of_ottla(name: str, tmp_path: Path) -> None:
+    play(name, tmp_path, "ottla")
+
+
 @needs_all
 @pytest.mark.parametrize("name", CLUSTERED)
+def test_originals_on_a_cluster_of_ottla(name: str, tmp_path: Path, originals: Toolbox) -> None:
+    play(name, tmp_path, "ottla", originals)
+
+
+@needs_all
+@pytest.mark.parametrize("name", OURS_CLUSTERED)
 def test_ours_on_a_cluster_of_kafka(name: str, tmp_path: Path) -> None:
     play(name, tmp_path, "kafka")
 
