@@ -17,6 +17,7 @@ from tests.interop.servers import kafka_anchor
 from bench import client, report
 from bench.client import QUICK_CLIENTS, ClientBench, ClientScale
 from bench.cluster import ClusterBench
+from bench.cluster_faults import QUICK_FAULTS, FaultBench, FaultScale
 from bench.groups import QUICK_GROUPS, GroupBench, GroupScale
 from bench.observation import load_average
 from bench.session import QUICK, Bench, Figures, Scale
@@ -28,6 +29,7 @@ SUITES = {
     "transactions": frozenset(range(16, 19)),
     "client": frozenset(range(19, 26)),
     "cluster": frozenset(range(26, 29)),
+    "cluster_faults": frozenset(range(29, 34)),
 }
 """Rows that belong together, by the name of their results: a single broker's, those of consumer groups, and so on."""
 ALL_ROWS = frozenset().union(*SUITES.values())
@@ -106,6 +108,9 @@ def main() -> int:
                     figures |= TransactionBench(server, data, scale, options.rows, progress, sizes=sizes).run()
                 if options.rows & SUITES["cluster"]:
                     figures |= ClusterBench(server, data, scale, options.rows, progress).run()
+                if options.rows & SUITES["cluster_faults"]:
+                    faults = QUICK_FAULTS if options.quick else FaultScale()
+                    figures |= FaultBench(server, data, scale, options.rows, progress, sizes=faults).run()
                 if options.rows & SUITES["client"]:
                     figures |= ClientBench(
                         server,

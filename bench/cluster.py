@@ -72,7 +72,8 @@ class Nodes:
         for id in NODE_IDS:
             data = folder / str(id)
             if server == "ottla":
-                self.nodes[id] = ClusterNode(data, arguments=["--cluster-id", CLUSTER_ID])
+                self.nodes[id] = ours = ClusterNode(id, data)
+                ours.arguments = ["--cluster-id", CLUSTER_ID]
             else:
                 self.nodes[id] = KafkaNode(data)
         voters = ",".join(f"{id}@127.0.0.1:{node.port + 1}" for id, node in self.nodes.items())

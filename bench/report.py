@@ -135,6 +135,21 @@ def _cluster_lines() -> Iterator[Line]:
     yield Line(28, "resident memory of the three brokers after that", "cluster_rss.mb", "MB", limit=400)
 
 
+def _fault_lines() -> Iterator[Line]:
+    yield Line(29, "a leader is killed: longest gap in acknowledgements", "gap_leader.s", "s", limit=1.5)
+    yield Line(30, "the same, of a node that leads the controllers, too", "gap_controller.s", "s", limit=3)
+    yield Line(31, "three nodes from nothing until each answers", "cluster_start.s", "s", limit=1)
+    yield Line(32, "rolling restart: longest gap in acknowledgements", "rolling.gap_s", "s", limit=1)
+    yield Line(32, "the same, failed requests", "rolling.failed", "", limit=0)
+    for figure, title in (
+        ("create", "10,000 partitions on three nodes: created, on every node"),
+        ("failover", "the same, the controllers' leader is killed: led by others"),
+        ("restart", "the same, all nodes start: led and in sync"),
+    ):
+        yield Line(33, title, f"many.{figure}_s", "s", at_most=1.0)
+        yield Line(33, "the same, CPU of the brokers", f"many.{figure}.cpu_s", "s")
+
+
 TIMERS = 1.05
 """Where waiting by a timer is nearly all of a figure: its ratio is 1 give or take a heartbeat."""
 
@@ -166,6 +181,7 @@ LINES = (
     *_group_lines(),
     *_transaction_lines(),
     *_cluster_lines(),
+    *_fault_lines(),
 )
 
 
