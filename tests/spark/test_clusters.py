@@ -3,6 +3,7 @@ Spark's own connector in real-time mode. Each starts JVMs of its own, so they ru
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from tests.interop.servers import free_port
 from tests.spark.conftest import Topics
 from tests.spark.official import official_jars
 from tests.spark.test_exactly_once import ALL, run_driver
+from tests.spark.test_pipelines_definition import PIPELINES
 
 pytestmark = pytest.mark.skipif(not ALL, reason="starts JVMs of its own: only with OTTLA_INTEROP_ALL=1")
 HOME = Path(pyspark.__file__).parent
@@ -64,6 +66,10 @@ class StandaloneCluster:
             assert time.monotonic() < end, log.read_text(errors="replace")[-3000:]
             time.sleep(0.1)
 
+    def check_both_worked(self) -> None:
+        for number in range(2):
+            assert list((self.folder / f"worker-{number}").glob("app-*/*/stderr")), f"worker {number} ran no executor"
+
     def stop(self) -> None:
         for process in self.processes:
             process.terminate()
@@ -88,8 +94,20 @@ def test_two_workers_of_a_standalone_cluster(cluster: StandaloneCluster, topics:
     assert run_driver(topics, incoming, outgoing, tmp_path / "killed", "half:1", cluster.url) != 0
     assert run_driver(topics, incoming, outgoing, tmp_path / "last", "never:0", cluster.url) == 0
     assert sorted(topics.values(outgoing)) == sorted(f"row-{number}" for number in range(150))
-    executors = [entry for number in range(2) for entry in (tmp_path / f"worker-{number}").glob("app-*/*/stderr")]
-    assert len(executors) >= 2, "both workers ran executors"
+    cluster.check_both_worked()
+
+
+def test_a_pipeline_runs_there_unchanged(cluster: StandaloneCluster, topics: Topics, tmp_path: Path) -> None:
+    topics.create("lines", 2)
+    topics.create("word-counts", 1)
+    topics.produce("lines", [(None, f"the {word}") for word in ("castle", "trial", "castle", "burrow")])
+    where = ["--state", str(tmp_path / "state"), "--master", cluster.url, "--broker", topics.bootstrap]
+    command = [sys.executable, "-m", "ottla", "pipeline", "run", str(PIPELINES / "word-count"), "--once", *where]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+    counts = {one["word"]: one["count"] for one in map(json.loads, topics.values("word-counts"))}
+    assert counts == {"the": 4, "castle": 2, "trial": 1, "burrow": 1}
+    cluster.check_both_worked()
 
 
 def test_spark_connect(topics: Topics, tmp_path: Path) -> None:
