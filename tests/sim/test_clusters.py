@@ -178,3 +178,26 @@ def test_a_seed_replays_exactly_in_another_process_where_strings_hash_differentl
     here = run_seed(4, duration_s=1.0, only=only)
     assert here.has_passed, here.summary()
     assert fingerprint_elsewhere(4, 1.0, only) == f"passed {here.fingerprint}"
+
+
+@pytest.mark.parametrize("sim", [Shape()], indirect=True)
+def test_a_leader_whose_disk_is_full_makes_way_and_comes_back(sim: Cluster) -> None:
+    full = sim.leader("topic")
+    device = sim.host(full).device
+    device.capacity_bytes = device.used_bytes
+    before = sim.loop.time()
+    sim.produce("topic", 100)
+    assert sim.loop.time() - before < 10, "seconds that a writer waits; a follower falls out of the ISR after 30"
+    assert sim.leader("topic") != full
+    device.capacity_bytes = None
+
+
+@pytest.mark.parametrize("sim", [Shape()], indirect=True)
+def test_a_follower_whose_disk_is_full_holds_nobody_up(sim: Cluster) -> None:
+    device = sim.host(sim.followers("topic")[0]).device
+    device.capacity_bytes = device.used_bytes
+    before = sim.loop.time()
+    for _ in range(3):
+        sim.produce("topic", 100)
+    assert sim.loop.time() - before < 10, "seconds that a writer waits"
+    device.capacity_bytes = None

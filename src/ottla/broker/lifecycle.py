@@ -29,6 +29,9 @@ CATCH_UP_MS = 20
 """Between heartbeats of a broker that is about to be unfenced, or to stop."""
 DUPLICATE_RETRY_MS = 500
 SHUTDOWN_MS = 30_000
+FULL_BYTES = 1024 * 1024
+"""A broker with less free than this asks others to serve in its stead, until it has ROOM_BYTES."""
+ROOM_BYTES = 4 * FULL_BYTES
 WITHOUT_CONTROLLER_MS = 3_000
 """How long a stopping broker looks for a controller that would let it go."""
 
@@ -41,6 +44,7 @@ class Lifecycle:
         self._is_beat_due = asyncio.Event()
         self.broker_epoch = -1
         self.is_fenced = True
+        self._is_full = False
 
     # Registering
 
@@ -151,6 +155,7 @@ class Lifecycle:
             broker_id=node.config.node_id,
             broker_epoch=self.broker_epoch,
             current_metadata_offset=node.image_offset - 1,
+            want_fence=not wants_to_stop and self._wants_to_rest(),
             want_shut_down=wants_to_stop,
             offline_log_dirs=[
                 log_dir.directory_id
@@ -167,6 +172,23 @@ class Lifecycle:
             log.info("no answer to a heartbeat: %s", error.message)
             return None
         return response
+
+    def _wants_to_rest(self) -> bool:
+        """Whether a log dir is full and another broker can serve: then this one asks to be fenced. Its partitions get
+        other leaders at once, and writers need not wait until it has fallen out of the ISR; with room it comes back."""
+        node = self._node
+        others = [broker for broker in node.image.brokers.values() if broker.id != node.config.node_id]
+        if all(broker.is_fenced for broker in others):
+            return False
+        try:
+            free_bytes = min(node.disk.free_bytes(log_dir.path) for log_dir in node.logs.online_dirs)
+        except (OSError, ValueError):
+            return False  # no log dir is left, or it is about to go offline
+        is_full = free_bytes < (ROOM_BYTES if self._is_full else FULL_BYTES)
+        if is_full != self._is_full:
+            self._is_full = is_full
+            log.warning("%d bytes are free: this broker %s", free_bytes, "rests" if is_full else "serves again")
+        return is_full
 
     # Leaving
 

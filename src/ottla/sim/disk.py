@@ -32,6 +32,7 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 PAGE_BYTES = 4096
 SECTOR_BYTES = 512
+LARGE_BYTES = 1 << 40
 
 
 class Crashed(BaseException):
@@ -462,10 +463,12 @@ class Disk:
 
     def free_bytes(self, path: str) -> int:
         self.device.directory(path)
-        return max(0, self.total_bytes(path) - self.device.used_bytes)
+        if self.device.capacity_bytes is None:
+            return LARGE_BYTES
+        return max(0, self.device.capacity_bytes - self.device.used_bytes)
 
     def total_bytes(self, path: str) -> int:
-        return 1 << 40 if self.device.capacity_bytes is None else self.device.capacity_bytes
+        return LARGE_BYTES if self.device.capacity_bytes is None else self.device.capacity_bytes
 
     def modified_timestamp(self, path: str) -> int:
         node = self.device.find(path)
