@@ -18,8 +18,9 @@ from ottla import records
 from ottla.client.core.codes import error_code
 from ottla.client.core.partitions import TopicPartition
 from ottla.records import DEFAULT_MAX_SIZE, BatchHeader, ControlType, CorruptRecords, UnsupportedMagic
+from ottla.records.batch import CONTROL_FLAG, CRC_START, LOG_APPEND_TIME_FLAG, LOG_OVERHEAD
 from ottla.records.columns import BatchRecords, RecordColumns
-from ottla.records.kernel import read_partition
+from ottla.records.kernel import crc32c_range, read_partition
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.fetch import (
     AbortedTransaction,
@@ -258,13 +259,17 @@ class FetchedBatches:
                 count = min(left, max_count - len(taken))
                 start = self._records_index
                 piece = self._records if count == len(self._records) else self._records[start : start + count]
-                self._records_index += count
-                taken = piece if not taken else taken + piece
-                self.next_offset = piece[-1].offset + 1
+                if taken:
+                    taken += piece
+                else:
+                    taken = piece
                 if count == left:
                     self._records = []
                     self._records_index = 0
                     self.next_offset = self._batches[self._index - 1][1].next_offset
+                else:
+                    self._records_index += count
+                    self.next_offset = piece[-1].offset + 1
                 continue
             if self._index >= len(self._batches):
                 break
@@ -277,7 +282,7 @@ class FetchedBatches:
         """Whether the batch at `_index` has the CRC it says; looked at once."""
         if self._sound_index != self._index:
             position, header = self._batches[self._index]
-            if not records.crc_ok(self._data, position, header.size):
+            if header.crc != crc32c_range(self._data, position + CRC_START, position + LOG_OVERHEAD + header.length):
                 return False
             self._sound_index = self._index
         return True
@@ -312,7 +317,7 @@ class FetchedBatches:
     def _open_batch(self) -> BatchRecords | None:
         """The batch at `_index`, for `take_columns`; None for one that is not the application's."""
         header, batch = self._next_batch()
-        if self._is_passed_over(header, batch):
+        if self._may_be_passed_over(header) and self._is_passed_over(header, batch):
             return None
         self._opened = BatchRecords(batch, DEFAULT_MAX_SIZE)
         return self._opened
@@ -322,22 +327,25 @@ class FetchedBatches:
         if self._checks_crcs and not self._is_sound():
             raise CorruptRecords("the checksum does not fit")
         self.leader_epoch = header.leader_epoch
-        return header, self._data[position : position + header.size]
+        return header, self._data[position : position + LOG_OVERHEAD + header.length]
 
     def _decode_next(self) -> None:
         try:
             header, batch = self._next_batch()
-            is_passed_over = self._is_passed_over(header, batch)
-            self._records = [] if is_passed_over else self._read(batch, header)
+            if self._may_be_passed_over(header) and self._is_passed_over(header, batch):
+                self._records = []
+            else:
+                kind = LogAppendTimeRecord if header.attributes & LOG_APPEND_TIME_FLAG else ConsumerRecord
+                self._records = read_partition(batch, kind, *self.partition, self.next_offset, DEFAULT_MAX_SIZE)
         except CorruptRecords as error:
             raise self._damaged(str(error)) from None
         if not self._records:
             self.next_offset = max(self.next_offset, header.next_offset)
         self._index += 1
 
-    def _read(self, batch: memoryview, header: BatchHeader) -> list[RawRecord]:
-        kind = LogAppendTimeRecord if header.has_log_append_time else ConsumerRecord
-        return read_partition(batch, kind, *self.partition, self.next_offset, DEFAULT_MAX_SIZE)
+    def _may_be_passed_over(self, header: BatchHeader) -> bool:
+        """Not so for ordinary batches: they are told apart at once."""
+        return bool(header.attributes & CONTROL_FLAG or self._aborted or self._aborted_producer_ids)
 
     def _is_passed_over(self, header: BatchHeader, batch: memoryview) -> bool:
         """Control batches are never the application's; batches of aborted transactions are not, either."""
