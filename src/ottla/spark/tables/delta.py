@@ -1,0 +1,179 @@
+"""Delta tables by delta-rs. A batch is a `txn` action of the commit: the application is the query, the version the
+batch, as Delta's own sink for Spark writes it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow
+import pyarrow.parquet as pq
+from pyarrow.fs import FileSystem, PyFileSystem
+
+from ottla.spark.tables.data_files import DataFile, chunks, in_columns, partition_text, partitions, write_file
+from ottla.spark.tables.table import BatchOfQuery, Compacted, FileToRead, Table, TableError, TableSettings
+
+try:
+    from deltalake import CommitProperties, DeltaTable, Field, Transaction
+    from deltalake.exceptions import TableNotFoundError
+    from deltalake.fs import DeltaStorageHandler
+    from deltalake.schema import Schema
+    from deltalake.transaction import AddAction
+except ModuleNotFoundError as error:
+    raise TableError("Delta tables need delta-rs: pip install 'ottla[delta]'") from error
+
+LOG = "_delta_log"
+UNREADABLE = ("deletionVectors", "columnMapping", "v2Checkpoint")
+
+
+class DeltaFiles(Table):
+    """A Delta table."""
+
+    def __init__(self, settings: TableSettings, table: DeltaTable) -> None:
+        self.settings = settings
+        self._table = table
+        self._cached_schema: pyarrow.Schema | None = None
+
+    @classmethod
+    def open(cls, settings: TableSettings) -> DeltaFiles:
+        try:
+            return cls(settings, DeltaTable(settings.place, storage_options=dict(settings.options)))
+        except TableNotFoundError:
+            raise TableError(f"there is no Delta table in {settings.place}") from None
+
+    @classmethod
+    def make(cls, settings: TableSettings, schema: pyarrow.Schema) -> DeltaFiles:
+        try:
+            return cls.open(settings)
+        except TableError:
+            made = DeltaTable.create(
+                settings.place,
+                Schema.from_arrow(_as_delta_has(schema)),
+                mode="ignore",
+                partition_by=list(settings.partition_by) or None,
+                storage_options=dict(settings.options),
+            )
+            return cls(settings, made)
+
+    def schema(self) -> pyarrow.Schema:
+        if self._cached_schema is None:
+            self._cached_schema = pyarrow.schema(self._table.schema().to_arrow())
+        return self._cached_schema
+
+    def partition_columns(self) -> list[str]:
+        return list(self._table.metadata().partition_columns)
+
+    def add_columns(self, fields: list[pyarrow.Field]) -> None:
+        schema = Schema.from_arrow(_as_delta_has(pyarrow.schema(fields)))
+        self._table.alter.add_columns([Field(field.name, field.type, nullable=True) for field in schema.fields])
+        self._cached_schema = None
+
+    def _files(self) -> FileSystem:
+        return PyFileSystem(DeltaStorageHandler(self._table.table_uri, dict(self.settings.options)))
+
+    # Writing
+
+    def write_files(self, batches: Iterator[pyarrow.RecordBatch]) -> list[DataFile]:
+        names = self.partition_columns()
+        stored = [field.name for field in self.schema() if field.name not in names]
+        return [
+            write_file(self._files(), "", mine.select(stored), values)
+            for rows in chunks(batches, self.schema())
+            for values, mine in partitions(rows, names)
+        ]
+
+    def drop_files(self, files: list[DataFile]) -> None:
+        system = self._files()
+        for file in files:
+            system.delete_file(file.path)
+
+    def last_batch(self, query_id: str) -> int | None:
+        return self._table.transaction_version(query_id)
+
+    def commit(self, files: list[DataFile], batch: BatchOfQuery | None) -> None:
+        now = int(time.time() * 1000)
+        properties = None
+        if batch is not None:
+            properties = CommitProperties(app_transactions=[Transaction(batch.query_id, batch.batch_id, now)])
+        self._table.create_write_transaction(
+            [AddAction(file.path, file.size, file.values, now, True, file.statistics) for file in files],
+            "append",
+            self._table.schema(),
+            self.partition_columns() or None,
+            commit_properties=properties,
+        )
+
+    def compact(self) -> Compacted:
+        metrics = self._table.optimize.compact()
+        return Compacted(int(metrics["numFilesRemoved"]), int(metrics["numFilesAdded"]))
+
+    # Reading
+
+    def version(self) -> int:
+        return int(self._table.version())
+
+    def files_of(self, version: int) -> list[FileToRead]:
+        self._check_readable()
+        self._table.load_as_version(version)
+        actions = pyarrow.table(self._table.get_add_actions(flatten=False)).to_pylist()
+        return [
+            FileToRead(unquote(one["path"]), _partition_values(one.get("partition_values") or one.get("partition")))
+            for one in actions
+        ]
+
+    def _check_readable(self) -> None:
+        features = self._table.protocol().reader_features or []
+        found = [name for name in UNREADABLE if name in features]
+        if found:
+            raise TableError(
+                f"the Delta table {self.settings.place} uses {', '.join(found)}, which cannot be read here"
+            )
+
+    def files_between(self, after: int, until: int) -> list[FileToRead]:
+        self._check_readable()
+        return [file for version in range(after + 1, until + 1) for file in self._appended(version)]
+
+    def _appended(self, version: int) -> Iterator[FileToRead]:
+        """The files that one commit appended. Those of a compaction have no new rows (`dataChange` is false)."""
+        path = f"{LOG}/{version:020d}.json"
+        try:
+            with self._files().open_input_stream(path) as stream:
+                lines = stream.read().decode().splitlines()
+        except FileNotFoundError:
+            raise TableError(
+                f"version {version} of the Delta table {self.settings.place} is no longer in its log: rows may be "
+                "missing. Begin anew with an empty --state, and keep the log for longer (delta.logRetentionDuration)"
+            ) from None
+        for action in map(json.loads, filter(None, lines)):
+            if action.get("remove", {}).get("dataChange"):
+                raise TableError(
+                    f"version {version} of the Delta table {self.settings.place} changes or removes rows: only tables "
+                    "that are appended to can be followed"
+                )
+            added = action.get("add")
+            if added is not None and added.get("dataChange"):
+                yield FileToRead(unquote(added["path"]), added.get("partitionValues") or {})
+
+    def read(self, file: FileToRead) -> Iterator[pyarrow.RecordBatch]:
+        schema = self.schema()
+        with self._files().open_input_file(file.path) as opened:
+            for batch in pq.ParquetFile(opened).iter_batches():
+                rows = pyarrow.Table.from_batches([batch])
+                for name, text in file.values.items():
+                    column = pyarrow.array([text] * batch.num_rows, pyarrow.string()).cast(schema.field(name).type)
+                    rows = rows.append_column(name, column)
+                yield from in_columns(rows, schema).to_batches()
+
+
+def _partition_values(given: Any) -> Mapping[str, str | None]:
+    """Values of partition columns as text, as the log has them."""
+    pairs = given.items() if isinstance(given, dict) else given or ()
+    return {str(name): partition_text(value) for name, value in pairs}
+
+
+def _as_delta_has(schema: pyarrow.Schema) -> pyarrow.Schema:
+    """Every column of a stream's table may be null: what comes later may lack it."""
+    return pyarrow.schema([field.with_nullable(True) for field in schema])
