@@ -10,6 +10,7 @@ import itertools
 import os
 import shutil
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,10 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 from pyspark.sql import DataFrame, SparkSession
 
+from ottla.spark.pipelines.connection import Connection
+from ottla.spark.pipelines.definition import Pipeline, parse_pipeline
+from ottla.spark.pipelines.run import PipelineRun, run_pipeline
+from ottla.spark.pipelines.state import PipelineState
 from tests.interop.conftest import shared_server
 from tests.interop.servers import Server
 from tests.spark.official import official_jars
@@ -50,6 +55,7 @@ class Topics:
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
         self.options = {"kafka.bootstrap.servers": bootstrap}
+        self.connection = Connection(bootstrap)
         self.admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
 
     def new(self, partitions: int = 2, name: str = "topic", **config: str) -> str:
@@ -70,7 +76,7 @@ class Topics:
         for created in self.admin.create_partitions([NewPartitions(topic, count)]).values():
             created.result()
 
-    def produce(self, topic: str, rows: Sequence[tuple[str | None, str | None]], **record: Any) -> None:
+    def produce(self, topic: str, rows: Sequence[tuple[str | None, str | bytes | None]], **record: Any) -> None:
         producer = Producer({"bootstrap.servers": self.bootstrap, "partitioner": "murmur2_random", "log_level": 0})
         for key, value in rows:
             producer.produce(topic, key=key, value=value, **record)
@@ -81,7 +87,10 @@ class Topics:
         self.produce(topic, [(str(number), f"row-{number}") for number in range(first, last)])
 
     def values(self, topic: str, isolation_level: str = "read_committed") -> list[str]:
-        """All values, in the order of their partitions and offsets."""
+        """All values as text, in the order of their partitions and offsets."""
+        return [value.decode() for value in self.raw_values(topic, isolation_level)]
+
+    def raw_values(self, topic: str, isolation_level: str = "read_committed") -> list[bytes]:
         consumer = Consumer(
             {
                 "bootstrap.servers": self.bootstrap,
@@ -101,7 +110,7 @@ class Topics:
                 if message.error():
                     ended.add(message.partition())
                 else:
-                    found.append((message.partition(), message.offset(), (message.value() or b"").decode()))
+                    found.append((message.partition(), message.offset(), message.value() or b""))
         consumer.close()
         return [value for _, _, value in sorted(found)]
 
@@ -192,3 +201,35 @@ class Stream:
 @pytest.fixture
 def stream(spark: SparkSession, topics: Topics, tmp_path: Path) -> Stream:
     return Stream(spark, topics, tmp_path)
+
+
+class Runner:
+    """Runs pipelines to the end of what is there."""
+
+    def __init__(self, spark: SparkSession, topics: Topics, folder: Path) -> None:
+        self._spark = spark
+        self._topics = topics
+        self.state = PipelineState(folder / "state")
+        self.state.folder.mkdir()
+
+    def run(self, pipeline: Pipeline) -> dict[str, Any]:
+        """The status after the run, with flows and sources by their names."""
+        made = PipelineRun(pipeline, self._spark, self.state, self._topics.connection)
+        run_pipeline(made, self.state, threading.Event(), lambda run: None, is_once=True)
+        status = made.status("done")
+        return {
+            **{flow["flow"]: flow for flow in status["flows"]},
+            **{source["source"]: source for source in status["sources"]},
+        }
+
+
+@pytest.fixture
+def runner(spark: SparkSession, topics: Topics, tmp_path: Path) -> Runner:
+    return Runner(spark, topics, tmp_path)
+
+
+def pipeline_of(topics: Topics, folder: Path, source: dict[str, Any], flow: dict[str, Any], **more: Any) -> Pipeline:
+    """A pipeline of one source, `rows`, that is a new topic with the pipeline's name, and one flow."""
+    topic = topics.new(1)
+    document = {"name": topic, "sources": {"rows": {"topic": topic, **source}}, "flows": {"rows": flow}, **more}
+    return parse_pipeline(folder, document, {})

@@ -7,18 +7,15 @@ test_pipelines_processes.py.
 from __future__ import annotations
 
 import json
-import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
-from ottla.spark.pipelines.definition import Pipeline, PipelineError, load_pipeline, parse_pipeline
+from ottla.spark.pipelines.definition import PipelineError, load_pipeline
 from ottla.spark.pipelines.redrive import Letter, read_letters, redrive
-from ottla.spark.pipelines.run import PipelineRun, run_pipeline
-from ottla.spark.pipelines.state import PipelineState
-from tests.spark.conftest import Topics
+from tests.spark.conftest import Runner, Topics, pipeline_of
 from tests.spark.test_pipelines_definition import PIPELINES
 
 GOOD = {
@@ -29,31 +26,6 @@ GOOD = {
     "price": 3.5,
     "placed_at": "2026-11-16T05:00:00Z",
 }
-
-
-class Runner:
-    """Runs pipelines to the end of what is there."""
-
-    def __init__(self, spark: SparkSession, topics: Topics, folder: Path) -> None:
-        self._spark = spark
-        self._topics = topics
-        self.state = PipelineState(folder / "state")
-        self.state.folder.mkdir()
-
-    def run(self, pipeline: Pipeline) -> dict[str, Any]:
-        """The status after the run, with flows and sources by their names."""
-        made = PipelineRun(pipeline, self._spark, self.state, self._topics.bootstrap)
-        run_pipeline(made, self.state, threading.Event(), lambda run: None, is_once=True)
-        status = made.status("done")
-        return {
-            **{flow["flow"]: flow for flow in status["flows"]},
-            **{source["source"]: source for source in status["sources"]},
-        }
-
-
-@pytest.fixture
-def runner(spark: SparkSession, topics: Topics, tmp_path: Path) -> Runner:
-    return Runner(spark, topics, tmp_path)
 
 
 def test_word_count_writes_each_new_count_once(runner: Runner, topics: Topics) -> None:
@@ -95,7 +67,7 @@ def test_orders_are_cleaned_put_aside_repaired_and_sent_back(
         (3, "unknown", "unknown", 7.0),
     }
 
-    letters = {letter.source: letter for letter in read_letters(pipeline, topics.bootstrap)}
+    letters = {letter.source: letter for letter in read_letters(pipeline, topics.connection)}
     web, branch = letters["web_orders"], letters["branch_orders"]
     assert (web.key, web.value, web.rule) == (b"b", bad.encode(), "something is ordered")
     assert ("trace", b"\xff\x00") in web.headers
@@ -108,12 +80,12 @@ def test_orders_are_cleaned_put_aside_repaired_and_sent_back(
     web.value = json.dumps({**GOOD, "order_id": 2, "quantity": 5}).encode()
     fixed = tmp_path / "fixed.jsonl"
     fixed.write_text("".join(json.dumps(letter.to_json()) + "\n" for letter in (web, branch)))
-    assert redrive(pipeline, runner.state, topics.bootstrap, str(fixed)) == 2
-    assert redrive(pipeline, runner.state, topics.bootstrap) == 0  # they have been sent back, none is new
+    assert redrive(pipeline, runner.state, topics.connection, str(fixed)) == 2
+    assert redrive(pipeline, runner.state, topics.connection) == 0  # they have been sent back, none is new
     second = runner.run(pipeline)
     assert (second["accepted"]["rows_out"], second["branch_orders"]["letters"]) == (1, 1)
     assert len(topics.values("orders")) == 2  # others who read the topic see nothing of it
-    again = list(read_letters(pipeline, topics.bootstrap))[2:]
+    again = list(read_letters(pipeline, topics.connection))[2:]
     assert [(letter.source, letter.value) for letter in again] == [("branch_orders", b"{no json")]
 
 
@@ -138,14 +110,7 @@ def test_clicks_are_counted_by_the_minute_and_late_ones_left_out(
         ("08:01", "/x", 1, 1),
         ("08:10", "/", 1, 1),
     ]
-    assert [letter.rule for letter in read_letters(pipeline, topics.bootstrap)] == ["has a page"]
-
-
-def made(topics: Topics, tmp_path: Path, source: dict[str, Any], flow: dict[str, Any]) -> Pipeline:
-    """A pipeline of one source, `rows`, that is a new topic, and one flow."""
-    topic = topics.new(1)
-    document = {"name": topic, "sources": {"rows": {"topic": topic, **source}}, "flows": {"rows": flow}}
-    return parse_pipeline(tmp_path, document, {})
+    assert [letter.rule for letter in read_letters(pipeline, topics.connection)] == ["has a page"]
 
 
 def test_a_row_that_must_not_be_ends_the_pipeline_with_its_cause(
@@ -153,7 +118,7 @@ def test_a_row_that_must_not_be_ends_the_pipeline_with_its_cause(
 ) -> None:
     rule = {"small": {"rule": "number < 10", "action": "fail"}}
     source = {"format": "csv", "schema": "number int, name string", "expect": rule}
-    pipeline = made(topics, tmp_path, source, {"topic": "small-numbers", "format": "csv"})
+    pipeline = pipeline_of(topics, tmp_path, source, {"topic": "small-numbers", "format": "csv"})
     topics.produce(pipeline.sources[0].topic or "", [(None, "1,one"), (None, "11,eleven")])
     with pytest.raises(PipelineError) as raised:
         runner.run(pipeline)
@@ -181,16 +146,16 @@ def test_what_cannot_work_is_said_before_anything_runs(
     runner: Runner, topics: Topics, tmp_path: Path, source: dict[str, Any], flow: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(PipelineError) as raised:
-        runner.run(made(topics, tmp_path, source, flow))
+        runner.run(pipeline_of(topics, tmp_path, source, flow))
     assert message in str(raised.value)
 
 
 def test_letters_of_another_pipeline_are_not_ours(runner: Runner, topics: Topics, tmp_path: Path) -> None:
-    pipeline = made(topics, tmp_path, {"format": "string"}, {"topic": "x"})
+    pipeline = pipeline_of(topics, tmp_path, {"format": "string"}, {"topic": "x"})
     topics.create(pipeline.dead_letters, 1)
     topics.produce(pipeline.dead_letters, [(None, "x")], headers={"ottla.pipeline": b"another"})
-    assert list(read_letters(pipeline, topics.bootstrap)) == []
+    assert list(read_letters(pipeline, topics.connection)) == []
     unknown = tmp_path / "letters"
     unknown.write_text(json.dumps(Letter(0, 0, None, b"x", [("ottla.source", b"gone")]).to_json()))
     with pytest.raises(PipelineError, match="which the pipeline does not have"):
-        redrive(pipeline, runner.state, topics.bootstrap, str(unknown))
+        redrive(pipeline, runner.state, topics.connection, str(unknown))

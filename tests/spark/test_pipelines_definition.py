@@ -9,6 +9,10 @@ from typing import Any
 import pytest
 
 from ottla.__main__ import main
+from ottla.cli.session import CommandError, file_settings
+from ottla.converters.registry import RegistrySettings
+from ottla.spark.options import parse_read_options
+from ottla.spark.pipelines.connection import Connection
 from ottla.spark.pipelines.definition import PipelineError, load_pipeline, parse_pipeline
 from ottla.spark.pipelines.progress import FlowProgress, SourceCounts, lag_of
 from ottla.spark.pipelines.redrive import Letter
@@ -68,9 +72,24 @@ def test_a_source_is_a_database_where_one_is_given_and_files_where_not() -> None
         ({}, {"a": TO_TOPIC}, "sources: at least one is needed"),
         ({"lines": LINES}, {}, "flows: at least one is needed"),
         ({"lines": {"topik": "x"}}, {"a": TO_TOPIC}, "'topik' is not known; did you mean 'topic'?"),
-        ({"lines": {"format": "string"}}, {"a": TO_TOPIC}, "it needs one of jdbc, topic, files"),
+        ({"lines": {"format": "string"}}, {"a": TO_TOPIC}, "it needs one of jdbc, topic, files, delta, iceberg"),
         ({"lines": {"topic": "x", "format": "json"}}, {"a": TO_TOPIC}, "format json needs a schema"),
-        ({"lines": {"topic": "x", "format": "avro"}}, {"a": TO_TOPIC}, "'avro' is none of json, csv, string, raw"),
+        ({"lines": {"topic": "x", "format": "xml"}}, {"a": TO_TOPIC}, "'xml' is none of json, csv, string, raw, avro"),
+        ({"lines": {"topic": "x", "format": "avro"}}, {"a": TO_TOPIC}, "e.g. 'schema: order.avsc', or 'registry: {"),
+        (
+            {"lines": LINES},
+            {"a": {**TO_TOPIC, "format": "protobuf"}},
+            "the numbers of its fields have to stay the same",
+        ),
+        (
+            {"lines": {**LINES, "wire": "confluent"}},
+            {"a": TO_TOPIC},
+            "only avro, protobuf, json have the Confluent wire",
+        ),
+        ({"lines": LINES}, {"a": {**TO_TOPIC, "wire": "confluent"}}, "it needs 'registry: {url: ...}' at the top"),
+        ({"lines": LINES}, {"a": {"delta": "t", "mode": "update"}}, "delta can only be appended to"),
+        ({"lines": LINES}, {"a": {"delta": "t", "compact_every": 0}}, "a number of batches is expected"),
+        ({"lines": LINES}, {"a": {"jdbc": "x", "table": "t", "guarantee": "twice"}}, "'twice' is none of exactly_once"),
         ({"lines": {"jdbc": "x"}}, {"a": TO_TOPIC}, "a jdbc source needs 'table: NAME'"),
         ({"lines": {**LINES, "expect": {"r": {"action": "drop"}}}}, {"a": TO_TOPIC}, "'rule' is missing"),
         (
@@ -88,6 +107,40 @@ def test_what_is_wrong_is_said_with_what_would_do(sources: Any, flows: Any, mess
     with pytest.raises(PipelineError) as raised:
         parse(sources, flows)
     assert message in str(raised.value)
+
+
+def test_a_registry_makes_avro_and_protobuf_framed_and_json_only_when_it_is_said() -> None:
+    formats = {"a": "avro", "b": "protobuf", "c": "json"}
+    sources = {name: {"topic": name, "format": one, "schema": "a int"} for name, one in formats.items()}
+    url = {"url": "http://127.0.0.1:8081", "user": "me", "password": "secret"}
+    pipeline = parse(sources, {"c": TO_TOPIC}, registry=url)
+    assert [source.wire for source in pipeline.sources] == ["confluent", "confluent", "plain"]
+    assert pipeline.registry == RegistrySettings(("http://127.0.0.1:8081",), "me", "secret")
+    assert "secret" not in repr(pipeline)
+    assert [source.wire for source in parse(sources, {"c": TO_TOPIC}).sources] == ["plain"] * 3
+    for wrong, message in (
+        ({"user": "me"}, "it needs a url"),
+        ({"url": "x"}, "is no address"),
+        ({"uri": "x"}, "'url'?"),
+    ):
+        with pytest.raises(PipelineError) as raised:
+            parse(sources, {"c": TO_TOPIC}, registry=wrong)
+        assert message in str(raised.value)
+
+
+def test_properties_of_a_file_reach_every_client_and_spark(tmp_path: Path) -> None:
+    text = "client.rack=r1\nacks=all\nvalue.deserializer=x\nschema.registry.url=http://a:1\nbootstrap.servers=elsewhere:1\n"
+    (tmp_path / "client.properties").write_text(text)
+    connection = Connection.of("here:9092", file_settings(str(tmp_path / "client.properties")))
+    assert connection.options == {
+        "kafka.client.rack": "r1",
+        "kafka.acks": "all",
+        "kafka.bootstrap.servers": "here:9092",
+    }
+    assert connection.registry == RegistrySettings(("http://a:1",))
+    assert parse_read_options({**connection.options, "subscribe": "t"}, is_streaming=False).config.client_rack == "r1"
+    with pytest.raises(CommandError, match="cannot be read"):
+        file_settings(str(tmp_path / "none"))
 
 
 def test_init_makes_a_pipeline_that_can_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,6 +18,9 @@ from pathlib import Path
 
 import pytest
 
+from ottla.spark.pipelines.definition import load_pipeline
+from ottla.spark.pipelines.table_flows import table_settings
+from ottla.spark.tables.table import open_table
 from tests.interop.servers import REPOSITORY, free_port
 from tests.spark.conftest import Topics
 from tests.spark.test_pipelines_definition import PIPELINES
@@ -84,6 +87,19 @@ def test_a_pipeline_runs_tells_how_it_does_and_is_stopped(topics: Topics, tmp_pa
     assert "'parse'" not in run(topics, "pipeline", "letters", str(tmp_path / "mine"))
 
 
+def test_properties_of_a_file_are_used(topics: Topics, tmp_path: Path) -> None:
+    source = topics.new(1)
+    topics.produce(source, [(None, json.dumps({"a": 1}))])
+    (tmp_path / "client.properties").write_text("fetch.max.bytes=none\n")
+    said = run(
+        topics, "sql", f"select a from `{source}`", "--command-config", str(tmp_path / "client.properties"), code=1
+    )
+    assert "fetch.max.bytes" in said
+    (tmp_path / "client.properties").write_text("fetch.max.bytes=1000000\nclient.rack=r1\n")
+    said = run(topics, "sql", f"select a from `{source}`", "--command-config", str(tmp_path / "client.properties"))
+    assert [line.strip() for line in said.splitlines()[:2]] == ["a", "1"]
+
+
 def test_a_pipeline_that_fails_says_why_and_ends_with_a_code(topics: Topics, tmp_path: Path) -> None:
     source = topics.new(1)
     folder = tmp_path / "failing"
@@ -101,6 +117,22 @@ def test_a_pipeline_that_fails_says_why_and_ends_with_a_code(topics: Topics, tmp
     assert f"there is no topic {source}" in said
 
 
+def run_killed(topics: Topics, folder: Path, step: str) -> None:
+    """Run a pipeline whose driver is killed at a step of its second batch, and run it again to its end."""
+    faults = folder / "faults"
+    faults.mkdir()
+    process = subprocess.Popen(
+        command(topics, "pipeline", "run", str(folder), "--once"),
+        cwd=REPOSITORY,
+        env={**os.environ, "OTTLA_SPARK_FAULT": f"{step}:1:{faults}"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    (faults / "pid").write_text(str(process.pid))
+    assert process.wait(400) == -signal.SIGKILL
+    run(topics, "pipeline", "run", str(folder), "--once")
+
+
 @pytest.mark.parametrize("step", ["task", "undecided", "decided", "half"])
 def test_counts_are_written_once_though_the_driver_is_killed(topics: Topics, tmp_path: Path, step: str) -> None:
     source, target = topics.new(1), topics.new(2)
@@ -114,20 +146,37 @@ def test_counts_are_written_once_though_the_driver_is_killed(topics: Topics, tmp
         "spark: {spark.sql.shuffle.partitions: 2}\n"
     )
     topics.produce(source, [(None, word) for word in "abcd" * 3])
-    faults = tmp_path / "faults"
-    faults.mkdir()
-    process = subprocess.Popen(
-        command(topics, "pipeline", "run", str(tmp_path), "--once"),
-        cwd=REPOSITORY,
-        env={**os.environ, "OTTLA_SPARK_FAULT": f"{step}:1:{faults}"},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    (faults / "pid").write_text(str(process.pid))
-    assert process.wait(400) == -signal.SIGKILL
-    run(topics, "pipeline", "run", str(tmp_path), "--once")
+    run_killed(topics, tmp_path, step)
     found = [json.loads(value) for value in topics.values(target)]
     assert sorted((one["word"], one["n"]) for one in found) == [(word, n) for word in "abcd" for n in (1, 2, 3)]
+
+
+def numbers_pipeline(topics: Topics, folder: Path, flow: str, more: str = "") -> None:
+    """A pipeline that writes the numbers 0 to 11, in three batches, somewhere."""
+    source = topics.new(1)
+    limit = "options: {maxOffsetsPerTrigger: 4}"
+    (folder / "pipeline.yml").write_text(
+        f"sources: {{numbers: {{topic: {source}, format: json, schema: n int, {limit}}}}}\n"
+        f"flows: {{numbers: {{{flow}}}}}\n{more}"
+    )
+    topics.produce(source, [(None, json.dumps({"n": number})) for number in range(12)])
+
+
+@pytest.mark.parametrize("step", ["table-task", "table-undecided", "table-committed"])
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_tables_have_each_row_once_though_the_driver_is_killed(
+    topics: Topics, tmp_path: Path, kind: str, step: str
+) -> None:
+    place = {"delta": "table", "iceberg": "shop.numbers"}[kind]
+    numbers_pipeline(topics, tmp_path, f"{kind}: {place}, compact_every: 2")
+    run_killed(topics, tmp_path, step)
+    settings = table_settings(load_pipeline(tmp_path, {}), load_pipeline(tmp_path, {}).flows[0])
+    table = open_table(settings)
+    files = table.files_of(table.version())
+    assert sorted(n for file in files for batch in table.read(file) for n in batch.column("n").to_pylist()) == [
+        *range(12)
+    ]
+    assert "SMALL FILES" in run(topics, "pipeline", "compact", str(tmp_path))
 
 
 @pytest.mark.parametrize("statement", ["select name, count(*) as n from {} group by name order by name"])
@@ -255,6 +304,22 @@ flows:
     assert database.query("select string_agg(name, ',' order by id) from good") == "one,two,four"
     letters = [json.loads(value) for value in topics.values(f"{target}.dead-letters")]
     assert letters == [{"id": 3}]
+    repaired = json.loads(run(topics, "pipeline", "letters", str(tmp_path), "-o", "json"))
+    (tmp_path / "repaired").write_text(json.dumps({**repaired, "value": '{"id": 3, "name": "three"}'}))
+    run(topics, "pipeline", "redrive", str(tmp_path), "--file", str(tmp_path / "repaired"))
+    run(topics, "pipeline", "run", str(tmp_path), "--once")
+    assert database.query("select string_agg(name, ',' order by id) from good") == "one,two,three,four"
+
+
+@pytest.mark.parametrize("step", ["jdbc-staged", "jdbc-undecided", "jdbc-committed"])
+def test_a_database_has_each_row_once_though_the_driver_is_killed(
+    topics: Topics, database: Database, jar: str, tmp_path: Path, step: str
+) -> None:
+    table = step.replace("-", "_")
+    numbers_pipeline(topics, tmp_path, f'jdbc: "{database.url}", table: {table}', f'jars: ["{jar}"]\n')
+    run_killed(topics, tmp_path, step)
+    assert database.query(f"select string_agg(n::text, ',' order by n) from {table}") == ",".join(map(str, range(12)))
+    assert database.query("select count(*) from pg_tables where tablename like 'ottla_staging%'") == "0"
 
 
 def test_orders_take_their_customers_from_postgresql(

@@ -320,10 +320,11 @@ def _run(count: int, folder: Path, broker: str) -> bool:
     spark = None
     try:
         spark = new_session("ottla-demo", state.log, settings=pipeline.spark, is_short=True)
+        from ottla.spark.pipelines.connection import Connection
         from ottla.spark.pipelines.run import PipelineRun, run_pipeline
 
         _say(f"{count} orders come in by topic and by file; the pipeline 'orders' checks them:\n")
-        run = PipelineRun(pipeline, spark, state, broker)
+        run = PipelineRun(pipeline, spark, state, Connection(broker))
         if not interrupted.is_set():
             run_pipeline(run, state, stopped, watch)
         if not interrupted.is_set():
@@ -359,6 +360,7 @@ def _tell(spark: Any, pipeline: Any, broker: str, folder: Path) -> None:
     """What there is to see afterwards."""
     from pyspark.sql import functions as F
 
+    from ottla.spark.pipelines.connection import Connection
     from ottla.spark.pipelines.redrive import read_letters
 
     table = spark.read.parquet(str(folder / "output" / "orders"))
@@ -366,7 +368,7 @@ def _tell(spark: Any, pipeline: Any, broker: str, folder: Path) -> None:
     found = sales.agg(F.count("*"), F.round(F.sum("amount"), 2)).orderBy("country").collect()
     _say("\nThe table (Parquet, by country):\n")
     write_table(("COUNTRY", "ORDERS", "SALES"), [tuple(row) for row in found])
-    letters = list(read_letters(pipeline, broker))
+    letters = list(read_letters(pipeline, Connection(broker)))
     _say(f"\n{len(letters)} orders went to the topic {pipeline.dead_letters}, with the reason; one of each kind:\n")
     kinds = {letter.rule: letter for letter in letters}
     rows = [(letter.rule, letter.source, (letter.value or b"").decode()[:70]) for letter in kinds.values()]

@@ -1,4 +1,4 @@
-"""`ottla pipeline init|run|dry-run|status|stop|letters|redrive NAME`: data pipelines on Spark."""
+"""`ottla pipeline init|run|dry-run|status|stop|letters|redrive|compact NAME`: data pipelines on Spark."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ from ottla.cli.session import (
     MISUSED,
     CommandError,
     add_subcommand,
+    file_settings,
     group_parser,
     guarded,
     key_value,
 )
 
 if TYPE_CHECKING:
+    from ottla.spark.pipelines.connection import Connection
     from ottla.spark.pipelines.definition import Pipeline
     from ottla.spark.pipelines.run import PipelineRun
     from ottla.spark.pipelines.state import PipelineState
@@ -71,6 +73,7 @@ def parser() -> argparse.ArgumentParser:
         "status": "how a pipeline does, or did when it last ran",
         "stop": "end a pipeline that runs, in this terminal or elsewhere",
         "letters": "the rows that were put aside, with the rule and the error",
+        "compact": "make large files of the small ones in the Delta and Iceberg tables of a pipeline",
         "redrive": "send rows that were put aside through the same pipeline again",
     }
     for name, summary in summaries.items():
@@ -111,25 +114,30 @@ def _run(options: argparse.Namespace) -> int:
 
     commands = {
         "run": _run_pipeline, "dry-run": _dry_run, "status": _status, "stop": _stop,
-        "letters": _letters, "redrive": _redrive,
+        "letters": _letters, "redrive": _redrive, "compact": _compact,
     }  # fmt: skip
     try:
-        pipeline, state, broker = _opened(options)
-        return commands[options.command](options, pipeline, state, broker)
+        pipeline, state, connection = _opened(options)
+        return commands[options.command](options, pipeline, state, connection)
     except PipelineError as error:
         raise CommandError(f"{options.name}: {error}") from None
 
 
-def _opened(options: argparse.Namespace) -> tuple[Pipeline, PipelineState, str]:
-    """The pipeline that is named, its state, and its broker: --broker, the file's, the default."""
+def _opened(options: argparse.Namespace) -> tuple[Pipeline, PipelineState, Connection]:
+    """The pipeline that is named, its state, and how its cluster is reached: --broker, the file's, the default."""
+    from ottla.converters.registry import RegistrySettings
+    from ottla.spark.pipelines.connection import Connection
     from ottla.spark.pipelines.definition import load_pipeline
     from ottla.spark.pipelines.state import FOLDER, PipelineState
 
     folder = _folder(options)
-    pipeline = load_pipeline(folder, {**os.environ, **dict(options.variables)})
+    properties = file_settings(options.command_config)
+    registry = RegistrySettings.parse(properties)
+    pipeline = load_pipeline(folder, {**os.environ, **dict(options.variables)}, registry)
     state = PipelineState(Path(options.state).resolve() if options.state else pipeline.folder / FOLDER)
     is_given = options.broker != DEFAULT_BROKER
-    return pipeline, state, options.broker if is_given or pipeline.broker is None else pipeline.broker
+    broker = options.broker if is_given or pipeline.broker is None else pipeline.broker
+    return pipeline, state, Connection.of(broker, properties)
 
 
 def _folder(options: argparse.Namespace) -> Path:
@@ -147,8 +155,8 @@ PIPELINE_YML = """\
 
 sources:
   events:
-    topic: events                   # or files: FOLDER, or jdbc: URL with table: NAME
-    format: json                    # json, csv, string, raw
+    topic: events                   # or files: FOLDER, jdbc: URL with table: NAME, delta: FOLDER, iceberg: SPACE.TABLE
+    format: json                    # json, csv, string, raw; avro and protobuf with 'schema: FILE' or a registry
     schema: id bigint, name string, amount double
     expect:
       has an id: {{rule: id is not null, action: quarantine}}     # warn, drop, quarantine, fail
@@ -156,9 +164,28 @@ sources:
 
 flows:
   totals:                           # the view of transformations/totals.sql
-    topic: totals                   # or files: FOLDER, or jdbc: URL with table: NAME
+    topic: totals                   # or files: FOLDER, jdbc: URL with table: NAME, delta: FOLDER, iceberg: SPACE.TABLE
     key: name
     mode: update
+
+# A table of all events beside the topic, and records with a registered schema:
+#
+#   history:
+#     from: events
+#     delta: tables/events          # or iceberg: shop.events
+#     partition_by: [name]
+#     compact_every: 100            # batches; 'ottla pipeline compact {name}' does it at once
+#     evolve: true                  # new columns are added to the table
+#
+#   registered:
+#     from: events
+#     topic: events.avro
+#     format: avro                  # the schema of the columns is registered as events.avro-value
+#
+# registry:
+#   url: http://127.0.0.1:8081
+#   user: ${{REGISTRY_USER:-}}
+#   password: ${{REGISTRY_PASSWORD:-}}
 """
 TOTALS_SQL = "select name, count(*) as events, sum(amount) as amount\nfrom events\ngroup by name\n"
 
@@ -193,14 +220,14 @@ def _session(options: argparse.Namespace, pipeline: Pipeline, state: PipelineSta
     )
 
 
-def _dry_run(options: argparse.Namespace, pipeline: Pipeline, state: PipelineState, broker: str) -> int:
+def _dry_run(options: argparse.Namespace, pipeline: Pipeline, state: PipelineState, connection: Connection) -> int:
     from ottla.spark.pipelines.session import end_session
 
     spark = _session(options, pipeline, state)
     try:
         from ottla.spark.pipelines.run import PipelineRun
 
-        run = PipelineRun(pipeline, spark, state, broker)
+        run = PipelineRun(pipeline, spark, state, connection)
         run.prepare(makes_topics=False)
         columns = run.columns()
     finally:
@@ -214,7 +241,7 @@ def _dry_run(options: argparse.Namespace, pipeline: Pipeline, state: PipelineSta
     return 0
 
 
-def _run_pipeline(options: argparse.Namespace, pipeline: Pipeline, state: PipelineState, broker: str) -> int:
+def _run_pipeline(options: argparse.Namespace, pipeline: Pipeline, state: PipelineState, connection: Connection) -> int:
     from ottla.spark.pipelines.session import end_session
 
     stopped = threading.Event()
@@ -226,7 +253,7 @@ def _run_pipeline(options: argparse.Namespace, pipeline: Pipeline, state: Pipeli
         spark = _session(options, pipeline, state)
         from ottla.spark.pipelines.run import PipelineRun, run_pipeline
 
-        run = PipelineRun(pipeline, spark, state, broker)
+        run = PipelineRun(pipeline, spark, state, connection)
         display = ProgressDisplay()
         try:
             run_pipeline(run, state, stopped, display.show, is_once=options.once)
@@ -297,7 +324,7 @@ def show_status(status: dict[str, Any], output: str) -> None:
 # --- status, stop
 
 
-def _status(options: argparse.Namespace, pipeline: Pipeline, state: PipelineState, broker: str) -> int:
+def _status(options: argparse.Namespace, pipeline: Pipeline, state: PipelineState, connection: Connection) -> int:
     status = state.read_status()
     pid = state.runner()
     if status is None:
@@ -316,7 +343,7 @@ def _status(options: argparse.Namespace, pipeline: Pipeline, state: PipelineStat
     return 0
 
 
-def _stop(options: argparse.Namespace, pipeline: Pipeline, state: PipelineState, broker: str) -> int:
+def _stop(options: argparse.Namespace, pipeline: Pipeline, state: PipelineState, connection: Connection) -> int:
     if not state.stop(STOP_TIMEOUT_S):
         notice(f"{pipeline.name} does not run")
         return 0
@@ -324,15 +351,27 @@ def _stop(options: argparse.Namespace, pipeline: Pipeline, state: PipelineState,
     return 0
 
 
+def _compact(options: argparse.Namespace, pipeline: Pipeline, state: PipelineState, connection: Connection) -> int:
+    from ottla.spark.pipelines.table_flows import compact
+
+    done = compact(pipeline)
+    if not done:
+        raise CommandError(f"{pipeline.name} writes no Delta or Iceberg table")
+    rows = [{"flow": name, "removed": one.removed_count, "added": one.added_count} for name, one in done.items()]
+    heads = [Column("flow", "FLOW"), Column("removed", "SMALL FILES"), Column("added", "LARGE FILES")]
+    emit(options.output, rows, heads)
+    return 0
+
+
 # --- dead letters
 
 
-def _letters(options: argparse.Namespace, pipeline: Pipeline, state: PipelineState, broker: str) -> int:
+def _letters(options: argparse.Namespace, pipeline: Pipeline, state: PipelineState, connection: Connection) -> int:
     import json
 
     from ottla.spark.pipelines.redrive import read_letters
 
-    for letter in read_letters(pipeline, broker):
+    for letter in read_letters(pipeline, connection):
         document = letter.to_json()
         if options.output == JSON:
             print(json.dumps(document, ensure_ascii=False))
@@ -344,10 +383,10 @@ def _letters(options: argparse.Namespace, pipeline: Pipeline, state: PipelineSta
     return 0
 
 
-def _redrive(options: argparse.Namespace, pipeline: Pipeline, state: PipelineState, broker: str) -> int:
+def _redrive(options: argparse.Namespace, pipeline: Pipeline, state: PipelineState, connection: Connection) -> int:
     from ottla.spark.pipelines.redrive import redrive
 
-    count = redrive(pipeline, state, broker, options.file)
+    count = redrive(pipeline, state, connection, options.file)
     what = "letters were" if count != 1 else "letter was"
     notice(f"{count} {what} sent back to {pipeline.name}; they go through it when it runs")
     return 0

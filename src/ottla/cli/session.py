@@ -122,16 +122,20 @@ def key_value(text: str) -> tuple[str, str]:
 
 def client_settings(broker: str, config_file: str | None = None) -> dict[str, str]:
     """The settings that every client of a command begins with."""
-    settings: dict[str, str] = {"client.id": "ottla-cli"}
-    if config_file is not None:
-        from ottla.config.properties import parse_properties
+    return {"client.id": "ottla-cli", **file_settings(config_file), "bootstrap.servers": broker}
 
-        try:
-            with open(config_file, encoding="utf-8") as file:
-                settings |= parse_properties(file.read())
-        except (OSError, ValueError) as error:
-            raise CommandError(f"--command-config {config_file} cannot be read: {error}", MISUSED) from None
-    return settings | {"bootstrap.servers": broker}
+
+def file_settings(config_file: str | None) -> dict[str, str]:
+    """What --command-config says."""
+    if config_file is None:
+        return {}
+    from ottla.config.properties import parse_properties
+
+    try:
+        with open(config_file, encoding="utf-8") as file:
+            return dict(parse_properties(file.read()))
+    except (OSError, ValueError) as error:
+        raise CommandError(f"--command-config {config_file} cannot be read: {error}", MISUSED) from None
 
 
 # --- a session
@@ -162,13 +166,9 @@ class Session:
         that no client has stays in, to be refused."""
         if not self._has_file:
             return self.settings
-        from dataclasses import fields
+        from ottla.client.config import settings_for
 
-        from ottla.client.config import AdminConfig, ConsumerConfig, ProducerConfig
-
-        every = {one.name for cls in (AdminConfig, ConsumerConfig, ProducerConfig) for one in fields(cls)}
-        mine = {one.name for one in fields(kind)}
-        return {name: value for name, value in self.settings.items() if name.replace(".", "_") not in every - mine}
+        return settings_for(kind, self.settings)
 
     async def describe_topic(self, name: str) -> TopicInfo:
         """A topic that exists; if it does not, the error names the nearest that does."""

@@ -1,4 +1,5 @@
-"""`ottla sql "select ..."`: topics queried with Spark SQL. JSON values have their fields as columns."""
+"""`ottla sql "select ..."`: topics queried with Spark SQL. Values have columns: by a registered schema, or those
+of JSON objects."""
 
 from __future__ import annotations
 
@@ -11,10 +12,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ottla.cli.output import TABLE, notice, table_lines, write_document
-from ottla.cli.session import CommandError, add_broker_options, add_output_option, command_parser, guarded, no_such
+from ottla.cli.session import (
+    CommandError,
+    add_broker_options,
+    add_output_option,
+    command_parser,
+    file_settings,
+    guarded,
+    no_such,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from ottla.spark.pipelines.connection import Connection
 
 COMMAND = "ottla sql"
 TICK_S = 0.2
@@ -36,6 +47,10 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--limit", type=int, default=DEFAULT_ROW_COUNT, metavar="N", help=f"at most N rows ({DEFAULT_ROW_COUNT})"
     )
+    made.add_argument(
+        "--registry", metavar="URL", help="a schema registry: what it has for TOPIC-value gives the columns (Avro, "
+        "Protobuf, JSON); schema.registry.url in --command-config does the same",
+    )  # fmt: skip
     made.add_argument("--once", action="store_true", help="of a live view: what is there now, then end")
     add_broker_options(made)
     add_output_option(made)
@@ -52,10 +67,12 @@ def _run(options: argparse.Namespace) -> int:
 
     if not has_spark():
         raise CommandError(SPARK_ADVICE)
+    from ottla.spark.pipelines.connection import Connection
     from ottla.spark.pipelines.definition import PipelineError
     from ottla.spark.pipelines.topic_views import known_topics
 
-    known = known_topics(options.broker)
+    connection = Connection.of(options.broker, _properties(options))
+    known = known_topics(connection)
     notice("starting Spark ...")
     with tempfile.TemporaryDirectory(prefix="ottla-sql-") as folder:
         try:
@@ -63,12 +80,19 @@ def _run(options: argparse.Namespace) -> int:
         except PipelineError as error:
             raise CommandError(str(error)) from None
         try:
-            return query(spark, options, known, folder)
+            return query(spark, options, connection, known, folder)
         finally:
             end_session(spark)
 
 
-def query(spark: SparkSession, options: argparse.Namespace, known: list[str], folder: str) -> int:
+def _properties(options: argparse.Namespace) -> dict[str, str]:
+    found = file_settings(options.command_config)
+    return {**found, "schema.registry.url": options.registry} if options.registry else found
+
+
+def query(
+    spark: SparkSession, options: argparse.Namespace, connection: Connection, known: list[str], folder: str
+) -> int:
     """Answer a statement in a session."""
     from pyspark.errors import PySparkException
 
@@ -77,7 +101,7 @@ def query(spark: SparkSession, options: argparse.Namespace, known: list[str], fo
 
     statement, is_stream = without_stream(options.statement)
     try:
-        create_topic_views(spark, options.broker, topics_of(statement, known), is_stream=is_stream)
+        create_topic_views(spark, connection, topics_of(statement, known), is_stream=is_stream)
         rows = spark.sql(statement)
         if is_stream and rows.isStreaming:
             return _live(rows, options, folder)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from ottla.client.settings import Settings, setting
@@ -104,6 +105,17 @@ class AdminConfig(ClientConfig):
 
     default_api_timeout_ms: int = setting(60_000, "How long a call may take, with all its tries.", low=0)
     retries: int = setting(MAX_INT, "How often a request is tried again.", low=0, high=MAX_INT)
+
+
+def settings_for(kind: type[ClientConfig], settings: Mapping[str, str]) -> dict[str, str]:
+    """Of the settings in a file that serves all clients those that are meant for this kind, too. A name that no client
+    has stays in, to be refused."""
+    from ottla.client import config
+
+    kinds = (AdminConfig, config.ConsumerConfig, config.ProducerConfig)
+    every = {one.name for cls in kinds for one in fields(cls)}
+    mine = {one.name for one in fields(kind)}
+    return {name: value for name, value in settings.items() if name.replace(".", "_") not in every - mine}
 
 
 def __getattr__(name: str) -> Any:

@@ -29,7 +29,7 @@ AT_LEAST_ONCE = "at_least_once"
 GROUP = "group"
 
 _STRATEGIES = ("assign", "subscribe", "subscribepattern")
-_REFUSED = {
+REFUSED = {
     "kafka.auto.offset.reset": "set the option startingOffsets to earliest or latest instead: Spark keeps the offsets "
     "of a query in its checkpoint, and startingOffsets only says where a new query begins",
     "kafka.key.deserializer": "keys are bytes; turn them into something else with DataFrame operations",
@@ -398,7 +398,7 @@ def _spelled(name: str) -> str:
 
 
 def _refuse(options: Mapping[str, str]) -> None:
-    for name, reason in _REFUSED.items():
+    for name, reason in REFUSED.items():
         if name in options:
             raise OptionError(f"the option {name} is not supported: {reason}")
     if not options.get("kafka.bootstrap.servers", "").strip():

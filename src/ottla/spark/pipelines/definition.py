@@ -14,20 +14,31 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ottla.converters.errors import RegistryError
+from ottla.converters.registry import RegistrySettings
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 FILE_NAME = "pipeline.yml"
 TRANSFORMATIONS = "transformations"
 VIEW_MARK = "__ottla_view__"
-SOURCE_KINDS = ("jdbc", "topic", "files")
-TARGET_KINDS = ("topic", "files", "jdbc")
+SOURCE_KINDS = ("jdbc", "topic", "files", "delta", "iceberg")
+TARGET_KINDS = ("topic", "files", "jdbc", "delta", "iceberg")
+TABLE_KINDS = ("delta", "iceberg")
 WARN, DROP, QUARANTINE, FAIL = ACTIONS = ("warn", "drop", "quarantine", "fail")
-CONVERTERS = ("json", "csv", "string", "raw")
+CONVERTERS = ("json", "csv", "string", "raw", "avro", "protobuf")
+REGISTERED = ("avro", "protobuf", "json")
+PLAIN, CONFLUENT = WIRES = ("plain", "confluent")
+EXACTLY_ONCE, AT_LEAST_ONCE = GUARANTEES = ("exactly_once", "at_least_once")
 FILE_FORMATS = ("json", "csv", "string", "parquet")
 MODES = ("append", "update", "complete")
 PARSE_RULE = "parse"
 DEFAULT_TRIGGER = "1 second"
+REGISTRY_KEYS = (
+    *("url", "user", "password", "token", "timeout_ms", "ca"),
+    *("schema.registry.url", "basic.auth.user.info", "basic.auth.credentials.source", "bearer.auth.token"),
+)
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _PIPELINE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -58,14 +69,20 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where rows come from. One of `topic`, `files`, `jdbc` is set."""
+    """Where rows come from. One of SOURCE_KINDS is set."""
 
     name: str
     topic: str | None = None
     files: str | None = None
     jdbc: str | None = None
+    delta: str | None = None
+    iceberg: str | None = None
+    catalog: Mapping[str, str] = field(default_factory=dict)
     format: str | None = None
     schema: str | None = None
+    """Columns as SQL has them; of Avro and Protobuf a file. Without one the registry's newest is taken."""
+    message: str | None = None
+    wire: str = PLAIN
     starting: str = "earliest"
     header: bool = False
     """CSV files begin with a line of column names."""
@@ -94,7 +111,7 @@ class Source:
 
     @property
     def can_fail_to_parse(self) -> bool:
-        return self.has_bytes and self.format in ("json", "csv")
+        return self.has_bytes and self.format not in ("string", "raw")
 
     @property
     def is_judged(self) -> bool:
@@ -109,14 +126,27 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """A view, or a source, written to a target. One of `topic`, `files`, `jdbc` is set."""
+    """A view, or a source, written to a target. One of TARGET_KINDS is set."""
 
     name: str
     reads: str
     topic: str | None = None
     files: str | None = None
     jdbc: str | None = None
+    delta: str | None = None
+    iceberg: str | None = None
+    catalog: Mapping[str, str] = field(default_factory=dict)
     format: str | None = None
+    schema: str | None = None
+    message: str | None = None
+    wire: str = PLAIN
+    registers: bool = True
+    """Whether the schema that rows are written with is registered; if not, the registry's newest is taken."""
+    guarantee: str = EXACTLY_ONCE
+    evolves: bool = False
+    """Whether columns that a table does not have are added to it."""
+    compact_every: int | None = None
+    """After how many batches the small files of a table become large ones."""
     key: str | None = None
     table: str | None = None
     mode: str = "append"
@@ -147,6 +177,7 @@ class Pipeline:
     spark: Mapping[str, str] = field(default_factory=dict)
     packages: tuple[str, ...] = ()
     jars: tuple[str, ...] = ()
+    registry: RegistrySettings | None = None
 
     @property
     def redrive_topic(self) -> str:
@@ -167,8 +198,8 @@ class Pipeline:
         return text if "://" in text else str((self.folder / Path(text).expanduser()).resolve())
 
 
-def load_pipeline(folder: Path, variables: Mapping[str, str]) -> Pipeline:
-    """The pipeline of a folder."""
+def load_pipeline(folder: Path, variables: Mapping[str, str], registry: RegistrySettings | None = None) -> Pipeline:
+    """The pipeline of a folder. `registry` is the one it has where its file names none."""
     import yaml
 
     path = folder / FILE_NAME
@@ -181,24 +212,27 @@ def load_pipeline(folder: Path, variables: Mapping[str, str]) -> Pipeline:
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise PipelineError(f"{path} cannot be read: {error}") from None
     try:
-        return parse_pipeline(folder, document, variables)
+        return parse_pipeline(folder, document, variables, registry)
     except PipelineError as error:
         raise PipelineError(f"{path}: {error}") from None
 
 
-def parse_pipeline(folder: Path, document: object, variables: Mapping[str, str]) -> Pipeline:
+def parse_pipeline(
+    folder: Path, document: object, variables: Mapping[str, str], registry: RegistrySettings | None = None
+) -> Pipeline:
     given = _section(
         _without_empty(_substituted(document, variables)),
         "the file",
-        ("name", "broker", "trigger", "dead_letters", "spark", "packages", "jars", "sources", "flows"),
+        ("name", "broker", "trigger", "dead_letters", "spark", "packages", "jars", "registry", "sources", "flows"),
     )
+    registry = _registry(given) or registry
     name = _text(given, "name", "the file") or folder.name
     if not _PIPELINE_NAME.fullmatch(name):
         raise PipelineError(
             f"name: {name!r} may have letters, digits, '.', '_' and '-' only: topics are named after it"
         )
-    sources = tuple(_source(key, value) for key, value in _named(given, "sources").items())
-    flows = tuple(_flow(key, value) for key, value in _named(given, "flows").items())
+    sources = tuple(_source(key, value, registry) for key, value in _named(given, "sources").items())
+    flows = tuple(_flow(key, value, registry) for key, value in _named(given, "flows").items())
     if not sources:
         raise PipelineError(
             "sources: at least one is needed, e.g. 'orders: {topic: orders, format: json, schema: ...}'"
@@ -219,7 +253,22 @@ def parse_pipeline(folder: Path, document: object, variables: Mapping[str, str])
         spark=_texts(given, "spark", "the file"),
         packages=_list(given, "packages", "the file"),
         jars=_list(given, "jars", "the file"),
+        registry=registry,
     )
+
+
+def _registry(given: Mapping[str, Any]) -> RegistrySettings | None:
+    if "registry" not in given:
+        return None
+    texts = _texts(given, "registry", "the file")
+    _section(texts, "registry", REGISTRY_KEYS)
+    try:
+        found = RegistrySettings.parse(texts)
+    except RegistryError as error:
+        raise PipelineError(str(error)) from None
+    if found is None:
+        raise PipelineError("registry: it needs a url, e.g. 'registry: {url: http://127.0.0.1:8081}'")
+    return found
 
 
 # --- sources and flows
@@ -228,12 +277,15 @@ def parse_pipeline(folder: Path, document: object, variables: Mapping[str, str])
 _SOURCE_KEYS = (
     *SOURCE_KINDS,
     *("format", "schema", "starting", "header", "static", "table", "incremental", "watermark"),
-    *("expect", "unparsable", "options"),
+    *("expect", "unparsable", "options", "message", "wire", "catalog"),
 )
-_FLOW_KEYS = ("from", *TARGET_KINDS, "format", "key", "table", "mode", "partition_by", "options")
+_FLOW_KEYS = (
+    *("from", *TARGET_KINDS, "format", "key", "table", "mode", "partition_by", "options"),
+    *("schema", "message", "wire", "register", "guarantee", "catalog", "evolve", "compact_every"),
+)
 
 
-def _source(name: str, document: object) -> Source:
+def _source(name: str, document: object, registry: RegistrySettings | None) -> Source:
     where = f"sources.{name}"
     given = _section(document, where, _SOURCE_KEYS)
     kind = next((one for one in SOURCE_KINDS if one in given), None)
@@ -241,10 +293,14 @@ def _source(name: str, document: object) -> Source:
         raise PipelineError(f"{where}: it needs one of {', '.join(SOURCE_KINDS)}")
     if kind == "jdbc" and "table" not in given:
         raise PipelineError(f"{where}: a jdbc source needs 'table: NAME'")
-    allowed = {"topic": CONVERTERS, "files": FILE_FORMATS, "jdbc": ()}[kind]
-    chosen = None if kind == "jdbc" else _choice(given, "format", where, allowed) or "json"
-    schema = None if kind == "jdbc" else _text(given, "schema", where)
-    if chosen in ("json", "csv", "parquet") and schema is None:
+    allowed = {"topic": CONVERTERS, "files": FILE_FORMATS}.get(kind, ())
+    chosen = (_choice(given, "format", where, allowed) or "json") if allowed else None
+    schema = _text(given, "schema", where) if allowed else None
+    wire = _wire(given, where, chosen, registry)
+    is_registered = registry is not None and wire == CONFLUENT
+    if schema is None and chosen in ("avro", "protobuf") and not is_registered:
+        raise PipelineError(f"{where}: {_needs_schema(chosen)}")
+    if chosen in ("json", "csv", "parquet") and schema is None and not is_registered:
         raise PipelineError(f"{where}: format {chosen} needs a schema, e.g. 'schema: id bigint, name string'")
     watermark = None
     if "watermark" in given:
@@ -258,8 +314,13 @@ def _source(name: str, document: object) -> Source:
         topic=_text(given, "topic", where) if kind == "topic" else None,
         files=_text(given, "files", where) if kind == "files" else None,
         jdbc=_text(given, "jdbc", where) if kind == "jdbc" else None,
+        delta=_text(given, "delta", where) if kind == "delta" else None,
+        iceberg=_text(given, "iceberg", where) if kind == "iceberg" else None,
+        catalog=_texts(given, "catalog", where),
         format=chosen,
         schema=schema,
+        message=_text(given, "message", where),
+        wire=wire,
         starting=_choice(given, "starting", where, ("earliest", "latest")) or "earliest",
         header=_flag(given, "header", where),
         static=_flag(given, "static", where),
@@ -275,6 +336,21 @@ def _source(name: str, document: object) -> Source:
     if made.kind == "topic" and made.static:
         raise PipelineError(f"{where}.static: a topic is a stream; files and jdbc tables can be read once")
     return made
+
+
+def _wire(given: Mapping[str, Any], where: str, chosen: str | None, registry: RegistrySettings | None) -> str:
+    """Whether values have the Confluent wire format: Avro and Protobuf have, where there is a registry."""
+    wire = _choice(given, "wire", where, WIRES)
+    if wire == CONFLUENT and chosen not in REGISTERED:
+        raise PipelineError(f"{where}.wire: only {', '.join(REGISTERED)} have the Confluent wire format")
+    if wire == CONFLUENT and registry is None:
+        raise PipelineError(f"{where}.wire: it needs 'registry: {{url: ...}}' at the top of the file")
+    return wire or (CONFLUENT if registry is not None and chosen in ("avro", "protobuf") else PLAIN)
+
+
+def _needs_schema(chosen: str) -> str:
+    suffix = {"avro": "avsc", "protobuf": "proto"}[chosen]
+    return f"format {chosen} needs a file, e.g. 'schema: order.{suffix}', or 'registry: {{url: ...}}' at the top"
 
 
 def _rules(document: object, where: str) -> tuple[Rule, ...]:
@@ -295,26 +371,47 @@ def _rules(document: object, where: str) -> tuple[Rule, ...]:
     return tuple(rules)
 
 
-def _flow(name: str, document: object) -> Flow:
+def _flow(name: str, document: object, registry: RegistrySettings | None) -> Flow:
     where = f"flows.{name}"
     given = _section(document, where, _FLOW_KEYS)
     kinds = [one for one in TARGET_KINDS if one in given]
     if len(kinds) != 1:
         raise PipelineError(f"{where}: it needs one of {', '.join(TARGET_KINDS)}, and has {', '.join(kinds) or 'none'}")
     kind = kinds[0]
-    allowed = {"topic": CONVERTERS, "files": ("parquet", "json", "csv"), "jdbc": ()}[kind]
-    chosen = None if kind == "jdbc" else _choice(given, "format", where, allowed)
+    allowed = {"topic": CONVERTERS, "files": ("parquet", "json", "csv")}.get(kind, ())
+    chosen = _choice(given, "format", where, allowed) if allowed else None
+    wire = _wire(given, where, chosen or "json", registry)
+    schema = _text(given, "schema", where)
+    registers = _flag(given, "register", where) if "register" in given else True
+    if chosen == "protobuf" and schema is None and (wire == PLAIN or registers):
+        raise PipelineError(
+            f"{where}: format protobuf needs a file, e.g. 'schema: order.proto': the numbers of its fields have to "
+            "stay the same; 'register: false' takes the registry's newest schema"
+        )
     if kind == "jdbc" and "table" not in given:
         raise PipelineError(f"{where}: a jdbc target needs 'table: NAME'")
     mode = _choice(given, "mode", where, MODES) or "append"
-    if kind == "files" and mode != "append":
-        raise PipelineError(f"{where}.mode: files can only be appended to")
+    if kind in ("files", *TABLE_KINDS) and mode != "append":
+        raise PipelineError(f"{where}.mode: {kind} can only be appended to")
+    compact_every = _text(given, "compact_every", where)
+    if compact_every is not None and (not compact_every.isdecimal() or int(compact_every) == 0):
+        raise PipelineError(f"{where}.compact_every: a number of batches is expected, not {compact_every!r}")
     return Flow(
         name=name,
         reads=_text(given, "from", where) or name,
         topic=_text(given, "topic", where),
         files=_text(given, "files", where),
         jdbc=_text(given, "jdbc", where),
+        delta=_text(given, "delta", where),
+        iceberg=_text(given, "iceberg", where),
+        catalog=_texts(given, "catalog", where),
+        schema=schema,
+        message=_text(given, "message", where),
+        wire=wire,
+        registers=registers,
+        guarantee=_choice(given, "guarantee", where, GUARANTEES) or EXACTLY_ONCE,
+        evolves=_flag(given, "evolve", where),
+        compact_every=None if compact_every is None else int(compact_every),
         format=chosen or {"topic": "json", "files": "parquet"}.get(kind),
         key=_text(given, "key", where),
         table=_text(given, "table", where),

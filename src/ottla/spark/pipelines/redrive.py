@@ -1,8 +1,8 @@
 """Dead letters read, and sent back through the pipeline that put them aside.
 
-They go to a topic (or, for a source of files, to a folder) that only this pipeline reads, not to the topic they came
-from: others who read that have had them already. How far letters have been redriven is the offset of a consumer group,
-committed in the transaction that sends them.
+They go to a topic (or, for a source that is no topic, to a folder) that only this pipeline reads, not to the topic they
+came from: others who read that have had them already. How far letters have been redriven is the offset of a consumer
+group, committed in the transaction that sends them.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ottla.client.blocking import Admin, Consumer, Producer
 from ottla.client.core.partitions import TopicPartition
 from ottla.client.dead_letters import EXCEPTION_MESSAGE, OFFSET, PARTITION, PREFIX, TOPIC
+from ottla.spark.pipelines.connection import Connection
 from ottla.spark.pipelines.definition import Pipeline, PipelineError, Source
 from ottla.spark.pipelines.expectations import OWN_PREFIX, PIPELINE_HEADER, RULE_HEADER, SOURCE_HEADER
 from ottla.spark.pipelines.state import PipelineState
@@ -97,14 +97,16 @@ def _bytes(name: str, document: Any) -> bytes | None:
     return None if text is None else str(text).encode()
 
 
-def read_letters(pipeline: Pipeline, broker: str, starts: dict[TopicPartition, int] | None = None) -> Iterator[Letter]:
+def read_letters(
+    pipeline: Pipeline, connection: Connection, starts: dict[TopicPartition, int] | None = None
+) -> Iterator[Letter]:
     """The letters of a pipeline, from the beginning or from given offsets to the present end."""
     topic = pipeline.dead_letters
-    with Admin(bootstrap_servers=broker) as admin:
+    with connection.admin() as admin:
         if topic not in admin.list_topics():
             return
-    settings = {"bootstrap.servers": broker, "isolation.level": "read_committed", "auto.offset.reset": "earliest"}
-    with Consumer(settings) as consumer:
+    settings = {"isolation.level": "read_committed", "auto.offset.reset": "earliest"}
+    with connection.consumer(settings) as consumer:
         count = len(consumer.partitions_for(topic))
         partitions = [TopicPartition(topic, number) for number in range(count)]
         ends = consumer.end_offsets(partitions)
@@ -119,16 +121,16 @@ def read_letters(pipeline: Pipeline, broker: str, starts: dict[TopicPartition, i
                     yield letter
 
 
-def redrive(pipeline: Pipeline, state: PipelineState, broker: str, file: str | None = None) -> int:
+def redrive(pipeline: Pipeline, state: PipelineState, connection: Connection, file: str | None = None) -> int:
     """Send letters back: those of a file, or all since the last time; how many there were."""
     group = f"{pipeline.name}.redrive"
     if file is not None:
         found = _letters_of(file)
     else:
-        with Admin(bootstrap_servers=broker) as admin:
+        with connection.admin() as admin:
             committed = admin.group_offsets(group)
         starts = {place: offset.offset for place, offset in committed.items()}
-        found = list(read_letters(pipeline, broker, starts))
+        found = list(read_letters(pipeline, connection, starts))
     sources = {source.name: source for source in pipeline.sources}
     for letter in found:
         _check(letter, sources)
@@ -138,9 +140,8 @@ def redrive(pipeline: Pipeline, state: PipelineState, broker: str, file: str | N
     for letter in found:
         place = TopicPartition(pipeline.dead_letters, letter.partition)
         reached[place] = max(reached.get(place, 0), letter.offset + 1)
-    _write_lines(state, [letter for letter in found if sources[letter.source].kind == "files"])
-    settings = {"bootstrap.servers": broker, "transactional.id": group}
-    with Producer(settings) as producer, producer.transaction():
+    _write_lines(state, [letter for letter in found if sources[letter.source].kind != "topic"])
+    with connection.producer({"transactional.id": group}) as producer, producer.transaction():
         for letter in found:
             if sources[letter.source].kind == "topic":
                 producer.send(pipeline.redrive_topic, letter.value, letter.key, _sent_headers(letter))
@@ -170,11 +171,6 @@ def _check(letter: Letter, sources: dict[str, Source]) -> None:
     source = sources.get(letter.source)
     if source is None:
         raise PipelineError(f"a letter is of the source {letter.source!r}, which the pipeline does not have (any more)")
-    if not source.has_bytes:
-        raise PipelineError(
-            f"rows of the source {source.name} cannot be sent back: they were rows of a table or of Parquet, not "
-            "bytes; repair them where they are"
-        )
 
 
 def _sent_headers(letter: Letter) -> Headers:

@@ -20,13 +20,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ottla.client.admin import NewTopic
-from ottla.client.blocking import Admin
-from ottla.spark.pipelines import expectations, jdbc, sources, targets
+from ottla.spark.pipelines import expectations, jdbc, sources, table_flows, targets
 from ottla.spark.pipelines.batch_sink import BatchOfStream
-from ottla.spark.pipelines.definition import Flow, Pipeline, PipelineError, Source
+from ottla.spark.pipelines.connection import Connection
+from ottla.spark.pipelines.definition import TABLE_KINDS, Flow, Pipeline, PipelineError, Source
 from ottla.spark.pipelines.progress import FlowProgress, SourceCounts
 from ottla.spark.pipelines.state import PipelineState
 from ottla.spark.pipelines.views import create_views
+from ottla.spark.tables.data_source import TableSource
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -44,18 +45,20 @@ _PYTHON_ERROR = re.compile(r"^((?:[A-Za-z_]\w*\.)*[A-Za-z_]*(?:Error|Exception|L
 class PipelineRun:
     """One run of a pipeline. `prepare` checks everything and starts nothing."""
 
-    def __init__(self, pipeline: Pipeline, spark: SparkSession, state: PipelineState, broker: str) -> None:
+    def __init__(self, pipeline: Pipeline, spark: SparkSession, state: PipelineState, connection: Connection) -> None:
         self._pipeline = pipeline
         self._spark = spark.newSession()
         self._spark.dataSource.register(BatchOfStream)
+        self._spark.dataSource.register(TableSource)
         self._state = state
-        self._broker = broker
+        self._connection = connection
         self._prepared: dict[str, DataFrame] = {}
         self._queries: dict[str, StreamingQuery] = {}
         self._followers: dict[str, jdbc.Follower] = {}
         self._letters: DataFrame | None = None
         self._waiting: list[Flow] = []
         self._is_once = False
+        self._may_register = False
         self._letters_flow = Flow(LETTERS_FLOW, LETTERS_FLOW, topic=pipeline.dead_letters)
         self._restart_counts: dict[str, int] = {}
         self.flows: dict[str, FlowProgress] = {}
@@ -66,6 +69,7 @@ class PipelineRun:
     def prepare(self, *, makes_topics: bool = True) -> None:
         """Make the DataFrames of all flows, which checks schemas, SQL, columns and topics."""
         self._check_topics(makes_topics)
+        self._may_register = makes_topics
         try:
             self._prepare()
         except AnalysisException as error:
@@ -92,7 +96,9 @@ class PipelineRun:
                 raise PipelineError(
                     f"flows.{flow.name}: there is no source and no transformation with the name {flow.reads}"
                 )
-            self._prepared[flow.name] = targets.prepare(flow, self._spark.table(flow.reads))
+            self._prepared[flow.name] = targets.prepare(
+                self._pipeline, flow, self._spark.table(flow.reads), may_register=self._may_register
+            )
             self.flows[flow.name] = FlowProgress(flow.name, flow.target)
         if letters:
             self._letters = reduce(DataFrame.unionByName, letters).observe(
@@ -106,14 +112,29 @@ class PipelineRun:
                 return jdbc.table(self._spark, source)
             follower = jdbc.Follower(self._spark, source, self._state.copies(source.name))
             self._followers[source.name] = follower
-            return sources.with_origin(source, follower.stream(), f"{source.jdbc} {source.table}")
+            return self._judged_rows(source, follower.stream(), f"{source.jdbc} {source.table}")
         if source.kind == "topic":
-            return sources.parsed(source, sources.raw_topic(self._spark, self._pipeline, source, self._broker))
+            return sources.parsed(
+                self._pipeline, source, sources.raw_topic(self._spark, self._pipeline, source, self._connection)
+            )
         if source.has_bytes:
             redriven = self._state.redriven(source.name)
-            return sources.parsed(source, sources.raw_lines(self._spark, self._pipeline, source, redriven))
-        rows = sources.parquet_files(self._spark, self._pipeline, source)
-        return sources.with_origin(source, rows, source.files or "") if source.is_stream else rows
+            return sources.parsed(
+                self._pipeline, source, sources.raw_lines(self._spark, self._pipeline, source, redriven)
+            )
+        if source.kind in TABLE_KINDS:
+            rows = table_flows.table_rows(self._spark, self._pipeline, source)
+            place = source.delta or source.iceberg or ""
+        else:
+            rows = sources.parquet_files(self._spark, self._pipeline, source)
+            place = source.files or ""
+        return self._judged_rows(source, rows, place) if source.is_stream else rows
+
+    def _judged_rows(self, source: Source, rows: DataFrame, place: str) -> DataFrame:
+        """Rows of a stream that never were bytes, with those that come back where rows may be put aside."""
+        if source.is_counted:
+            return sources.with_redriven(rows, place, self._state.redriven(source.name))
+        return sources.with_origin(rows, place)
 
     def columns(self) -> dict[str, str]:
         """The columns of what each flow reads, for people."""
@@ -135,7 +156,7 @@ class PipelineRun:
             written += [pipeline.dead_letters, pipeline.redrive_topic]
         if not written and not read:
             return
-        with Admin(bootstrap_servers=self._broker) as admin:
+        with self._connection.admin() as admin:
             known = admin.list_topics()
             missing = [topic for topic in dict.fromkeys(written) if topic not in known]
             for topic in read:
@@ -190,12 +211,12 @@ class PipelineRun:
     def _start(self, flow: Flow, prepared: DataFrame) -> None:
         """Start a query; a flow that is no stream is written here, at once."""
         if not prepared.isStreaming:
-            targets.write_once(self._pipeline, flow, prepared, self._broker)
+            targets.write_once(self._pipeline, flow, prepared, self._connection)
             self.flows[flow.name].state = "done"
             return
         checkpoint = self._state.checkpoint(flow.name)
         self._queries[flow.name] = targets.start(
-            self._pipeline, flow, prepared, self._broker, checkpoint, is_once=self._is_once
+            self._pipeline, flow, prepared, self._connection, checkpoint, is_once=self._is_once
         )
 
     def poll(self) -> bool:

@@ -14,19 +14,23 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from ottla.client.dead_letters import OFFSET, PARTITION, TOPIC
-from ottla.spark.pipelines.definition import Pipeline, PipelineError, Source
+from ottla.spark.pipelines import converters
+from ottla.spark.pipelines.connection import Connection
+from ottla.spark.pipelines.definition import CONFLUENT, Pipeline, PipelineError, Source
 from ottla.spark.pipelines.expectations import ORIGIN, PARSE_ERROR, SOURCE_HEADER, first_line
 
 CORRUPT = "_corrupt"
 ROW = "_row"
+MOMENTS = "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS][XXX]"
+"""Timestamps in the JSON of letters: to the microsecond, which Spark's own form is not."""
 HEADERS = "array<struct<key:string,value:binary>>"
 
 
-def raw_topic(spark: SparkSession, pipeline: Pipeline, source: Source, broker: str) -> DataFrame:
+def raw_topic(spark: SparkSession, pipeline: Pipeline, source: Source, connection: Connection) -> DataFrame:
     """A topic's records, and those of this source that come back as redriven letters."""
     assert source.topic is not None
     options = {
-        "kafka.bootstrap.servers": broker,
+        **connection.options,
         "startingOffsets": source.starting,
         "groupIdPrefix": f"{pipeline.name}-{source.name}",
         **source.options,
@@ -75,19 +79,9 @@ def raw_lines(spark: SparkSession, pipeline: Pipeline, source: Source, redriven:
         lines = spark.read.format("text").options(**source.options).load(path)
     lines = lines.select("value", F.col("_metadata.file_path").alias("_file")).filter("trim(value) != ''")
     if source.header and source.schema is not None:
-        names = ",".join(schema_of(source).names).lower()
+        names = ",".join(schema_of(source.name, source.schema).names).lower()
         lines = lines.filter(F.lower(F.regexp_replace("value", '[" ]', "")) != F.lit(names))
-    return lines.select(
-        F.struct(
-            F.lit(None).cast("binary").alias("key"),
-            F.col("value").cast("binary").alias("value"),
-            F.lit(None).cast(HEADERS).alias("headers"),
-            F.col("_file").alias("topic"),
-            F.lit(None).cast("int").alias("partition"),
-            F.lit(None).cast("bigint").alias("offset"),
-        ).alias(ORIGIN),
-        "_file",
-    )
+    return lines.select(_origin_of(F.col("value").cast("binary"), F.col("_file")), "_file")
 
 
 def _make_folder(path: str) -> None:
@@ -96,7 +90,7 @@ def _make_folder(path: str) -> None:
         Path(path).mkdir(parents=True, exist_ok=True)
 
 
-def parsed(source: Source, raw: DataFrame) -> DataFrame:
+def parsed(pipeline: Pipeline, source: Source, raw: DataFrame) -> DataFrame:
     """Raw rows with their value as columns, and `_parse_error` where that could not be done."""
     value = F.col(f"{ORIGIN}.value")
     others = [name for name in raw.columns if name != ORIGIN]
@@ -104,32 +98,51 @@ def parsed(source: Source, raw: DataFrame) -> DataFrame:
         return raw.select(ORIGIN, _no_error(), value.alias("value"), *others)
     if source.format == "string":
         return raw.select(ORIGIN, _no_error(), value.cast("string").alias("value"), *others)
-    assert source.schema is not None
-    names = schema_of(source).names
-    convert = F.from_json if source.format == "json" else F.from_csv
-    schema = f"{source.schema}, {CORRUPT} string"
-    row = convert(value.cast("string"), schema, {"columnNameOfCorruptRecord": CORRUPT})
-    error = F.when(
-        F.col(f"{ROW}.{CORRUPT}").isNotNull() | (F.col(ROW).isNull() & value.isNotNull()),
-        F.lit(f"the value is no {source.format} of the schema {source.schema}"),
-    ).alias(PARSE_ERROR)
+    if source.format in ("avro", "protobuf"):
+        decoder = converters.source_decoder(pipeline, source)
+        names = converters.columns_of(decoder).names
+        row, where = converters.decoded(decoder, value), F.col(ROW)[converters.ROW]
+        error = F.col(ROW)[converters.ERROR]
+    else:
+        schema = source.schema or converters.json_schema_of(pipeline, source)
+        names = schema_of(source.name, schema).names
+        if source.wire == CONFLUENT:
+            value = converters.without_header(value)
+        row, error = (
+            text_row(source.format or "json", value, schema),
+            text_error(source.format or "json", value, schema),
+        )
+        where = F.col(ROW)
     return raw.withColumn(ROW, row).select(
         ORIGIN,
-        error,
-        *(F.col(ROW)[name].alias(name) for name in names),
+        error.alias(PARSE_ERROR),
+        *(where[name].alias(name) for name in names),
         *(name for name in others if name not in names),
     )
 
 
-def schema_of(source: Source) -> StructType:
+def text_row(format_: str, value: Column, schema: str, **more: str) -> Column:
+    """A struct of the columns of a text, and one with the text where it is not of the schema."""
+    convert = F.from_json if format_ == "json" else F.from_csv
+    return convert(value.cast("string"), f"{schema}, {CORRUPT} string", {"columnNameOfCorruptRecord": CORRUPT, **more})
+
+
+def text_error(format_: str, value: Column, schema: str) -> Column:
+    """Why the text of `_row` could not be parsed; null if it could."""
+    return F.when(
+        F.col(f"{ROW}.{CORRUPT}").isNotNull() | (F.col(ROW).isNull() & value.isNotNull()),
+        F.lit(f"the value is no {format_} of the schema {schema}"),
+    )
+
+
+def schema_of(source: str, text: str) -> StructType:
     try:
-        schema = StructType.fromDDL(source.schema or "")
+        schema = StructType.fromDDL(text)
         assert isinstance(schema, StructType)
         return schema
     except Exception as error:
         raise PipelineError(
-            f"sources.{source.name}.schema: {source.schema!r} is no schema such as 'id bigint, name string': "
-            f"{first_line(error)}"
+            f"sources.{source}.schema: {text!r} is no schema such as 'id bigint, name string': {first_line(error)}"
         ) from None
 
 
@@ -137,27 +150,42 @@ def _no_error() -> Column:
     return F.lit(None).cast("string").alias(PARSE_ERROR)
 
 
-def with_origin(source: Source, rows: DataFrame, place: str) -> DataFrame:
+def with_origin(rows: DataFrame, place: str) -> DataFrame:
     """Rows that never were bytes: their letters have them as JSON."""
-    row = F.to_json(F.struct(*(F.col(name) for name in rows.columns))).cast("binary")
-    return rows.select(
-        F.struct(
-            F.lit(None).cast("binary").alias("key"),
-            row.alias("value"),
-            F.lit(None).cast(HEADERS).alias("headers"),
-            F.lit(place).alias("topic"),
-            F.lit(None).cast("int").alias("partition"),
-            F.lit(None).cast("bigint").alias("offset"),
-        ).alias(ORIGIN),
-        _no_error(),
-        *rows.columns,
+    row = F.to_json(F.struct(*(F.col(name) for name in rows.columns)), {"timestampFormat": MOMENTS}).cast("binary")
+    return rows.select(_origin_of(row, F.lit(place)), _no_error(), *rows.columns)
+
+
+def with_redriven(rows: DataFrame, place: str, redriven: Path) -> DataFrame:
+    """Such rows, and those that come back as redriven letters: lines of JSON in a folder."""
+    redriven.mkdir(parents=True, exist_ok=True)
+    lines = rows.sparkSession.readStream.format("text").load(str(redriven)).filter("trim(value) != ''")
+    schema, value = rows.schema.toDDL(), F.col("value")
+    parsed = lines.select(value, text_row("json", value, schema, timestampFormat=MOMENTS).alias(ROW))
+    returned = parsed.select(
+        _origin_of(value.cast("binary"), F.lit(place)),
+        text_error("json", value, schema).alias(PARSE_ERROR),
+        *(F.col(ROW)[name].alias(name) for name in rows.columns),
     )
+    return with_origin(rows, place).unionByName(returned)
+
+
+def _origin_of(value: Column, place: Column) -> Column:
+    """The origin of what is no record of a topic."""
+    return F.struct(
+        F.lit(None).cast("binary").alias("key"),
+        value.alias("value"),
+        F.lit(None).cast(HEADERS).alias("headers"),
+        place.alias("topic"),
+        F.lit(None).cast("int").alias("partition"),
+        F.lit(None).cast("bigint").alias("offset"),
+    ).alias(ORIGIN)
 
 
 def parquet_files(spark: SparkSession, pipeline: Pipeline, source: Source) -> DataFrame:
     assert source.files is not None
     path = pipeline.path(source.files)
-    schema = schema_of(source)
+    schema = schema_of(source.name, source.schema or "")
     if not source.is_stream:
         return spark.read.schema(schema).options(**source.options).parquet(path)
     _make_folder(path)

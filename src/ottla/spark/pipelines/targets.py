@@ -1,24 +1,28 @@
-"""The targets of a pipeline: a DataFrame written to a topic, to files or to a table of a database.
+"""The targets of a pipeline: a DataFrame written to a topic, to files or to a table.
 
-A topic is written exactly once (the connector's sink), files too (Spark's file sink keeps a log of its own beside
-them). A database is appended to batch by batch: a batch that was written when the pipeline died is written again.
+Each is written exactly once: a topic by the connector's sink, files by a log of Spark's own beside them, a table
+(Delta, Iceberg, a database) by the number of the batch, which is kept in the table or beside it and changes in the
+same commit as the rows.
 """
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from ottla.spark.pipelines import batch_sink
-from ottla.spark.pipelines.definition import Flow, Pipeline, PipelineError
+from ottla.spark.pipelines import batch_sink, converters, table_flows
+from ottla.spark.pipelines.connection import Connection
+from ottla.spark.pipelines.definition import CONFLUENT, TABLE_KINDS, Flow, Pipeline, PipelineError
 from ottla.spark.pipelines.expectations import first_line
-from ottla.spark.pipelines.jdbc import driver
+from ottla.spark.pipelines.jdbc_target import JdbcTarget
+from ottla.spark.stream_writer import QUERY_ID
+from ottla.spark.tables.table import open_table
 
 OUT = "written"
 
 
-def as_records(flow: Flow, rows: DataFrame) -> DataFrame:
+def as_records(pipeline: Pipeline, flow: Flow, rows: DataFrame, *, may_register: bool) -> DataFrame:
     """Rows as records of a topic: key and value."""
     columns = written_columns(rows)
     where = f"flows.{flow.name}"
@@ -29,8 +33,7 @@ def as_records(flow: Flow, rows: DataFrame) -> DataFrame:
             )
         value = F.col("value").cast("string" if flow.format == "string" else "binary")
     else:
-        row = F.struct(*columns)
-        value = F.to_json(row) if flow.format == "json" else F.to_csv(row)
+        value = _converted(pipeline, flow, rows.select(*columns), may_register)
     try:
         key = F.expr(flow.key).cast("string") if flow.key is not None else F.lit(None).cast("string")
         return rows.select(key.alias("key"), value.alias("value"))
@@ -38,14 +41,29 @@ def as_records(flow: Flow, rows: DataFrame) -> DataFrame:
         raise PipelineError(f"{where}.key: {first_line(error)}") from None
 
 
+def _converted(pipeline: Pipeline, flow: Flow, rows: DataFrame, may_register: bool) -> Column:
+    """The columns as one value."""
+    row = F.struct(*rows.columns)
+    if flow.format in ("avro", "protobuf"):
+        encoder = converters.flow_encoder(pipeline, flow, rows.schema, may_register=may_register)
+        return converters.encoded(encoder, row)
+    if flow.format == "csv":
+        return F.to_csv(row)
+    if flow.wire != CONFLUENT:
+        return F.to_json(row)
+    header = converters.json_header(pipeline, flow, rows.schema, may_register=may_register)
+    return F.concat(F.lit(header), F.to_json(row).cast("binary"))
+
+
 def written_columns(rows: DataFrame) -> list[str]:
     return [name for name in rows.columns if not name.startswith("_")]
 
 
-def prepare(flow: Flow, rows: DataFrame) -> DataFrame:
+def prepare(pipeline: Pipeline, flow: Flow, rows: DataFrame, *, may_register: bool = True) -> DataFrame:
     """What is written, and counted as it is."""
     if flow.kind == "topic":
-        return as_records(flow, rows).observe(OUT, F.count(F.lit(1)).alias(OUT))
+        records = as_records(pipeline, flow, rows, may_register=may_register)
+        return records.observe(OUT, F.count(F.lit(1)).alias(OUT))
     kept = rows.select(*written_columns(rows))
     for name in flow.partition_by:
         if name not in kept.columns:
@@ -54,14 +72,14 @@ def prepare(flow: Flow, rows: DataFrame) -> DataFrame:
 
 
 def start(
-    pipeline: Pipeline, flow: Flow, prepared: DataFrame, broker: str, checkpoint: str, *, is_once: bool
+    pipeline: Pipeline, flow: Flow, prepared: DataFrame, connection: Connection, checkpoint: str, *, is_once: bool
 ) -> StreamingQuery:
     """Begin to write a stream."""
     writer = prepared.writeStream.queryName(f"{pipeline.name}.{flow.name}").outputMode(flow.mode)
     writer = writer.option("checkpointLocation", checkpoint)
     writer = writer.trigger(availableNow=True) if is_once else writer.trigger(processingTime=pipeline.trigger)
     if flow.kind == "topic":
-        options = _topic_options(flow, broker)
+        options = _topic_options(flow, connection)
         if flow.mode == "append":
             return writer.format("ottla").options(**options).start()
 
@@ -75,29 +93,39 @@ def start(
             writer = writer.partitionBy(*flow.partition_by)
         return writer.format(flow.format).options(**flow.options).start(pipeline.path(flow.files))
 
-    def append(batch: DataFrame, _: int) -> None:
-        write_table(flow, batch)
+    if flow.kind in TABLE_KINDS:
+        settings = table_flows.prepare(pipeline, flow, prepared)
+
+        def commit(batch: DataFrame, batch_id: int) -> None:
+            table_flows.append(settings, batch)
+            if flow.compact_every is not None and (batch_id + 1) % flow.compact_every == 0:
+                open_table(settings).compact()
+
+        return writer.foreachBatch(commit).start()
+
+    target = JdbcTarget(prepared.sparkSession, flow)
+
+    def append(batch: DataFrame, batch_id: int) -> None:
+        query_id = batch.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
+        assert query_id is not None, "Spark names the query of a batch in the thread that runs it"
+        target.write(batch, query_id, batch_id)
 
     return writer.foreachBatch(append).start()
 
 
-def write_once(pipeline: Pipeline, flow: Flow, prepared: DataFrame, broker: str) -> None:
+def write_once(pipeline: Pipeline, flow: Flow, prepared: DataFrame, connection: Connection) -> None:
     """Write what is no stream."""
     if flow.kind == "topic":
-        prepared.write.format("ottla").mode("append").options(**_topic_options(flow, broker)).save()
+        prepared.write.format("ottla").mode("append").options(**_topic_options(flow, connection)).save()
     elif flow.kind == "files":
         writer = prepared.write.format(flow.format or "parquet").mode("overwrite").options(**flow.options)
         writer.partitionBy(*flow.partition_by).save(pipeline.path(flow.files or ""))
+    elif flow.kind in TABLE_KINDS:
+        table_flows.append(table_flows.prepare(pipeline, flow, prepared), prepared)
     else:
-        write_table(flow, prepared)
+        JdbcTarget(prepared.sparkSession, flow).append(prepared)
 
 
-def _topic_options(flow: Flow, broker: str) -> dict[str, str]:
+def _topic_options(flow: Flow, connection: Connection) -> dict[str, str]:
     assert flow.topic is not None
-    return {"kafka.bootstrap.servers": broker, **flow.options, "topic": flow.topic}
-
-
-def write_table(flow: Flow, rows: DataFrame) -> None:
-    assert flow.jdbc is not None and flow.table is not None
-    options = {"url": flow.jdbc, "dbtable": flow.table, **driver(flow.jdbc), **flow.options}
-    rows.write.format("jdbc").mode("append").options(**options).save()
+    return {**connection.options, **flow.options, "topic": flow.topic}

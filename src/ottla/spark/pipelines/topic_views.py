@@ -1,6 +1,7 @@
-"""Topics as views for SQL: a topic whose values are JSON objects has their fields as columns.
+"""Topics as views for SQL: a topic with a registered schema has its columns (Avro, Protobuf, JSON), any other the
+fields of its values where they are JSON objects.
 
-The columns are inferred from the newest records; what does not fit reads as null. Every view also has `key` (text),
+Those are inferred from the newest records; what does not fit reads as null. Every view also has `key` (text),
 `value` (text), `partition`, `offset` and `timestamp`, unless a field has the name.
 """
 
@@ -10,11 +11,14 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from ottla.client.blocking import Admin, Consumer
 from ottla.client.core.partitions import TopicPartition
+from ottla.converters.errors import SchemaNotFound
+from ottla.converters.registry import JSON, PROTOBUF, SERIALIZED, registry_of, subject_of
+from ottla.spark.pipelines import converters
+from ottla.spark.pipelines.connection import Connection
 
 SAMPLE_COUNT = 200
 POLL_TIMEOUT_MS = 1000
@@ -87,15 +91,15 @@ def _quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def known_topics(broker: str) -> list[str]:
-    with Admin(bootstrap_servers=broker) as admin:
+def known_topics(connection: Connection) -> list[str]:
+    with connection.admin() as admin:
         return sorted(admin.list_topics())
 
 
-def samples(broker: str, topic: str) -> list[bytes | None]:
+def samples(connection: Connection, topic: str) -> list[bytes | None]:
     """Values of the newest records of each partition."""
     found: list[bytes | None] = []
-    with Consumer({"bootstrap.servers": broker, "isolation.level": "read_committed"}) as consumer:
+    with connection.consumer({"isolation.level": "read_committed"}) as consumer:
         partitions = [TopicPartition(topic, number) for number in range(len(consumer.partitions_for(topic)))]
         ends = consumer.end_offsets(partitions)
         starts = consumer.beginning_offsets(partitions)
@@ -111,26 +115,58 @@ def samples(broker: str, topic: str) -> list[bytes | None]:
 
 
 def create_topic_views(
-    spark: SparkSession, broker: str, topics: Sequence[str], *, is_stream: bool, starting: str = "earliest"
+    spark: SparkSession, connection: Connection, topics: Sequence[str], *, is_stream: bool, starting: str = "earliest"
 ) -> None:
     """Make a view for each topic."""
     for topic in topics:
-        options = {"kafka.bootstrap.servers": broker, "subscribe": topic, "startingOffsets": starting}
+        options = {**connection.options, "subscribe": topic, "startingOffsets": starting}
         if is_stream:
             records = spark.readStream.format("ottla").options(**options, commitOffsets="false").load()
         else:
             records = spark.read.format("ottla").options(**options).load()
-        topic_view(records, inferred_schema(samples(broker, topic))).createOrReplaceTempView(_quoted(topic))
+        view = _registered_view(connection, topic, records)
+        if view is None:
+            view = topic_view(records, inferred_schema(samples(connection, topic)))
+        view.createOrReplaceTempView(_quoted(topic))
+
+
+def _registered_view(connection: Connection, topic: str, records: DataFrame) -> DataFrame | None:
+    """A view with the columns of the registered schema; None: there is no registry, or it does not know the topic.
+    What does not fit the schema reads as null."""
+    if connection.registry is None:
+        return None
+    try:
+        schema = registry_of(connection.registry).latest(subject_of(topic))
+    except SchemaNotFound:
+        return None
+    if schema.kind == JSON:
+        value = converters.without_header(F.col("value")).cast("string")
+        return _with_columns(records, F.from_json(value, converters.json_columns(connection.registry, schema)))
+    message = None
+    if schema.kind == PROTOBUF:
+        schema = registry_of(connection.registry).latest(subject_of(topic), SERIALIZED)
+        message = converters.message_of_newest(connection.registry, samples(connection, topic))
+    decoder = converters.registered_decoder(connection.registry, schema, message)
+    return _with_columns(records, converters.decoded(decoder, F.col("value"))[converters.ROW])
 
 
 def topic_view(records: DataFrame, schema: str | None) -> DataFrame:
-    own = {
+    if schema is None:
+        return records.select(*(column.alias(name) for name, column in _own_columns().items()))
+    return _with_columns(records, F.from_json(F.col("value").cast("string"), schema))
+
+
+def _own_columns() -> dict[str, Column]:
+    return {
         "key": F.col("key").cast("string"),
         "value": F.col("value").cast("string"),
         **{name: F.col(name) for name in OWN_COLUMNS[2:]},
     }
-    if schema is None:
-        return records.select(*(column.alias(name) for name, column in own.items()))
-    parsed = records.withColumn("_row", F.from_json(F.col("value").cast("string"), schema))
+
+
+def _with_columns(records: DataFrame, row: Column) -> DataFrame:
+    """The fields of a value beside what every record has, unless a field has the name."""
+    parsed = records.withColumn("_row", row)
     names = parsed.select("_row.*").columns
+    own = _own_columns()
     return parsed.select("_row.*", *(column.alias(name) for name, column in own.items() if name not in names))

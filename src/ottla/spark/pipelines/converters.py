@@ -1,0 +1,241 @@
+"""The converters of a pipeline that Spark has no functions for: Avro, Protobuf, and JSON of a registered schema.
+
+Which schema is meant is settled when a pipeline is prepared; the decoder or encoder then goes to the workers, where it
+gets whole Arrow arrays.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.functions import arrow_udf
+from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
+from pyspark.sql.types import BinaryType, DataType, StringType, StructField, StructType
+
+from ottla.converters import framing, json_schema, registry
+from ottla.converters.decoding import Decoder, Encoder
+from ottla.converters.errors import ConverterError, SchemaNotFound
+from ottla.converters.registry import RegisteredSchema, RegistrySettings, registry_of, subject_of
+from ottla.spark.pipelines.definition import CONFLUENT, Flow, Pipeline, PipelineError, Source
+
+ROW, ERROR = "row", "error"
+_KINDS = {"avro": registry.AVRO, "protobuf": registry.PROTOBUF, "json": registry.JSON}
+
+
+# --- reading
+
+
+def source_decoder(pipeline: Pipeline, source: Source) -> Decoder:
+    """The decoder of a source of Avro or Protobuf."""
+    settings = pipeline.registry if source.wire == CONFLUENT else None
+    try:
+        if source.schema is None:
+            assert settings is not None and source.topic is not None and source.format is not None
+            return registered_decoder(settings, _latest(settings, source.topic, source.format), source.message)
+        if source.format == "avro":
+            from ottla.converters.avro import AvroDecoder
+
+            return AvroDecoder(_avro_text(pipeline, source.schema), (), settings)
+        from ottla.converters.protobuf import ProtobufDecoder
+
+        return ProtobufDecoder(*_protobuf(pipeline, source.schema, source.message), settings)
+    except ConverterError as error:
+        raise PipelineError(f"sources.{source.name}.schema: {error}") from None
+
+
+def _latest(settings: RegistrySettings, topic: str, format_: str) -> RegisteredSchema:
+    """The newest schema of a topic's values."""
+    found = registry_of(settings).latest(subject_of(topic), registry.SERIALIZED if format_ == "protobuf" else None)
+    if found.kind != _KINDS[format_]:
+        raise ConverterError(f"the registry's schema of {subject_of(topic)} is {found.kind}, not {_KINDS[format_]}")
+    return found
+
+
+def registered_decoder(settings: RegistrySettings, schema: RegisteredSchema, message: str | None = None) -> Decoder:
+    """The decoder of a registered schema of Avro or Protobuf."""
+    if schema.kind == registry.AVRO:
+        from ottla.converters import avro
+
+        return avro.registered_decoder(settings, schema)
+    from ottla.converters import protobuf, protobuf_schema
+
+    files = protobuf_schema.registered(registry_of(settings), schema)
+    return protobuf.ProtobufDecoder(files, protobuf_schema.message_of(files, message), settings)
+
+
+def message_of_newest(settings: RegistrySettings, values: Sequence[bytes | None]) -> str | None:
+    """Which message of its file the last Protobuf value is; None: no value tells."""
+    from ottla.converters.protobuf_schema import written_message
+
+    for frame in framing.frames(list(values[-1:]), has_indexes=True):
+        if frame.error is None:
+            return written_message(registry_of(settings), frame.schema_id, frame.indexes)
+    return None
+
+
+def json_schema_of(pipeline: Pipeline, source: Source) -> str:
+    """The columns of registered JSON, as SQL has them."""
+    assert pipeline.registry is not None and source.topic is not None
+    try:
+        return json_columns(pipeline.registry, _latest(pipeline.registry, source.topic, "json"))
+    except ConverterError as error:
+        raise PipelineError(f"sources.{source.name}.schema: {error}") from None
+
+
+def json_columns(settings: RegistrySettings, schema: RegisteredSchema) -> str:
+    needed = registry_of(settings).references_of(schema)
+    kind = json_schema.json_columns(schema.text, [(reference.name, one.text) for reference, one in needed])
+    struct = from_arrow_type(kind)
+    assert isinstance(struct, StructType)
+    return struct.toDDL()
+
+
+def without_header(value: Column) -> Column:
+    """The JSON after its schema's id."""
+    return F.substring(value, F.lit(framing.HEADER.size + 1), F.length(value))
+
+
+def decoded(decoder: Decoder, value: Column) -> Column:
+    """A struct of `row`, null where the value is or cannot be decoded, and `error`, why it cannot be."""
+    kind = StructType([StructField(ROW, columns_of(decoder)), StructField(ERROR, StringType())])
+
+    def decode(values: pyarrow.Array) -> pyarrow.Array:
+        return pyarrow.StructArray.from_arrays(list(decoder.decode(values)), [ROW, ERROR])
+
+    return _on_arrays(decode, kind, value)
+
+
+def _on_arrays(function: Callable[[pyarrow.Array], pyarrow.Array], kind: DataType, column: Column) -> Column:
+    """A function of whole arrays on a column. It counts as not deterministic so that Spark evaluates it once, and not
+    again for each filter on its result."""
+
+    def call(values: pyarrow.Array) -> pyarrow.Array:
+        return function(values)
+
+    call.__annotations__ = {"values": pyarrow.Array, "return": pyarrow.Array}  # Spark reads types, not their names
+    make: Any = arrow_udf  # its overloads do not know of functions that have hints
+    result: Column = make(call, kind).asNondeterministic()(column)
+    return result
+
+
+def columns_of(decoder: Decoder) -> StructType:
+    struct = from_arrow_type(decoder.type)
+    assert isinstance(struct, StructType)
+    return struct
+
+
+def _avro_text(pipeline: Pipeline, schema: str) -> str:
+    """A schema that stands in pipeline.yml, or the content of a file."""
+    if schema.lstrip().startswith(("{", "[", '"')):
+        return schema
+    try:
+        return Path(pipeline.path(schema)).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConverterError(f"{schema} is no Avro schema (JSON) and no file with one: {error}") from None
+
+
+def _protobuf(pipeline: Pipeline, schema: str, message: str | None) -> tuple[bytes, str]:
+    from ottla.converters.protobuf_schema import compiled, message_of
+
+    files, _ = compiled(pipeline.path(schema))
+    return files, message_of(files, message)
+
+
+# --- writing
+
+
+def flow_encoder(pipeline: Pipeline, flow: Flow, columns: StructType, *, may_register: bool) -> Encoder:
+    """The encoder of a flow to a topic. Its schema is registered only where the pipeline is about to run."""
+    kind = to_arrow_type(columns)
+    try:
+        if flow.format == "avro":
+            return _avro_encoder(pipeline, flow, kind, may_register)
+        return _protobuf_encoder(pipeline, flow, kind, may_register)
+    except ConverterError as error:
+        raise PipelineError(f"flows.{flow.name}: {error}") from None
+
+
+def _avro_encoder(pipeline: Pipeline, flow: Flow, columns: Any, may_register: bool) -> Encoder:
+    from ottla.converters.avro import AvroEncoder
+    from ottla.converters.avro_schema import avro_schema_of
+
+    settings = _settings(pipeline, flow)
+    if settings is not None and not flow.registers and flow.schema is None:
+        found = _latest(settings, flow.topic or "", "avro")
+        texts = tuple(one.text for _, one in registry_of(settings).references_of(found))
+        return AvroEncoder(found.text, texts, columns, found.schema_id)
+    text = _avro_text(pipeline, flow.schema) if flow.schema is not None else json.dumps(avro_schema_of(columns))
+    AvroEncoder(text, (), columns)  # what does not fit is not registered either
+    return AvroEncoder(
+        text, (), columns, _schema_id(settings, flow, RegisteredSchema(registry.AVRO, text), may_register)
+    )
+
+
+def _protobuf_encoder(pipeline: Pipeline, flow: Flow, columns: Any, may_register: bool) -> Encoder:
+    from ottla.converters.protobuf import ProtobufEncoder
+    from ottla.converters.protobuf_schema import WELL_KNOWN, imports_of, message_of, registered
+
+    settings = _settings(pipeline, flow)
+    if flow.schema is None:
+        assert settings is not None
+        found = _latest(settings, flow.topic or "", "protobuf")
+        files = registered(registry_of(settings), found)
+        return ProtobufEncoder(files, message_of(files, flow.message), columns, found.schema_id)
+    files, message = _protobuf(pipeline, flow.schema, flow.message)
+    ProtobufEncoder(files, message, columns)
+    if settings is None:
+        return ProtobufEncoder(files, message, columns)
+    others = [name for name in imports_of(files) if not name.startswith(WELL_KNOWN)]
+    if others or not flow.schema.endswith(".proto"):
+        raise ConverterError(
+            f"{flow.schema} cannot be registered from here ({', '.join(others) or 'it is compiled already'}): register "
+            "it and what it imports, and say 'register: false' without a schema"
+        )
+    text = Path(pipeline.path(flow.schema)).read_text(encoding="utf-8")
+    schema_id = _schema_id(settings, flow, RegisteredSchema(registry.PROTOBUF, text), may_register)
+    return ProtobufEncoder(files, message, columns, schema_id)
+
+
+def json_header(pipeline: Pipeline, flow: Flow, columns: StructType, *, may_register: bool) -> bytes:
+    """What stands before JSON that has a registered schema."""
+    settings = _settings(pipeline, flow)
+    assert settings is not None
+    text = json.dumps(json_schema.json_schema_of(to_arrow_type(columns)))
+    try:
+        schema_id = _schema_id(settings, flow, RegisteredSchema(registry.JSON, text), may_register)
+    except ConverterError as error:
+        raise PipelineError(f"flows.{flow.name}: {error}") from None
+    return framing.header(schema_id or 0)
+
+
+def _settings(pipeline: Pipeline, flow: Flow) -> RegistrySettings | None:
+    return pipeline.registry if flow.wire == CONFLUENT else None
+
+
+def _schema_id(
+    settings: RegistrySettings | None, flow: Flow, schema: RegisteredSchema, may_register: bool
+) -> int | None:
+    """The id that values are written with; None without a registry."""
+    if settings is None:
+        return None
+    assert flow.topic is not None
+    subject = subject_of(flow.topic)
+    if not flow.registers:
+        return registry_of(settings).lookup(subject, schema)
+    if may_register:
+        return registry_of(settings).register(subject, schema)
+    try:
+        return registry_of(settings).lookup(subject, schema)
+    except SchemaNotFound:
+        return 0  # a dry run: nothing is written with it
+
+
+def encoded(encoder: Encoder, row: Column) -> Column:
+    """Rows as values of a topic."""
+    return _on_arrays(encoder.encode, BinaryType(), row)

@@ -1,0 +1,171 @@
+"""A table of a database as the target of a flow, each batch exactly once.
+
+The tasks of a batch write to a table of their own beside the target, over as many connections as Spark likes. One
+transaction then moves its rows to the target and notes the batch in `ottla_batches`, so that a batch that comes again
+after a crash is known. The row of the query in that table is locked meanwhile: a driver that was taken for dead finds
+the batch done when it goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from ottla.spark.faults import fault_point
+from ottla.spark.pipelines.definition import AT_LEAST_ONCE, Flow, PipelineError
+from ottla.spark.pipelines.jdbc import driver, explained
+
+BATCHES = "ottla_batches"
+STAGING = "ottla_staging_"
+NO_BATCH = -1
+_OF_SPARK = {
+    *("url", "dbtable", "driver", "batchsize", "truncate", "isolationlevel", "numpartitions", "createtableoptions"),
+    *(
+        "createtablecolumntypes",
+        "cascadetruncate",
+        "sessioninitstatement",
+        "querytimeout",
+        "preferTimestampNTZ".lower(),
+    ),
+}
+
+
+class JdbcTarget:
+    """The table of a flow."""
+
+    def __init__(self, spark: SparkSession, flow: Flow) -> None:
+        assert flow.jdbc is not None and flow.table is not None
+        self._flow = flow
+        self._url, self._table = flow.jdbc, flow.table
+        self._options = {"url": self._url, **driver(self._url), **flow.options}
+        self._jvm: Any = spark.sparkContext._jvm
+
+    def append(self, rows: DataFrame, table: str | None = None) -> None:
+        """Write rows as Spark does: what fails is tried again, and may have been written already."""
+        rows.write.format("jdbc").mode("append").options(**self._options, dbtable=table or self._table).save()
+
+    def write(self, batch: DataFrame, query_id: str, batch_id: int) -> None:
+        """Write a batch of a query, unless it was written already."""
+        if self._flow.guarantee == AT_LEAST_ONCE:
+            self.append(batch)
+            return
+        staging = STAGING + query_id.replace("-", "")[:24]
+        with self._connection() as connection:
+            self._make_tables(connection, batch, query_id)
+            if self._last_batch(connection, query_id) >= batch_id:
+                return
+            columns = ", ".join(_quoted(connection, name) for name in batch.columns)
+            self._run(connection, f"drop table if exists {staging}")
+            self._run(connection, f"create table {staging} as select {columns} from {self._table} where 1 = 0")
+            connection.commit()
+        self.append(batch, staging)
+        fault_point("jdbc-staged", batch_id)
+        with self._connection() as connection:
+            note = f"update {BATCHES} set batch_id = {batch_id} where query_id = ? and batch_id < {batch_id}"
+            if self._run(connection, note, query_id) == 1:
+                self._run(connection, f"insert into {self._table} ({columns}) select {columns} from {staging}")
+                fault_point("jdbc-undecided", batch_id)
+                connection.commit()
+                fault_point("jdbc-committed", batch_id)
+            connection.rollback()
+            self._run(connection, f"drop table {staging}")
+            connection.commit()
+
+    def _make_tables(self, connection: Any, batch: DataFrame, query_id: str) -> None:
+        """The target, if there is none, and the query's row of `ottla_batches`."""
+        if not self._is_there(connection, self._table):
+            self.append(batch.limit(0))
+        if not self._is_there(connection, BATCHES):
+            self._run(
+                connection, f"create table {BATCHES} (query_id varchar(64) primary key, batch_id bigint not null)"
+            )
+        if self._last_batch(connection, query_id) == NO_BATCH:
+            exists = f"select 1 from {BATCHES} where query_id = ?"
+            insert = f"insert into {BATCHES} (query_id, batch_id) select ?, {NO_BATCH} where not exists ({exists})"
+            self._run(connection, insert, query_id, query_id)
+        connection.commit()
+
+    def _is_there(self, connection: Any, table: str) -> bool:
+        try:
+            self._rows(connection, f"select 1 from {table} where 1 = 0")
+            return True
+        except PipelineError:
+            connection.rollback()
+            return False
+
+    def _last_batch(self, connection: Any, query_id: str) -> int:
+        found = self._rows(connection, f"select batch_id from {BATCHES} where query_id = ?", query_id)
+        return found[0] if found else NO_BATCH
+
+    # The driver in the JVM
+
+    @contextmanager
+    def _connection(self) -> Iterator[Any]:
+        """A connection whose statements are one transaction until they are committed."""
+        name = self._options.get("driver")
+        if name is not None:
+            self._jvm.org.apache.spark.sql.execution.datasources.jdbc.DriverRegistry.register(name)
+        properties = self._jvm.java.util.Properties()
+        for key, value in self._options.items():
+            if key.lower() not in _OF_SPARK:
+                properties.setProperty(key, value)
+        try:
+            connection = self._jvm.java.sql.DriverManager.getConnection(self._url, properties)
+        except Exception as error:
+            raise PipelineError(f"flows.{self._flow.name}: no connection: {explained(error)}") from None
+        try:
+            if not connection.getMetaData().supportsTransactions():
+                raise PipelineError(
+                    f"flows.{self._flow.name}: the database has no transactions, and without them a batch may be "
+                    "written twice after a crash: say 'guarantee: at_least_once' if that will do"
+                )
+            connection.setAutoCommit(False)
+            yield connection
+        finally:
+            connection.close()
+
+    def _run(self, connection: Any, statement: str, *values: str) -> int:
+        """Run a statement; how many rows it changed."""
+        prepared = self._prepared(connection, statement, values)
+        try:
+            return int(prepared.executeUpdate())
+        except Exception as error:
+            raise self._failed(statement, error) from None
+        finally:
+            prepared.close()
+
+    def _rows(self, connection: Any, statement: str, *values: str) -> list[int]:
+        """The first column of a query, numbers."""
+        prepared = self._prepared(connection, statement, values)
+        try:
+            found, rows = prepared.executeQuery(), []
+            while found.next():
+                rows.append(int(found.getLong(1)))
+            return rows
+        except Exception as error:
+            raise self._failed(statement, error) from None
+        finally:
+            prepared.close()
+
+    def _prepared(self, connection: Any, statement: str, values: tuple[str, ...]) -> Any:
+        try:
+            prepared = connection.prepareStatement(statement)
+        except Exception as error:
+            raise self._failed(statement, error) from None
+        for index, value in enumerate(values, 1):
+            prepared.setString(index, value)
+        return prepared
+
+    def _failed(self, statement: str, error: Exception) -> PipelineError:
+        return PipelineError(
+            f"flows.{self._flow.name}: {explained(error)} ({statement}). To write exactly once the tables {BATCHES} "
+            f"and {STAGING}... are made beside {self._table}; 'guarantee: at_least_once' does without them"
+        )
+
+
+def _quoted(connection: Any, name: str) -> str:
+    mark = connection.getMetaData().getIdentifierQuoteString().strip()
+    return f"{mark}{name.replace(mark, mark * 2)}{mark}" if mark else name

@@ -1,0 +1,72 @@
+"""Delta and Iceberg tables of a pipeline: where they are, how flows write them and sources read them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from ottla.spark.pipelines.definition import TABLE_KINDS, Flow, Pipeline, PipelineError, Source
+from ottla.spark.tables.data_source import NAME, SETTINGS
+from ottla.spark.tables.table import DELTA, Compacted, TableError, TableSettings, open_table, prepare_table
+
+ICEBERG_FOLDER = "iceberg"
+
+
+def table_settings(pipeline: Pipeline, one: Flow | Source) -> TableSettings:
+    """Where the table of a flow or a source is."""
+    kind = one.kind
+    place = pipeline.path(one.delta or "") if kind == DELTA else one.iceberg or ""
+    catalog = {} if kind == DELTA else _catalog(pipeline, one)
+    if isinstance(one, Source):
+        return TableSettings(kind, place, catalog, one.options, starting=one.starting)
+    return TableSettings(kind, place, catalog, one.options, one.partition_by, one.evolves)
+
+
+def _catalog(pipeline: Pipeline, one: Flow | Source) -> dict[str, str]:
+    """The catalog that is named; without one, a file in the pipeline's folder."""
+    if "uri" in one.catalog or "type" in one.catalog:
+        return dict(one.catalog)
+    folder = Path(pipeline.path(one.catalog.get("warehouse", ICEBERG_FOLDER)))
+    folder.mkdir(parents=True, exist_ok=True)
+    own = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}"}
+    return {**one.catalog, **own}
+
+
+def prepare(pipeline: Pipeline, flow: Flow, rows: DataFrame) -> TableSettings:
+    """Make the table of a flow ready for its rows."""
+    settings = table_settings(pipeline, flow)
+    try:
+        prepare_table(settings, to_arrow_schema(rows.schema, timezone="UTC"))
+    except TableError as error:
+        raise PipelineError(f"flows.{flow.name}: {error}") from None
+    return settings
+
+
+def append(settings: TableSettings, rows: DataFrame) -> None:
+    """Write rows as one commit of the table."""
+    rows.write.format(NAME).option(SETTINGS, settings.to_json()).mode("append").save()
+
+
+def table_rows(spark: SparkSession, pipeline: Pipeline, source: Source) -> DataFrame:
+    """The rows of a table, or the stream of what is appended to it."""
+    settings = table_settings(pipeline, source)
+    try:
+        open_table(settings)
+    except TableError as error:
+        raise PipelineError(f"sources.{source.name}: {error}") from None
+    reader = spark.readStream if source.is_stream else spark.read
+    return reader.format(NAME).option(SETTINGS, settings.to_json()).load()
+
+
+def compact(pipeline: Pipeline) -> dict[str, Compacted]:
+    """Compact the tables that a pipeline writes; what came of it by flow."""
+    done = {}
+    for flow in pipeline.flows:
+        if flow.kind in TABLE_KINDS:
+            try:
+                done[flow.name] = open_table(table_settings(pipeline, flow)).compact()
+            except TableError as error:
+                raise PipelineError(f"flows.{flow.name}: {error}") from None
+    return done

@@ -1,0 +1,209 @@
+"""Formats in pipelines: Avro, Protobuf and registered JSON from a topic to a topic, Delta and Iceberg tables. One
+pipeline of each kind runs always, more of them with OTTLA_INTEROP_ALL=1."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from ottla.converters.avro import AvroDecoder, AvroEncoder
+from ottla.converters.protobuf import ProtobufDecoder, ProtobufEncoder
+from ottla.converters.protobuf_schema import compiled
+from ottla.spark.pipelines.connection import Connection
+from ottla.spark.pipelines.definition import Pipeline, PipelineError, parse_pipeline
+from ottla.spark.pipelines.redrive import read_letters, redrive
+from ottla.spark.pipelines.table_flows import table_settings
+from ottla.spark.pipelines.topic_views import create_topic_views
+from ottla.spark.tables.table import open_table, prepare_table
+from tests.schema_registry import SchemaRegistry, schema_registry
+from tests.spark.conftest import Runner, Topics, pipeline_of
+
+ORDER: dict[str, Any] = {
+    "type": "record",
+    "name": "Order",
+    "namespace": "shop",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "item", "type": ["null", "string"], "default": None},
+        {"name": "placed", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+    ],
+}
+NEWER = {**ORDER, "fields": [*ORDER["fields"], {"name": "note", "type": "string", "default": "none"}]}
+COLUMNS = AvroDecoder(json.dumps(ORDER)).type
+ROWS: list[dict[str, Any]] = [
+    {"id": 1, "item": "tea", "placed": 1_700_000_000_000_000},
+    {"id": 2, "item": None, "placed": 0},
+]
+needs_time = pytest.mark.skipif(
+    os.environ.get("OTTLA_INTEROP_ALL") != "1", reason="more of the same takes long: only with OTTLA_INTEROP_ALL=1"
+)
+PROTO = 'syntax = "proto3"; package shop; message Gone {int32 a = 1;} message Total {string item = 1; int64 n = 2;}'
+
+
+@pytest.fixture
+def registry() -> Iterator[SchemaRegistry]:
+    with schema_registry() as made:
+        yield made
+
+
+def converting(
+    topics: Topics, folder: Path, registry: SchemaRegistry, source: dict[str, Any], flow: dict[str, Any]
+) -> tuple[Pipeline, str, str]:
+    """A pipeline from one new topic to another, and their names."""
+    target = topics.new(1)
+    made = pipeline_of(topics, folder, source, {"topic": target, **flow}, registry={"url": registry.url})
+    return made, made.name, target
+
+
+@needs_time
+def test_plain_protobuf_becomes_avro_with_a_registered_schema_of_its_columns(
+    runner: Runner, topics: Topics, tmp_path: Path, registry: SchemaRegistry
+) -> None:
+    (tmp_path / "total.proto").write_text(PROTO)
+    source = {"format": "protobuf", "schema": "total.proto", "message": "shop.Total", "wire": "plain"}
+    pipeline, topic, target = converting(topics, tmp_path, registry, source, {"format": "avro"})
+    files, _ = compiled(str(tmp_path / "total.proto"))
+    columns = pyarrow.struct([("item", pyarrow.string()), ("n", pyarrow.int64())])
+    given = pyarrow.array([{"item": "tea", "n": 1}], columns)
+    value = ProtobufEncoder(files, "shop.Total", columns).encode(given)[0].as_py()
+    topics.produce(topic, [(None, value), (None, b"\xff\xff")])
+    assert runner.run(pipeline)["rows"]["letters"] == 1
+    found = topics.raw_values(target)
+    decoder = AvroDecoder(json.dumps(NEWER), (), registry.settings)
+    assert decoder.decode(pyarrow.array(found))[1][0].as_py() is not None  # it is no order
+    schema = registry.latest(f"{target}-value")
+    decoder = AvroDecoder(schema, (), registry.settings)
+    assert decoder.decode(pyarrow.array(found))[0].to_pylist() == [{"item": "tea", "n": 1}]
+
+
+@needs_time
+def test_registered_json_has_the_columns_of_its_schema(
+    runner: Runner, topics: Topics, tmp_path: Path, registry: SchemaRegistry
+) -> None:
+    confluent = {"format": "json", "wire": "confluent"}
+    pipeline, source, target = converting(topics, tmp_path, registry, confluent, confluent)
+    schema = {"type": "object", "properties": {"id": {"type": "integer"}, "item": {"type": ["null", "string"]}}}
+    number = registry.add(f"{source}-value", json.dumps(schema), "JSON")
+    head = b"\0" + number.to_bytes(4, "big")
+    topics.produce(source, [(None, head + b'{"id": 1, "item": "tea"}'), (None, head + b"{")])
+    assert runner.run(pipeline)["rows"]["letters"] == 1
+    (found,) = topics.raw_values(target)
+    assert json.loads(found[5:]) == {"id": 1, "item": "tea"}
+    registered = json.loads(registry.latest(f"{target}-value"))
+    assert registered["properties"] == {"id": {"type": "integer"}, "item": {"type": "string"}}
+
+
+@needs_time
+def test_a_schema_that_does_not_fit_is_said_before_anything_runs(
+    runner: Runner, topics: Topics, tmp_path: Path, registry: SchemaRegistry
+) -> None:
+    def said(source: dict[str, Any], flow: dict[str, Any]) -> str:
+        with pytest.raises(PipelineError) as raised:
+            runner.run(converting(topics, tmp_path, registry, source, flow)[0])
+        return str(raised.value)
+
+    text = {"format": "string"}
+    assert "has no version latest of the subject" in said({"format": "avro"}, {})
+    assert "no file with one" in said({"format": "avro", "schema": "nothing.avsc"}, {})
+    assert "the column value is not in the schema" in said(text, {"format": "avro", "schema": json.dumps(ORDER)})
+    refused = json.dumps({"type": "record", "name": "incompatible", "fields": [{"name": "value", "type": "string"}]})
+    assert "a field was removed" in said(text, {"format": "avro", "schema": refused})
+
+
+def test_registered_avro_is_read_by_the_writers_schema_and_written_as_protobuf(
+    runner: Runner, topics: Topics, tmp_path: Path, spark: SparkSession, registry: SchemaRegistry
+) -> None:
+    (tmp_path / "total.proto").write_text(PROTO)
+    (tmp_path / "transformations").mkdir()
+    (tmp_path / "transformations" / "totals.sql").write_text("select item, id as n from rows where note = 'none'")
+    flow = {"from": "totals", "format": "protobuf", "schema": "total.proto", "message": "Total", "key": "item"}
+    pipeline, source, target = converting(topics, tmp_path, registry, {"format": "avro"}, flow)
+    old = registry.add(f"{source}-value", json.dumps(ORDER))
+    registry.add(f"{source}-value", json.dumps(NEWER))
+    written = AvroEncoder(json.dumps(ORDER), (), COLUMNS, old).encode(pyarrow.array(ROWS, COLUMNS)).to_pylist()
+    bad = [written[0] + b"?", b"plain", b"\0\0\0\0\x63" + written[0][5:]]
+    topics.produce(source, [(None, value) for value in [*written, *bad, None]])
+
+    status = runner.run(pipeline)
+    assert status["rows"]["letters"] == 3
+    files, _ = compiled(str(tmp_path / "total.proto"))
+    found = ProtobufDecoder(files, "shop.Total", registry.settings).decode(pyarrow.array(topics.raw_values(target)))
+    assert found[0].to_pylist() == [{"item": "tea", "n": 1}, {"item": "", "n": 2}]
+    letters = list(read_letters(pipeline, topics.connection))
+    assert [letter.value for letter in letters] == bad
+    assert [letter.rule for letter in letters] == ["parse"] * 3
+    assert "1 bytes are left over" in letters[0].error
+    assert "not in the Confluent wire format" in letters[1].error
+    assert "no schema with the id 99" in letters[2].error
+
+    create_topic_views(spark, Connection(topics.bootstrap, {}, registry.settings), [source, target], is_stream=False)
+    query = f"select id, item, year(placed) y, note, `offset` from `{source}` where id is not null order by id"
+    assert [tuple(row) for row in spark.sql(query).collect()] == [
+        (1, "tea", 2023, "none", 0),
+        (2, None, 1970, "none", 1),
+    ]
+    assert [tuple(row) for row in spark.sql(f"select item, n from `{target}` order by n").collect()] == [
+        ("tea", 1),
+        ("", 2),
+    ]
+
+
+def test_a_topic_is_kept_as_tables_and_a_table_is_followed(
+    runner: Runner, topics: Topics, tmp_path: Path, spark: SparkSession
+) -> None:
+    target = topics.new(1)
+    schema = "id bigint, country string, at timestamp"
+    partitioned = {"partition_by": ["country"], "compact_every": 2}
+    document = {
+        "name": topics.new(1),
+        "sources": {
+            "rows": {"topic": "${TOPIC}", "schema": schema},
+            "table": {
+                "delta": "orders",
+                "expect": {"has a country": {"rule": "country != ''", "action": "quarantine"}},
+            },
+        },
+        "flows": {
+            "delta": {"from": "rows", "delta": "orders", **partitioned},
+            "iceberg": {"from": "rows", "iceberg": "shop.orders", **partitioned},
+            "again": {"from": "table", "topic": target},
+        },
+    }
+    topic = str(document["name"])
+    pipeline = parse_pipeline(tmp_path, document, {"TOPIC": topic})
+    columns = StructType().add("id", "bigint").add("country", "string").add("at", "timestamp")
+    prepare_table(table_settings(pipeline, pipeline.flows[0]), to_arrow_schema(columns, timezone="UTC"))
+
+    def send(*ids: int) -> dict[str, Any]:
+        rows = [
+            {"id": one, "country": "" if one == 3 else "GR", "at": f"2026-11-16T08:00:0{one}.123456Z"} for one in ids
+        ]
+        topics.produce(topic, [(None, json.dumps(row)) for row in rows])
+        return runner.run(pipeline)
+
+    assert send(1, 2)["again"]["rows_out"] == 2
+    last = send(3)
+    assert (last["delta"]["rows_out"], last["table"]["letters"]) == (1, 1)
+    for flow in pipeline.flows[:2]:
+        table = open_table(table_settings(pipeline, flow))
+        files = table.files_of(table.version())
+        found = sorted(row["id"] for file in files for batch in table.read(file) for row in batch.to_pylist())
+        assert (found, len(files)) == ([1, 2, 3], 2)
+    (letter,) = read_letters(pipeline, topics.connection)
+    assert json.loads(letter.value or b"") == {"id": 3, "country": "", "at": "2026-11-16T08:00:03.123456Z"}
+    letter.value = (letter.value or b"").replace(b'"country":""', b'"country":"CZ"')
+    (tmp_path / "letters").write_text(json.dumps(letter.to_json()))
+    assert redrive(pipeline, runner.state, topics.connection, str(tmp_path / "letters")) == 1
+    assert runner.run(pipeline)["again"]["rows_out"] == 1
+    sent = [json.loads(value) for value in topics.values(target)]
+    assert [(row["id"], row["country"]) for row in sent] == [(1, "GR"), (2, "GR"), (3, "CZ")]
+    assert sent[2]["at"].startswith("2026-11-16T08:00:03.123")
