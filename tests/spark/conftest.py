@@ -228,8 +228,16 @@ def runner(spark: SparkSession, topics: Topics, tmp_path: Path) -> Runner:
     return Runner(spark, topics, tmp_path)
 
 
-def pipeline_of(topics: Topics, folder: Path, source: dict[str, Any], flow: dict[str, Any], **more: Any) -> Pipeline:
-    """A pipeline of one source, `rows`, that is a new topic with the pipeline's name, and one flow."""
+def pipeline_of(
+    topics: Topics,
+    folder: Path,
+    source: dict[str, Any],
+    flow: dict[str, Any],
+    more_flows: dict[str, Any] | None = None,
+    **more: Any,
+) -> Pipeline:
+    """A pipeline of one source, `rows`, that is a new topic with the pipeline's name, and the flow `rows`."""
     topic = topics.new(1)
-    document = {"name": topic, "sources": {"rows": {"topic": topic, **source}}, "flows": {"rows": flow}, **more}
+    flows = {"rows": flow, **(more_flows or {})}
+    document = {"name": topic, "sources": {"rows": {"topic": topic, **source}}, "flows": flows, **more}
     return parse_pipeline(folder, document, {})

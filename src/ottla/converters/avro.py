@@ -1,7 +1,8 @@
 """Avro values and Arrow rows, by fastavro.
 
-One call of fastavro per value: a block of all values in one call was measured to be no faster (the time goes into the
-values), and would have to guess where a damaged value ends. What follows, types and units, is done for whole arrays.
+Values are read and written by one call of fastavro each: all of them in one call was measured to be no faster (the time
+goes into the values), and would have to guess where a damaged value ends. What follows, types and units, is done for
+whole arrays.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 import pyarrow
 
 from ottla.converters.avro_schema import VALUE, AvroSchema
-from ottla.converters.decoding import ERRORS, Decoded, Decoder, Encoder, converted, fitted, refused_row
+from ottla.converters.decoding import ERRORS, Decoded, Decoder, Encoder, converted, fitted, python_values, refused_row
 from ottla.converters.errors import ConverterError, UnusableSchema
 from ottla.converters.framing import Frame, header
 from ottla.converters.registry import AVRO, RegisteredSchema, Registry, RegistrySettings, registry_of
@@ -124,7 +125,7 @@ class AvroEncoder(Encoder):
             raise ConverterError(f"rows of {rows.type} do not fit the Avro schema: {error}") from None
         values: list[bytes | None] = []
         write = fastavro.schemaless_writer
-        for row in stored.to_pylist(maps_as_pydicts="strict"):
+        for row in python_values(stored):
             if row is None:
                 values.append(None)
                 continue

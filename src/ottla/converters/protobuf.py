@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow
 import pyarrow.compute as pc
 
-from ottla.converters.decoding import ERRORS, Decoded, Decoder, Encoder, converted, fitted, refused_row
+from ottla.converters.decoding import ERRORS, Decoded, Decoder, Encoder, converted, fitted, python_values, refused_row
 from ottla.converters.framing import Frame, header
 from ottla.converters.protobuf_schema import (
     DURATION,
@@ -160,21 +160,14 @@ class ProtobufEncoder(Encoder):
 
     def encode(self, rows: pyarrow.Array) -> pyarrow.Array:
         stored = _stored_rows(self._schema.descriptor, rows.cast(self._type))
-        make = self._schema.message_class
+        make = self._schema.message_class  # which leaves unset what is None
         values: list[bytes | None] = []
-        for row in stored.to_pylist(maps_as_pydicts="strict"):
+        for row in python_values(stored):
             try:
-                values.append(None if row is None else make(**_without_null(row)).SerializeToString())
+                values.append(None if row is None else make(**row).SerializeToString())
             except Exception as error:
                 raise refused_row(row, f"Protobuf {self._schema.descriptor.full_name}", error) from None
         return self.with_header(values)
-
-
-def _without_null(value: Any) -> Any:
-    """A field that is null is not set."""
-    if isinstance(value, dict):
-        return {name: _without_null(one) for name, one in value.items() if one is not None}
-    return [_without_null(one) for one in value] if isinstance(value, list) else value
 
 
 def _stored_rows(descriptor: Any, rows: pyarrow.Array) -> pyarrow.Array:
