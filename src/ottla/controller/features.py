@@ -74,21 +74,30 @@ def _check(view: View, name: str, level: int, kind: int, finalized: dict[str, in
         raise _invalid(name, level, reason)
     current = view.metadata_version if name == METADATA_VERSION else finalized.get(name, 0)
     if level < current and kind == UPGRADE:
-        raise _invalid(name, level, "Can't downgrade without setting the upgrade type to safe or unsafe downgrade.")
+        raise _invalid(
+            name,
+            level,
+            "Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe "
+            "downgrade.",
+        )
     if level > current and kind != UPGRADE:
         raise _invalid(name, level, "Can't downgrade to a newer version.")
     if name == METADATA_VERSION:
         if level < current and features.has_metadata_changed(current, level):
+            reason = "Refusing to perform the requested downgrade because it might delete metadata information."
             if kind == UNSAFE_DOWNGRADE:
-                raise _invalid(name, level, "Unsafe metadata downgrade is not supported in this version.")
-            raise _invalid(name, level, "Refusing the downgrade because it might delete metadata information.")
+                reason = "Unsafe metadata downgrade is not supported in this version."
+            raise KafkaError(
+                ErrorCode.INVALID_UPDATE_VERSION,
+                f"Unsupported metadata.version downgrade from {current} to {level}. {reason}",
+            )
         for other, other_level in proposed.items():
             needed = FEATURE_DEPENDENCIES.get((other, other_level), {}).get(METADATA_VERSION, 0)
             if level < needed:
                 raise _invalid(name, level, f"{other} {other_level} needs metadata.version {needed}.")
     elif name == KRAFT_VERSION:
         if level < current:
-            raise _invalid(name, level, "Voters that the log names cannot become static again.")
+            raise _invalid(name, level, "Can't downgrade the version of this feature.")
     else:
         for needed_feature, needed in FEATURE_DEPENDENCIES.get((name, level), {}).items():
             if proposed.get(needed_feature, 0) < needed:

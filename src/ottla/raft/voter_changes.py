@@ -233,7 +233,11 @@ class VoterChanges:
         if isinstance(request, UpdateRaftVoterRequest) and request.current_leader_epoch != leader.epoch:
             is_old = request.current_leader_epoch < leader.epoch
             return ErrorCode.FENCED_LEADER_EPOCH if is_old else ErrorCode.UNKNOWN_LEADER_EPOCH, None
-        return self._why_invalid(request) or self._why_not_now(leader, now) or _why_not_voter(request, leader.voters)
+        return (
+            self._why_invalid(request)
+            or self._why_not_now(request, leader, now)
+            or _why_not_voter(request, leader.voters)
+        )
 
     def _why_invalid(self, request: Change) -> tuple[ErrorCode, str | None] | None:
         kind = "Remove" if isinstance(request, RemoveRaftVoterRequest) else "Add"
@@ -255,7 +259,7 @@ class VoterChanges:
     def _default(self, listeners: Sequence[_Listener]) -> _Listener | None:
         return next((one for one in listeners if self._listener in (None, one.name)), None)
 
-    def _why_not_now(self, leader: Leader, now: int) -> tuple[ErrorCode, str | None] | None:
+    def _why_not_now(self, request: Change, leader: Leader, now: int) -> tuple[ErrorCode, str | None] | None:
         self.expire(now)
         code = ErrorCode.REQUEST_TIMED_OUT
         if self._pending is not None:
@@ -263,9 +267,10 @@ class VoterChanges:
         if leader.high_watermark is None:  # V1
             return code, "Request timed out waiting for leader to establish HWM and fence previous voter changes"
         if leader.voters.kraft_version < 1:
+            what = "removing" if isinstance(request, RemoveRaftVoterRequest) else "adding"
             return (
                 ErrorCode.UNSUPPORTED_VERSION,
-                f"Cluster doesn't support changing voters because the {FEATURE} feature is 0",
+                f"Cluster doesn't support {what} voter because the {FEATURE} feature is 0",
             )
         if not self.is_settled(leader.high_watermark):  # V2
             return (

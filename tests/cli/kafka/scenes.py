@@ -34,8 +34,8 @@ from typing import NamedTuple
 
 from ottla.__main__ import kafka_tool
 from ottla.client.admin import Admin
+from ottla.client.blocking import Producer
 from ottla.client.errors import KafkaError
-from ottla.client.producer import Producer
 from tests.cli.kafka.segments import write_segments
 from tests.interop.toolbox import Toolbox
 
@@ -215,13 +215,10 @@ def join(server: str, group: str, topic: str, *properties: str) -> subprocess.Po
 
 
 def fill(server: str, topic: str, count: int) -> None:
-    async def write() -> None:
-        async with Producer(bootstrap_servers=server, acks="all") as producer:
-            for number in range(count):
-                await producer.send(topic, b"%01000d" % number, partition=0)
-            await producer.flush()
-
-    asyncio.run(write())
+    with Producer(bootstrap_servers=server, acks="all") as producer:
+        for number in range(count):
+            producer.send(topic, b"%01000d" % number, partition=0)
+        producer.flush()
 
 
 def our_tools(tool: str, arguments: list[str], stdin: str = "") -> tuple[int, str, str]:

@@ -195,7 +195,7 @@ def test_static_voters_do_not_change_until_they_are_dynamic() -> None:
     made, leader = quorum(3, observers=1, is_dynamic=False)
     code, message = answered(made, add(made, leader, 4))
     assert code == ErrorCode.UNSUPPORTED_VERSION
-    assert message == "Cluster doesn't support changing voters because the kraft.version feature is 0"
+    assert message == "Cluster doesn't support adding voter because the kraft.version feature is 0"
     role = made.nodes[leader].raft.role
     assert isinstance(role, Leader)
     assert upgraded_voters(role, voter(leader)) == Voters(1, {id: voter(id) for id in (1, 2, 3)})
