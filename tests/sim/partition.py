@@ -56,7 +56,7 @@ class Partition:
             rng=machine.rng,
         )
         self.logs.open_dirs()
-        self.logs.load(lambda topic: self.config)
+        list(self.logs.load(lambda topic: self.config))
         self.log = self.logs.get(TOPIC, 0) or self.logs.create(TOPIC, 0, TOPIC_ID, self.config)
         self.log.advance_high_watermark(self.log.log_end_offset)
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from ottla.broker.fetchers import Fetchers
 from ottla.broker.isr_changes import IsrChanges
 from ottla.broker.partitions import Partition
+from ottla.broker.pieces import in_pieces
 from ottla.cluster import PartitionImage
 from ottla.replication.leader import Leader
 from ottla.wire.errors import ErrorCode, KafkaError
@@ -34,8 +35,6 @@ Key = tuple[bytes, int]
 """A topic's id and a partition's index."""
 
 PARTITIONS_AT_ONCE = 20
-PIECE_MS = 5
-"""How long logs are opened before requests get their turn."""
 RACK_AWARE = "RackAwareReplicaSelector"
 
 
@@ -72,8 +71,8 @@ class Hosting:
         if any(not partition.is_alone for partition in self._node.partitions):
             self._node.logs.checkpoint_high_watermarks()
 
-    def open_all(self) -> None:
-        """At a start, when the logs on disk are loaded: host what the image says."""
+    def open_all(self) -> Iterator[None]:
+        """At a start, when the logs on disk are loaded: host what the image says, one partition with each step."""
         for topic in self._node.image.topics_by_name.values():
             for index in topic.partitions:
                 self._waiting[topic.id, index] = False
@@ -82,17 +81,19 @@ class Hosting:
             self._awaited = dict.fromkeys(self._waiting)
         for key in list(self._waiting):
             self._open(key)
+            yield
         self.assign_dirs()
 
     def update(self, partitions: Iterable[Key]) -> None:
         """Have the logs of new partitions. A few are made at once; many in pieces, so that requests go on being
         answered, except those that somebody asks for meanwhile (`find`)."""
+        topics = self._node.image.topics_by_id
         for topic_id, index in partitions:
             opened = self._node.partitions.by_id.get(topic_id, {}).get(index)
             if opened is None:
                 self._waiting[topic_id, index] = False
-            else:
-                self._place(opened, self._node.image.topics_by_id[topic_id].partitions[index])
+            elif topic_id in topics:
+                self._place(opened, topics[topic_id].partitions[index])
         self.open_waiting()
 
     def open_waiting(self) -> None:
@@ -107,16 +108,16 @@ class Hosting:
         self.assign_dirs()
 
     async def _open_in_pieces(self) -> None:
+        await in_pieces(self._opening_of_waiting(), self._node.timer)
+        self.assign_dirs()
+
+    def _opening_of_waiting(self) -> Iterator[None]:
         tried: dict[Key, None] = {}
-        end = self._node.timer() + PIECE_MS / 1000
         while keys := [key for key in self._waiting if key not in tried]:
             for key in keys:
                 tried[key] = None
                 self._open(key)
-                if self._node.timer() >= end:
-                    await asyncio.sleep(0)
-                    end = self._node.timer() + PIECE_MS / 1000
-        self.assign_dirs()
+                yield
 
     def _open(self, key: Key) -> Partition | None:
         """Open a partition that is waiting for it; one that finds no room goes on waiting."""

@@ -28,6 +28,7 @@ from ottla.broker.metrics import Metrics
 from ottla.broker.mutations import refuse_all
 from ottla.broker.partitions import Partition, Partitions
 from ottla.broker.peers import Peers
+from ottla.broker.pieces import in_pieces
 from ottla.broker.producer_ids import ProducerIds
 from ottla.broker.quorum import Quorum
 from ottla.broker.quotas import Quotas
@@ -322,11 +323,7 @@ class Node:
             raise StartError(f"the data folder {folders} cannot be used: {error.strerror or error}") from error
         await self._join_quorum()
         self._use_dynamic_config()
-        self.logs.load(self.topic_config, is_stray=self.hosting.is_stray, directory_of=self.hosting.directory_of)
-        self.cleaner = Cleaner(self.logs, self.disk, rng=self.rng)
-        self.quorum.on_commit = self._apply
-        self.quorum.on_snapshot = self._apply_snapshot
-        self._reconcile()
+        await self._reconcile()
         doors = [self._open(listener, "broker") for listener in config.broker_listeners]
         if config.is_controller:
             await self.lifecycle.register_controller()
@@ -476,12 +473,23 @@ class Node:
         for coordinator in self.coordinators.values():
             coordinator.metadata_changed(changes)
 
-    def _reconcile(self) -> None:
-        """After a start: the logs on disk and the image become one."""
+    async def _reconcile(self) -> None:
+        """After a start: the logs on disk and the image become one. That takes a while where there are thousands; this
+        node is one of the quorum meanwhile, and what is committed takes effect afterwards."""
+        committed: list[tuple[ImageChanges, int]] = []
+        quorum, hosting = self.quorum, self.hosting
+        quorum.on_commit = lambda records, offset: committed.append((self.image.apply(records), offset))
+        quorum.on_snapshot = lambda records, offset: committed.append((self.image.replace(records), offset))
+        loading = self.logs.load(self.topic_config, is_stray=hosting.is_stray, directory_of=hosting.directory_of)
+        await in_pieces(loading, self.timer)
+        self.cleaner = Cleaner(self.logs, self.disk, rng=self.rng)
         self.quotas.replace(self.image.client_quotas)
         self._use_telemetry_subscriptions()
-        self.replication_throttles.use_topics(self.image, self.image.topics_by_name)
-        self.hosting.open_all()
+        await in_pieces(hosting.open_all(), self.timer)
+        quorum.on_commit = self._apply
+        quorum.on_snapshot = self._apply_snapshot
+        for changes, offset in committed:
+            self._follow(changes, offset)
 
     def _dir_failed(self, log_dir: LogDir) -> None:
         for partition in self.partitions:

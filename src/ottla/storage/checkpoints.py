@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from ottla.config import parse_properties
-from ottla.storage.disk import Disk
+from ottla.storage.disk import Disk, File
 from ottla.wire.primitives import parse_uuid, uuid_text
 
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
@@ -52,16 +52,24 @@ def read_text(disk: Disk, path: str) -> str | None:
 def replace_text(disk: Disk, path: str, text: str, *, sync: bool = True) -> None:
     """Put a file in place of another in one step; with `sync` it is also on the medium."""
     temporary = f"{path}.tmp"
-    data = text.encode("utf-8")
-    file = disk.open(temporary, create=True)
+    file = _write(disk, temporary, text)
     try:
-        file.truncate(0)
-        file.write(0, data)
         if sync:
             file.sync_now()
     finally:
         file.close()
     disk.rename(temporary, path)
+
+
+def _write(disk: Disk, path: str, text: str) -> File:
+    file = disk.open(path, create=True)
+    try:
+        file.truncate(0)
+        file.write(0, text.encode("utf-8"))
+    except OSError:
+        file.close()
+        raise
+    return file
 
 
 # --- offsets of partitions
@@ -142,6 +150,17 @@ def read_epochs(disk: Disk, directory: str) -> list[tuple[int, int]]:
 
 def write_epochs(disk: Disk, directory: str, entries: Iterable[tuple[int, int]], *, sync: bool) -> None:
     replace_text(disk, f"{directory}/{LEADER_EPOCHS}", format_epochs(entries), sync=sync)
+
+
+async def sync_epochs(disk: Disk, directory: str, entries: Iterable[tuple[int, int]]) -> None:
+    """`write_epochs` with `sync`, for when many logs do so at once and nobody else writes this one's."""
+    path = f"{directory}/{LEADER_EPOCHS}"
+    file = _write(disk, f"{path}.tmp", format_epochs(entries))
+    try:
+        await file.sync()
+    finally:
+        file.close()
+    disk.rename(f"{path}.tmp", path)
 
 
 def read_topic_id(disk: Disk, directory: str) -> bytes | None:

@@ -37,7 +37,7 @@ from ottla.records import (
     split,
 )
 from ottla.replication import LeaderEpochs, Origin, ProducerState
-from ottla.storage.checkpoints import LEADER_EPOCHS, write_epochs, write_topic_id
+from ottla.storage.checkpoints import LEADER_EPOCHS, sync_epochs, write_epochs, write_topic_id
 from ottla.storage.disk import Disk, File, FileSlice
 from ottla.storage.index import MAX_RELATIVE_OFFSET, AbortedTransaction
 from ottla.storage.segment import DELETED, SWAP, Segment
@@ -1128,9 +1128,16 @@ class Log(LogTail):
             self._give_back()
 
     async def shut(self) -> None:
-        """`flush` and `close` with `sync`, without stopping the loop: many logs at once take little longer than one."""
+        """`flush` and `close` with `sync`, without stopping the loop: many logs at once take little longer than one. A
+        log that never held a record has nothing that a power loss could take."""
+        if not self.log_end_offset:
+            self.close()
+            return
         await self.flush()
         try:
+            if self.epochs.is_dirty:
+                await sync_epochs(self._disk, self.directory, self.epochs.entries)
+                self.epochs.is_dirty = False
             for file in self._write_out(sync=True):
                 await file.sync()
                 file.close()

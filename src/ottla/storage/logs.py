@@ -174,15 +174,16 @@ class Logs:
         *,
         is_stray: Callable[[str, int, bytes | None], bool] | None = None,
         directory_of: Callable[[str, int], bytes | None] | None = None,
-    ) -> None:
-        """Open every log. Those for which `is_stray(topic, partition, topic_id)` holds (deleted while the node was
+    ) -> Iterator[None]:
+        """Open every log, one with each step of the iterator: thousands take seconds, and whoever has something else
+        to do gets a chance to. Those for which `is_stray(topic, partition, topic_id)` holds (deleted while the node was
         away) are set aside under a -stray name. Where a log dir was not closed cleanly its logs are recovered.
         `directory_of` says in which log dir the metadata has a partition."""
         if not self._are_markers_taken:
             self.take_clean_shutdowns()
         for log_dir in self.online_dirs:
             try:
-                self._load_dir(log_dir, config_of, is_stray, directory_of)
+                yield from self._load_dir(log_dir, config_of, is_stray, directory_of)
             except OSError as trouble:
                 self._dir_failed(log_dir, trouble)
         for log_dir in self.online_dirs:
@@ -197,7 +198,7 @@ class Logs:
         config_of: Callable[[str], TopicConfig],
         is_stray: Callable[[str, int, bytes | None], bool] | None,
         directory_of: Callable[[str, int], bytes | None] | None,
-    ) -> None:
+    ) -> Iterator[None]:
         disk = self._disk
         try:
             recovery_points = checkpoints.read_offsets(disk, log_dir.path, checkpoints.RECOVERY_POINTS)
@@ -212,6 +213,7 @@ class Logs:
         expiration_ms = self.config.producer_id_expiration_ms
         configs: dict[str, TopicConfig] = {}
         for name in disk.names(log_dir.path):
+            yield
             match = _FOLDER.match(name)
             if match is None:
                 continue

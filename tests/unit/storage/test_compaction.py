@@ -56,7 +56,7 @@ class World:
     def open(self) -> None:
         self.logs = Logs(self.disk, [str(self.path)], self.config, lambda: self.timestamp, rng=Random(1))
         self.logs.open_dirs()
-        self.logs.load(lambda _: TopicConfig.parse(self.topic, self.config))
+        list(self.logs.load(lambda _: TopicConfig.parse(self.topic, self.config)))
         self.log = self.logs.get("topic", 0) or self.create()
         self.log.advance_high_watermark(self.log.log_end_offset)
         self.cleaner = Cleaner(self.logs, self.disk, rng=Random(2))

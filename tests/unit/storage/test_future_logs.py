@@ -28,7 +28,7 @@ def opened(folder: Path, *, told: int | None = None, disk: OsDisk | None = None)
     logs = Logs(disk, paths, CONFIG, Clock())
     logs.open_dirs()
     logs.identify()
-    logs.load(lambda topic: TopicConfig(), directory_of=lambda *_: None if told is None else IDS[told])
+    list(logs.load(lambda topic: TopicConfig(), directory_of=lambda *_: None if told is None else IDS[told]))
     return logs
 
 

@@ -39,7 +39,7 @@ def started(
     paths = [f"{folder}/{n}" for n in range(dirs)]
     logs = Logs(disk or OsDisk(), paths, CONFIG, clock or Clock())
     logs.open_dirs()
-    logs.load(lambda topic: TopicConfig(**config))
+    list(logs.load(lambda topic: TopicConfig(**config)))
     return logs
 
 
@@ -161,7 +161,7 @@ def test_folders_of_deleted_logs_go_after_a_restart(tmp_path: Path) -> None:
     (tmp_path / "0/move-0.0123456789abcdef0123456789abcdef-future").mkdir()
     logs = Logs(OsDisk(), [f"{tmp_path}/0"], CONFIG, clock)
     logs.open_dirs()
-    logs.load(lambda topic: TopicConfig(), is_stray=lambda topic, partition, topic_id: topic == "stray")
+    list(logs.load(lambda topic: TopicConfig(), is_stray=lambda topic, partition, topic_id: topic == "stray"))
     assert len(logs) == 0
     names = os.listdir(tmp_path / "0")
     assert len([name for name in names if name.endswith("-stray")]) == 1
