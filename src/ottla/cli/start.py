@@ -7,6 +7,7 @@ import asyncio
 import errno
 import gc
 import logging
+import resource
 import signal
 import sys
 import time
@@ -127,6 +128,7 @@ def main(
         print(f"ottla start: {error}", file=sys.stderr)
         return 2
     _warn(config.warnings)
+    raise_descriptor_limit()
     loop = new_loop()
     asyncio.set_event_loop(loop)
     try:
@@ -134,6 +136,17 @@ def main(
         return loop.run_until_complete(_run(config, node, options.metrics_port, started))
     finally:
         loop.close()
+
+
+def raise_descriptor_limit() -> None:
+    """As many open files and connections as this process may have at all: the soft limit of a shell, often 1,024, is
+    meant for programs that use `select`."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        except (ValueError, OSError):
+            log.info("the limit of %d open files stays: it cannot be raised to %d", soft, hard)
 
 
 def _warn(warnings: list[str]) -> None:

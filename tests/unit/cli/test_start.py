@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import resource
 from pathlib import Path
 
 import pytest
 
 from ottla.__main__ import main
-from ottla.cli.start import parser, properties
+from ottla.cli.start import parser, properties, raise_descriptor_limit
 from ottla.config import BrokerConfig, ConfigError
 
 
@@ -82,3 +83,25 @@ def test_help_and_version_answer(capsys: pytest.CaptureFixture[str]) -> None:
     assert "usage: ottla COMMAND" in capsys.readouterr().out
     assert main(["--version"]) == 0
     assert "record kernel: " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("limits", "raised"), [((1024, 20_000), [(20_000, 20_000)]), ((20_000, 20_000), []), ((256, -1), [(-1, -1)])]
+)
+def test_a_node_may_open_as_many_files_as_the_system_allows(
+    monkeypatch: pytest.MonkeyPatch, limits: tuple[int, int], raised: list[tuple[int, int]]
+) -> None:
+    set_to: list[tuple[int, int]] = []
+    monkeypatch.setattr(resource, "getrlimit", lambda _: limits)
+    monkeypatch.setattr(resource, "setrlimit", lambda _, limit: set_to.append(limit))
+    raise_descriptor_limit()
+    assert set_to == raised
+
+
+def test_a_limit_that_cannot_be_raised_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise ValueError("not allowed to raise maximum limit")
+
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (256, -1))
+    monkeypatch.setattr(resource, "setrlimit", refuse)
+    raise_descriptor_limit()
