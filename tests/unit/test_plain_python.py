@@ -17,6 +17,7 @@ TESTS = (
     "tests/unit/broker/test_offset_commit_frame.py",
     "tests/unit/broker/test_produce_frame.py",
     "tests/unit/broker/test_produce_and_fetch.py",
+    "tests/unit/broker/test_fetch_frame.py",
     "tests/unit/broker/test_replica_frames.py",
     "tests/unit/broker/test_replicated_partitions.py",
 )

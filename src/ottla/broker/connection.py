@@ -39,6 +39,7 @@ REQUEST_HEADER_SIZE = 10
 """Of what every request begins with, up to the client's name."""
 NEVER = 0x7FFF
 PRODUCE_KEY = 0
+FETCH_KEY = 1
 OFFSET_COMMIT_KEY = 8
 
 
@@ -50,7 +51,7 @@ class Waiting(Protocol):
     def cancel(self) -> None: ...
 
 
-FrameHandler = Callable[[memoryview, int, int, int, "Node"], bytes | Waiting | None]
+FrameHandler = Callable[[memoryview, int, int, int, "Node"], bytes | list[Any] | Waiting | None]
 
 
 class ServedApi:
@@ -89,6 +90,10 @@ class ServedApi:
             from ottla.broker.produce_frame import produce_frame
 
             self.frame_handler = produce_frame
+        elif key == FETCH_KEY:
+            from ottla.broker.fetch_frame import fetch_frame
+
+            self.frame_handler = fetch_frame
         elif key == OFFSET_COMMIT_KEY:
             from ottla.broker.offset_commit_frame import offset_commit_frame
 
@@ -241,14 +246,16 @@ class Connection:
         if response is None:
             return False
         if isinstance(response, bytes):
+            response = [response]
+        if isinstance(response, list):
             served.observe(self._timer() - started, size)
             if not self._slots:
-                self._channel.send([response])
+                self._channel.send(response)
                 if self._channel.out_bytes > MAX_UNSENT_BYTES:
                     self._hold()
                 return True
             slot = _Slot()
-            slot.parts = [response]
+            slot.parts = response
         else:
             slot = _Slot()
             slot.waiting = response
@@ -259,7 +266,7 @@ class Connection:
         return True
 
     def _answered_from_frame(self, slot: _Slot, served: ServedApi, started: float, size: int, answer: Any) -> None:
-        slot.parts = [answer]
+        slot.parts = answer if isinstance(answer, list) else [answer]
         slot.waiting = None
         served.observe(self._timer() - started, size)
         if not self._is_releasing:

@@ -179,6 +179,7 @@ class Hosting:
         if leader is not None and leader.leader_epoch == image.leader_epoch:
             if leader.changed(image):
                 partition.advance(node.now())
+                partition.tell_followers()
             return
         partition.log.begin_epoch(image.leader_epoch)
         leader = Leader(
@@ -227,6 +228,7 @@ class Hosting:
         for partition in node.partitions:
             leader = partition.leader
             if leader is not None and not node.is_stopping:
+                partition.tell_of_start()
                 proposed = leader.propose_shrink(partition.log.log_end_offset, now)
                 if proposed is not None:
                     self.isr_changes.propose(partition, leader, proposed)

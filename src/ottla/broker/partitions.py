@@ -16,6 +16,7 @@ from ottla.cluster.topic import INTERNAL_TOPICS
 from ottla.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
+    from ottla.replication.fetch_sessions import FetchPartition
     from ottla.replication.leader import Leader
     from ottla.storage import Appended, Log
 
@@ -45,7 +46,9 @@ class Partition:
 
     __slots__ = (
         "_awaiting",
+        "_end_offset",
         "_unseen_bytes",
+        "fetches",
         "follower_waiters",
         "index",
         "is_alone",
@@ -76,6 +79,11 @@ class Partition:
         """What it knows of its followers, where it leads any."""
         self.waiters: dict[Waiter, None] = {}
         self.follower_waiters: dict[Waiter, None] = {}
+        """Fetches of followers without a session."""
+        self.fetches: dict[int, FetchPartition] = {}
+        """Of each follower with a session: what it wants of this partition."""
+        self._end_offset = log.log_end_offset
+        """Where the log ended before it grew."""
         self._awaiting: deque[tuple[int, Acknowledgement]] = deque()
         self._unseen_bytes = 0
         """Appended, but not committed yet."""
@@ -90,6 +98,7 @@ class Partition:
         self.leader_epoch = leader_epoch
         self.leader_id = node_id
         log = self.log
+        self._end_offset = log.log_end_offset
         if leader is None and not log.is_flush_due and log.high_watermark < log.log_end_offset:
             log.advance_high_watermark(log.log_end_offset)
             self._acknowledge()
@@ -168,9 +177,17 @@ class Partition:
                     self.notify(size)
             return
         self._unseen_bytes += size
-        self.advance(now)
-        for waiter in list(self.follower_waiters):
-            waiter.grew(self, size)
+        leader = self.leader
+        assert leader is not None
+        if len(leader.isr) == 1:
+            self.advance(now)  # otherwise it is for the followers to let more be committed
+        before, self._end_offset = self._end_offset, log.log_end_offset
+        for replica_id, fetch in self.fetches.items():
+            leader.outgrew(replica_id, before, fetch.asked_at)
+            fetch.grew()
+        if self.follower_waiters:
+            for waiter in list(self.follower_waiters):
+                waiter.grew(self, size)
 
     def advance(self, now: int) -> None:
         """Let the high watermark follow what the in-sync replicas have, and those go who waited for it."""
@@ -188,6 +205,19 @@ class Partition:
         self._acknowledge()
         if self.waiters:
             self.notify(size)
+        self.tell_followers()
+
+    def tell_followers(self) -> None:
+        """The high watermark, the log's start or the ISR is another."""
+        for fetch in self.fetches.values():
+            fetch.moved()
+
+    def tell_of_start(self) -> None:
+        """Let followers know where the log starts, if they do not."""
+        log_start_offset = self.log.log_start_offset
+        for fetch in self.fetches.values():
+            if fetch.log_start_offset != log_start_offset:
+                fetch.moved()
 
     async def flush(self) -> None:
         """Put on disk what was appended so far; calls that come together share one fsync."""
@@ -243,6 +273,8 @@ class Partition:
                 acknowledgement.failed(self, KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
         for waiter in [*self.waiters, *self.follower_waiters]:
             waiter.grew(self, EVERYTHING)
+        for fetch in self.fetches.values():
+            fetch.grew()
 
     def notify(self, size: int) -> None:
         """So many bytes more can be read."""

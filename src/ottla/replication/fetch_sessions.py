@@ -11,6 +11,9 @@ A request carries (session id, epoch):
 An incremental answer holds only partitions with data, an error, or a watermark the client has not seen. Partitions that
 returned data go to the end of the line, so that the byte limit of a response starves none of them.
 
+A follower's session knows where there may be news for it: only these partitions are looked at, so that a fetch costs
+what moved, however many partitions are followed. Whoever changes a partition marks it (`FetchPartition.changed`).
+
 Invariant S1: there are never more sessions than slots. A new one may take the place of the one unused for longest,
 if that was longer than `eviction_ms`; otherwise its client simply gets no session.
 """
@@ -18,9 +21,9 @@ if that was longer than `eviction_ms`; otherwise its client simply gets no sessi
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
-from typing import Any
+from typing import Any, Protocol
 
 from ottla.wire.errors import ErrorCode, KafkaError
 
@@ -28,14 +31,33 @@ FINAL_EPOCH = -1
 INITIAL_EPOCH = 0
 NO_SESSION = 0
 MAX_EPOCH = 0x7FFFFFFF
+CONSUMER = -1
 
 PartitionKey = tuple[bytes | str, int]
+
+
+class WaitingFetch(Protocol):
+    """A follower's fetch that waits for news."""
+
+    def grew(self, wanted: FetchPartition) -> None:
+        """There is something to send."""
+        ...
+
+    def moved(self) -> None:
+        """There is nothing to send but how far the log is committed, or where it starts: it need not be now."""
+        ...
+
+    def close(self) -> None:
+        """The follower has sent another."""
+        ...
 
 
 class FetchPartition:
     """What a client wants of one partition, and what it was last told of it."""
 
     __slots__ = (
+        "_asked_at",
+        "_session",
         "current_leader_epoch",
         "fetch_offset",
         "follower_start_offset",
@@ -44,7 +66,11 @@ class FetchPartition:
         "last_fetched_epoch",
         "log_start_offset",
         "max_bytes",
+        "partition",
         "sent_error",
+        "tail_offset",
+        "tail_position",
+        "tail_segment",
         "topic",
         "topic_id",
     )
@@ -56,6 +82,41 @@ class FetchPartition:
         self.high_watermark = -1
         self.log_start_offset = -1
         self.sent_error = False
+        self.partition: Any = None
+        """Of a follower: the partition that its leader has, once it was found."""
+        self.tail_segment: Any = None
+        self.tail_offset = self.tail_position = -1
+        """Of a follower: what was sent last ended at this offset, which is at this position of this segment."""
+        self._session: FetchSession | None = None
+        self._asked_at = -1
+
+    def follow(self, session: FetchSession | None) -> None:
+        """Belong to a follower's session, or to none any more."""
+        self._asked_at = self.asked_at
+        self._session = session
+        if session is not None:
+            session.ready[self] = None
+
+    def grew(self) -> None:
+        """There is more to send to the follower, or an error to tell."""
+        session = self._session
+        if session is not None:
+            session.ready[self] = None
+            if session.waiting is not None:
+                session.waiting.grew(self)
+
+    def moved(self) -> None:
+        """The high watermark or the log's start is another."""
+        session = self._session
+        if session is not None:
+            session.ready[self] = None
+            if session.waiting is not None:
+                session.waiting.moved()
+
+    @property
+    def asked_at(self) -> int:
+        """When the follower asked last; naming this partition or, since nothing changed, not."""
+        return self._session.used_at if self._session is not None else self._asked_at
 
     def update(self, wanted: Any) -> None:
         self.fetch_offset: int = wanted.fetch_offset
@@ -72,6 +133,15 @@ class FetchSession:
     partitions: dict[PartitionKey, FetchPartition]
     epoch: int
     used_at: int
+    replica_id: int = CONSUMER
+    ready: dict[FetchPartition, None] = field(default_factory=dict)
+    """Of a follower: partitions that may have news. Those that had some stay until they have none."""
+    waiting: WaitingFetch | None = None
+    """Of a follower: its fetch that waits for news."""
+
+    @property
+    def is_followers(self) -> bool:
+        return self.replica_id >= 0
 
 
 @dataclass(slots=True)
@@ -81,6 +151,11 @@ class FetchContext:
     session: FetchSession | None
     is_incremental: bool
     partitions: list[FetchPartition]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing at all is asked for."""
+        return not self.partitions and (self.session is None or not self.session.partitions)
 
     @property
     def session_id(self) -> int:
@@ -98,7 +173,7 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def open(self, request: Any, *, uses_topic_ids: bool, now: int) -> FetchContext:
+    def open(self, request: Any, *, uses_topic_ids: bool, now: int, replica_id: int = CONSUMER) -> FetchContext:
         session_id, epoch = request.session_id, request.session_epoch
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if session_id != NO_SESSION:
@@ -106,10 +181,10 @@ class FetchSessions:
             partitions = _wanted(request, uses_topic_ids)
             session = None
             if epoch == INITIAL_EPOCH and partitions:
-                session = self._new(partitions, uses_topic_ids, now)
+                session = self._new(partitions, uses_topic_ids, now, replica_id)
             return FetchContext(session, False, list(partitions.values()))
         found = self._sessions.get(session_id)
-        if found is None:
+        if found is None or found.replica_id != replica_id:
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if found.epoch != epoch:
             raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
@@ -117,12 +192,23 @@ class FetchSessions:
             raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         if request.topics or request.forgotten_topics_data:
             self._change(found, request, uses_topic_ids)
-        found.epoch = 1 if epoch == MAX_EPOCH else epoch + 1
-        found.used_at = now
+        self.use(found, now)
+        return FetchContext(found, True, list(found.ready if found.is_followers else found.partitions.values()))
+
+    def of_follower(self, session_id: int, epoch: int, replica_id: int) -> FetchSession | None:
+        """The session of a follower's incremental fetch, if it is that epoch's turn."""
+        found = self._sessions.get(session_id)
+        if found is None or found.epoch != epoch or found.replica_id != replica_id or not found.uses_topic_ids:
+            return None
+        return found
+
+    def use(self, session: FetchSession, now: int) -> None:
+        """An incremental fetch has come."""
+        session.epoch = 1 if session.epoch == MAX_EPOCH else session.epoch + 1
+        session.used_at = now
         # The dict is kept in order of use, so the first is always the one unused for longest.
-        del self._sessions[session_id]
-        self._sessions[session_id] = found
-        return FetchContext(found, True, list(found.partitions.values()))
+        del self._sessions[session.id]
+        self._sessions[session.id] = session
 
     def close(self, session: FetchSession) -> None:
         """Forget a session that its client will not learn of."""
@@ -131,12 +217,17 @@ class FetchSessions:
     def answered(self, session: FetchSession, served: Iterable[FetchPartition]) -> None:
         """These partitions returned data: they go to the end of the line."""
         for partition in served:
+            if session.is_followers:
+                if partition in session.ready:
+                    del session.ready[partition]
+                    session.ready[partition] = None
+                continue
             key = (partition.topic_id if session.uses_topic_ids else partition.topic, partition.index)
             if session.partitions.pop(key, None) is not None:
                 session.partitions[key] = partition
 
     def _new(
-        self, partitions: dict[PartitionKey, FetchPartition], uses_topic_ids: bool, now: int
+        self, partitions: dict[PartitionKey, FetchPartition], uses_topic_ids: bool, now: int, replica_id: int
     ) -> FetchSession | None:
         if len(self._sessions) >= self._max_slots:
             oldest = next(iter(self._sessions.values()), None)
@@ -147,7 +238,10 @@ class FetchSessions:
         session_id = NO_SESSION
         while session_id == NO_SESSION or session_id in self._sessions:
             session_id = self._rng.randrange(1, 0x7FFFFFFF)
-        session = FetchSession(session_id, uses_topic_ids, partitions, 1, now)
+        session = FetchSession(session_id, uses_topic_ids, partitions, 1, now, replica_id)
+        if session.is_followers:
+            for partition in partitions.values():
+                partition.follow(session)
         self._sessions[session_id] = session
         assert len(self._sessions) <= self._max_slots, "S1"
         return session
@@ -157,7 +251,10 @@ class FetchSessions:
         for topic in request.forgotten_topics_data:
             name: bytes | str = topic.topic_id if uses_topic_ids else topic.topic
             for index in topic.partitions:
-                partitions.pop((name, index), None)
+                forgotten = partitions.pop((name, index), None)
+                if forgotten is not None and session.is_followers:
+                    session.ready.pop(forgotten, None)
+                    forgotten.follow(None)
         for topic in request.topics:
             name = topic.topic_id if uses_topic_ids else topic.topic
             for wanted in topic.partitions:
@@ -166,6 +263,8 @@ class FetchSessions:
                     known = FetchPartition(topic.topic, topic.topic_id, wanted.partition)
                     partitions[name, wanted.partition] = known
                 known.update(wanted)
+                if session.is_followers:
+                    known.follow(session)
 
 
 def _wanted(request: Any, uses_topic_ids: bool) -> dict[PartitionKey, FetchPartition]:

@@ -151,6 +151,13 @@ class Leader:
             return False
         return self.replicas[replica_id].broker_epoch in (ANY_EPOCH, broker.epoch)
 
+    def outgrew(self, replica_id: int, end_offset: int, asked_at: int) -> None:
+        """The log has grown beyond `end_offset`. A follower that has everything before it has kept up until it asked
+        last, which need not have named this partition: in a session only what changed is named."""
+        replica = self.replicas.get(replica_id)
+        if replica is not None and replica.end_offset == end_offset and asked_at > replica.caught_up_at:
+            replica.caught_up_at = asked_at
+
     # What is committed
 
     def required_isr(self, min_insync_replicas: int) -> int:

@@ -110,3 +110,64 @@ def test_the_epoch_after_the_largest_is_one() -> None:
     context.session.epoch = 2**31 - 1
     cache.open(request(session_id=context.session_id, epoch=2**31 - 1), uses_topic_ids=True, now=0)
     assert context.session.epoch == 1
+
+
+class Waiting:
+    """A follower's fetch that waits, and what it was told."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def grew(self, wanted: object) -> None:
+        self.told.append("grew")
+
+    def moved(self) -> None:
+        self.told.append("moved")
+
+    def close(self) -> None:
+        self.told.append("close")
+
+
+def test_a_followers_session_looks_only_at_what_is_marked() -> None:
+    cache = sessions()
+    first = cache.open(request(0, 1, 2), uses_topic_ids=True, now=0, replica_id=2)
+    session = first.session
+    assert session is not None
+    assert list(session.ready) == first.partitions, "all are new to it"
+    session.ready.clear()
+    session.waiting = waiting = Waiting()
+    first.partitions[1].moved()
+    first.partitions[2].grew()
+    assert waiting.told == ["moved", "grew"]
+    named = request(0, session_id=session.id, epoch=1, forget=(2,))
+    context = cache.open(named, uses_topic_ids=True, now=1, replica_id=2)
+    assert [partition.index for partition in context.partitions] == [1, 0], "marked, or named; 2 is forgotten"
+    first.partitions[2].grew()
+    assert waiting.told == ["moved", "grew"], "nobody asks for it any more"
+    cache.answered(session, [context.partitions[0]])
+    assert [partition.index for partition in session.ready] == [0, 1], "who returned data goes to the end of the line"
+
+
+def test_a_follower_has_asked_for_everything_in_its_session() -> None:
+    cache = sessions()
+    first = cache.open(request(0, 1), uses_topic_ids=True, now=5, replica_id=2)
+    assert [partition.asked_at for partition in first.partitions] == [5, 5]
+    named = request(session_id=first.session_id, epoch=1)
+    assert not cache.open(named, uses_topic_ids=True, now=8, replica_id=2).is_empty
+    assert [partition.asked_at for partition in first.partitions] == [8, 8]
+    forgetting = request(session_id=first.session_id, epoch=2, forget=(1,))
+    cache.open(forgetting, uses_topic_ids=True, now=11, replica_id=2)
+    cache.open(request(session_id=first.session_id, epoch=3), uses_topic_ids=True, now=15, replica_id=2)
+    assert [partition.asked_at for partition in first.partitions] == [15, 8]
+
+
+def test_a_session_belongs_to_who_opened_it() -> None:
+    cache = sessions()
+    session_id = cache.open(request(0), uses_topic_ids=True, now=0, replica_id=2).session_id
+    for replica_id in (-1, 3):
+        with pytest.raises(KafkaError) as caught:
+            cache.open(request(session_id=session_id, epoch=1), uses_topic_ids=True, now=0, replica_id=replica_id)
+        assert caught.value.code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        assert cache.of_follower(session_id, 1, replica_id) is None
+    assert cache.of_follower(session_id, 2, 2) is None
+    assert cache.of_follower(session_id, 1, 2) is not None

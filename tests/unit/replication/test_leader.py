@@ -209,3 +209,26 @@ def test_replicas_are_proposed_with_the_epochs_they_fetched_with() -> None:
     world = World(isr=(1, 2))
     world.fetch(3, 0)
     assert [world.leader.epoch_of(id) for id in (1, 2, 3)] == [100, 200, 300]
+
+
+def test_who_had_everything_when_the_log_grew_has_kept_up_until_it_asked_last() -> None:
+    world = World()
+    for replica_id in (2, 3):
+        world.fetch(replica_id, 0, now=10)
+    for replica_id, asked_at in ((2, 90_000), (3, 50_000)):
+        world.leader.outgrew(replica_id, 0, asked_at)
+    world.end_offset = 4
+    assert world.leader.propose_shrink(4, 95_000) == (1, 2)
+
+
+def test_who_lagged_when_the_log_grew_has_not_kept_up_by_asking() -> None:
+    world = World()
+    world.end_offset = 4
+    for replica_id in (2, 3):
+        world.fetch(replica_id, replica_id - 1, now=10)
+        world.leader.outgrew(replica_id, 4, 90_000)
+    assert world.leader.propose_shrink(5, 95_000) == (1,)
+
+
+def test_a_stranger_does_not_keep_up() -> None:
+    World().leader.outgrew(9, 0, 1)

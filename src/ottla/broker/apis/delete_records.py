@@ -46,7 +46,9 @@ def _delete(partition: Partition, offset: int, topic: str, node: Node) -> int:
     log = partition.log
     if "delete" not in log.config.cleanup_policy:
         raise KafkaError(ErrorCode.POLICY_VIOLATION)
-    return log.delete_records(offset)
+    low_watermark = log.delete_records(offset)
+    partition.tell_of_start()
+    return low_watermark
 
 
 api = Api(key=21, handler=delete_records)

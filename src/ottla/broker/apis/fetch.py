@@ -13,9 +13,10 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from ottla.broker.api import Api, Caller
+from ottla.broker.fetch_frame import MOVED_DELAY_MS
 from ottla.broker.partitions import EVERYTHING, NO_LEADER
 from ottla.broker.quotas import CONSUME
-from ottla.replication.fetch_sessions import FetchContext, FetchPartition
+from ottla.replication.fetch_sessions import FetchContext, FetchPartition, FetchSession
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.fetch import (
     AbortedTransaction,
@@ -52,13 +53,16 @@ def fetch(request: FetchRequest, node: Node, caller: Caller) -> FetchResponse | 
         request.session_epoch = -1
     try:
         context = node.fetch_sessions.open(
-            request, uses_topic_ids=version >= FIRST_VERSION_WITH_TOPIC_IDS, now=node.now()
+            request,
+            uses_topic_ids=version >= FIRST_VERSION_WITH_TOPIC_IDS,
+            now=node.now(),
+            replica_id=request.replica_id if request.replica_state is None else request.replica_state.replica_id,
         )
     except KafkaError as error:
         return FetchResponse(error_code=error.code)
     reading = _Reading(request, context, node, caller)
     reading.read(is_first=True)
-    if reading.is_complete or request.max_wait_ms <= 0 or not context.partitions:
+    if reading.is_complete or request.max_wait_ms <= 0 or context.is_empty:
         return reading.response()
     return reading.wait()
 
@@ -73,6 +77,7 @@ class _Reading:
         "_grown",
         "_is_finishing",
         "_is_read_committed",
+        "_later",
         "_leaders",
         "_max_bytes",
         "_min_bytes",
@@ -110,6 +115,7 @@ class _Reading:
         self._partitions: list[Partition] = []
         self._future: asyncio.Future[FetchResponse]
         self._timeout: asyncio.TimerHandle | None = None
+        self._later: asyncio.TimerHandle | None = None
         self._grown = 0
         self._is_finishing = False
         self._stable: dict[Partition, int] = {}
@@ -126,6 +132,9 @@ class _Reading:
         self._rows = rows = []
         self._partitions = []
         self.size = 0
+        session = self._context.session
+        if not is_first and session is not None and session.is_followers:
+            self._context.partitions = list(session.ready)
         left = self._max_bytes
         by_id = self._node.partitions.by_id
         by_name = self._node.partitions.by_name
@@ -223,6 +232,9 @@ class _Reading:
         if not self._is_diverging(partition, wanted, row):
             start_offset, end_offset = wanted.fetch_offset, log.log_end_offset
             if is_first:
+                if self._context.session is not None:
+                    wanted.partition = partition
+                    partition.fetches[self._replica_id] = wanted
                 self._node.hosting.follower_fetched(
                     partition, self._replica_id, self._replica_epoch, start_offset, wanted.follower_start_offset
                 )
@@ -290,25 +302,49 @@ class _Reading:
         self._future.add_done_callback(self._done)
         self._grown = self.size
         self._timeout = loop.call_later(self._request.max_wait_ms / 1000, self._finish)
-        for partition in self._partitions:
-            if self._replica_id >= 0:
-                if not self._is_held_back(partition):  # or what it does not get would wake it
+        session = self._context.session
+        if session is not None and session.is_followers:
+            self._wait_for_news(session)
+        else:
+            for partition in self._partitions:
+                if self._replica_id < 0:
+                    partition.add_waiter(self)
+                elif not self._is_held_back(partition):  # or what it does not get would wake it
                     partition.follower_waiters[self] = None
-            else:
-                partition.add_waiter(self)
         if self._is_read_committed:
             self._stable = {partition: partition.log.last_stable_offset for partition in self._partitions}
         self._node.metrics.fetches_waiting += 1
         return self._future
 
+    def _wait_for_news(self, session: FetchSession) -> None:
+        """A follower's session is told of what changes in any of its partitions."""
+        if session.waiting is not None:
+            session.waiting.close()
+        session.waiting = _News(self)
+        if any(self._is_news(wanted, row) for wanted, row in self._rows):
+            self.finish_later()
+
+    def finish_for(self, wanted: FetchPartition) -> None:
+        """A partition of a follower's has news."""
+        if wanted.partition is None or not self._is_held_back(wanted.partition):
+            self.finish_soon()
+
+    def finish_soon(self) -> None:
+        """What other producers send in the same turn goes with it."""
+        if not self._is_finishing:
+            self._is_finishing = True
+            self._node.loop.call_soon(self._finish)
+
+    def finish_later(self) -> None:
+        """There is nothing to tell that could not wait for records to go with it."""
+        if self._later is None and not self._is_finishing:
+            self._later = self._node.loop.call_later(MOVED_DELAY_MS / 1000, self._finish)
+
     def grew(self, partition: Partition, size: int) -> None:
         self._grown += size
         if self._grown >= self._min_bytes:
             if self._replica_id >= 0:
-                # What other producers send in the same turn goes with it.
-                if not self._is_finishing:
-                    self._is_finishing = True
-                    self._node.loop.call_soon(self._finish)
+                self.finish_soon()
                 return
             if self._stable.get(partition) == partition.log.last_stable_offset and size < EVERYTHING:
                 return  # what came is part of an open transaction: there is nothing to read before its marker
@@ -324,6 +360,11 @@ class _Reading:
         if self._timeout is not None:
             self._timeout.cancel()
             self._timeout = None
+            if self._later is not None:
+                self._later.cancel()
+            session = self._context.session
+            if session is not None and isinstance(session.waiting, _News) and session.waiting.fetch is self:
+                session.waiting = None
             self._node.metrics.fetches_waiting -= 1
             for partition in self._partitions:
                 partition.remove_waiter(self)
@@ -349,6 +390,7 @@ class _Reading:
         for wanted, row in self._rows:
             size = len(row.records or EMPTY)
             if is_incremental and not size and not self._is_news(wanted, row):
+                self._set_aside(wanted)
                 continue
             wanted.high_watermark = row.high_watermark
             wanted.log_start_offset = row.log_start_offset
@@ -396,6 +438,15 @@ class _Reading:
             session = None
         return FetchResponse(throttle_time_ms=throttle_ms, session_id=0 if session is None else session.id)
 
+    def _set_aside(self, wanted: FetchPartition) -> None:
+        """There is nothing to tell a follower of this partition, and nothing will be to tell before it is marked. One
+        that is not in sync is looked at with each fetch: it may be let in again."""
+        session, partition = self._context.session, wanted.partition
+        if session is None or not session.is_followers or partition is None:
+            return
+        if partition.leader is not None and self._replica_id in partition.leader.isr:
+            session.ready.pop(wanted, None)
+
     @staticmethod
     def _is_news(wanted: FetchPartition, row: PartitionData) -> bool:
         return (
@@ -417,6 +468,24 @@ class _Reading:
                 sizes[name] = sizes.get(name, 0) + size
         for name, size in sizes.items():
             self._node.metrics.topic(name).bytes_out += size
+
+
+class _News:
+    """A follower's fetch that waits, as its session knows it."""
+
+    __slots__ = ("fetch",)
+
+    def __init__(self, fetch: _Reading) -> None:
+        self.fetch = fetch
+
+    def grew(self, wanted: FetchPartition) -> None:
+        self.fetch.finish_for(wanted)
+
+    def moved(self) -> None:
+        self.fetch.finish_later()
+
+    def close(self) -> None:
+        self.fetch.finish_soon()
 
 
 api = Api(key=1, handler=fetch)
