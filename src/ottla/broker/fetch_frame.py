@@ -103,13 +103,15 @@ def fetch_frame(
         ):
             return None
 
-    node.fetch_sessions.use(session, node.now())
+    now = node.now()
+    node.fetch_sessions.use(session, now)
     for wanted, row in found:
         _, wanted.current_leader_epoch, wanted.fetch_offset, wanted.last_fetched_epoch, start_offset, size = row
         wanted.follower_start_offset = start_offset
         wanted.max_bytes = size
         session.ready[wanted] = None
-        node.hosting.follower_fetched(wanted.partition, replica_id, broker_epoch, wanted.fetch_offset, start_offset)
+        partition = wanted.partition
+        partition.fetched(replica_id, broker_epoch, wanted.fetch_offset, start_offset, now)
     most = min(max_bytes, node.config.fetch_max_bytes)
     fetch = FollowerFetch(session, node, correlation_id, most)
     if fetch.has_records() or max_wait_ms <= 0:
@@ -183,7 +185,8 @@ class FollowerFetch:
 
     def has_records(self) -> bool:
         for wanted in self._session.ready:
-            log = wanted.partition.log
+            partition = wanted.partition
+            log = partition.log
             if wanted.fetch_offset < log.log_end_offset:
                 return True
         return False
@@ -198,7 +201,9 @@ class FollowerFetch:
         self._node.metrics.fetches_waiting += 1
         self._timeout = loop.call_later(max_wait_ms / 1000, self._finish)
         for wanted in session.ready:
-            if wanted.high_watermark != wanted.partition.log.high_watermark:
+            partition = wanted.partition
+            log = partition.log
+            if wanted.high_watermark != log.high_watermark:
                 self.moved()
                 break
 
@@ -254,7 +259,7 @@ class FollowerFetch:
             if wanted.fetch_offset < log.log_end_offset:
                 if left > 0 or not size:
                     try:
-                        records = self._read(wanted, log, min(wanted.max_bytes, left), not size)
+                        records = read_tail(wanted, log, min(wanted.max_bytes, left), not size)
                     except KafkaError:
                         continue  # its log dir is offline now, which the next fetch is told
             elif wanted.high_watermark == high_watermark and wanted.log_start_offset == start_offset:
@@ -288,35 +293,38 @@ class FollowerFetch:
         answer.append(b"\0")
         return framed(answer, self._correlation_id, session.id)
 
-    @staticmethod
-    def _read(wanted: FetchPartition, log: Any, max_bytes: int, is_first: bool) -> Any:
-        """Bytes from where the follower's log ends: mostly from where the last ones ended, at the end of the log."""
-        segment = log._active
-        if segment is None or wanted.tail_segment is not segment or wanted.tail_offset != wanted.fetch_offset:
-            found = log.read(
+
+def read_tail(wanted: FetchPartition, log: Any, max_bytes: int, is_first: bool) -> Any:
+    """Bytes from where the follower's log ends: mostly from where the last ones ended, at the end of the log."""
+    segment = log._active
+    if segment is None or wanted.tail_segment is not segment or wanted.tail_offset != wanted.fetch_offset:
+        found = log.read(
+            wanted.fetch_offset, max_bytes=max_bytes, end_offset=log.log_end_offset, min_one_batch=is_first
+        )
+        if found is None:
+            return None
+        position = found.position
+        size = len(found)
+        segment = log.active_segment
+        if found.segment_base_offset != segment.base_offset:
+            return found
+    else:
+        position = wanted.tail_position
+        size = segment.size - position
+        if size > max_bytes:
+            return log.read(
                 wanted.fetch_offset, max_bytes=max_bytes, end_offset=log.log_end_offset, min_one_batch=is_first
             )
-            if found is None:
-                return None
-            position = found.position
-            size = len(found)
-            segment = log.active_segment
-            if found.segment_base_offset != segment.base_offset:
-                return found
-        else:
-            position = wanted.tail_position
-            size = segment.size - position
-            if size > max_bytes:
-                return log.read(
-                    wanted.fetch_offset, max_bytes=max_bytes, end_offset=log.log_end_offset, min_one_batch=is_first
-                )
-        if position + size == segment.size:
-            wanted.tail_segment = segment
-            wanted.tail_offset = log.log_end_offset
-            wanted.tail_position = segment.size
-        if size <= MAX_COPIED_BYTES:
+    if position + size == segment.size:
+        wanted.tail_segment = segment
+        wanted.tail_offset = log.log_end_offset
+        wanted.tail_position = segment.size
+    if size <= MAX_COPIED_BYTES:
+        try:
             return segment.file.read(position, size)
-        return segment.slice(position, size)
+        except OSError as trouble:
+            log._failed(trouble)
+    return segment.slice(position, size)
 
 
 def framed(answer: list[Any], correlation_id: int, session_id: int) -> list[Any]:

@@ -206,15 +206,7 @@ class Hosting:
         leader = partition.leader
         assert leader is not None
         now = self._node.now()
-        leader.fetched(
-            replica_id,
-            offset,
-            partition.log.log_end_offset,
-            now,
-            broker_epoch=broker_epoch,
-            start_offset=start_offset,
-        )
-        partition.advance(now)
+        partition.fetched(replica_id, broker_epoch, offset, start_offset, now)
         if replica_id not in leader.isr:
             proposed = leader.propose_join(replica_id, partition.log.high_watermark, now)
             if proposed is not None:

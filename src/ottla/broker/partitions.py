@@ -170,6 +170,7 @@ class Partition:
     def grew(self, size: int, now: int) -> None:
         """So many bytes were appended as leader."""
         log = self.log
+        tail = self.log
         if self.is_alone:
             if not log.is_flush_due:
                 log.advance_high_watermark(log.log_end_offset)
@@ -181,7 +182,8 @@ class Partition:
         assert leader is not None
         if len(leader.isr) == 1:
             self.advance(now)  # otherwise it is for the followers to let more be committed
-        before, self._end_offset = self._end_offset, log.log_end_offset
+        before = self._end_offset
+        self._end_offset = tail.log_end_offset
         for replica_id, fetch in self.fetches.items():
             leader.outgrew(replica_id, before, fetch.asked_at)
             fetch.grew()
@@ -189,19 +191,28 @@ class Partition:
             for waiter in list(self.follower_waiters):
                 waiter.grew(self, size)
 
+    def fetched(self, replica_id: int, broker_epoch: int, offset: int, start_offset: int, now: int) -> None:
+        """A follower has everything before an offset: more may be committed now."""
+        leader = self.leader
+        assert leader is not None
+        leader.fetched(replica_id, offset, self.log.log_end_offset, now, broker_epoch, start_offset)
+        self.advance(now)
+
     def advance(self, now: int) -> None:
         """Let the high watermark follow what the in-sync replicas have, and those go who waited for it."""
-        leader, log = self.leader, self.log
+        leader = self.leader
         if leader is None:
             return
-        end_offset = log.recovery_point if log.is_flush_due else log.log_end_offset
-        committed = leader.committed_offset(end_offset, now, log.config.min_insync_replicas)
-        before = log.high_watermark
+        tail = self.log
+        end_offset = tail.recovery_point if tail.is_flush_due else tail.log_end_offset
+        committed = leader.committed_offset(end_offset, now, self.log.config.min_insync_replicas)
+        before = tail.high_watermark
         if committed is None or committed <= before:
             return
-        size = max(1, self._unseen_bytes * (committed - before) // max(1, log.log_end_offset - before))
+        committed_offset = committed
+        size = max(1, self._unseen_bytes * (committed_offset - before) // max(1, tail.log_end_offset - before))
         self._unseen_bytes -= min(size, self._unseen_bytes)
-        log.advance_high_watermark(committed)
+        tail.advance_high_watermark(committed_offset)
         self._acknowledge()
         if self.waiters:
             self.notify(size)
@@ -255,7 +266,8 @@ class Partition:
             self._awaiting.popleft()
 
     def _acknowledge(self) -> None:
-        awaiting, high_watermark = self._awaiting, self.log.high_watermark
+        awaiting, tail = self._awaiting, self.log
+        high_watermark = tail.high_watermark
         while awaiting and awaiting[0][0] <= high_watermark:
             awaiting.popleft()[1].committed(self)
 

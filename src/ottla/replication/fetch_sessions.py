@@ -21,7 +21,7 @@ if that was longer than `eviction_ms`; otherwise its client simply gets no sessi
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from random import Random
 from typing import Any, Protocol
 
@@ -126,18 +126,27 @@ class FetchPartition:
         self.follower_start_offset: int = wanted.log_start_offset
 
 
-@dataclass(slots=True)
 class FetchSession:
-    id: int
-    uses_topic_ids: bool
-    partitions: dict[PartitionKey, FetchPartition]
-    epoch: int
-    used_at: int
-    replica_id: int = CONSUMER
-    ready: dict[FetchPartition, None] = field(default_factory=dict)
-    """Of a follower: partitions that may have news. Those that had some stay until they have none."""
-    waiting: WaitingFetch | None = None
-    """Of a follower: its fetch that waits for news."""
+    __slots__ = ("epoch", "id", "partitions", "ready", "replica_id", "used_at", "uses_topic_ids", "waiting")
+
+    def __init__(
+        self,
+        id: int,
+        uses_topic_ids: bool,
+        partitions: dict[PartitionKey, FetchPartition],
+        now: int,
+        replica_id: int,
+    ) -> None:
+        self.id = id
+        self.uses_topic_ids = uses_topic_ids
+        self.partitions = partitions
+        self.epoch = 1
+        self.used_at = now
+        self.replica_id = replica_id
+        self.ready: dict[FetchPartition, None] = {}
+        """Of a follower: partitions that may have news. Those that had some stay until they have none."""
+        self.waiting: WaitingFetch | None = None
+        """Of a follower: its fetch that waits for news."""
 
     @property
     def is_followers(self) -> bool:
@@ -238,7 +247,7 @@ class FetchSessions:
         session_id = NO_SESSION
         while session_id == NO_SESSION or session_id in self._sessions:
             session_id = self._rng.randrange(1, 0x7FFFFFFF)
-        session = FetchSession(session_id, uses_topic_ids, partitions, 1, now, replica_id)
+        session = FetchSession(session_id, uses_topic_ids, partitions, now, replica_id)
         if session.is_followers:
             for partition in partitions.values():
                 partition.follow(session)

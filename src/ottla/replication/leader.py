@@ -12,7 +12,6 @@ Invariants
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -49,18 +48,20 @@ _OUTDATED = (
 )
 
 
-@dataclass(slots=True)
 class Replica:
     """A follower, by its fetches."""
 
-    end_offset: int = UNKNOWN_OFFSET
-    start_offset: int = UNKNOWN_OFFSET
-    broker_epoch: int = ANY_EPOCH
-    fetched_at: int = -1
-    leader_end_offset: int = UNKNOWN_OFFSET
-    """Where the leader's log ended when it fetched last."""
-    caught_up_at: int = -1
-    """When it last had everything; -1 for never."""
+    __slots__ = ("broker_epoch", "caught_up_at", "end_offset", "fetched_at", "leader_end_offset", "start_offset")
+
+    def __init__(self) -> None:
+        self.end_offset = UNKNOWN_OFFSET
+        self.start_offset = UNKNOWN_OFFSET
+        self.broker_epoch = ANY_EPOCH
+        self.fetched_at = -1
+        self.leader_end_offset = UNKNOWN_OFFSET
+        """Where the leader's log ended when it fetched last."""
+        self.caught_up_at = -1
+        """When it last had everything; -1 for never."""
 
     def is_caught_up(self, leader_end_offset: int, now: int, max_lag_ms: int) -> bool:
         return self.end_offset == leader_end_offset or (
@@ -130,14 +131,17 @@ class Leader:
     # Followers
 
     def fetched(
-        self, replica_id: int, offset: int, leader_end_offset: int, now: int, *, broker_epoch: int, start_offset: int
+        self, replica_id: int, offset: int, leader_end_offset: int, now: int, broker_epoch: int, start_offset: int
     ) -> None:
         """A follower asked for what comes at `offset`: it has everything before."""
         replica = self.replicas[replica_id]
+        caught_up_at = -1
         if offset >= leader_end_offset:
-            replica.caught_up_at = max(replica.caught_up_at, now)
-        elif replica.fetched_at >= 0 and offset >= replica.leader_end_offset:
-            replica.caught_up_at = max(replica.caught_up_at, replica.fetched_at)
+            caught_up_at = now
+        elif offset >= replica.leader_end_offset:
+            caught_up_at = replica.fetched_at
+        if caught_up_at > replica.caught_up_at:
+            replica.caught_up_at = caught_up_at
         replica.end_offset = offset
         replica.start_offset = start_offset
         replica.broker_epoch = broker_epoch

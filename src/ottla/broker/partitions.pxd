@@ -1,0 +1,31 @@
+# C types for partitions.py: what every append and every fetch of a follower passes.
+cimport cython
+from ottla.replication.fetch_sessions cimport FetchPartition
+from ottla.replication.leader cimport Leader
+from ottla.storage.tail cimport LogTail
+
+
+cdef class Partition:
+    cdef public object _awaiting, log, topic, topic_id, leader_id
+    cdef public int index
+    cdef public long long _end_offset, _unseen_bytes, leader_epoch
+    cdef public dict fetches, follower_waiters, waiters
+    cdef public bint is_alone, is_internal, is_leader
+    cdef public Leader leader
+
+    cpdef bint has_enough_in_sync(self) except -1
+    @cython.locals(tail=LogTail, leader=Leader, before=cython.longlong, fetch=FetchPartition)
+    cpdef grew(self, long long size, long long now)
+    @cython.locals(leader=Leader)
+    cpdef fetched(
+        self, object replica_id, long long broker_epoch, long long offset, long long start_offset, long long now
+    )
+    @cython.locals(
+        tail=LogTail, leader=Leader, before=cython.longlong, end_offset=cython.longlong, committed_offset=cython.longlong,
+        size=cython.longlong,
+    )
+    cpdef advance(self, long long now)
+    @cython.locals(fetch=FetchPartition)
+    cpdef tell_followers(self)
+    @cython.locals(tail=LogTail, high_watermark=cython.longlong)
+    cpdef _acknowledge(self)
