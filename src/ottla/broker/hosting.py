@@ -193,6 +193,9 @@ class Hosting:
         partition.lead(leader, image.leader_epoch, node_id)
         partition.advance(node.now())
         partition.wake_all()
+        if partition.log.is_flush_due:
+            # After a crash: what was found in the log is committed only when it is on disk, as `flush.messages` wants.
+            node.spawn(partition.flush())
 
     def removed(self, partition: Partition) -> None:
         """A partition is not here any more."""
