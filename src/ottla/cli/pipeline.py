@@ -110,6 +110,7 @@ def _run(options: argparse.Namespace) -> int:
         return _init(options)
     if not has_spark():
         raise CommandError(SPARK_ADVICE)
+    from ottla.converters.errors import ConverterError
     from ottla.spark.pipelines.definition import PipelineError
 
     commands = {
@@ -119,7 +120,7 @@ def _run(options: argparse.Namespace) -> int:
     try:
         pipeline, state, connection = _opened(options)
         return commands[options.command](options, pipeline, state, connection)
-    except PipelineError as error:
+    except (PipelineError, ConverterError) as error:
         raise CommandError(f"{options.name}: {error}") from None
 
 

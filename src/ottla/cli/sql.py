@@ -67,11 +67,15 @@ def _run(options: argparse.Namespace) -> int:
 
     if not has_spark():
         raise CommandError(SPARK_ADVICE)
+    from ottla.converters.errors import RegistryError
     from ottla.spark.pipelines.connection import Connection
     from ottla.spark.pipelines.definition import PipelineError
     from ottla.spark.pipelines.topic_views import known_topics
 
-    connection = Connection.of(options.broker, _properties(options))
+    try:
+        connection = Connection.of(options.broker, _properties(options))
+    except RegistryError as error:
+        raise CommandError(str(error)) from None
     known = known_topics(connection)
     notice("starting Spark ...")
     with tempfile.TemporaryDirectory(prefix="ottla-sql-") as folder:
@@ -96,6 +100,7 @@ def query(
     """Answer a statement in a session."""
     from pyspark.errors import PySparkException
 
+    from ottla.converters.errors import ConverterError
     from ottla.spark.pipelines.expectations import first_line
     from ottla.spark.pipelines.topic_views import create_topic_views, topics_of, without_stream
 
@@ -107,6 +112,8 @@ def query(
             return _live(rows, options, folder)
         show(rows.limit(options.limit), options.output)
         return 0
+    except ConverterError as error:
+        raise CommandError(str(error)) from None
     except PySparkException as error:
         if error.getCondition() == "TABLE_OR_VIEW_NOT_FOUND":
             name = (error.getMessageParameters() or {}).get("relationName", "").replace("`", "")

@@ -105,6 +105,15 @@ def test_a_value_that_is_none_is_named_and_does_no_harm_to_others() -> None:
     assert "UnicodeDecodeError" in said[5]
 
 
+def test_lengths_that_lie_are_found_out_at_once() -> None:
+    decoder = AvroDecoder(record(("raw", "bytes"), ("list", {"type": "array", "items": "int"})))
+    huge, negative = b"\xfe" + b"\xff" * 7 + b"\x7f", b"\xff" * 8 + b"\x7f"
+    values = [huge + b"x", b"\0" + huge + b"\2", b"\1", b"\0" + negative + b"\2\2", b"\xff" * 20]
+    rows, errors = decoder.decode(pyarrow.array(values))
+    assert rows.null_count == len(values)
+    assert errors.null_count == 0
+
+
 def test_a_number_too_large_for_its_column_is_found_among_many() -> None:
     decoder = AvroDecoder(record(("id", "int")))
     long = AvroEncoder(record(("id", "long")), (), pyarrow.struct([("id", pyarrow.int64())]))

@@ -20,6 +20,7 @@ from ottla.spark.tables.table import (
     Table,
     TableError,
     TableSettings,
+    check_table,
     open_table,
     prepare_table,
     write_batch,
@@ -141,8 +142,11 @@ def test_small_files_become_large_and_followers_see_nothing_of_it(settings: Tabl
 def test_a_table_grows_only_where_it_may(settings: TableSettings, table: Table) -> None:
     write(settings, 0, 2, 0)
     larger = SCHEMA.append(pyarrow.field("note", pyarrow.string()))
-    with pytest.raises(TableError, match=r"has no column note.*'evolve: true'"):
-        prepare_table(settings, larger)
+    for prepare in (prepare_table, check_table):
+        with pytest.raises(TableError, match=r"has no column note.*'evolve: true'"):
+            prepare(settings, larger)
+    check_table(replace(settings, evolves=True), larger)
+    assert "note" not in open_table(settings).schema().names
     grown = prepare_table(replace(settings, evolves=True), larger)
     new = pyarrow.Table.from_pylist([{**order(2), "note": "new"}], larger).to_batches()
     write_batch(open_table(settings), grown.write_files(iter(new)), BatchOfQuery("query", 1))
@@ -176,6 +180,9 @@ def test_narrower_numbers_are_widened(settings: TableSettings, table: Table) -> 
 
 def test_a_table_that_is_not_there_is_an_error(settings: TableSettings) -> None:
     with pytest.raises(TableError, match=r"there is no (Delta|Iceberg) table"):
+        open_table(settings)
+    check_table(settings, SCHEMA)
+    with pytest.raises(TableError):
         open_table(settings)
 
 

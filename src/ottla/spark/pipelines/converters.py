@@ -150,18 +150,18 @@ def _protobuf(pipeline: Pipeline, schema: str, message: str | None) -> tuple[byt
 # --- writing
 
 
-def flow_encoder(pipeline: Pipeline, flow: Flow, columns: StructType, *, may_register: bool) -> Encoder:
+def flow_encoder(pipeline: Pipeline, flow: Flow, columns: StructType, *, may_change: bool) -> Encoder:
     """The encoder of a flow to a topic. Its schema is registered only where the pipeline is about to run."""
     kind = to_arrow_type(columns)
     try:
         if flow.format == "avro":
-            return _avro_encoder(pipeline, flow, kind, may_register)
-        return _protobuf_encoder(pipeline, flow, kind, may_register)
+            return _avro_encoder(pipeline, flow, kind, may_change)
+        return _protobuf_encoder(pipeline, flow, kind, may_change)
     except ConverterError as error:
         raise PipelineError(f"flows.{flow.name}: {error}") from None
 
 
-def _avro_encoder(pipeline: Pipeline, flow: Flow, columns: Any, may_register: bool) -> Encoder:
+def _avro_encoder(pipeline: Pipeline, flow: Flow, columns: Any, may_change: bool) -> Encoder:
     from ottla.converters.avro import AvroEncoder
     from ottla.converters.avro_schema import avro_schema_of
 
@@ -172,12 +172,10 @@ def _avro_encoder(pipeline: Pipeline, flow: Flow, columns: Any, may_register: bo
         return AvroEncoder(found.text, texts, columns, found.schema_id)
     text = _avro_text(pipeline, flow.schema) if flow.schema is not None else json.dumps(avro_schema_of(columns))
     AvroEncoder(text, (), columns)  # what does not fit is not registered either
-    return AvroEncoder(
-        text, (), columns, _schema_id(settings, flow, RegisteredSchema(registry.AVRO, text), may_register)
-    )
+    return AvroEncoder(text, (), columns, _schema_id(settings, flow, RegisteredSchema(registry.AVRO, text), may_change))
 
 
-def _protobuf_encoder(pipeline: Pipeline, flow: Flow, columns: Any, may_register: bool) -> Encoder:
+def _protobuf_encoder(pipeline: Pipeline, flow: Flow, columns: Any, may_change: bool) -> Encoder:
     from ottla.converters.protobuf import ProtobufEncoder
     from ottla.converters.protobuf_schema import WELL_KNOWN, imports_of, message_of, registered
 
@@ -198,17 +196,17 @@ def _protobuf_encoder(pipeline: Pipeline, flow: Flow, columns: Any, may_register
             "it and what it imports, and say 'register: false' without a schema"
         )
     text = Path(pipeline.path(flow.schema)).read_text(encoding="utf-8")
-    schema_id = _schema_id(settings, flow, RegisteredSchema(registry.PROTOBUF, text), may_register)
+    schema_id = _schema_id(settings, flow, RegisteredSchema(registry.PROTOBUF, text), may_change)
     return ProtobufEncoder(files, message, columns, schema_id)
 
 
-def json_header(pipeline: Pipeline, flow: Flow, columns: StructType, *, may_register: bool) -> bytes:
+def json_header(pipeline: Pipeline, flow: Flow, columns: StructType, *, may_change: bool) -> bytes:
     """What stands before JSON that has a registered schema."""
     settings = _settings(pipeline, flow)
     assert settings is not None
     text = json.dumps(json_schema.json_schema_of(to_arrow_type(columns)))
     try:
-        schema_id = _schema_id(settings, flow, RegisteredSchema(registry.JSON, text), may_register)
+        schema_id = _schema_id(settings, flow, RegisteredSchema(registry.JSON, text), may_change)
     except ConverterError as error:
         raise PipelineError(f"flows.{flow.name}: {error}") from None
     return framing.header(schema_id or 0)
@@ -218,9 +216,7 @@ def _settings(pipeline: Pipeline, flow: Flow) -> RegistrySettings | None:
     return pipeline.registry if flow.wire == CONFLUENT else None
 
 
-def _schema_id(
-    settings: RegistrySettings | None, flow: Flow, schema: RegisteredSchema, may_register: bool
-) -> int | None:
+def _schema_id(settings: RegistrySettings | None, flow: Flow, schema: RegisteredSchema, may_change: bool) -> int | None:
     """The id that values are written with; None without a registry."""
     if settings is None:
         return None
@@ -228,7 +224,7 @@ def _schema_id(
     subject = subject_of(flow.topic)
     if not flow.registers:
         return registry_of(settings).lookup(subject, schema)
-    if may_register:
+    if may_change:
         return registry_of(settings).register(subject, schema)
     try:
         return registry_of(settings).lookup(subject, schema)

@@ -82,10 +82,8 @@ class JdbcTarget:
             self._run(
                 connection, f"create table {BATCHES} (query_id varchar(64) primary key, batch_id bigint not null)"
             )
-        if self._last_batch(connection, query_id) == NO_BATCH:
-            exists = f"select 1 from {BATCHES} where query_id = ?"
-            insert = f"insert into {BATCHES} (query_id, batch_id) select ?, {NO_BATCH} where not exists ({exists})"
-            self._run(connection, insert, query_id, query_id)
+        if not self._rows(connection, f"select 1 from {BATCHES} where query_id = ?", query_id):
+            self._run(connection, f"insert into {BATCHES} (query_id, batch_id) values (?, {NO_BATCH})", query_id)
         connection.commit()
 
     def _is_there(self, connection: Any, table: str) -> bool:

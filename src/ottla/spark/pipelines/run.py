@@ -58,7 +58,7 @@ class PipelineRun:
         self._letters: DataFrame | None = None
         self._waiting: list[Flow] = []
         self._is_once = False
-        self._may_register = False
+        self._may_change = False
         self._letters_flow = Flow(LETTERS_FLOW, LETTERS_FLOW, topic=pipeline.dead_letters)
         self._restart_counts: dict[str, int] = {}
         self.flows: dict[str, FlowProgress] = {}
@@ -69,7 +69,7 @@ class PipelineRun:
     def prepare(self, *, makes_topics: bool = True) -> None:
         """Make the DataFrames of all flows, which checks schemas, SQL, columns and topics."""
         self._check_topics(makes_topics)
-        self._may_register = makes_topics
+        self._may_change = makes_topics
         try:
             self._prepare()
         except AnalysisException as error:
@@ -97,7 +97,7 @@ class PipelineRun:
                     f"flows.{flow.name}: there is no source and no transformation with the name {flow.reads}"
                 )
             self._prepared[flow.name] = targets.prepare(
-                self._pipeline, flow, self._spark.table(flow.reads), may_register=self._may_register
+                self._pipeline, flow, self._spark.table(flow.reads), may_change=self._may_change
             )
             self.flows[flow.name] = FlowProgress(flow.name, flow.target)
         if letters:

@@ -9,7 +9,15 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from ottla.spark.pipelines.definition import TABLE_KINDS, Flow, Pipeline, PipelineError, Source
 from ottla.spark.tables.data_source import NAME, SETTINGS
-from ottla.spark.tables.table import DELTA, Compacted, TableError, TableSettings, open_table, prepare_table
+from ottla.spark.tables.table import (
+    DELTA,
+    Compacted,
+    TableError,
+    TableSettings,
+    check_table,
+    open_table,
+    prepare_table,
+)
 
 ICEBERG_FOLDER = "iceberg"
 
@@ -34,14 +42,17 @@ def _catalog(pipeline: Pipeline, one: Flow | Source) -> dict[str, str]:
     return {**one.catalog, **own}
 
 
-def prepare(pipeline: Pipeline, flow: Flow, rows: DataFrame) -> TableSettings:
-    """Make the table of a flow ready for its rows."""
+def prepare(pipeline: Pipeline, flow: Flow, rows: DataFrame, *, may_change: bool) -> None:
+    """Make the table of a flow ready for its rows; or only look whether it would be."""
     settings = table_settings(pipeline, flow)
+    schema = to_arrow_schema(rows.schema, timezone="UTC")
     try:
-        prepare_table(settings, to_arrow_schema(rows.schema, timezone="UTC"))
+        if may_change:
+            prepare_table(settings, schema)
+        else:
+            check_table(settings, schema)
     except TableError as error:
         raise PipelineError(f"flows.{flow.name}: {error}") from None
-    return settings
 
 
 def append(settings: TableSettings, rows: DataFrame) -> None:

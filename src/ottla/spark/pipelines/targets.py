@@ -22,7 +22,7 @@ from ottla.spark.tables.table import open_table
 OUT = "written"
 
 
-def as_records(pipeline: Pipeline, flow: Flow, rows: DataFrame, *, may_register: bool) -> DataFrame:
+def as_records(pipeline: Pipeline, flow: Flow, rows: DataFrame, *, may_change: bool) -> DataFrame:
     """Rows as records of a topic: key and value."""
     columns = written_columns(rows)
     where = f"flows.{flow.name}"
@@ -33,7 +33,7 @@ def as_records(pipeline: Pipeline, flow: Flow, rows: DataFrame, *, may_register:
             )
         value = F.col("value").cast("string" if flow.format == "string" else "binary")
     else:
-        value = _converted(pipeline, flow, rows.select(*columns), may_register)
+        value = _converted(pipeline, flow, rows.select(*columns), may_change)
     try:
         key = F.expr(flow.key).cast("string") if flow.key is not None else F.lit(None).cast("string")
         return rows.select(key.alias("key"), value.alias("value"))
@@ -41,17 +41,17 @@ def as_records(pipeline: Pipeline, flow: Flow, rows: DataFrame, *, may_register:
         raise PipelineError(f"{where}.key: {first_line(error)}") from None
 
 
-def _converted(pipeline: Pipeline, flow: Flow, rows: DataFrame, may_register: bool) -> Column:
+def _converted(pipeline: Pipeline, flow: Flow, rows: DataFrame, may_change: bool) -> Column:
     """The columns as one value."""
     row = F.struct(*rows.columns)
     if flow.format in ("avro", "protobuf"):
-        encoder = converters.flow_encoder(pipeline, flow, rows.schema, may_register=may_register)
+        encoder = converters.flow_encoder(pipeline, flow, rows.schema, may_change=may_change)
         return converters.encoded(encoder, row)
     if flow.format == "csv":
         return F.to_csv(row)
     if flow.wire != CONFLUENT:
         return F.to_json(row)
-    header = converters.json_header(pipeline, flow, rows.schema, may_register=may_register)
+    header = converters.json_header(pipeline, flow, rows.schema, may_change=may_change)
     return F.concat(F.lit(header), F.to_json(row).cast("binary"))
 
 
@@ -59,15 +59,17 @@ def written_columns(rows: DataFrame) -> list[str]:
     return [name for name in rows.columns if not name.startswith("_")]
 
 
-def prepare(pipeline: Pipeline, flow: Flow, rows: DataFrame, *, may_register: bool = True) -> DataFrame:
-    """What is written, and counted as it is."""
+def prepare(pipeline: Pipeline, flow: Flow, rows: DataFrame, *, may_change: bool = True) -> DataFrame:
+    """What is written, and counted as it is. Schemas are registered and tables made, unless nothing may change."""
     if flow.kind == "topic":
-        records = as_records(pipeline, flow, rows, may_register=may_register)
+        records = as_records(pipeline, flow, rows, may_change=may_change)
         return records.observe(OUT, F.count(F.lit(1)).alias(OUT))
     kept = rows.select(*written_columns(rows))
     for name in flow.partition_by:
         if name not in kept.columns:
             raise PipelineError(f"flows.{flow.name}.partition_by: there is no column {name}")
+    if flow.kind in TABLE_KINDS:
+        table_flows.prepare(pipeline, flow, kept, may_change=may_change)
     return kept.observe(OUT, F.count(F.lit(1)).alias(OUT))
 
 
@@ -94,7 +96,7 @@ def start(
         return writer.format(flow.format).options(**flow.options).start(pipeline.path(flow.files))
 
     if flow.kind in TABLE_KINDS:
-        settings = table_flows.prepare(pipeline, flow, prepared)
+        settings = table_flows.table_settings(pipeline, flow)
 
         def commit(batch: DataFrame, batch_id: int) -> None:
             table_flows.append(settings, batch)
@@ -121,7 +123,7 @@ def write_once(pipeline: Pipeline, flow: Flow, prepared: DataFrame, connection: 
         writer = prepared.write.format(flow.format or "parquet").mode("overwrite").options(**flow.options)
         writer.partitionBy(*flow.partition_by).save(pipeline.path(flow.files or ""))
     elif flow.kind in TABLE_KINDS:
-        table_flows.append(table_flows.prepare(pipeline, flow, prepared), prepared)
+        table_flows.append(table_flows.table_settings(pipeline, flow), prepared)
     else:
         JdbcTarget(prepared.sparkSession, flow).append(prepared)
 

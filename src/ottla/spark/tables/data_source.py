@@ -59,7 +59,8 @@ class TableWriter(DataSourceArrowWriter):
         write_batch(open_table(self._settings), files, batch)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        open_table(self._settings).drop_files(_written(messages)[0])
+        """The files stay where they are: a commit that failed for its writer may have reached the table all the same.
+        Those that no commit names are removed with the table's other old files (vacuum)."""
 
 
 def _written(messages: list[WriterCommitMessage | None]) -> tuple[list[DataFile], BatchOfQuery | None]:

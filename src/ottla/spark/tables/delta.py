@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from pyarrow.fs import FileSystem, PyFileSystem
 
 from ottla.spark.tables.data_files import DataFile, chunks, in_columns, partition_text, partitions, write_file
-from ottla.spark.tables.table import BatchOfQuery, Compacted, FileToRead, Table, TableError, TableSettings
+from ottla.spark.tables.table import BatchOfQuery, Compacted, FileToRead, NoTable, Table, TableError, TableSettings
 
 try:
     from deltalake import CommitProperties, DeltaTable, Field, Transaction
@@ -42,13 +42,13 @@ class DeltaFiles(Table):
         try:
             return cls(settings, DeltaTable(settings.place, storage_options=dict(settings.options)))
         except TableNotFoundError:
-            raise TableError(f"there is no Delta table in {settings.place}") from None
+            raise NoTable(f"there is no Delta table in {settings.place}") from None
 
     @classmethod
     def make(cls, settings: TableSettings, schema: pyarrow.Schema) -> DeltaFiles:
         try:
             return cls.open(settings)
-        except TableError:
+        except NoTable:
             made = DeltaTable.create(
                 settings.place,
                 Schema.from_arrow(_as_delta_has(schema)),

@@ -17,6 +17,7 @@ from ottla.spark.tables.table import (
     BatchOfQuery,
     Compacted,
     FileToRead,
+    NoTable,
     Table,
     TableError,
     TableSettings,
@@ -49,7 +50,7 @@ class IcebergFiles(Table):
         try:
             return cls(settings, _catalog(settings).load_table(settings.place))
         except NoSuchTableError:
-            raise TableError(f"there is no Iceberg table {settings.place} in the catalog") from None
+            raise NoTable(f"there is no Iceberg table {settings.place} in the catalog") from None
 
     @classmethod
     def make(cls, settings: TableSettings, schema: pyarrow.Schema) -> IcebergFiles:

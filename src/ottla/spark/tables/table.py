@@ -22,6 +22,10 @@ class TableError(Exception):
     """A table that cannot be read or written, and why, in words for whoever configured it."""
 
 
+class NoTable(TableError):
+    """There is no table in the place."""
+
+
 @dataclass(frozen=True, slots=True)
 class TableSettings:
     """Where a table is, and how it is written."""
@@ -146,6 +150,24 @@ def prepare_table(settings: TableSettings, schema: pyarrow.Schema) -> Table:
         from ottla.spark.tables.iceberg import IcebergFiles
 
         table = IcebergFiles.make(settings, schema)
+    new = check_rows(table, schema)
+    if new:
+        table.add_columns(new)
+    return table
+
+
+def check_table(settings: TableSettings, schema: pyarrow.Schema) -> None:
+    """Whether rows would fit a table, if it is there."""
+    try:
+        table = open_table(settings)
+    except NoTable:
+        return
+    check_rows(table, schema)
+
+
+def check_rows(table: Table, schema: pyarrow.Schema) -> list[pyarrow.Field]:
+    """The columns that a table would have to get for rows of a schema. TableError: the rows do not fit."""
+    settings = table.settings
     wanted = list(settings.partition_by)
     if wanted and wanted != table.partition_columns():
         there = ", ".join(table.partition_columns()) or "no column"
@@ -162,9 +184,7 @@ def prepare_table(settings: TableSettings, schema: pyarrow.Schema) -> Table:
             raise TableError(
                 f"the column {one.name} is {one.type}, and {known[one.name]} in the table {settings.place}: cast it"
             )
-    if new:
-        table.add_columns(new)
-    return table
+    return new
 
 
 def _fits(given: Any, wanted: Any) -> bool:
