@@ -12,8 +12,6 @@ from typing import Any
 import pyarrow
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
 
 from ottla.converters.avro import AvroDecoder, AvroEncoder
 from ottla.converters.protobuf import ProtobufDecoder, ProtobufEncoder
@@ -191,8 +189,9 @@ def test_a_topic_is_kept_as_tables_and_a_table_is_followed(
     }
     topic = str(document["name"])
     pipeline = parse_pipeline(tmp_path, document, {"TOPIC": topic})
-    columns = StructType().add("id", "bigint").add("country", "string").add("at", "timestamp")
-    prepare_table(table_settings(pipeline, pipeline.flows[0]), to_arrow_schema(columns, timezone="UTC"))
+    moment = pyarrow.timestamp("us", "UTC")
+    columns = pyarrow.schema([("id", pyarrow.int64()), ("country", pyarrow.string()), ("at", moment)])
+    prepare_table(table_settings(pipeline, pipeline.flows[0]), columns)
 
     def send(*ids: int) -> dict[str, Any]:
         rows = [

@@ -139,6 +139,25 @@ def test_small_files_become_large_and_followers_see_nothing_of_it(settings: Tabl
     assert ids(rows(settings, following.files_between(after, following.version()))) == [24]
 
 
+def test_a_commit_that_others_overtook_is_made_on_top_of_theirs(
+    settings: TableSettings, table: Table, tmp_path: Path
+) -> None:
+    files = open_table(settings).write_files(orders(0, 4))
+    behind, zombie = open_table(settings), open_table(settings)
+    write_batch(open_table(settings), open_table(settings).write_files(orders(4, 8)), BatchOfQuery("another", 0))
+    behind.commit(files, BatchOfQuery("query", 0))
+    assert ids(present(settings)) == list(range(8))
+    if settings.kind == "iceberg":  # a driver that was taken for dead goes on with the same batch
+        again = open_table(settings).write_files(orders(0, 4))
+        before = data_files(settings, tmp_path)
+        zombie.commit(again, BatchOfQuery("query", 0))
+        assert len(before - data_files(settings, tmp_path)) == len(again)
+    else:
+        with pytest.raises(Exception, match=r"(?i)transaction|conflict"):
+            zombie.commit(open_table(settings).write_files(orders(0, 4)), BatchOfQuery("query", 0))
+    assert ids(present(settings)) == list(range(8))
+
+
 def test_a_table_grows_only_where_it_may(settings: TableSettings, table: Table) -> None:
     write(settings, 0, 2, 0)
     larger = SCHEMA.append(pyarrow.field("note", pyarrow.string()))

@@ -25,7 +25,12 @@ from ottla.spark.tables.table import (
 
 try:
     from pyiceberg.catalog import Catalog, load_catalog
-    from pyiceberg.exceptions import NamespaceAlreadyExistsError, NoSuchTableError, TableAlreadyExistsError
+    from pyiceberg.exceptions import (
+        CommitFailedException,
+        NamespaceAlreadyExistsError,
+        NoSuchTableError,
+        TableAlreadyExistsError,
+    )
     from pyiceberg.io.pyarrow import ArrowScan, _dataframe_to_data_files
     from pyiceberg.table import Table as PyIcebergTable
     from pyiceberg.table.snapshots import Operation
@@ -35,6 +40,7 @@ except ModuleNotFoundError as error:
 BATCH_PROPERTY = "ottla.batch."
 QUERY_SUMMARY, BATCH_SUMMARY = "ottla.query-id", "ottla.batch-id"
 TARGET_FILE_SIZE = 128 * 1024 * 1024
+COMMIT_ATTEMPTS = 5
 RETRIES = "commit.retry.num-retries"
 
 
@@ -120,8 +126,24 @@ class IcebergFiles(Table):
         return None if found is None else int(found)
 
     def commit(self, files: list[DataFile], batch: BatchOfQuery | None) -> None:
-        """One snapshot. It is not tried again on top of another's commit, which might be the same batch: the batch
-        fails, and what has become of it is looked up when it comes again."""
+        """One snapshot. Where another commit was faster it is tried again on top of that, but not by pyiceberg, which
+        would not look whether the other one was this batch."""
+        for _ in range(COMMIT_ATTEMPTS):
+            try:
+                self._commit(files, batch)
+                return
+            except CommitFailedException as error:
+                failure = error
+            self._table.refresh()
+            if self.has_batch(batch):
+                self.drop_files(files)
+                return
+        raise TableError(
+            f"the Iceberg table {self.settings.place} was changed by others {COMMIT_ATTEMPTS} times while a batch was "
+            f"to be committed: {failure}"
+        )
+
+    def _commit(self, files: list[DataFile], batch: BatchOfQuery | None) -> None:
         self._table.metadata.properties[RETRIES] = "0"
         summary: dict[str, str] = {}
         with self._table.transaction() as transaction:
@@ -137,14 +159,8 @@ class IcebergFiles(Table):
         return f"{scheme}://{path}" if scheme else path
 
     def compact(self) -> Compacted:
-        small: dict[Any, list[Any]] = {}
-        for task in self._table.scan().plan_files():
-            if task.file.file_size_in_bytes < TARGET_FILE_SIZE // 2 and not task.delete_files:
-                small.setdefault(str(task.file.partition), []).append(task)
         added_count = removed_count = 0
-        for tasks in small.values():
-            if len(tasks) < 2:
-                continue
+        for tasks in self._small_files():
             with self._table.transaction() as transaction:
                 rows = self._scan().to_table(tasks)
                 with transaction.update_snapshot().overwrite() as overwrite:
@@ -155,6 +171,22 @@ class IcebergFiles(Table):
                         added_count += 1
             removed_count += len(tasks)
         return Compacted(removed_count, added_count)
+
+    def _small_files(self) -> list[list[Any]]:
+        """Small files of one partition, as many as make a large one: so much is in memory at a time."""
+        bins: list[list[Any]] = []
+        open_bins: dict[str, list[Any]] = {}
+        sizes: dict[str, int] = {}
+        for task in self._table.scan().plan_files():
+            size, partition = task.file.file_size_in_bytes, str(task.file.partition)
+            if size >= TARGET_FILE_SIZE // 2 or task.delete_files:
+                continue
+            if partition not in open_bins or sizes[partition] + size > TARGET_FILE_SIZE:
+                open_bins[partition], sizes[partition] = [], 0
+                bins.append(open_bins[partition])
+            open_bins[partition].append(task)
+            sizes[partition] += size
+        return [tasks for tasks in bins if len(tasks) > 1]
 
     # Reading
 

@@ -101,6 +101,11 @@ class Table(ABC):
     def last_batch(self, query_id: str) -> int | None:
         """The last batch of a query that is in the table."""
 
+    def has_batch(self, batch: BatchOfQuery | None) -> bool:
+        """Whether a batch is in the table. What is no batch of a query is never known to be."""
+        done = None if batch is None else self.last_batch(batch.query_id)
+        return batch is not None and done is not None and done >= batch.batch_id
+
     @abstractmethod
     def commit(self, files: list[DataFile], batch: BatchOfQuery | None) -> None:
         """Make files part of the table, in one step."""
@@ -213,11 +218,9 @@ def write_batch(table: Table, files: list[DataFile], batch: BatchOfQuery | None)
     from ottla.spark.faults import fault_point
 
     number = NOTHING if batch is None else batch.batch_id
-    if batch is not None:
-        done = table.last_batch(batch.query_id)
-        if done is not None and done >= batch.batch_id:
-            table.drop_files(files)
-            return False
+    if table.has_batch(batch):
+        table.drop_files(files)
+        return False
     if not files:
         return True
     fault_point("table-undecided", number)
