@@ -46,6 +46,9 @@ class Hosting:
         self._awaited: dict[Key, None] = {}
         """Those that were here before and are on no log dir that is online: they are never made anew."""
         self._opening: asyncio.Task[None] | None = None
+        self._unwritten: dict[Partition, None] = {}
+        """Partitions in which this node began to lead, and whose file of epochs does not say so yet."""
+        self._writing: asyncio.Task[None] | None = None
         self.fetchers = Fetchers(node)
         self.isr_changes = IsrChanges(node)
         self._lag_timer: asyncio.TimerHandle | None = None
@@ -182,6 +185,7 @@ class Hosting:
                 partition.tell_followers()
             return
         partition.log.begin_epoch(image.leader_epoch)
+        self._write_epochs_soon(partition)
         leader = Leader(
             node_id,
             image,
@@ -196,6 +200,21 @@ class Hosting:
         if partition.log.is_flush_due:
             # After a crash: what was found in the log is committed only when it is on disk, as `flush.messages` wants.
             node.spawn(partition.flush())
+
+    def _write_epochs_soon(self, partition: Partition) -> None:
+        """In pieces: a file system that discards what is freed waits for the disk with each file that is replaced."""
+        self._unwritten[partition] = None
+        if self._writing is None or self._writing.done():
+            self._writing = self._node.spawn(in_pieces(self._writing_of_epochs(), self._node.timer))
+
+    def _writing_of_epochs(self) -> Iterator[None]:
+        while self._unwritten:
+            partition = next(iter(self._unwritten))
+            del self._unwritten[partition]
+            is_here = self._node.partitions.get(partition.topic, partition.index) is partition
+            if is_here and partition.log.epochs.is_dirty and not partition.log.is_offline:
+                partition.log.note_epochs()
+            yield
 
     def removed(self, partition: Partition) -> None:
         """A partition is not here any more."""

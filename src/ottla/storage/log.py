@@ -301,10 +301,11 @@ class Log(LogTail):
 
     def begin_epoch(self, epoch: int) -> None:
         """What comes from here on is of a new leader's epoch; known before its first record, so that others who ask
-        where the epochs before it end are told."""
+        where the epochs before it end are told. `note_epochs` writes it down, which can wait: recovery finds the epochs
+        of records, and one without any is nobody's loss."""
         if epoch > self.epochs.latest:
             self.epochs.assign(epoch, self.log_end_offset)
-            self._note_epochs()
+            self.epochs.is_dirty = True
 
     def append_as_follower(self, batches: memoryview | bytearray) -> int:
         """Append what the leader has, offsets and epochs as they are; the new log end offset. Batches that the log
@@ -479,7 +480,7 @@ class Log(LogTail):
             )
             if header.leader_epoch != self.epochs.latest and header.leader_epoch >= 0:
                 self.epochs.assign(header.leader_epoch, header.base_offset)
-                self._note_epochs()
+                self.note_epochs()
             self._replay(header, markers.get(at), segment)
         if not position:
             self._arm_roll(segment)
@@ -1097,14 +1098,22 @@ class Log(LogTail):
             self._failed(trouble)
         self.recovery_point = self.log_end_offset
 
-    def _note_epochs(self) -> None:
-        """An epoch began: tell the file at once, as Kafka does. Without room for it, a flush or a stop will."""
+    def note_epochs(self) -> None:
+        """An epoch began: tell the file, as Kafka does. Without room for it, a flush or a stop will."""
         try:
-            self.write_epochs(sync=False)
+            if self._is_epoch_file_due:
+                self.write_epochs(sync=False)
         except OSError as trouble:
             if trouble.errno not in NO_ROOM:
                 self._failed(trouble)
         self.epochs.is_dirty = True  # until a flush has synced it
+
+    @property
+    def _is_epoch_file_due(self) -> bool:
+        """Whether the file must be written: not again and again for a log without records, whose epochs say nothing."""
+        if self.epochs.is_dirty and self.log_end_offset:
+            return True
+        return not self._disk.exists(f"{self.directory}/{LEADER_EPOCHS}")
 
     def write_epochs(self, *, sync: bool) -> None:
         """Bring leader-epoch-checkpoint up to date. It may lag: recovery finds the epochs of what was not flushed."""
@@ -1152,7 +1161,7 @@ class Log(LogTail):
 
     def _write_out(self, *, sync: bool) -> list[File]:
         """Write down what only memory knows; the files that a power loss could take it from."""
-        if self.epochs.is_dirty or not (self.epochs.epochs or self._disk.exists(f"{self.directory}/{LEADER_EPOCHS}")):
+        if self._is_epoch_file_due:
             self.write_epochs(sync=sync and bool(self.epochs.epochs))
         self.take_snapshot()
         files: list[File] = []
