@@ -54,6 +54,8 @@ def fetch_frame(
     max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch = _HEAD.unpack_from(frame, position)
     if session_id <= 0 or session_epoch <= 0 or min_bytes > 1 or isolation_level or node.quotas.is_request_quota_set:
         return None
+    if node.replication_throttles.leader.is_set:
+        return None  # what followers in sync get counts as well
     position += FETCH_HEAD_SIZE
     topics = data[position] - 1
     position += 1
