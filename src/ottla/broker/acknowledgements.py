@@ -1,11 +1,14 @@
-"""Producers of acks=all that wait for the in-sync replicas (Kafka's produce purgatory)."""
+"""Producers of acks=all that wait for the in-sync replicas (Kafka's produce purgatory).
+
+Cython compiles this file (types in acknowledgements.pxd), and it runs as it stands.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
 from struct import Struct
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.produce import PartitionProduceResponse, ProduceResponse
@@ -13,24 +16,26 @@ from ottla.wire.messages.produce import PartitionProduceResponse, ProduceRespons
 if TYPE_CHECKING:
     from ottla.broker.partitions import Partition
 
-Row = TypeVar("Row")
-"""Where a partition's outcome stands in the answer."""
 _FAILED = Struct(">hqqq")
 """error code, base offset, log append time, log start offset"""
 _FAILED_WITHOUT_START = Struct(">hqq")
 
 
-class _Waiting(Generic[Row]):
-    """One request's. It is answered when every partition has committed what it appended, has failed to, or the
-    producer's time is up: what was appended stays, and the producer is told that nobody knows what becomes of it."""
+class Waiting:
+    """One request's, with the place of each partition's outcome in its answer. It is answered when every partition has
+    committed what it appended, has failed to, or the producer's time is up: what was appended stays, and the producer
+    is told that nobody knows what becomes of it."""
 
     __slots__ = ("_rows", "_timeout", "is_over")
 
+    if TYPE_CHECKING:
+        is_over: bool
+
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, uncommitted: list[tuple[Partition, int, Row]], timeout_ms: int
+        self, loop: asyncio.AbstractEventLoop, uncommitted: list[tuple[Partition, int, Any]], timeout_ms: int
     ) -> None:
         self.is_over = False
-        self._rows = {partition: row for partition, _, row in uncommitted}
+        self._rows: dict[Partition, Any] = {partition: row for partition, _, row in uncommitted}
         self._timeout = loop.call_later(max(timeout_ms, 0) / 1000, self._time_out)
         for partition, end_offset, _ in uncommitted:
             partition.await_commit(end_offset, self)
@@ -39,9 +44,7 @@ class _Waiting(Generic[Row]):
         row = self._rows.pop(partition, None)
         if row is None:
             return
-        try:
-            partition.check_in_sync()
-        except KafkaError:
+        if not partition.has_enough_in_sync():
             self._fail(row, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
         if not self._rows:
             self._settle()
@@ -71,14 +74,14 @@ class _Waiting(Generic[Row]):
         for partition in rows:
             partition.drop_overdue()
 
-    def _fail(self, row: Row, code: ErrorCode) -> None:
+    def _fail(self, row: Any, code: ErrorCode) -> None:
         raise AssertionError
 
     def _answer(self) -> None:
         raise AssertionError
 
 
-class Acknowledgements(_Waiting[PartitionProduceResponse]):
+class Acknowledgements(Waiting):
     """Of a request that came the long way: its answer is an object."""
 
     __slots__ = ("_flushed", "_response", "future")
@@ -100,9 +103,12 @@ class Acknowledgements(_Waiting[PartitionProduceResponse]):
     def _settle(self) -> None:
         self._timeout.cancel()
         if self._flushed is not None and not self._flushed.done():
-            self._flushed.add_done_callback(lambda _: self._answer())
+            self._flushed.add_done_callback(self._flush_ended)
         else:
             self._answer()
+
+    def _flush_ended(self, flushed: asyncio.Future[ProduceResponse]) -> None:
+        self._answer()
 
     def _answer(self) -> None:
         self.is_over = True
@@ -115,7 +121,7 @@ class Acknowledgements(_Waiting[PartitionProduceResponse]):
         row.log_start_offset = -1
 
 
-class FrameAcknowledgements(_Waiting[int]):
+class FrameAcknowledgements(Waiting):
     """Of a request that was appended from its frame: its answer is bytes already, in which every partition succeeds. A
     row is where a partition's error code is; one that fails is written over."""
 

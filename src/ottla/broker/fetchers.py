@@ -12,7 +12,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from ottla.broker import replica_frames
-from ottla.broker.replica_frames import Key
+from ottla.broker.replica_frames import Followed, Key
 from ottla.net import EncodedRequest, NoAnswer, Peer
 from ottla.replication.follower import (
     Backoff,
@@ -98,18 +98,6 @@ class Fetchers:
         self._leaders.clear()
 
 
-class _Followed:
-    """One partition that is copied, in one leader epoch."""
-
-    __slots__ = ("asked_offset", "backoff", "epoch", "partition")
-
-    def __init__(self, partition: Partition) -> None:
-        self.partition = partition
-        self.epoch = partition.leader_epoch
-        self.asked_offset = -1
-        self.backoff = Backoff()
-
-
 class Fetcher:
     """Copies from one leader."""
 
@@ -117,13 +105,13 @@ class Fetcher:
         self._node = node
         self._fetchers = fetchers
         self._leader_id = leader_id
-        self._followed: dict[Key, _Followed] = {}
+        self._followed: dict[Key, Followed] = {}
         self._changed: dict[Key, None] = {}
         """What the leader's session does not know yet."""
         self._told: dict[Key, None] = {}
         """What the leader's session knows."""
         self._forgotten: dict[Key, None] = {}
-        self._delayed: dict[Key, _Followed] = {}
+        self._delayed: dict[Key, Followed] = {}
         self._session_id, self._session_epoch = NO_SESSION, 0
         self._peer: Peer | None = None
         self._address = ("", 0)
@@ -143,7 +131,7 @@ class Fetcher:
         known = self._followed.get(key)
         if known is not None and known.epoch == partition.leader_epoch and known.partition is partition:
             return
-        self._followed[key] = _Followed(partition)
+        self._followed[key] = Followed(partition)
         self._delayed.pop(key, None)
         self._forgotten.pop(key, None)
         self._changed[key] = None
@@ -164,7 +152,7 @@ class Fetcher:
         if key in self._told:
             self._forgotten[key] = None
 
-    def _delay(self, key: Key, followed: _Followed) -> None:
+    def _delay(self, key: Key, followed: Followed) -> None:
         """Leave a partition out for a while after an error."""
         followed.backoff.failed(self._node.now(), self._node.config.replica_fetch_backoff_ms)
         self._leave_out(key)
@@ -264,21 +252,8 @@ class Fetcher:
 
     def _request(self, wait_ms: int) -> bytes:
         config = self._node.config
-        changed: dict[bytes, list[tuple[int, int, int, int, int, int]]] = {}
-        for key in self._changed:
-            followed = self._followed[key]
-            replica = followed.partition.log
-            followed.asked_offset = offset = replica.log_end_offset
-            wanted = (
-                key[1],
-                followed.epoch,
-                offset,
-                replica.epochs.latest,
-                replica.log_start_offset,
-                replica.high_watermark,
-            )
-            changed.setdefault(key[0], []).append(wanted)
-            self._told[key] = None
+        wanted = replica_frames.wanted_rows(self._changed, self._followed, config.replica_fetch_max_bytes)
+        self._told |= self._changed
         forgotten: dict[bytes, list[int]] = {}
         for topic_id, index in self._forgotten:
             forgotten.setdefault(topic_id, []).append(index)
@@ -286,12 +261,11 @@ class Fetcher:
         self._changed.clear()
         self._forgotten.clear()
         return replica_frames.fetch_body(
-            changed,
+            wanted,
             forgotten,
             (wait_ms, config.replica_fetch_min_bytes, config.replica_fetch_response_max_bytes),
             (self._session_id, self._session_epoch),
             (config.node_id, self._node.lifecycle.broker_epoch),
-            config.replica_fetch_max_bytes,
         )
 
     # Answers
@@ -333,15 +307,11 @@ class Fetcher:
             return False
         self._is_asking = self._is_interrupted = False
         session_id, rows = answer
-        for key, high_watermark, log_start_offset, records in rows:
-            followed = self._followed.get(key)
-            if followed is None or key in self._changed:
-                continue
-            if followed.partition.log.log_end_offset != followed.asked_offset:
-                self._changed[key] = None
-                continue
+        is_throttled = self._node.replication_throttles.follower.is_set
+        for row in replica_frames.take_rows(rows, self._followed, self._changed, is_throttled):
+            key, followed, _, _, _ = row
             try:
-                self._append(key, followed, high_watermark, log_start_offset, records)
+                self._append(*row)
             except KafkaError as error:
                 self._cannot_copy(key, followed, error)
         self._go_on(session_id)
@@ -397,7 +367,7 @@ class Fetcher:
         except KafkaError as error:
             self._cannot_copy(key, followed, error)
 
-    def _cannot_copy(self, key: Key, followed: _Followed, error: KafkaError) -> None:
+    def _cannot_copy(self, key: Key, followed: Followed, error: KafkaError) -> None:
         replica = followed.partition.log
         if replica.is_offline:
             self._leave_out(key)
@@ -406,7 +376,7 @@ class Fetcher:
         self._delay(key, followed)
 
     def _append(
-        self, key: Key, followed: _Followed, leaders_high_watermark: int, log_start_offset: int, records: memoryview
+        self, key: Key, followed: Followed, leaders_high_watermark: int, log_start_offset: int, records: memoryview
     ) -> None:
         partition = followed.partition
         replica = partition.log
@@ -432,7 +402,7 @@ class Fetcher:
         if size and self._node.replication_throttles.follower.is_set:
             self._throttle(key, followed, size, leaders_high_watermark)
 
-    def _throttle(self, key: Key, followed: _Followed, size: int, high_watermark: int) -> None:
+    def _throttle(self, key: Key, followed: Followed, size: int, high_watermark: int) -> None:
         """Leave a throttled partition that lags out until more may be copied (KIP-73)."""
         throttle = self._node.replication_throttles.follower
         partition = followed.partition
@@ -463,10 +433,10 @@ class Fetcher:
 
     # A log that ends outside of its leader's
 
-    def _ask_bounds(self, key: Key, followed: _Followed) -> None:
+    def _ask_bounds(self, key: Key, followed: Followed) -> None:
         self._node.spawn(self._find_bounds(key, followed))
 
-    async def _find_bounds(self, key: Key, followed: _Followed) -> None:
+    async def _find_bounds(self, key: Key, followed: Followed) -> None:
         partition = followed.partition
         start_offset = await self._leader_offset(followed, EARLIEST)
         end_offset = await self._leader_offset(followed, LATEST)
@@ -500,7 +470,7 @@ class Fetcher:
             self._changed[key] = None
         self.fetch_soon()
 
-    async def _leader_offset(self, followed: _Followed, timestamp: int) -> int | None:
+    async def _leader_offset(self, followed: Followed, timestamp: int) -> int | None:
         partition = followed.partition
         told: asyncio.Future[int | None] = self._node.loop.create_future()
 

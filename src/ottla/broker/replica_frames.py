@@ -7,7 +7,13 @@ other histories, a topic by its name) is left to the messages of `wire` and thos
 from __future__ import annotations
 
 from struct import Struct
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from ottla.replication.follower import Backoff
+from ottla.wire.errors import KafkaError
+
+if TYPE_CHECKING:
+    from ottla.broker.partitions import Partition
 
 VERSION = 18
 """Of Fetch, by which nodes copy from each other."""
@@ -28,25 +34,59 @@ _ROW = Struct(">ihqqqbi")
 """index, error code, high watermark, last stable and log start offset, no aborted transactions, preferred replica"""
 
 
+class Followed:
+    """One partition that is copied, in one leader epoch."""
+
+    __slots__ = ("asked_offset", "backoff", "epoch", "partition")
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self.epoch = partition.leader_epoch
+        self.asked_offset = -1
+        self.backoff = Backoff()
+
+
+def wanted_rows(
+    changed: dict[Key, None], followed: dict[Key, Followed], partition_max_bytes: int
+) -> dict[bytes, list[bytes]]:
+    """By topic what a request says of partitions: copy from the end of their logs on."""
+    topics: dict[bytes, list[bytes]] = {}
+    for key in changed:
+        one = followed[key]
+        log = one.partition.log
+        one.asked_offset = log.log_end_offset
+        row = _WANTED.pack(
+            key[1],
+            one.epoch,
+            log.log_end_offset,
+            log.epochs.latest,
+            log.log_start_offset,
+            partition_max_bytes,
+            1,
+            1,
+            8,
+            log.high_watermark,
+        )
+        rows = topics.get(key[0])
+        if rows is None:
+            topics[key[0]] = [row]
+        else:
+            rows.append(row)
+    return topics
+
+
 def fetch_body(
-    changed: dict[bytes, list[tuple[int, int, int, int, int, int]]],
+    wanted: dict[bytes, list[bytes]],
     forgotten: dict[bytes, list[int]],
     settings: tuple[int, int, int],
     session: tuple[int, int],
     replica: tuple[int, int],
-    partition_max_bytes: int,
 ) -> bytes:
-    """A follower's Fetch request. `changed` has by topic (index, leader epoch, fetch offset, last fetched epoch, log
-    start offset, high watermark); `settings` are the longest wait, the least and the most bytes."""
-    parts: list[Any] = [_REQUEST.pack(*settings, 0, *session), size_bytes(len(changed) + 1)]
-    for topic_id, rows in changed.items():
+    """A follower's Fetch request. `settings` are the longest wait, the least and the most bytes."""
+    parts: list[Any] = [_REQUEST.pack(*settings, 0, *session), size_bytes(len(wanted) + 1)]
+    for topic_id, rows in wanted.items():
         parts += (topic_id, size_bytes(len(rows) + 1))
-        for index, epoch, offset, last_epoch, start_offset, high_watermark in rows:
-            parts.append(
-                _WANTED.pack(
-                    index, epoch, offset, last_epoch, start_offset, partition_max_bytes, 1, 1, 8, high_watermark
-                )
-            )
+        parts += rows
         parts.append(b"\0")
     parts.append(size_bytes(len(forgotten) + 1))
     for topic_id, indexes in forgotten.items():
@@ -107,6 +147,48 @@ def answered_rows(frame: memoryview) -> tuple[int, list[tuple[Key, int, int, mem
             return None
         position += 1
     return (session_id, rows) if position + 1 == end and not data[position] else None
+
+
+def take_rows(
+    rows: list[tuple[Key, int, int, memoryview]],
+    followed: dict[Key, Followed],
+    changed: dict[Key, None],
+    is_throttled: bool,
+) -> list[tuple[Key, Followed, int, int, memoryview]]:
+    """Copy what a leader sent to the logs, and let the high watermarks follow; where a log has grown, its partition has
+    changed. What is left needs more than that."""
+    left: list[tuple[Key, Followed, int, int, memoryview]] = []
+    for key, high_watermark, log_start_offset, records in rows:
+        one = followed.get(key)
+        if one is None or key in changed:
+            continue  # it is led elsewhere, or asked for anew
+        partition = one.partition
+        log = partition.log
+        if log.log_end_offset != one.asked_offset:
+            changed[key] = None
+            continue
+        size = len(records)
+        if is_throttled or log.flushes_by_count or log_start_offset > log.log_start_offset:
+            left.append((key, one, high_watermark, log_start_offset, records))
+            continue
+        if size:
+            try:
+                copied = log.copy(records)
+            except KafkaError:
+                copied = -1  # it is told when that is tried again
+            if copied < 0:
+                left.append((key, one, high_watermark, log_start_offset, records))
+                continue
+            changed[key] = None
+        if high_watermark > log.log_end_offset:
+            high_watermark = log.log_end_offset
+        if high_watermark > log.high_watermark:
+            log.advance_high_watermark(high_watermark)
+            if partition.waiters:
+                partition.notify(max(size, 1))
+        if one.backoff.until:
+            one.backoff.succeeded()
+    return left
 
 
 def size_bytes(value: int) -> bytes:

@@ -6,6 +6,8 @@ both know.
 
 An answer is handed over as soon as it is decoded, while its bytes are still in the receive buffer: what is to be kept,
 the receiver copies. A connection that breaks tells everyone who waits; the next request makes a new one.
+
+Cython compiles this file (types in peer.pxd), and it runs as it stands.
 """
 
 from __future__ import annotations
@@ -41,27 +43,35 @@ class NoAnswer:
 OnAnswer = Callable[[Message | NoAnswer], None]
 
 
-@dataclass(frozen=True, slots=True)
 class EncodedRequest:
     """A request whose bytes are made already, in the version that the other side most likely knows. The answer goes to
     `on_frame` first: a message is made of it only if that does not take it. With a side that knows only older versions
     both are messages as always."""
 
-    message_class: type[Message]
-    version: int
-    body: bytes
-    on_frame: Callable[[memoryview], bool]
+    __slots__ = ("body", "message_class", "on_frame", "version")
+
+    def __init__(
+        self, message_class: type[Message], version: int, body: bytes, on_frame: Callable[[memoryview], bool]
+    ) -> None:
+        self.message_class = message_class
+        self.version = version
+        self.body = body
+        self.on_frame = on_frame
 
 
-@dataclass(slots=True)
 class _Waiting:
-    request: Message | EncodedRequest | None
-    """None once it is sent."""
-    api_key: int
-    version: int
-    on_answer: OnAnswer
-    timer: asyncio.TimerHandle
-    on_frame: Callable[[memoryview], bool] | None = None
+    __slots__ = ("api_key", "on_answer", "on_frame", "request", "timer", "version")
+
+    def __init__(
+        self, request: Message | EncodedRequest, api_key: int, on_answer: OnAnswer, timer: asyncio.TimerHandle
+    ) -> None:
+        self.request: Message | EncodedRequest | None = request
+        """None once it is sent."""
+        self.api_key = api_key
+        self.version = -1
+        self.on_answer = on_answer
+        self.on_frame: Callable[[memoryview], bool] | None = None
+        self.timer = timer
 
 
 class Peer:
@@ -142,7 +152,7 @@ class _Connection:
             self._loop.call_soon(on_answer, NoAnswer(is_closed=True))
             return
         timer = self._loop.call_later(timeout_ms / 1000, self._time_out, id)
-        waiting = self._waiting[id] = _Waiting(request, api_key, -1, on_answer, timer)
+        waiting = self._waiting[id] = _Waiting(request, api_key, on_answer, timer)
         if self._versions is not None:
             self._send(id, waiting, self._versions)
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.fetch_frame import FollowerFetch, fetch_frame
-from ottla.broker.replica_frames import VERSION, fetch_body
+from ottla.broker.replica_frames import _WANTED, VERSION, fetch_body
 from ottla.replication.fetch_sessions import FetchSession
 from ottla.wire import decode
 from ottla.wire.errors import ErrorCode
@@ -34,9 +34,9 @@ class Follower:
 
     def body(self, *, is_named: bool = True, max_bytes: int = MOST, wait_ms: int = 10_000, epoch: int = EPOCH) -> bytes:
         last_epoch = self.world.led.log.epochs.latest if self.end_offset else -1
-        rows = {ID: [(0, epoch, self.end_offset, last_epoch, 0, 0)]} if is_named else {}
-        settings = (wait_ms, 1, max_bytes)
-        return fetch_body(rows, {}, settings, (self.session_id, self.epoch), (self.id, self.id * 10), MOST)
+        wanted = _WANTED.pack(0, epoch, self.end_offset, last_epoch, 0, MOST, 1, 1, 8, 0)
+        rows = {ID: [wanted]} if is_named else {}
+        return fetch_body(rows, {}, (wait_ms, 1, max_bytes), (self.session_id, self.epoch), (self.id, self.id * 10))
 
     def fetch(self, **settings: Any) -> Any:
         """None, the answer, or what waits."""

@@ -44,7 +44,9 @@ def request(*batches: tuple[int, bytes], acks: int = 1, topic: str = "t", topic_
 
 def by_frame(world: World, message: ProduceRequest, version: int) -> bytes | None:
     frame = bytearray(encode_bytes(message, version))
-    return produce_frame(memoryview(frame), 0, version, 77, world)  # type: ignore[arg-type]
+    answer = produce_frame(memoryview(frame), 0, version, 77, world)  # type: ignore[arg-type]
+    assert answer is None or isinstance(answer, bytes)
+    return answer
 
 
 def the_long_way(world: World, message: ProduceRequest, version: int) -> bytes:
@@ -176,6 +178,7 @@ def test_mutated_frames_are_refused_or_answered_but_never_read_beyond_their_end(
         if answer is None:
             assert before == [partition.log.log_end_offset for partition in world.partitions]
             continue
+        assert isinstance(answer, bytes)
         answered += 1
         decode(ProduceRequest, version, frame)  # what is answered can be decoded
         response = decode(ProduceResponse, version, answer, header_size)

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 
-from ottla.broker.replica_frames import VERSION, answered_rows, fetch_body, size_bytes
+from ottla.broker.replica_frames import (
+    _WANTED,
+    VERSION,
+    Followed,
+    answered_rows,
+    fetch_body,
+    size_bytes,
+    take_rows,
+    wanted_rows,
+)
+from ottla.records import Record, build
 from ottla.wire import decode, frames
 from ottla.wire.messages.fetch import (
     EpochEndOffset,
@@ -21,6 +32,7 @@ from ottla.wire.messages.fetch import (
     PartitionData,
     ReplicaState,
 )
+from tests.unit.broker.test_replicated_partitions import ID, NOW, World
 
 ONE, OTHER = b"1" * 16, b"2" * 16
 
@@ -42,7 +54,8 @@ def test_a_request_is_what_the_message_says(count: int) -> None:
     rows = [(index, 3, 100 + index, 2, 50, 99) for index in range(count)]
     changed = {ONE: rows, OTHER: [(7, 1, 0, -1, 0, 0)]} if count else {}
     forgotten = {OTHER: [5, 6]} if count > 1 else {}
-    body = fetch_body(changed, forgotten, (500, 1, 10_000), (17, 4), (2, 33), 1000)
+    packed = {id: [_WANTED.pack(*row[:5], 1000, 1, 1, 8, row[5]) for row in of] for id, of in changed.items()}
+    body = fetch_body(packed, forgotten, (500, 1, 10_000), (17, 4), (2, 33))
     assert decode(FetchRequest, VERSION, body) == FetchRequest(
         replica_state=ReplicaState(replica_id=2, replica_epoch=33),
         max_wait_ms=500,
@@ -113,3 +126,60 @@ def test_bytes_that_are_cut_or_wrong_are_never_read_beyond_their_end() -> None:
 @pytest.mark.parametrize(("value", "expected"), [(0, "00"), (127, "7f"), (128, "8001"), (300, "ac02")])
 def test_sizes_are_varints(value: int, expected: str) -> None:
     assert size_bytes(value).hex() == expected
+
+
+KEY = (ID, 1)
+
+
+def sent(base_offset: int, count: int = 2) -> memoryview:
+    return memoryview(build([Record(0, NOW, None, b"v")] * count, base_offset=base_offset, leader_epoch=7))
+
+
+@pytest.fixture
+def followed(tmp_path: Path) -> Followed:
+    """A partition of which some is copied."""
+    partition = World(tmp_path).followed
+    partition.log.append_as_follower(sent(0))
+    one = Followed(partition)
+    one.asked_offset = 2
+    return one
+
+
+def test_a_follower_asks_from_the_end_of_its_log_on(followed: Followed) -> None:
+    followed.asked_offset = -1
+    followed.partition.log.advance_high_watermark(1)
+    rows = wanted_rows({KEY: None}, {KEY: followed}, 1000)
+    message = decode(FetchRequest, VERSION, fetch_body(rows, {}, (500, 1, 10), (0, 0), (2, 3)))
+    assert message.topics == [FetchTopic(topic_id=ID, partitions=[wanted(1, 7, 2, 7, 0, 1)])]
+    assert followed.asked_offset == 2
+
+
+def test_what_was_sent_is_copied_and_committed_as_far_as_the_leader_says(followed: Followed) -> None:
+    log = followed.partition.log
+    changed: dict[tuple[bytes, int], None] = {}
+    assert take_rows([(KEY, 3, 0, sent(2))], {KEY: followed}, changed, False) == []
+    assert (log.log_end_offset, log.high_watermark, list(changed)) == (4, 3, [KEY])
+    changed.clear()
+    followed.asked_offset = 4
+    assert take_rows([(KEY, 9, 0, memoryview(b""))], {KEY: followed}, changed, False) == []
+    assert (log.high_watermark, changed) == (4, {}), "not beyond what is here; nothing is to be asked for anew"
+    assert take_rows([(KEY, 1, 0, memoryview(b""))], {KEY: followed}, changed, False) == []
+    assert log.high_watermark == 4, "what was committed stays so"
+
+
+@pytest.mark.parametrize("why", ["gap", "throttle", "start"])
+def test_what_needs_more_is_left(followed: Followed, why: str) -> None:
+    row = (KEY, 3, 1 if why == "start" else 0, sent(3 if why == "gap" else 2))
+    changed: dict[tuple[bytes, int], None] = {}
+    assert take_rows([row], {KEY: followed}, changed, why == "throttle") == [(KEY, followed, *row[1:])]
+    assert (followed.partition.log.log_end_offset, changed) == (2, {})
+
+
+def test_what_was_not_asked_for_like_that_is_not_taken(followed: Followed) -> None:
+    row = (KEY, 3, 0, sent(2))
+    changed: dict[tuple[bytes, int], None] = {}
+    assert take_rows([row], {}, changed, False) == [] and not changed, "it is led elsewhere by now"
+    assert take_rows([row], {KEY: followed}, {KEY: None}, False) == [], "it is asked for anew"
+    followed.asked_offset = 1
+    assert take_rows([row], {KEY: followed}, changed, False) == [] and list(changed) == [KEY]
+    assert followed.partition.log.log_end_offset == 2

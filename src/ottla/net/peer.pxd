@@ -1,0 +1,23 @@
+# C types for peer.py: what every fetch of a follower and its answer pass.
+cimport cython
+
+
+cdef class EncodedRequest:
+    cdef public object message_class, on_frame
+    cdef public int version
+    cdef public bytes body
+
+
+cdef class _Waiting:
+    cdef public object request, on_answer, on_frame, timer
+    cdef public int api_key, version
+
+
+cdef class _Connection:
+    cdef object _channel, _loop, _client_id, _address
+    cdef dict _versions, _waiting
+
+    cpdef ask(self, object id, object request, object on_answer, object timeout_ms)
+    cdef _send(self, object id, _Waiting waiting, dict versions)
+    @cython.locals(waiting=_Waiting)
+    cpdef frame_received(self, object frame)
