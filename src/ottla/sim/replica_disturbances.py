@@ -29,6 +29,7 @@ class Disturbances:
             self._kill,
             self._kill_two,
             self._kill_leaders,
+            self._kill_a_slow_leader,
             self._kill_all,
             self._power_loss,
             self._clean_restart,
@@ -110,6 +111,16 @@ class Disturbances:
     async def _kill_leaders(self) -> None:
         """The active controller, and whoever leads a partition."""
         active = [node.config.node_id for node in self._sim.live() if node.controllership.is_active]
+        leaders = self._leaders()
+        leader = [self._rng.choice(leaders)] if leaders else []
+        for id in dict.fromkeys([*active[:1], *leader]):
+            self._die(self._names[id - 1])
+        await self._for_a_while(0.1, 3.0)
+        for name in self._names:
+            self._rise(name)
+
+    def _leaders(self) -> list[int]:
+        """Whoever is believed to lead a partition."""
         leaders = {
             partition.leader: None
             for node in self._sim.live()
@@ -117,12 +128,26 @@ class Disturbances:
             for partition in topic.partitions.values()
             if partition.leader > 0
         }
-        leader = [self._rng.choice(list(leaders))] if leaders else []
-        for id in dict.fromkeys([*active[:1], *leader]):
-            self._die(self._names[id - 1])
-        await self._for_a_while(0.1, 3.0)
-        for name in self._names:
-            self._rise(name)
+        return list(leaders)
+
+    async def _kill_a_slow_leader(self) -> None:
+        """It dies, or loses its place, with records that others have only in part."""
+        leaders = self._leaders()
+        if not leaders:
+            return
+        name = self._names[self._rng.choice(leaders) - 1]
+        others = [other for other in self._names if other != name]
+        slow = others if self._rng.random() < 0.5 else [self._rng.choice(others)]
+        for other in slow:
+            self._sim.network.slow(name, other, self._rng.choice((0.2, 1.0)))
+        await self._for_a_while(0.3, 1.0, 2.0)
+        if self._rng.random() < 0.7:
+            self._die(name)
+        else:
+            self._sim.cut_off(name)
+        await self._for_a_while(0.5, 3.0, 12.0)
+        self._sim.network.heal()
+        self._rise(name)
 
     async def _kill_all(self) -> None:
         names = self._rng.sample(self._names, len(self._names))
