@@ -165,7 +165,7 @@ class Loop(base_events.BaseEventLoop):
     def wait(self, timeout: float | None) -> list[asyncio.Handle]:
         """One turn: whoever is ready for I/O now, else the clock jumps to the next timer."""
         ready = [self._readers[fd] for fd in self._readable if fd in self._readers]
-        ready += [self._writers[fd] for fd in self._writable if fd in self._writers]
+        ready += [handle for fd, handle in self._writers.items() if fd in self._writable]
         if self._paused:
             ready = [handle for handle in ready if self._process_of(handle) not in self._paused]
         self._now_s += STEP_S

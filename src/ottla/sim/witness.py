@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ottla.broker import Node
 from ottla.cluster.snapshot import snapshot_records
-from ottla.sim.checkers import check
+from ottla.sim.checkers import Violation, check
 from ottla.sim.cluster import Host
 from ottla.sim.loop import Process
 from ottla.storage.log import Log
@@ -22,6 +22,8 @@ class Witness:
         self._partition_leaders: dict[tuple[bytes, int, int], int] = {}
         self._epochs: dict[Process, int] = {}
         self._committed: dict[Process, int] = {}
+        self._images: dict[Process, int] = {}
+        """How much of the metadata each node had when it was last looked at."""
         self._high_watermarks: dict[Log, int] = {}
         """Of each log while it is open: a replica that was moved away and back begins anew."""
 
@@ -30,22 +32,20 @@ class Witness:
         if node is None or process is None or not process.is_alive or not hasattr(node, "quorum"):
             return
         self._look_at_quorum(host.name, node, process)
-        for topic in node.image.topics_by_name.values():
-            for index, partition in topic.partitions.items():
-                if partition.leader >= 0:
-                    self._leads(topic.id, f"{topic.name}-{index}", index, partition.leader_epoch, partition.leader)
+        if self._images.get(process) != node.image_offset:
+            self._images[process] = node.image_offset
+            for topic in node.image.topics_by_name.values():
+                for index, partition in topic.partitions.items():
+                    if partition.leader >= 0:
+                        self._leads(topic.id, topic.name, index, partition.leader_epoch, partition.leader)
         for hosted in node.partitions:
-            name = f"{hosted.topic}-{hosted.index}"
             if hosted.is_leader:
-                self._leads(hosted.topic_id, name, hosted.index, hosted.leader_epoch, host.node_id)
-            high_watermark = hosted.log.high_watermark
+                self._leads(hosted.topic_id, hosted.topic, hosted.index, hosted.leader_epoch, host.node_id)
+            high_watermark, end_offset = hosted.log.high_watermark, hosted.log.log_end_offset
             before = self._high_watermarks.get(hosted.log, 0)
-            check(high_watermark >= before, "watermark", f"{name} on {host.name}: {before}, then {high_watermark}")
-            check(
-                high_watermark <= hosted.log.log_end_offset,
-                "watermark",
-                f"{name} on {host.name}: {high_watermark} is beyond the log's end {hosted.log.log_end_offset}",
-            )
+            if not before <= high_watermark <= end_offset:
+                where = f"{hosted.topic}-{hosted.index} on {host.name}"
+                raise Violation(f"watermark: {where}: {before}, then {high_watermark}; the log ends at {end_offset}")
             self._high_watermarks[hosted.log] = high_watermark
 
     def _look_at_quorum(self, name: str, node: Node, process: Process) -> None:
@@ -66,9 +66,10 @@ class Witness:
                 f"{name} believes that {quorum.leader_id} leads the quorum in {epoch}, which {leader_id} did",
             )
 
-    def _leads(self, topic_id: bytes, name: str, index: int, leader_epoch: int, node_id: int) -> None:
+    def _leads(self, topic_id: bytes, topic: str, index: int, leader_epoch: int, node_id: int) -> None:
         before = self._partition_leaders.setdefault((topic_id, index, leader_epoch), node_id)
-        check(before == node_id, "leader", f"{name} is led in {leader_epoch} by {before} and by {node_id}")
+        if before != node_id:
+            raise Violation(f"leader: {topic}-{index} is led in {leader_epoch} by {before} and by {node_id}")
 
 
 def check_images(nodes: list[Node]) -> None:
