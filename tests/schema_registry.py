@@ -18,6 +18,11 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from ottla.converters.registry import RegistrySettings
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = False
+    """When it is closed, every answer has been given."""
+
+
 class SchemaRegistry:
     """The subjects, and who may ask."""
 
@@ -42,7 +47,7 @@ class SchemaRegistry:
             def log_message(self, format: str, *arguments: Any) -> None:
                 pass
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server = _Server(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
         self.settings = RegistrySettings((self.url,), user, password or None)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
