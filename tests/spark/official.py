@@ -1,4 +1,4 @@
-"""Spark's own Kafka connector (spark-sql-kafka-0-10), as a comma-separated list of jars.
+"""Jars of others: Spark's own Kafka connector (spark-sql-kafka-0-10), as a comma-separated list, and single ones.
 
 OTTLA_SPARK_KAFKA_JARS names a folder that has them: the connector, its token provider, kafka-clients and commons-pool2.
 Without it they are looked for in the user's cache, and else Maven is asked to put them there, once.
@@ -50,3 +50,17 @@ def _download(folder: Path) -> None:
         if done.returncode == 0:
             folder.parent.mkdir(parents=True, exist_ok=True)
             shutil.copytree(f"{work}/jars", folder)
+
+
+@cache
+def single_jar(artifact: str, variable: str) -> str | None:
+    """One jar: what a variable of the environment names, or what Maven has put into the user's cache, once."""
+    if variable in os.environ:
+        return os.environ[variable]
+    folder = Path.home() / ".cache" / "ottla-test-jars"
+    _, name, version = artifact.split(":")
+    jar, maven = folder / f"{name}-{version}.jar", shutil.which("mvn")
+    if not jar.exists() and maven is not None:
+        goal = ["dependency:copy", f"-Dartifact={artifact}", f"-DoutputDirectory={folder}"]
+        subprocess.run([maven, "-q", "-B", *goal], capture_output=True, timeout=300, check=False)
+    return str(jar) if jar.exists() else None

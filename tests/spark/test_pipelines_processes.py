@@ -23,6 +23,7 @@ from ottla.spark.pipelines.table_flows import table_settings
 from ottla.spark.tables.table import open_table
 from tests.interop.servers import REPOSITORY, free_port
 from tests.spark.conftest import Topics
+from tests.spark.official import single_jar
 from tests.spark.test_pipelines_definition import PIPELINES
 
 pytestmark = pytest.mark.skipif(
@@ -199,17 +200,6 @@ def postgres_folder() -> Path | None:
     return found[-1].parent if found else Path(os.path.realpath(named)).parent if named else None
 
 
-def driver_jar() -> str | None:
-    if "OTTLA_POSTGRESQL_JAR" in os.environ:
-        return os.environ["OTTLA_POSTGRESQL_JAR"]
-    folder = Path.home() / ".cache" / "ottla-test-jars"
-    maven = shutil.which("mvn")
-    if not list(folder.glob("postgresql-*.jar")) and maven is not None:
-        goal = ["dependency:copy", f"-Dartifact={DRIVER}", f"-DoutputDirectory={folder}"]
-        subprocess.run([maven, "-q", "-B", *goal], capture_output=True, timeout=300, check=False)
-    return next((str(jar) for jar in folder.glob("postgresql-*.jar")), None)
-
-
 class Database:
     """A PostgreSQL server of one's own."""
 
@@ -269,7 +259,7 @@ def database() -> Iterator[Database]:
 
 @pytest.fixture(scope="module")
 def jar() -> str:
-    found = driver_jar()
+    found = single_jar(DRIVER, "OTTLA_POSTGRESQL_JAR")
     if found is None:
         pytest.skip(f"PostgreSQL's JDBC driver {DRIVER} cannot be had (OTTLA_POSTGRESQL_JAR names it)")
     return found
