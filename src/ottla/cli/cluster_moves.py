@@ -129,8 +129,14 @@ def _partition(info: PartitionInfo) -> TopicPartition:
 
 async def _sizes(admin: Admin, cluster: ClusterDescription) -> dict[TopicPartition, int]:
     """How much there is to copy of each partition: as much as its largest replica has."""
+    from ottla.client.admin import PartialFailure
+
     sizes: dict[TopicPartition, int] = {}
-    for folders in (await admin.describe_log_dirs([broker.id for broker in cluster.brokers])).values():
+    try:
+        described = await admin.describe_log_dirs([broker.id for broker in cluster.brokers])
+    except PartialFailure as failure:
+        described = failure.results  # a broker that has just died: what it has the others have as well
+    for folders in described.values():
         for folder in folders:
             for partition, log in folder.replicas.items():
                 if not log.is_future:

@@ -103,6 +103,27 @@ class AdminCalls:
             raise PartialFailure(results, errors)
         return results
 
+    async def _each_alone(
+        self, items: Iterable[K], ask: Callable[[dict[K, None]], Awaitable[Mapping[K, R | KafkaError]]]
+    ) -> dict[K, R]:
+        """The same for items that do not answer together: one that is silent takes no time from the others."""
+        asked = list(dict.fromkeys(items))
+        outcomes = await asyncio.gather(*(self._each({item: None}, ask) for item in asked), return_exceptions=True)
+        results: dict[K, R] = {}
+        errors: dict[K, KafkaError] = {}
+        for item, found in zip(asked, outcomes, strict=True):
+            if isinstance(found, KafkaError):
+                errors[item] = found
+            elif isinstance(found, BaseException):
+                raise found
+            else:
+                results.update(found)
+        if errors:
+            if len(asked) == 1:
+                raise errors[asked[0]]
+            raise PartialFailure(results, errors)
+        return results
+
     async def _one(self, ask: Callable[[], Awaitable[R]]) -> R:
         """The result of a call that is about one thing."""
 

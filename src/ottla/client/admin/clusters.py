@@ -162,7 +162,7 @@ class ClusterCalls(AdminCalls):
             return answers
 
         ids = await self._one(self._brokers) if broker_ids is None else list(broker_ids)
-        return await self._each(dict.fromkeys(ids), ask)
+        return await self._each_alone(ids, ask)
 
     async def describe_quorum(self) -> QuorumDescription:
         """The quorum of controllers: its leader, and how far each voter and observer has got."""
@@ -243,7 +243,12 @@ class ClusterCalls(AdminCalls):
                         for path, partitions in dirs.items()
                     ]
                 )
-                response: AlterReplicaLogDirsResponse = await self._cluster.send(broker_id, request)
+                response: AlterReplicaLogDirsResponse
+                try:
+                    response = await self._cluster.send(broker_id, request)
+                except KafkaError as error:
+                    answers.update({one: error for one in left if one.broker_id == broker_id})
+                    continue
                 for topic in response.results:
                     for result in topic.partitions:
                         place = ReplicaPlace(topic.topic_name, result.partition_index, broker_id)
