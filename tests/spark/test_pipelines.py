@@ -140,6 +140,8 @@ def test_a_row_that_must_not_be_ends_the_pipeline_with_its_cause(
         ({"format": "json", "schema": "a nonsense"}, {"topic": "x"}, "is no schema such as"),
         ({"format": "string"}, {"topic": "x", "key": "nothing"}, "flows.rows.key"),
         ({"format": "string"}, {"files": "x", "partition_by": ["nothing"]}, "there is no column nothing"),
+        ({"delta": "t", "topic": ""}, {"delta": "t"}, "no Delta table in"),
+        ({"delta": "t", "topic": ""}, {"delta": "t"}, "the flow rows makes it"),
     ],
 )  # fmt: skip
 def test_what_cannot_work_is_said_before_anything_runs(

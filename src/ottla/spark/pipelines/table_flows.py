@@ -12,6 +12,7 @@ from ottla.spark.tables.data_source import NAME, SETTINGS
 from ottla.spark.tables.table import (
     DELTA,
     Compacted,
+    NoTable,
     TableError,
     TableSettings,
     check_table,
@@ -65,6 +66,10 @@ def table_rows(spark: SparkSession, pipeline: Pipeline, source: Source) -> DataF
     settings = table_settings(pipeline, source)
     try:
         open_table(settings)
+    except NoTable as error:
+        own = [flow.name for flow in pipeline.flows if getattr(flow, source.kind) == getattr(source, source.kind)]
+        made = f"; the flow {own[0]} makes it: run it in a pipeline of its own first" if own else ""
+        raise PipelineError(f"sources.{source.name}: {error}{made}") from None
     except TableError as error:
         raise PipelineError(f"sources.{source.name}: {error}") from None
     reader = spark.readStream if source.is_stream else spark.read
