@@ -6,6 +6,7 @@ from ottla.replication.leader cimport Leader
 from ottla.storage.tail cimport LogTail, SegmentTail
 
 cdef int FIRST_VERSION_WITH_REPLICA_STATE
+cdef double PAUSE_S
 cdef Py_ssize_t FETCH_HEAD_SIZE, TOPIC_ID_SIZE, WANTED_SIZE, REPLICA_STATE_SIZE, MAX_COPIED_BYTES, _ANSWER_HEAD_SIZE
 
 @cython.locals(
@@ -36,6 +37,9 @@ cdef class FollowerFetch:
     cpdef bint has_records(self) except -1
     @cython.locals(log=LogTail, wanted=FetchPartition, partition=Partition)
     cpdef wait(self, object max_wait_ms)
+    cpdef close(self)
+    @cython.locals(passed_s=cython.double)
+    cpdef double pause(self) except? -1
     @cython.locals(
         log=LogTail, wanted=FetchPartition, partition=Partition, left=cython.longlong, size=cython.longlong,
         length=cython.longlong, high_watermark=cython.longlong, start_offset=cython.longlong, topics=dict, counts=dict,

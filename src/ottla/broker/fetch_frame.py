@@ -29,6 +29,12 @@ WANTED_SIZE = 32
 REPLICA_STATE_SIZE = 13
 MAX_COPIED_BYTES = 65536
 """So many bytes of a partition are read and leave with all else in one call; more go by sendfile."""
+PAUSE_S = 0.001
+"""Between two answers with records to one follower: what is appended meanwhile goes with the second. Otherwise, under
+load, each small batch would have a fetch of its own, and their cost would be most of it. Whoever has not been sent
+anything for so long is answered at once."""
+MAX_ANSWER_BYTES = 512 * 1024
+"""As much as the follower takes into a buffer that it has; it asks again at once."""
 MOVED_DELAY_MS = 10
 """How long an answer that only tells of a high watermark waits for records to go with it. The records behind a high
 watermark that moved are mostly on their way already; without the wait there would be twice as many fetches."""
@@ -114,11 +120,14 @@ def fetch_frame(
         session.ready[wanted] = None
         partition = wanted.partition
         partition.fetched(replica_id, broker_epoch, wanted.fetch_offset, start_offset, now)
-    most = min(max_bytes, node.config.fetch_max_bytes)
+    most = min(max_bytes, node.config.fetch_max_bytes, MAX_ANSWER_BYTES)
     fetch = FollowerFetch(session, node, correlation_id, most)
-    if fetch.has_records() or max_wait_ms <= 0:
+    has_records = fetch.has_records()
+    if max_wait_ms <= 0 or (has_records and not fetch.pause()):
         return fetch.answer()
     fetch.wait(max_wait_ms)
+    if has_records:
+        fetch.close()
     return fetch
 
 
@@ -214,9 +223,20 @@ class FollowerFetch:
 
     def close(self) -> None:
         if not self._is_finishing:
-            # What other producers send in the same turn goes with it.
             self._is_finishing = True
-            self._node.loop.call_soon(self._finish)
+            pause_s = self.pause()
+            if pause_s:
+                if self._timer is not None:
+                    self._timer.cancel()
+                self._timer = self._node.loop.call_later(pause_s, self._finish)
+            else:
+                # What other producers send in the same turn goes with it.
+                self._node.loop.call_soon(self._finish)
+
+    def pause(self) -> float:
+        """How long it is until the follower is sent records again."""
+        passed_s = self._node.loop.time() - self._session.answered_at
+        return PAUSE_S - passed_s if 0 <= passed_s < PAUSE_S else 0.0
 
     def moved(self) -> None:
         if self._timer is None and not self._is_finishing:
@@ -287,6 +307,8 @@ class FollowerFetch:
             if length:
                 parts.append(records)
             parts.append(b"\0")
+        if size:
+            session.answered_at = self._node.loop.time()
         answer: list[Any] = [b"", size_bytes(len(topics) + 1)]
         for topic_id, parts in topics.items():
             answer += (topic_id, size_bytes(counts[topic_id] + 1))

@@ -127,7 +127,17 @@ class FetchPartition:
 
 
 class FetchSession:
-    __slots__ = ("epoch", "id", "partitions", "ready", "replica_id", "used_at", "uses_topic_ids", "waiting")
+    __slots__ = (
+        "answered_at",
+        "epoch",
+        "id",
+        "partitions",
+        "ready",
+        "replica_id",
+        "used_at",
+        "uses_topic_ids",
+        "waiting",
+    )
 
     def __init__(
         self,
@@ -142,6 +152,8 @@ class FetchSession:
         self.partitions = partitions
         self.epoch = 1
         self.used_at = now
+        self.answered_at = 0.0
+        """Of a follower: when it was last sent records, in seconds."""
         self.replica_id = replica_id
         self.ready: dict[FetchPartition, None] = {}
         """Of a follower: partitions that may have news. Those that had some stay until they have none."""

@@ -39,7 +39,11 @@ class Follower:
         return fetch_body(rows, {}, (wait_ms, 1, max_bytes), (self.session_id, self.epoch), (self.id, self.id * 10))
 
     def fetch(self, **settings: Any) -> Any:
-        """None, the answer, or what waits."""
+        """None, the answer, or what waits; long after the last answer."""
+        self.session.answered_at = -1.0
+        return self.fetch_at_once(**settings)
+
+    def fetch_at_once(self, **settings: Any) -> Any:
         answer = fetch_frame(memoryview(self.body(**settings)), 0, VERSION, 7, self.world)  # type: ignore[arg-type]
         if answer is None:
             return None
@@ -54,11 +58,26 @@ class Follower:
         return self.world.fetch_sessions._sessions[self.session_id]
 
 
+class StoppedClock:
+    """The running loop, but for its clock."""
+
+    def time(self) -> float:
+        return 5.0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(asyncio.get_running_loop(), name)
+
+
 class FollowedWorld(World):
     def __init__(self, path: Path, **settings: Any) -> None:
         super().__init__(path, **settings)
+        self.clock_stopped = False
         self.answers: list[list[Any]] = []
         self.queue: asyncio.Queue[list[Any]] = asyncio.Queue()
+
+    @property
+    def loop(self) -> Any:
+        return StoppedClock() if self.clock_stopped else asyncio.get_running_loop()
 
     def take(self, answer: list[Any]) -> None:
         self.answers.append(answer)
@@ -139,6 +158,23 @@ def test_a_fetch_waits_until_the_log_grows(tmp_path: Path) -> None:
     played(tmp_path, scene)
 
 
+def test_what_comes_right_after_an_answer_is_gathered_for_a_moment(tmp_path: Path) -> None:
+    async def scene(world: FollowedWorld) -> None:
+        follower = Follower(world, 2)
+        world.produce(acks=1)
+        follower.end_offset = 3
+        world.produce(acks=1)
+        world.clock_stopped = True
+        follower.session.answered_at = world.loop.time()
+        size = world.led.log.size
+        assert isinstance(follower.fetch_at_once(), FollowerFetch)
+        world.produce(acks=1)
+        (row,) = rows(decoded(await asyncio.wait_for(world.queue.get(), 60)))
+        assert len(row.records or b"") == size, "both of them"
+
+    played(tmp_path, scene)
+
+
 def test_a_high_watermark_is_told_a_little_later_without_records(tmp_path: Path) -> None:
     async def scene(world: FollowedWorld) -> None:
         one, other = Follower(world, 2), Follower(world, 3)
@@ -147,7 +183,6 @@ def test_a_high_watermark_is_told_a_little_later_without_records(tmp_path: Path)
         waiting = one.fetch()
         assert isinstance(waiting, FollowerFetch)
         assert isinstance(other.fetch(), FollowerFetch)
-        await turns()
         assert not world.answers
         for _ in range(2):
             (row,) = rows(decoded(await asyncio.wait_for(world.queue.get(), 60)))
@@ -266,6 +301,7 @@ def test_large_pieces_leave_as_files(tmp_path: Path) -> None:
         follower = Follower(world, 2)
         for count in (5_000, 10_000):
             world.produce(acks=1, count=count)
+            follower.session.answered_at = -1.0
             parts = fetch_frame(memoryview(follower.body()), 0, VERSION, 7, world)  # type: ignore[arg-type]
             follower.epoch += 1
             assert isinstance(parts, list)
