@@ -9,19 +9,12 @@ import pytest
 
 from ottla.sim.__main__ import fingerprint_elsewhere
 from ottla.sim.checkers import Violation
+from ottla.sim.cluster_admin import add_voter, reassign, remove_voter
 from ottla.sim.replica_world import CLUSTER, GROUPS, MOVES
 from ottla.sim.replicas import Cluster
-from ottla.sim.shape import CLUSTER_ID, Shape
+from ottla.sim.shape import Shape
 from ottla.sim.world import run_seed
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse, Listener
-from ottla.wire.messages.alter_partition_reassignments import (
-    AlterPartitionReassignmentsRequest,
-    AlterPartitionReassignmentsResponse,
-    ReassignablePartition,
-    ReassignableTopic,
-)
-from ottla.wire.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 
 APART = Shape(broker_count=3, combined_count=0, controller_count=3)
 LARGE = Shape(broker_count=5, combined_count=3)
@@ -43,30 +36,7 @@ def sim(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 
 
 def move(sim: Cluster, replicas: list[int] | None) -> ErrorCode:
-    row = ReassignablePartition(partition_index=0, replicas=replicas)
-    request = AlterPartitionReassignmentsRequest(
-        topics=[ReassignableTopic(name="topic", partitions=[row])], timeout_ms=10_000
-    )
-    response = sim.run(sim.client("admin").request(request, AlterPartitionReassignmentsResponse))
-    return ErrorCode(response.error_code or response.responses[0].partitions[0].error_code)
-
-
-def add_voter(sim: Cluster, name: str) -> ErrorCode:
-    voter = sim.shape.voter(name)
-    request = AddRaftVoterRequest(
-        cluster_id=CLUSTER_ID,
-        timeout_ms=5_000,
-        voter_id=voter.id,
-        voter_directory_id=voter.directory_id,
-        listeners=[Listener(name=listener, host=host, port=port) for listener, host, port in voter.endpoints],
-    )
-    return ErrorCode(sim.run(sim.client("admin").request(request, AddRaftVoterResponse)).error_code)
-
-
-def remove_voter(sim: Cluster, name: str) -> ErrorCode:
-    voter = sim.shape.voter(name)
-    request = RemoveRaftVoterRequest(cluster_id=CLUSTER_ID, voter_id=voter.id, voter_directory_id=voter.directory_id)
-    return ErrorCode(sim.run(sim.client("admin").request(request, RemoveRaftVoterResponse)).error_code)
+    return sim.run(reassign(sim.client("admin"), "topic", 0, replicas))
 
 
 def voters_known_to(sim: Cluster, name: str) -> list[int]:
@@ -148,13 +118,13 @@ def test_voters_that_a_folder_was_formatted_with_become_known_to_all(sim: Cluste
 
 @pytest.mark.parametrize("sim", [ONE_VOTER], indirect=True)
 def test_controllers_join_the_quorum_and_the_first_one_leaves(sim: Cluster) -> None:
-    assert add_voter(sim, "node-2") is ErrorCode.NONE
-    assert add_voter(sim, "node-3") is ErrorCode.NONE
+    assert sim.run(add_voter(sim.client("admin"), sim.shape.voter("node-2"))) is ErrorCode.NONE
+    assert sim.run(add_voter(sim.client("admin"), sim.shape.voter("node-3"))) is ErrorCode.NONE
     sim.kill("node-1")
     sim.produce("topic", 3)
     sim.heal()
     sim.settle()
-    assert remove_voter(sim, "node-1") is ErrorCode.NONE
+    assert sim.run(remove_voter(sim.client("admin"), sim.shape.voter("node-1"))) is ErrorCode.NONE
     sim.produce("topic", 3)
     sim.settle()
     assert [voters_known_to(sim, name) for name in sim.names] == [[2, 3]] * 3

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Sequence
 
+from ottla.raft import Voter
 from ottla.sim.checkers import check
-from ottla.sim.client import NoAnswer
+from ottla.sim.client import Client, NoAnswer
 from ottla.sim.replicas import RETRY_S, Cluster
 from ottla.sim.router import PASSING
 from ottla.sim.shape import CLUSTER_ID
@@ -39,6 +41,31 @@ _DONE_BEFORE = (
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
 )
 """A broker that lost its controller asks the next one again: what it hears of may be its own first request."""
+
+
+async def reassign(client: Client, topic: str, index: int, replicas: list[int] | None) -> ErrorCode:
+    """Have a partition on these brokers; None: end what goes on."""
+    row = ReassignablePartition(partition_index=index, replicas=replicas)
+    rows = [ReassignableTopic(name=topic, partitions=[row])]
+    request = AlterPartitionReassignmentsRequest(topics=rows, timeout_ms=10_000)
+    response = await client.request(request, AlterPartitionReassignmentsResponse)
+    return ErrorCode(response.error_code or response.responses[0].partitions[0].error_code)
+
+
+async def add_voter(client: Client, voter: Voter) -> ErrorCode:
+    request = AddRaftVoterRequest(
+        cluster_id=CLUSTER_ID,
+        timeout_ms=5_000,
+        voter_id=voter.id,
+        voter_directory_id=voter.directory_id,
+        listeners=[Listener(name=name, host=host, port=port) for name, host, port in voter.endpoints],
+    )
+    return ErrorCode((await client.request(request, AddRaftVoterResponse)).error_code)
+
+
+async def remove_voter(client: Client, voter: Voter) -> ErrorCode:
+    request = RemoveRaftVoterRequest(cluster_id=CLUSTER_ID, voter_id=voter.id, voter_directory_id=voter.directory_id)
+    return ErrorCode((await client.request(request, RemoveRaftVoterResponse)).error_code)
 
 
 class Topics:
@@ -186,14 +213,9 @@ class Moves:
         topic = self._rng.choice(list(topics.values()))
         index = self._rng.choice(list(topic.partitions))
         replicas = self._rng.sample(range(1, len(self._sim.names) + 1), self._sim.replication_factor)
-        row = ReassignablePartition(partition_index=index, replicas=None if is_cancelled else replicas)
-        request = AlterPartitionReassignmentsRequest(
-            topics=[ReassignableTopic(name=topic.name, partitions=[row])], timeout_ms=10_000
-        )
-        response = await self._client.request(request, AlterPartitionReassignmentsResponse)
-        codes = [response.error_code, *(row.error_code for one in response.responses for row in one.partitions)]
+        code = await reassign(self._client, topic.name, index, None if is_cancelled else replicas)
         self._check_codes(
-            codes,
+            [code],
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,  # a broker that is not registered yet
             ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
         )
@@ -223,7 +245,7 @@ class Moves:
             ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
         )
 
-    def _check_codes(self, codes: list[int], *expected: ErrorCode) -> None:
+    def _check_codes(self, codes: Sequence[int], *expected: ErrorCode) -> None:
         self.answered_count += 1
         for code in codes:
             allowed = (ErrorCode.NONE, *PASSING, *expected)
@@ -293,27 +315,14 @@ class VoterChanges:
         await asyncio.sleep(self._rng.uniform(0.1, 3.0))
 
     async def _add(self, name: str) -> None:
-        voter = self._sim.shape.voter(name)
-        request = AddRaftVoterRequest(
-            cluster_id=CLUSTER_ID,
-            timeout_ms=5_000,
-            voter_id=voter.id,
-            voter_directory_id=voter.directory_id,
-            listeners=[Listener(name=one, host=host, port=port) for one, host, port in voter.endpoints],
-        )
-        response = await self._client.request(request, AddRaftVoterResponse)
-        self._answered(response.error_code, ErrorCode.DUPLICATE_VOTER, f"add {name}")
+        code = await add_voter(self._client, self._sim.shape.voter(name))
+        self._answered(code, ErrorCode.DUPLICATE_VOTER, f"add {name}")
 
     async def _remove(self, name: str) -> None:
-        voter = self._sim.shape.voter(name)
-        request = RemoveRaftVoterRequest(
-            cluster_id=CLUSTER_ID, voter_id=voter.id, voter_directory_id=voter.directory_id
-        )
-        response = await self._client.request(request, RemoveRaftVoterResponse)
-        self._answered(response.error_code, ErrorCode.VOTER_NOT_FOUND, f"remove {name}")
+        code = await remove_voter(self._client, self._sim.shape.voter(name))
+        self._answered(code, ErrorCode.VOTER_NOT_FOUND, f"remove {name}")
 
-    def _answered(self, number: int, expected: ErrorCode, what: str) -> None:
-        code = ErrorCode(number)
+    def _answered(self, code: ErrorCode, expected: ErrorCode, what: str) -> None:
         self._sim.loop.trace.note("voters", f"{what}: {code.name}")
         allowed = (ErrorCode.NONE, ErrorCode.INVALID_REQUEST, expected, *PASSING)
         check(code in allowed, "code", f"{what}: {code.name}")
