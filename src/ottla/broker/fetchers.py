@@ -279,8 +279,10 @@ class Fetcher:
             if self._is_interrupted:
                 self._is_interrupted = False
                 self._fetch()
-            else:
-                self._failed()
+                return
+            if answer.is_closed:
+                self._node.suspicions.connection_broke(self._leader_id)
+            self._failed()
             return
         self._is_interrupted = False
         assert isinstance(answer, FetchResponse)

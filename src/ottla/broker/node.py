@@ -33,6 +33,7 @@ from ottla.broker.producer_ids import ProducerIds
 from ottla.broker.quorum import Quorum
 from ottla.broker.quotas import Quotas
 from ottla.broker.replication_throttles import ReplicationThrottles
+from ottla.broker.suspicions import Suspicions
 from ottla.broker.telemetry import Telemetry
 from ottla.broker.transaction_coordinator import TransactionCoordinator
 from ottla.cluster import ClusterImage, ImageChanges, PartitionImage
@@ -107,6 +108,7 @@ class Node:
         self.partitions = Partitions()
         self.log_dir_moves = LogDirMoves(self)
         self.hosting = Hosting(self)
+        self.suspicions = Suspicions(self)
         self.image = ClusterImage()
         self.image_offset = -1
         self.logs: Logs
@@ -466,6 +468,8 @@ class Node:
             self.metrics.forget_topic(topic.name)
             self.replication_throttles.use_topics(self.image, [topic.name])
         self.hosting.update(changes.partitions_changed)
+        if changes.brokers_changed:
+            self.suspicions.metadata_changed()
         if changes.configs_changed:
             self._configs_changed(changes)
         if changes.client_quotas_changed:

@@ -32,6 +32,20 @@ NOT_ASKED = -(2**31)
 def metadata(
     request: MetadataRequest, node: Node, caller: Caller
 ) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
+    if node.suspicions.are_open:
+        return _answer_when_settled(request, node, caller)
+    return _answer_now(request, node, caller)
+
+
+async def _answer_when_settled(request: MetadataRequest, node: Node, caller: Caller) -> MetadataResponse:
+    await node.suspicions.settled()
+    answer = _answer_now(request, node, caller)
+    return answer if isinstance(answer, MetadataResponse) else await answer
+
+
+def _answer_now(
+    request: MetadataRequest, node: Node, caller: Caller
+) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
     version = caller.api_version
     asked = request.topics
     wants_all = asked is None or (version == 0 and not asked)
