@@ -35,6 +35,7 @@ Key = tuple[bytes, int]
 """A topic's id and a partition's index."""
 
 PARTITIONS_AT_ONCE = 20
+JOIN_CHECK_INTERVAL_MS = 500
 RACK_AWARE = "RackAwareReplicaSelector"
 
 
@@ -52,6 +53,7 @@ class Hosting:
         self.fetchers = Fetchers(node)
         self.isr_changes = IsrChanges(node)
         self._lag_timer: asyncio.TimerHandle | None = None
+        self._join_timer: asyncio.TimerHandle | None = None
         self._checkpoint_timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
@@ -59,11 +61,12 @@ class Hosting:
         self.fetchers.start()
         self._node.log_dir_moves.start()
         self._watch_lag()
+        self._look_again()
         self._checkpoint_later()
 
     def stop(self) -> None:
         self.fetchers.close()
-        for timer in (self._lag_timer, self._checkpoint_timer):
+        for timer in (self._lag_timer, self._join_timer, self._checkpoint_timer):
             if timer is not None:
                 timer.cancel()
 
@@ -246,6 +249,18 @@ class Hosting:
                 proposed = leader.propose_shrink(partition.log.log_end_offset, now)
                 if proposed is not None:
                     self.isr_changes.propose(partition, leader, proposed)
+
+    def _look_again(self) -> None:
+        """Followers that have everything may be kept out of the ISR for a reason that passes (they are still fenced,
+        say, or the controller was busy), while there is no news that would have their fetches looked at."""
+        node = self._node
+        self._join_timer = node.loop.call_later(JOIN_CHECK_INTERVAL_MS / 1000, self._look_again)
+        for partition in node.partitions:
+            leader = partition.leader
+            if leader is not None and leader.proposed is None and len(leader.isr) <= len(leader.replicas):
+                for replica_id, fetch in partition.fetches.items():
+                    if replica_id not in leader.isr:
+                        fetch.moved()
 
     def preferred_replica(self, partition: Partition, rack: str, offset: int) -> int:
         """KIP-392: the follower in a consumer's rack that has most, where `replica.selector.class` is the rack-aware

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from functools import partial
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -377,3 +379,22 @@ def test_a_new_leader_names_no_end_before_it_has_committed_what_it_found(world: 
     assert ask(2).offset == 3, "a follower asks for the log's end"
     world.follow(3, 2, 3)
     assert ask(-1).offset == 3
+
+
+@pytest.mark.parametrize(("isr", "looked_at"), [((1, 2), [3]), ((1, 2, 3), [])])
+def test_followers_that_are_not_in_sync_are_looked_at_again(
+    tmp_path: Path, isr: tuple[int, ...], looked_at: list[int]
+) -> None:
+    """Whatever kept them out may be over, and no news would have their fetches looked at."""
+    world = World(tmp_path, isr=isr)
+    moved: list[int] = []
+    for id in (2, 3):
+        fetch: Any = SimpleNamespace(moved=partial(moved.append, id))
+        world.led.fetches[id] = fetch
+
+    async def scene() -> None:
+        world.hosting._look_again()
+        world.hosting.stop()
+
+    asyncio.run(scene())
+    assert moved == looked_at
