@@ -173,7 +173,8 @@ class _Connection:
                 sent = decode(request.message_class, request.version, request.body)
             parts = frames.encode_request(waiting.api_key, version, id, self._client_id, sent)
         except WireError as error:
-            log.warning("%s is not sent to %s: %s", type(request).__name__, self._address, error)
+            kind = request.message_class if isinstance(request, EncodedRequest) else type(request)
+            log.warning("%s is not sent to %s: %s", kind.__name__, self._address, error)
             del self._waiting[id]
             waiting.timer.cancel()
             self._loop.call_soon(waiting.on_answer, NoAnswer(is_closed=False))

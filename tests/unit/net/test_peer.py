@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from ottla.net import NoAnswer, Peer, peer
-from ottla.wire import Message, decoder, frames
+from ottla.net import EncodedRequest, NoAnswer, Peer, peer
+from ottla.wire import Message, decoder, encode_bytes, frames
 from ottla.wire.apis import APIS, request_class
 from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
-from ottla.wire.messages.fetch import FetchRequest, ReplicaState
+from ottla.wire.messages.fetch import FetchRequest, FetchResponse, ReplicaState
 
 HEARTBEAT, FETCH, API_VERSIONS = 63, 1, 18
 
@@ -121,6 +121,29 @@ def test_what_an_older_version_cannot_say_is_not_sent(other: OtherNode, caplog: 
     assert len(other.received) == 1
     assert other.answers == [NoAnswer(is_closed=False)]
     assert "FetchRequest is not sent" in caplog.text
+
+
+@pytest.mark.parametrize(("version", "is_taken"), [(18, True), (18, False), (17, True)])
+def test_a_request_that_is_encoded_goes_as_it_is_where_its_version_is_known(
+    other: OtherNode, version: int, is_taken: bool
+) -> None:
+    request = FetchRequest(replica_state=ReplicaState(replica_id=1), max_wait_ms=5)
+    seen: list[bytes] = []
+
+    def on_frame(frame: memoryview) -> bool:
+        seen.append(bytes(frame))
+        return is_taken
+
+    encoded = EncodedRequest(FetchRequest, 18, encode_bytes(request, 18), on_frame)
+    other.peer.send(encoded, other.answers.append, timeout_ms=1000)
+    other.knows(fetch=(4, version))
+    assert other.received[-1][:2] == (FETCH, version)
+    assert other.received[-1][3] == request
+    other.answer(FetchResponse(session_id=7))
+    assert len(seen) == (version == 18), "an answer of another version is a message as always"
+    is_told = version != 18 or not is_taken
+    assert [answer.session_id for answer in other.answers] == ([7] if is_told else [])
+    assert not other.timers
 
 
 def test_a_connection_that_is_refused_is_told_at_once(other: OtherNode) -> None:
