@@ -62,7 +62,10 @@ class Topics:
         self.by_name: dict[str, Topic] = {}
 
     def see(self, name: str, topic_id: bytes, partition_count: int) -> None:
-        self.by_name[name] = Topic(topic_id, partition_count)
+        """Partitions never become fewer: a broker that says so is behind."""
+        known = self.by_name.get(name)
+        if known is None or known.id != topic_id or known.partition_count < partition_count:
+            self.by_name[name] = Topic(topic_id, partition_count)
 
     def name_of(self, topic_id: bytes) -> str | None:
         return next((name for name, topic in self.by_name.items() if topic.id == topic_id), None)
