@@ -66,8 +66,11 @@ def load_log(
     try:
         epochs = LeaderEpochs(read_epochs(disk, directory)) if "leader-epoch-checkpoint" in present else LeaderEpochs()
     except CorruptCheckpoint as trouble:
-        logger.warning("%s: %s; leader epochs start anew", directory, trouble)
+        logger.warning("%s: %s; leader epochs are read from the log", directory, trouble)
         epochs = LeaderEpochs()
+    # The file is replaced whenever an epoch begins, and synced later: a power loss may leave it empty, though the log
+    # up to the recovery point is there.
+    are_epochs_lost = not is_clean and not len(epochs)
     producers = ProducerState()
     interval_bytes = config.index_interval_bytes
 
@@ -92,6 +95,8 @@ def load_log(
     for index, segment in enumerate(segments):
         next_base = segments[index + 1].base_offset if index + 1 < len(segments) else None
         is_beyond = next_base is None or next_base > recovery_point
+        if are_epochs_lost and not is_beyond:
+            _note_epochs(segment, epochs)
         if not is_clean and is_beyond:
             is_cut = recover(index, may_have_gaps)
         elif segment in damaged and segment.size:
@@ -296,7 +301,7 @@ def _recover(
         if header.base_offset != next_offset and not may_have_gaps:
             break  # the base offset is outside the CRC: rot there shows only so
         segment.note(position, len(batch), header.base_offset, header.last_offset, header.max_timestamp, interval_bytes)
-        if header.leader_epoch >= 0 and header.leader_epoch > epochs.latest:
+        if header.leader_epoch > epochs.latest:
             epochs.assign(header.leader_epoch, header.base_offset)
         replay(producers, header, batch, segment)
         end = position + len(batch)
@@ -310,6 +315,13 @@ def _recover(
     segment.seal()
     write_snapshot(disk, segment.directory, producers, snapshots)
     return cut > 0
+
+
+def _note_epochs(segment: Segment, epochs: LeaderEpochs) -> None:
+    """The epochs of a segment that needs no recovery."""
+    for _, header, _ in segment.batches():
+        if header.leader_epoch > epochs.latest:
+            epochs.assign(header.leader_epoch, header.base_offset)
 
 
 def _remove_stray_snapshots(disk: Disk, directory: str, segments: list[Segment], snapshots: list[int]) -> None:

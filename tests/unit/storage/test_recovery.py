@@ -285,6 +285,15 @@ def test_a_half_written_epoch_checkpoint_is_made_anew_from_the_log(tmp_path: Pat
     assert reopened(tmp_path).epochs.entries == [(0, 0), (1, 8), (2, 16)]
 
 
+def test_epochs_that_a_power_loss_took_are_read_from_the_whole_log(tmp_path: Path) -> None:
+    """Found by simulation: the file was replaced and not synced yet, and only what lay beyond the recovery point told of
+    epochs."""
+    filled(tmp_path).close()
+    assert len(files(tmp_path, ".log")) > 2
+    (tmp_path / "topic-0/leader-epoch-checkpoint").write_text("")
+    assert reopened(tmp_path, recovery_point=20).epochs.entries == [(0, 0), (1, 8), (2, 16)]
+
+
 def test_a_clean_stop_with_a_torn_tail_is_recovered_all_the_same(tmp_path: Path) -> None:
     log = filled(tmp_path)
     log.close()
