@@ -33,6 +33,7 @@ from ottla.config import BrokerConfig, TopicConfig
 from ottla.records import ControlType, Record, build, control_type, read, split
 from ottla.replication.fetch_sessions import FetchSessions
 from ottla.storage import Log, OsDisk
+from ottla.transactions import TopicPartition
 from ottla.wire import decoder, encoder
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -605,6 +606,20 @@ def test_offsets_wait_for_a_coordinator_that_answers_later(tmp_path: Path) -> No
         assert world.committed_offset() == 5
 
     run(scenario, tmp_path, state_topic=WAITS)
+
+
+def test_offsets_whose_coordinator_is_silent_are_to_be_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(world: World) -> None:
+        producer = await world.begin()
+        place = TopicPartition(OFFSETS, world.groups.partition_for("g"))
+        with monkeypatch.context() as patched:
+            patched.setattr(world.transactions, "admit", lambda request: {place: ErrorCode.NETWORK_EXCEPTION})
+            assert await world.commit_offset(producer, 5) == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
+        assert await world.commit_offset(producer, 5) == [0]
+
+    run(scenario, tmp_path)
 
 
 def test_a_node_without_producer_ids_gets_some_first(tmp_path: Path) -> None:

@@ -286,8 +286,7 @@ def test_a_half_written_epoch_checkpoint_is_made_anew_from_the_log(tmp_path: Pat
 
 
 def test_epochs_that_a_power_loss_took_are_read_from_the_whole_log(tmp_path: Path) -> None:
-    """Found by simulation: the file was replaced and not synced yet, and only what lay beyond the recovery point told of
-    epochs."""
+    """Found by simulation: the file was replaced, not yet synced, and recovery read only what lay beyond its point."""
     filled(tmp_path).close()
     assert len(files(tmp_path, ".log")) > 2
     (tmp_path / "topic-0/leader-epoch-checkpoint").write_text("")

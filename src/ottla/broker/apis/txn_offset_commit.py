@@ -10,6 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.api import Api, Caller
+from ottla.broker.hosted_shard import coordinator_error
 from ottla.broker.transaction_coordinator import CLIENT_VERSION_THAT_ADDS, Codes, Partitions
 from ottla.broker.transactional_produce import verification_error
 from ottla.groups.offsets import transactional_commit_refused
@@ -96,7 +97,7 @@ def _after(
         return _commit(request, node, caller, refused, partition, verification)
     partition.log.producers.end_verification(request.producer_id, request.producer_epoch, verification)
     code = verification_error(code, has_abortable=caller.api_version >= FIRST_VERSION_WITH_ABORTABLE_ERRORS)
-    return _refuse(request, code, refused, caller)
+    return _refuse(request, coordinator_error(KafkaError(code)).code, refused, caller)
 
 
 def _commit(
