@@ -3,7 +3,36 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
+
+import pytest
+
+from ottla.storage.disk import OsDisk
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A run that a shell started in the background ignores Ctrl-C, and so would every program that a test interrupts.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+MAX_REMEMBERED_DISKS = 100
+"""Those of brokers that a whole module shares are among them."""
+_disks: list[OsDisk] = []
+_new_disk = OsDisk.__init__
+
+
+def _new_noted_disk(disk: OsDisk, max_open: int | None = None) -> None:
+    _new_disk(disk, max_open)
+    _disks.append(disk)
+
+
+OsDisk.__init__ = _new_noted_disk  # type: ignore[assignment, method-assign]
+
+
+@pytest.fixture(autouse=True)
+def no_descriptor_outlives_its_test() -> Iterator[None]:
+    """Tests open thousands of logs and leave them as a kill would. With more than 1,024 descriptors in the process
+    `select` fails, which PySpark's callbacks rely on. A file that is still needed is opened again by itself."""
+    yield
+    for disk in _disks:
+        disk.close_files()
+    if len(_disks) > MAX_REMEMBERED_DISKS:
+        del _disks[:-MAX_REMEMBERED_DISKS]

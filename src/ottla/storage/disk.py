@@ -361,3 +361,9 @@ class OsDisk:
 
     def forget(self, file: OsFile) -> None:
         self._open.pop(file, None)
+
+    def close_files(self) -> None:
+        """Give all descriptors back that are not held. What is used again is opened again."""
+        for file in list(self._open):
+            if not file.is_held():
+                file.close()
