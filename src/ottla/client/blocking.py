@@ -16,6 +16,7 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Mapping
+from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
@@ -71,6 +72,8 @@ class _LoopThread:
         future = asyncio.run_coroutine_threadsafe(work, self.loop)
         try:
             return future.result()
+        except CancelledError:
+            raise ClientClosed from None  # by another thread, while this one waited
         except BaseException:
             future.cancel()
             raise
