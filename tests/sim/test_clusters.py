@@ -15,6 +15,7 @@ from ottla.sim.replicas import Cluster
 from ottla.sim.shape import Shape
 from ottla.sim.world import run_seed
 from ottla.wire.errors import ErrorCode
+from tests.sim.test_replicas import with_records
 
 APART = Shape(broker_count=3, combined_count=0, controller_count=3)
 LARGE = Shape(broker_count=5, combined_count=3)
@@ -23,16 +24,7 @@ ONE_VOTER = Shape(broker_count=3, combined_count=3, has_dynamic_voters=True, vot
 
 @pytest.fixture
 def sim(request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    sim = Cluster(1, shape=request.param)
-    sim.create_topic("topic")
-    sim.produce("topic", 10)
-    yield sim
-    sim.heal()
-    sim.settle()
-    sim.produce("topic", 1)
-    sim.settle()
-    sim.check("topic")
-    sim.finish()
+    yield from with_records(Cluster(1, shape=request.param))
 
 
 def move(sim: Cluster, replicas: list[int] | None) -> ErrorCode:

@@ -12,9 +12,8 @@ from ottla.sim.replicas import Cluster
 from ottla.wire.errors import ErrorCode, KafkaError
 
 
-@pytest.fixture
-def sim() -> Iterator[Cluster]:
-    sim = Cluster(1)
+def with_records(sim: Cluster) -> Iterator[Cluster]:
+    """A cluster with a topic and records; after the test it heals, goes on writing, and has lost nothing."""
     sim.create_topic("topic")
     sim.produce("topic", 10)
     yield sim
@@ -24,6 +23,11 @@ def sim() -> Iterator[Cluster]:
     sim.settle()
     sim.check("topic")
     sim.finish()
+
+
+@pytest.fixture
+def sim() -> Iterator[Cluster]:
+    yield from with_records(Cluster(1))
 
 
 def test_a_follower_dies_and_comes_back(sim: Cluster) -> None:
