@@ -68,7 +68,7 @@ class Warehouse:
         )
         self._consumer.subscribe([ORDERS])
 
-    def work(self, until_shipped: int, patience_s: float = 20.0) -> None:
+    def work(self, until_shipped: int, patience_s: float = 60.0) -> None:
         """Ship orders until so many articles have left."""
         end = time.monotonic() + patience_s
         while self.shipped.total() < until_shipped and time.monotonic() < end:
