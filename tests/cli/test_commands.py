@@ -255,7 +255,7 @@ def test_completion_knows_commands_options_topics_and_groups(ottla: Ottla, topic
     began = time.monotonic()
     unreachable = ottla("completion", "words", "--", "topics", "-b", "127.0.0.1:1", "describe", "")
     assert (unreachable.code, unreachable.out, unreachable.err) == (0, "", "")
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 25
     for shell in ("bash", "zsh", "fish"):
         assert "completion words" in ottla("completion", shell).out
 
