@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from ottla.broker.coordinators import partition_for
 from ottla.records import split
 from ottla.sim.__main__ import fingerprint_elsewhere
 from ottla.sim.client import batch_of
@@ -21,9 +22,16 @@ from ottla.sim.transaction_client import OLD_VERSION_1, SPOKEN, VERSION_1, VERSI
 from ottla.sim.transaction_history import CLIENT
 from ottla.sim.transaction_reader import READ_COMMITTED, committed, end_offsets, fetch
 from ottla.sim.world import run_seed
+from ottla.transactions import TopicPartition
 from ottla.transactions.transaction import LAST_CLIENT_EPOCH
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from ottla.wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
 from tests.sim.transactions import GROUP, INPUT, KEPT, A, B, Scene
 
 BOTH = pytest.mark.parametrize("versions", [VERSION_2, VERSION_1], ids=["version 2", "version 1"])
@@ -427,6 +435,40 @@ def test_a_batch_waits_for_the_marker_of_the_transaction_before(scene: Scene) ->
         scene.sim.sleep(delay_ms / 1000)
         scene.transaction(producer, A)
     assert len(scene.check(A)[A]) == 28
+
+
+def test_a_copy_of_a_marker_that_comes_late_does_not_end_the_transaction_after_it(scene: Scene) -> None:
+    """Found by a seed: it came while the first batch and the first offsets waited for the coordinator, and both were
+    told INVALID_TXN_STATE, which is no reason to try again."""
+    producer = scene.producer(VERSION_2)
+    for _ in range(3):
+        scene.transaction(producer, A)
+        producer_id, epoch = producer.producer
+        offsets_partition = TopicPartition("__consumer_offsets", partition_for(GROUP, 2))
+        marker = WritableTxnMarker(
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            transaction_result=True,
+            coordinator_epoch=0,
+            transaction_version=2,
+            topics=[
+                WritableTxnMarkerTopic(name=topic, partition_indexes=[index]) for topic, index in (A, offsets_partition)
+            ],
+        )
+        attempt = scene.begin()
+        scene.host.device.sync_delay_s = (0.3, 0.3)
+        written = scene.sim.loop.create_task(scene.write(producer, attempt, A))
+        scene.sim.sleep(0.1)
+        copy = WriteTxnMarkersRequest(markers=[marker])
+        scene.run(scene.sim.client("late").request(copy, WriteTxnMarkersResponse))
+        scene.run(asyncio.wait_for(written, 60))
+        committed = scene.sim.loop.create_task(producer.commit_offset(GROUP, INPUT, 1, attempt.name))
+        scene.sim.sleep(0.1)
+        scene.run(scene.sim.client("late").request(copy, WriteTxnMarkersResponse))
+        scene.run(asyncio.wait_for(committed, 60))
+        scene.run(scene.end(producer, attempt))
+        assert scene.committed_offset() == (1, attempt.name)
+    assert len(scene.check(A)[A]) == 6
 
 
 @BOTH

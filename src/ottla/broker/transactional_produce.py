@@ -8,6 +8,7 @@ added it themselves, and the coordinator is only asked whether it is there.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass, field
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -50,8 +51,13 @@ class Unverified(NamedTuple):
     verification: Verification
 
 
-Verdicts = dict["Partition", KafkaError | Unverified]
-"""What is known of batches that would open a transaction: refused, or confirmed. Others need nothing."""
+@dataclass(slots=True)
+class Verdicts:
+    """What is known of batches that would open a transaction: refused, or confirmed. Others need nothing."""
+
+    of: dict[Partition, KafkaError | Unverified] = field(default_factory=dict)
+    has_waited: bool = False
+    """Whether a marker or another leader may have come since."""
 
 
 def produce_transactional(
@@ -72,7 +78,7 @@ def produce_transactional(
     elif unverified:
         codes = dict.fromkeys(_names(unverified), ErrorCode.NONE)
     elif before is None:
-        return append_all(request, node, caller, {})
+        return append_all(request, node, caller, Verdicts())
     else:
         codes = {}
     if (
@@ -148,7 +154,9 @@ async def _append_in_turn(
         # The marker that ends the transaction before ends this verification, too: it begins anew.
         unverified = _find_unverified(request, node, caller, supports_epoch_bump=True)
         codes = node.transactions.admit(_asked(request, unverified, adds=True)) if unverified else {}
-    return append_all(request, node, caller, _verdicts(unverified, codes, caller.api_version, node))
+    verdicts = _verdicts(unverified, codes, caller.api_version, node)
+    verdicts.has_waited = True
+    return append_all(request, node, caller, verdicts)
 
 
 def _asked(request: ProduceRequest, unverified: list[Unverified], adds: bool) -> Partitions:
@@ -218,7 +226,7 @@ def _find_unverified(
 def is_verified(partition: Partition, verdicts: Verdicts) -> bool:
     """Whether a batch may open a transaction in its partition. What the coordinator confirmed no longer counts when
     a marker has been written since. KafkaError if the coordinator refused it."""
-    verdict = verdicts.get(partition)
+    verdict = verdicts.of.get(partition)
     if verdict is None:
         return False
     if isinstance(verdict, KafkaError):
@@ -226,17 +234,28 @@ def is_verified(partition: Partition, verdicts: Verdicts) -> bool:
     return partition.log.producers.verifications.get(verdict.producer_id) is verdict.verification
 
 
+def overtaken(error: KafkaError, verdicts: Verdicts | None) -> KafkaError:
+    """What a producer is told whose batch the log refused. One that waited may be part of a transaction that goes on:
+    its marker was a late copy, or the records before it were truncated when the leader changed. Kafka says
+    INVALID_TXN_STATE, which ends the transaction; whoever tries again learns from the coordinator how it stands."""
+    if error.code is not ErrorCode.INVALID_TXN_STATE or verdicts is None or not verdicts.has_waited:
+        return error
+    return KafkaError(
+        ErrorCode.NOT_ENOUGH_REPLICAS, "the partition changed while the transaction's coordinator was asked"
+    )
+
+
 def _verdicts(unverified: list[Unverified], codes: Codes, api_version: int, node: Node) -> Verdicts:
-    verdicts: Verdicts = {}
+    verdicts = Verdicts()
     for one in unverified:
         partition = one.partition
         code = codes[TopicPartition(partition.topic, partition.index)]
         if code == ErrorCode.NONE:
-            verdicts[partition] = one
+            verdicts.of[partition] = one
             continue
         node.transactions.unconfirmed_count += 1
         partition.log.producers.end_verification(one.producer_id, one.producer_epoch, one.verification)
-        verdicts[partition] = KafkaError(*_for_producer(code, api_version))
+        verdicts.of[partition] = KafkaError(*_for_producer(code, api_version))
     return verdicts
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.acknowledgements import Acknowledgements
 from ottla.broker.api import Api, Caller
-from ottla.broker.transactional_produce import Verdicts, is_verified, produce_transactional
+from ottla.broker.transactional_produce import Verdicts, is_verified, overtaken, produce_transactional
 from ottla.records import Compression
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.produce import (
@@ -171,7 +171,7 @@ def append_to(
     try:
         appended = partition.append(records, timestamp, now, may_open)
     except KafkaError as error:
-        return refused(partition, error, node), 0
+        return refused(partition, overtaken(error, verdicts), node), 0
     row = PartitionProduceResponse(
         index=partition.index,
         base_offset=appended.base_offset,

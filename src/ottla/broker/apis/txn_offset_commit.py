@@ -115,7 +115,8 @@ def _commit(
         return _refuse(request, ErrorCode.INVALID_PRODUCER_EPOCH, refused, caller)
     is_open = producers.has_ongoing_transaction(request.producer_id, request.producer_epoch)
     if not is_open and producers.verifications.get(request.producer_id) is not verification:
-        return _refuse(request, ErrorCode.INVALID_TXN_STATE, refused, caller)
+        # A late copy of a marker, or another leader: to be tried again (see `transactional_produce.overtaken`).
+        return _refuse(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, refused, caller)
 
     def refuse(request: TxnOffsetCommitRequest, error: KafkaError) -> TxnOffsetCommitResponse:
         return _refuse(request, error.code, refused, caller)
