@@ -75,6 +75,26 @@ def test_a_killed_leader_truncates_what_only_it_had(sim: Cluster) -> None:
     assert sim.produce("topic", 3) == 10
 
 
+def test_a_deposed_leader_learns_what_is_committed_though_nothing_is_written_any_more(sim: Cluster) -> None:
+    """Found by a seed: the answer that has it cut its log also told the high watermark, which it did not take, and
+    which it was not told again. Consumers that read from it would have waited for the next record."""
+    old = sim.leader("topic")
+    for follower in sim.followers("topic"):
+        sim.network.cut(follower, old, both_ways=False)
+    sim.produce("topic", 3, acks=1, via=old)
+    sim.sleep(0.1)
+    sim.produce("topic", 1, acks=1, via=old)
+    assert [len(sim.log(name, "topic")) for name in (old, *sim.followers("topic"))] == [3, 2, 2]
+    sim.cut_off(old)
+    sim.wait_for_leader("topic", other_than=old)
+    sim.heal()
+    sim.settle()
+    node = sim.host(old).node
+    assert node is not None
+    hosted = node.partitions.get("topic", 0)
+    assert hosted is not None and hosted.log.high_watermark == 13
+
+
 def test_two_of_three_die_one_after_the_other_and_come_back(sim: Cluster) -> None:
     first = sim.leader("topic")
     sim.kill(first)

@@ -7,7 +7,8 @@ from ottla.storage.tail cimport LogTail, SegmentTail
 
 cdef int FIRST_VERSION_WITH_REPLICA_STATE
 cdef double PAUSE_S
-cdef Py_ssize_t FETCH_HEAD_SIZE, TOPIC_ID_SIZE, WANTED_SIZE, REPLICA_STATE_SIZE, MAX_COPIED_BYTES, _ANSWER_HEAD_SIZE
+cdef Py_ssize_t FETCH_HEAD_SIZE, TOPIC_ID_SIZE, WANTED_SIZE, KNOWN_SIZE, REPLICA_STATE_SIZE, MAX_COPIED_BYTES
+cdef Py_ssize_t _ANSWER_HEAD_SIZE
 
 @cython.locals(
     data="const unsigned char[::1]", end=Py_ssize_t, topics=cython.int, count=cython.int, named=list, found=list,

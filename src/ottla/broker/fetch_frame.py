@@ -26,6 +26,9 @@ FETCH_HEAD_SIZE = 21
 TOPIC_ID_SIZE = 16
 WANTED_SIZE = 32
 """Of a partition, up to its tagged fields."""
+KNOWN_SIZE = 11
+"""Of the tagged field behind it: the high watermark that the follower knows."""
+UNKNOWN_HIGH_WATERMARK = 0x7FFFFFFFFFFFFFFF
 REPLICA_STATE_SIZE = 13
 MAX_COPIED_BYTES = 65536
 """So many bytes of a partition are read and leave with all else in one call; more go by sendfile."""
@@ -41,6 +44,7 @@ watermark that moved are mostly on their way already; without the wait there wou
 
 _HEAD = Struct(">iiibii")
 _WANTED = Struct(">iiqiqi")
+_HIGH_WATERMARK = Struct(">q")
 _REPLICA_STATE = Struct(">iq")
 _ANSWER = Struct(">iibihi")
 """size, correlation id, no tagged fields; throttle time, error code, session id"""
@@ -82,8 +86,13 @@ def fetch_frame(
             count -= 1
             if position + WANTED_SIZE + 1 > end:
                 return None
-            named.append((topic_id, _WANTED.unpack_from(frame, position)))
-            position = skip_tags(data, position + WANTED_SIZE, end)
+            row = _WANTED.unpack_from(frame, position)
+            position += WANTED_SIZE
+            high_watermark = UNKNOWN_HIGH_WATERMARK
+            if position + KNOWN_SIZE <= end and data[position] == 1 and data[position + 1] == 1:
+                high_watermark = _HIGH_WATERMARK.unpack_from(frame, position + 3)[0]
+            named.append((topic_id, row, high_watermark))
+            position = skip_tags(data, position, end)
             if position < 0:
                 return None
         if position >= end or data[position]:
@@ -100,11 +109,11 @@ def fetch_frame(
         return None
     wanted: Any
     found: list[Any] = []
-    for topic_id, row in named:
+    for topic_id, row, high_watermark in named:
         wanted = session.partitions.get((topic_id, row[0]))
         if wanted is None or not is_ordinary(wanted, replica_id, row[1], row[2], row[3]):
             return None
-        found.append((wanted, row))
+        found.append((wanted, row, high_watermark))
     for wanted in session.ready:
         if not is_ordinary(
             wanted, replica_id, wanted.current_leader_epoch, wanted.fetch_offset, wanted.last_fetched_epoch
@@ -113,10 +122,11 @@ def fetch_frame(
 
     now = node.now()
     node.fetch_sessions.use(session, now)
-    for wanted, row in found:
+    for wanted, row, high_watermark in found:
         _, wanted.current_leader_epoch, wanted.fetch_offset, wanted.last_fetched_epoch, start_offset, size = row
         wanted.follower_start_offset = start_offset
         wanted.max_bytes = size
+        wanted.heard(high_watermark)
         session.ready[wanted] = None
         partition = wanted.partition
         partition.fetched(replica_id, broker_epoch, wanted.fetch_offset, start_offset, now)

@@ -13,6 +13,7 @@ cdef class FetchPartition:
     cpdef grew(self)
     @cython.locals(session=FetchSession)
     cpdef moved(self)
+    cpdef heard(self, long long high_watermark)
 
 
 cdef class FetchSession:

@@ -124,6 +124,13 @@ class FetchPartition:
         self.current_leader_epoch: int = wanted.current_leader_epoch
         self.last_fetched_epoch: int = wanted.last_fetched_epoch
         self.follower_start_offset: int = wanted.log_start_offset
+        self.heard(wanted.high_watermark)
+
+    def heard(self, high_watermark: int) -> None:
+        """A follower says how far it knows the log to be committed. It may have dropped an answer that told more (it
+        cut its log, or had another leader meanwhile): it is told again."""
+        if high_watermark < self.high_watermark:
+            self.high_watermark = high_watermark
 
 
 class FetchSession:
