@@ -21,7 +21,9 @@ from typing import Any, TypeVar
 from ottla.client.config import ClientConfig, split_address
 from ottla.client.connection import Connection
 from ottla.client.errors import (
+    AuthenticationError,
     ClientClosed,
+    ConfigError,
     ErrorCode,
     KafkaError,
     NetworkError,
@@ -94,6 +96,7 @@ class Cluster:
         self._refreshed_at: float | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
         self._listeners: list[Callable[[Metadata], None]] = []
+        self._failure_listeners: list[Callable[[KafkaError], None]] = []
         self._tasks: set[asyncio.Task[Any]] = set()
         self._is_closed = False
 
@@ -271,6 +274,11 @@ class Cluster:
         """Call after every change of the metadata."""
         self._listeners.append(listener)
 
+    def on_failure(self, listener: Callable[[KafkaError], None]) -> None:
+        """Call when metadata was asked for in the background and trying again is pointless (the credentials are
+        refused): whoever waits for that metadata has to be told."""
+        self._failure_listeners.append(listener)
+
     def track(self, topics: Iterable[str]) -> None:
         """Keep these topics' metadata fresh from now on (what is not known yet is asked for at once)."""
         now = asyncio.get_running_loop().time()
@@ -311,6 +319,9 @@ class Cluster:
         self._refreshing = None
         if not task.cancelled() and (error := task.exception()) is not None and not self._is_closed:
             _log.debug("metadata could not be refreshed: %s", error)
+            if isinstance(error, AuthenticationError | ConfigError):
+                for listener in self._failure_listeners:
+                    listener(error)
         if self._is_update_wanted and not self._is_closed and not task.cancelled() and task.exception() is None:
             self.request_update()
 
@@ -391,7 +402,7 @@ class Cluster:
         for address in addresses:
             try:
                 return await self._ask_bootstrap_server(address, request)
-            except ClientClosed:
+            except (ClientClosed, AuthenticationError, ConfigError):
                 raise
             except KafkaError as failed:
                 error = failed

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-from ottla.client.settings import Settings, setting
+from ottla.client.security_config import UNUSED as UNUSED_BY_SECURITY
+from ottla.client.security_config import SecurityConfig
+from ottla.client.settings import setting
 
 if TYPE_CHECKING:
     from ottla.client.consumer_config import ConsumerConfig as ConsumerConfig
@@ -52,16 +54,12 @@ def split_address(address: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def _parse_upper(given: object) -> object:
-    return given.strip().upper() if isinstance(given, str) else given
-
-
 def parse_lower(given: object) -> object:
     return given.strip().lower() if isinstance(given, str) else given
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClientConfig(Settings):
+class ClientConfig(SecurityConfig):
     """What every client has to know to talk to a cluster."""
 
     bootstrap_servers: tuple[str, ...] = setting(
@@ -90,13 +88,10 @@ class ClientConfig(Settings):
     )
     send_buffer_bytes: int = setting(131_072, "The socket's send buffer; -1: what the system gives.", low=-1)
     receive_buffer_bytes: int = setting(65_536, "The socket's receive buffer; -1: what the system gives.", low=-1)
-    security_protocol: str = setting(
-        "PLAINTEXT", "How brokers are talked to.", one_of=("PLAINTEXT",), parse=_parse_upper
-    )
 
     @classmethod
     def unused_names(cls) -> frozenset[str]:
-        return frozenset(_UNUSED)
+        return frozenset((*_UNUSED, *UNUSED_BY_SECURITY))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

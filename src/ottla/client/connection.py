@@ -8,23 +8,41 @@ Kafka's own client does it, since every later answer stands behind it.
 A response larger than what has arrived gets a buffer of its own that the socket is read into; a decoded response may
 keep views of it (the records of a fetch) for as long as it likes. When nobody has a view of it any more the buffer is
 used again: clearing and paging in fresh memory would cost as much as reading the records.
+
+A connection that is secured has its TLS in the transport and logs in before its first request. Where the broker gives a
+session a time (KIP-368) it logs in again before that is over: what is asked meanwhile is held back for so long, since a
+broker takes nothing else between the handshake and the last token. A connection in the open pays for none of this.
 """
 
 from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from collections import deque
+from collections.abc import Iterable
+from random import SystemRandom
 from struct import Struct
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from ottla.client.config import ClientConfig
-from ottla.client.errors import NetworkError, RequestTimedOut, UnsupportedByBroker, check_error
+from ottla.client.errors import (
+    AuthenticationError,
+    KafkaError,
+    NetworkError,
+    RequestTimedOut,
+    TlsError,
+    UnsupportedByBroker,
+    check_error,
+)
 from ottla.wire import Message, WireError, decode
 from ottla.wire.apis import API_VERSIONS, APIS, response_class
 from ottla.wire.errors import ErrorCode
 from ottla.wire.frames import decode_response_header, encode_request
 from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+
+if TYPE_CHECKING:
+    from ottla.client.core.authentication import Authentication
 
 _SIZE = Struct(">i")
 _ERROR_CODE = Struct(">h")
@@ -36,6 +54,8 @@ SPARE_COUNT = 3
 MAX_SPARE_BYTES = 8 * 1024 * 1024
 """So many buffers of at most this size are kept for the next frames."""
 
+TLS_ALERT = b"\x15\x03"
+"""How a broker that expects TLS begins its complaint."""
 SOFTWARE_NAME = "ottla"
 SOFTWARE_VERSION = "0.1.0"
 
@@ -54,6 +74,27 @@ class _Waiting:
         self.expires_at = expires_at
         self.timeout_ms = timeout_ms
         self.answer: asyncio.Future[Any] = answer
+
+
+class _HeldBack:
+    """Stands in for a transport while its connection logs in again: keeps what is written, in order, for later."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self.transport = transport
+        self._pieces: list[bytes | memoryview] = []
+
+    def write(self, piece: bytes) -> None:
+        self._pieces.append(piece)
+
+    def writelines(self, pieces: Iterable[bytes]) -> None:
+        self._pieces.extend(pieces)
+
+    def release(self) -> None:
+        if self._pieces:
+            self.transport.writelines(self._pieces)
+
+    def abort(self) -> None:
+        self.transport.abort()
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -76,7 +117,9 @@ class Connection(asyncio.BufferedProtocol):
         self._correlation_id = 0
         self._timer: asyncio.TimerHandle | None = None
         self._closed = loop.create_future()
-        self._error: NetworkError | None = None
+        self._error: KafkaError | None = None
+        self._login_timer: asyncio.TimerHandle | None = None
+        self._login: asyncio.Task[None] | None = None
         self._is_closed = False
         self._room: asyncio.Future[None] | None = None
         self._small = bytearray(RECEIVE_BYTES)
@@ -88,21 +131,29 @@ class Connection(asyncio.BufferedProtocol):
 
     @classmethod
     async def connect(cls, host: str, port: int, config: ClientConfig) -> Connection:
-        """A connection that stands and knows the broker's versions; NetworkError if there is none to be had."""
+        """A connection that stands, is logged in and knows the broker's versions; NetworkError if there is none to be
+        had, AuthenticationError if broker and client do not trust each other."""
         loop = asyncio.get_running_loop()
         connection = cls(loop, config, host, port)
+        secured: dict[str, Any] = {}
+        if config.has_tls:
+            from ottla.client.tls import tls_context
+
+            secured = {"ssl": tls_context(config), "server_hostname": host}
         try:
             async with asyncio.timeout(config.socket_connection_setup_timeout_ms / 1000):
-                transport, _ = await loop.create_connection(lambda: connection, host, port)
+                transport, _ = await loop.create_connection(lambda: connection, host, port, **secured)
         except TimeoutError:
             raise NetworkError(
                 f"{host}:{port} took no connection in {config.socket_connection_setup_timeout_ms} ms"
             ) from None
         except OSError as error:
-            raise NetworkError(f"cannot connect to {host}:{port}: {error}") from error
+            raise _unconnected(error, connection) from error
         connection._tune(transport)
         try:
             await connection._negotiate()
+            if config.has_sasl:
+                await connection._log_in()
         except BaseException:
             connection.close()
             raise
@@ -130,6 +181,62 @@ class Connection(asyncio.BufferedProtocol):
         check_error(response.error_code)
         self.versions = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
         self.finalized_features = {feature.name: feature.max_version_level for feature in response.finalized_features}
+
+    # Logging in
+
+    async def _log_in(self) -> None:
+        """Authenticate by SASL on a connection that carries nothing else; then again before the session is over."""
+        exchange = await self._exchange()
+        request: Message | None = exchange.begin()
+        while request is not None:
+            request = self._next_step(exchange, await self.request(request))
+        self._plan_login(exchange)
+
+    async def _log_in_again(self) -> None:
+        """The same on a connection in use. The first request goes behind those under way; when it is answered they are
+        too, so all that waits then is held back, and what follows goes before it."""
+        try:
+            exchange = await self._exchange()
+            assert self._transport is not None
+            held = _HeldBack(self._transport)
+            answer = self.request(exchange.begin())
+            self._transport = cast(asyncio.Transport, held)
+            while (request := self._next_step(exchange, await answer)) is not None:
+                self._transport, held_back = held.transport, deque(self._waiting)
+                self._waiting.clear()
+                answer = self.request(request)
+                self._waiting.extend(held_back)
+                self._transport = cast(asyncio.Transport, held)
+            self._transport = held.transport
+            held.release()
+            self._plan_login(exchange)
+        except KafkaError as error:
+            self._fail(error)
+
+    async def _exchange(self) -> Authentication:
+        from ottla.client.core.authentication import Authentication
+        from ottla.client.logins import new_token
+
+        credentials = self._config.credentials()
+        token = ""
+        if credentials.token is not None:
+            token = await self._loop.run_in_executor(None, new_token, credentials)
+        return Authentication(credentials, SystemRandom(), token)
+
+    def _next_step(self, exchange: Authentication, response: Message) -> Message | None:
+        try:
+            return exchange.handle(response)
+        except AuthenticationError as error:
+            raise AuthenticationError(f"{self.host}:{self.port}: {error.message}", error.code) from None
+
+    def _plan_login(self, exchange: Authentication) -> None:
+        after_ms = exchange.reauthenticate_after_ms()
+        if after_ms is not None and not self._is_closed:
+            self._login_timer = self._loop.call_later(after_ms / 1000, self._begin_login)
+
+    def _begin_login(self) -> None:
+        if not self._is_closed:
+            self._login = self._loop.create_task(self._log_in_again())
 
     # Sending
 
@@ -321,10 +428,36 @@ class Connection(asyncio.BufferedProtocol):
             self._timer = self._loop.call_at(next_at, self._expire)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if isinstance(exc, ssl.SSLError):
+            from ottla.client.tls_failures import explain_failure
+
+            self._fail(explain_failure(exc, self.host, self.port))
         reason = f": {exc}" if exc else ""
-        self._fail(NetworkError(f"the connection to {self.host}:{self.port} ended{reason}"))
+        self._fail(self._mismatch() or NetworkError(f"the connection to {self.host}:{self.port} ended{reason}"))
         if not self._closed.done():
             self._closed.set_result(None)
+
+    def _mismatch(self) -> KafkaError | None:
+        """Why a broker ended a connection that never came to work: most often the two sides expect another
+        security.protocol. That is sure only where the broker complained in the language of TLS."""
+        where, protocol = f"{self.host}:{self.port}", self._config.security_protocol
+        if not self.versions:
+            if bytes(self._small[:2]) == TLS_ALERT and not self._config.has_tls:
+                return TlsError(
+                    f"{where} speaks TLS, and security.protocol is {protocol}: set it to SSL or SASL_SSL, or name the "
+                    "port of a listener without TLS"
+                )
+            return NetworkError(
+                f"{where} ended the connection before it answered anything: does this listener expect another "
+                f"security.protocol than {protocol}?"
+            )
+        if not self._config.has_sasl and self._correlation_id - len(self._waiting) == 1:
+            expected = "SASL_SSL" if self._config.has_tls else "SASL_PLAINTEXT"
+            return NetworkError(
+                f"{where} ended the connection at the first request: if this listener expects a login, "
+                f"security.protocol is {expected}, not {protocol}"
+            )
+        return None
 
     def eof_received(self) -> bool:
         return False
@@ -336,7 +469,7 @@ class Connection(asyncio.BufferedProtocol):
         """Wait until the connection has ended and its socket is closed."""
         await asyncio.shield(self._closed)
 
-    def _fail(self, error: NetworkError) -> None:
+    def _fail(self, error: KafkaError) -> None:
         if self._is_closed:
             return
         self._is_closed = True
@@ -344,6 +477,10 @@ class Connection(asyncio.BufferedProtocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if self._login_timer is not None:
+            self._login_timer.cancel()
+        if self._login is not None:
+            self._login.cancel()
         if self._transport is not None:
             self._transport.abort()
         self._frame = None
@@ -352,7 +489,23 @@ class Connection(asyncio.BufferedProtocol):
         waiting, self._waiting = self._waiting, deque()
         for one in waiting:
             if not one.answer.done():
-                one.answer.set_exception(NetworkError(error.message))
+                one.answer.set_exception(_another(error))
+
+
+def _unconnected(error: OSError, connection: Connection) -> KafkaError:
+    host, port = connection.host, connection.port
+    if isinstance(error, ssl.SSLError | ConnectionResetError | ConnectionAbortedError | BrokenPipeError):
+        from ottla.client.tls_failures import explain_failure
+
+        return explain_failure(error, host, port)
+    return NetworkError(f"cannot connect to {host}:{port}: {error}")
+
+
+def _another(error: KafkaError) -> KafkaError:
+    """The same error for another who waits: each is raised in its own place."""
+    if isinstance(error, AuthenticationError):
+        return type(error)(error.message, error.code)
+    return NetworkError(error.message)
 
 
 def _is_free(buffer: bytearray) -> bool:

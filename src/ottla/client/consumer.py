@@ -138,6 +138,7 @@ class Consumer(Generic[K, V]):
         if self._fetcher is None:
             self._fetcher = Fetcher(self._cluster, self.config, self._subscription, self._wakes.set)
             self._cluster.on_change(self._metadata_changed)
+            self._cluster.on_failure(self._metadata_failed)
         return self._fetcher
 
     async def close(self, timeout_ms: float = 30_000) -> None:
@@ -462,6 +463,10 @@ class Consumer(Generic[K, V]):
             for name, info in metadata.topics.items()
             if not info.error and not (info.is_internal and self.config.exclude_internal_topics)
         ]
+
+    def _metadata_failed(self, error: KafkaError) -> None:
+        self._error = error
+        self._wakes.set()
 
     def _metadata_changed(self, metadata: Metadata) -> None:
         if self._is_closing:

@@ -9,6 +9,7 @@ from ottla.client.core.partitions import TopicPartition
 from ottla.wire.errors import ErrorCode, KafkaError
 
 __all__ = [
+    "AuthenticationError",
     "AuthorizationError",
     "BufferExhausted",
     "ClientClosed",
@@ -23,6 +24,7 @@ __all__ = [
     "ProducerFenced",
     "RecordTooLarge",
     "RequestTimedOut",
+    "TlsError",
     "TransactionAborted",
     "UnknownTopicOrPartition",
     "UnsupportedByBroker",
@@ -149,6 +151,21 @@ class AuthorizationError(KafkaError):
     """The broker does not allow it."""
 
 
+class AuthenticationError(KafkaError):
+    """The broker does not believe who this client is, or this client who the broker is. Trying again does not help, so
+    no client does it by itself: credentials, certificates or settings have to be mended first."""
+
+    def __init__(self, message: str | None = None, code: ErrorCode = ErrorCode.SASL_AUTHENTICATION_FAILED) -> None:
+        super().__init__(code, message)
+
+    def __str__(self) -> str:
+        return self.message or self.code.text
+
+
+class TlsError(AuthenticationError):
+    """The TLS handshake failed for a reason that does not pass: a certificate, a name, or no TLS on the other side."""
+
+
 _CLASSES: dict[ErrorCode, type[KafkaError]] = {
     ErrorCode.NETWORK_EXCEPTION: NetworkError,
     ErrorCode.REQUEST_TIMED_OUT: RequestTimedOut,
@@ -157,6 +174,7 @@ _CLASSES: dict[ErrorCode, type[KafkaError]] = {
     ErrorCode.MESSAGE_TOO_LARGE: RecordTooLarge,
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: OutOfOrderSequence,
     ErrorCode.TRANSACTION_ABORTABLE: TransactionAborted,
+    ErrorCode.SASL_AUTHENTICATION_FAILED: AuthenticationError,
 }
 _FENCED = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
 _FORBIDDEN = (

@@ -17,6 +17,8 @@ from ottla.client.connection import Connection
 from ottla.client.core.accumulator import Accumulator, Batch, PartitionQueue
 from ottla.client.core.sequences import Sequences
 from ottla.client.errors import (
+    AuthenticationError,
+    ConfigError,
     ErrorCode,
     KafkaError,
     NetworkError,
@@ -75,6 +77,7 @@ class Sender:
         self.failure: KafkaError | None = None
         """What makes all further sending pointless."""
         cluster.on_change(lambda _: self.wake())
+        cluster.on_failure(self.fail_all)
         if transactions is not None:
             transactions.wake = self.wake
 
@@ -258,6 +261,8 @@ class Sender:
                 await connection.room()
             else:
                 await self._cluster.connection(node_id)
+        except (AuthenticationError, ConfigError) as error:
+            self.fail_all(error)
         except KafkaError as error:
             # Batches wait for the next try, or for new metadata, until their time is over.
             _log.debug("broker %d: %s", node_id, error)

@@ -15,6 +15,8 @@ from ottla.client.errors import ConfigError
 
 _log = logging.getLogger("ottla.client")
 _TRUE, _FALSE = "true", "false"
+HIDDEN = "[hidden]"
+"""What stands where a secret would, as in Kafka's clients."""
 
 
 def setting(
@@ -25,9 +27,12 @@ def setting(
     high: float | None = None,
     one_of: tuple[str, ...] | None = None,
     parse: Callable[[Any], Any] | None = None,
+    is_secret: bool = False,
 ) -> Any:
-    """A field of a settings class, with its bounds; `parse` reads values of an unusual form."""
-    return field(default=default, metadata={"doc": doc, "low": low, "high": high, "one_of": one_of, "parse": parse})
+    """A field of a settings class, with its bounds; `parse` reads values of an unusual form. A secret's value is shown
+    nowhere."""
+    metadata = {"doc": doc, "low": low, "high": high, "one_of": one_of, "parse": parse, "is_secret": is_secret}
+    return field(default=default, metadata=metadata, repr=not is_secret)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,4 +157,5 @@ def _check(declared: Field[Any], value: Any) -> None:
 
 
 def _invalid(declared: Field[Any], value: object, reason: str) -> ConfigError:
-    return ConfigError(f"Invalid value {value!r} for {_dotted(declared.name)}: {reason}")
+    shown = HIDDEN if declared.metadata.get("is_secret") else repr(value)
+    return ConfigError(f"Invalid value {shown} for {_dotted(declared.name)}: {reason}")

@@ -10,12 +10,21 @@ import pytest
 
 from ottla.client.config import ClientConfig
 from ottla.client.connection import RECEIVE_BYTES, Connection
-from ottla.client.errors import NetworkError, RequestTimedOut, UnsupportedByBroker
+from ottla.client.errors import (
+    AuthenticationError,
+    KafkaError,
+    NetworkError,
+    RequestTimedOut,
+    TlsError,
+    UnsupportedByBroker,
+)
 from ottla.wire import Message
 from ottla.wire.frames import decode_request_header, encode_response
 from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from ottla.wire.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
+from ottla.wire.messages.sasl_authenticate import SaslAuthenticateResponse
+from ottla.wire.messages.sasl_handshake import SaslHandshakeResponse
 
 
 class Pipe(asyncio.Transport):
@@ -248,5 +257,110 @@ def test_a_request_without_an_answer_waits_for_none() -> None:
         connection.send_only(ApiVersionsRequest(), version=0)
         assert pipe.written
         assert connection.in_flight_count == 0
+
+    run(work)
+
+
+# Logging in again, and brokers that expect something else
+
+
+def logged_in() -> tuple[Connection, Pipe]:
+    connection, pipe = connected(
+        security_protocol="SASL_PLAINTEXT", sasl_mechanism="PLAIN", sasl_username="u", sasl_password="p"
+    )
+    connection.versions = {3: (0, 13), 17: (0, 1), 36: (0, 2)}
+    return connection, pipe
+
+
+def sent(pipe: Pipe) -> list[int]:
+    """The api keys of the requests written so far, which are forgotten."""
+    keys = []
+    data = bytes(pipe.written)
+    pipe.written.clear()
+    while data:
+        size = int.from_bytes(data[:4], "big")
+        keys.append(decode_request_header(memoryview(data)[4 : 4 + size])[0].api_key)
+        data = data[4 + size :]
+    return keys
+
+
+def test_a_session_is_renewed_between_the_requests_of_a_connection_in_use() -> None:
+    async def work() -> None:
+        connection, pipe = logged_in()
+        before = connection.request(MetadataRequest(topics=[]))
+        renewal = asyncio.ensure_future(connection._log_in_again())
+        await asyncio.sleep(0)
+        assert sent(pipe) == [3, 17]
+        held_back = [connection.request(MetadataRequest(topics=[])) for _ in range(2)]
+        assert sent(pipe) == [], "a broker takes nothing between the handshake and the last token"
+        receive(connection, answer(0, MetadataResponse(controller_id=0)))
+        receive(connection, answer(1, SaslHandshakeResponse(mechanisms=["PLAIN"]), 1))
+        assert (await before).controller_id == 0
+        await asyncio.sleep(0)
+        assert sent(pipe) == [36]
+        receive(connection, answer(4, SaslAuthenticateResponse(), 2))
+        await renewal
+        assert sent(pipe) == [3, 3]
+        for number in (2, 3):
+            receive(connection, answer(number, MetadataResponse(controller_id=number)))
+        assert [(await one).controller_id for one in held_back] == [2, 3]
+        connection.request(MetadataRequest(topics=[]))
+        assert sent(pipe) == [3]
+        connection.close()
+
+    run(work)
+
+
+def test_a_renewal_that_is_refused_ends_the_connection_for_all_who_wait() -> None:
+    async def work() -> None:
+        connection, _ = logged_in()
+        renewal = asyncio.ensure_future(connection._log_in_again())
+        await asyncio.sleep(0)
+        held_back = connection.request(MetadataRequest(topics=[]))
+        receive(connection, answer(0, SaslHandshakeResponse(mechanisms=["PLAIN"]), 1))
+        await asyncio.sleep(0)
+        receive(connection, answer(2, SaslAuthenticateResponse(error_code=58, error_message="expired"), 2))
+        await asyncio.wait([renewal])
+        with pytest.raises(AuthenticationError, match=r"h:1: the broker refused user 'u'.*\(expired\)"):
+            await held_back
+        assert connection.is_closed
+
+    run(work)
+
+
+@pytest.mark.parametrize(
+    ("incoming", "protocol", "kind", "expected"),
+    [
+        (bytes.fromhex("15030300020246"), "PLAINTEXT", TlsError, "h:1 speaks TLS, and security.protocol is PLAINTEXT"),
+        (b"", "PLAINTEXT", NetworkError, "expect another security.protocol than PLAINTEXT"),
+        (b"", "SSL", NetworkError, "expect another security.protocol than SSL"),
+    ],
+)
+def test_a_broker_that_ends_the_connection_at_once(
+    incoming: bytes, protocol: str, kind: type[KafkaError], expected: str
+) -> None:
+    async def work() -> None:
+        connection, _ = connected(security_protocol=protocol)
+        connection.versions = {}
+        waiting = connection.request(ApiVersionsRequest(), version=4)
+        receive(connection, incoming)
+        connection.connection_lost(None)
+        with pytest.raises(kind, match=expected):
+            await waiting
+
+    run(work)
+
+
+@pytest.mark.parametrize(("protocol", "expected"), [("PLAINTEXT", "SASL_PLAINTEXT"), ("SSL", "SASL_SSL")])
+def test_a_broker_that_ends_the_connection_at_the_first_request_may_want_a_login(protocol: str, expected: str) -> None:
+    async def work() -> None:
+        connection, _ = connected(security_protocol=protocol)
+        greeted = connection.request(ApiVersionsRequest(), version=4)
+        receive(connection, answer(0, ApiVersionsResponse(), 4))
+        await greeted
+        waiting = connection.request(MetadataRequest(topics=[]))
+        connection.connection_lost(None)
+        with pytest.raises(NetworkError, match=f"security.protocol is {expected}, not {protocol}"):
+            await waiting
 
     run(work)

@@ -1,0 +1,119 @@
+"""Which credentials a client's settings hold: `sasl.jaas.config` as Java's clients have it, or user and password."""
+
+from __future__ import annotations
+
+import json
+import time
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+
+from ottla.client.core.authentication import MECHANISMS, OAUTHBEARER, PLAIN, Credentials
+from ottla.client.core.jaas import LoginModule, parse_jaas
+from ottla.client.errors import AuthenticationError, ConfigError, KafkaError
+from ottla.client.security_config import SecurityConfig
+from ottla.client.tokens import TokenEndpoint
+
+_MODULES = {PLAIN: "PlainLoginModule", OAUTHBEARER: "OAuthBearerLoginModule"}
+_SCRAM_MODULE = "ScramLoginModule"
+_CLAIM = "unsecuredLoginStringClaim_"
+_EXTENSION = "extension_"
+UNSECURED_LIFETIME_SECONDS = 3600
+
+
+def credentials_of(config: SecurityConfig) -> Credentials:
+    """The credentials of these settings, checked as far as that needs no broker."""
+    mechanism = config.sasl_mechanism
+    if mechanism not in MECHANISMS:
+        default = ", which is Kafka's default" if mechanism == "GSSAPI" else ""
+        raise ConfigError(
+            f"security.protocol is {config.security_protocol}, and sasl.mechanism is {mechanism}{default}: this client "
+            f"has {', '.join(MECHANISMS)}. Set sasl.mechanism to what the broker's listener offers"
+        )
+    module = None if config.sasl_jaas_config is None else _module(config.sasl_jaas_config, mechanism)
+    if mechanism == OAUTHBEARER:
+        return _bearer(config, {} if module is None else module.options)
+    username, password = config.sasl_username, config.sasl_password
+    is_token = False
+    if module is not None:
+        username, password = module.options.get("username"), module.options.get("password")
+        is_token = module.options.get("tokenauth", "").lower() == "true"
+    if not username or password is None:
+        where = "sasl.username and sasl.password" if module is None else "username and password in sasl.jaas.config"
+        example = f'org.apache.kafka...{_module_name(mechanism)} required username="..." password="...";'
+        raise ConfigError(f"{mechanism} needs {where}" + (f", or sasl.jaas.config={example}" if module is None else ""))
+    return Credentials(mechanism, username, password, is_token)
+
+
+def new_token(credentials: Credentials) -> str:
+    """A token from where these credentials have theirs; it may block."""
+    assert credentials.token is not None
+    try:
+        token = credentials.token()
+    except KafkaError:
+        raise
+    except Exception as error:
+        raise AuthenticationError(f"sasl_oauthbearer_token_provider raised {type(error).__name__}: {error}") from error
+    if not isinstance(token, str) or not token:
+        raise AuthenticationError(f"sasl_oauthbearer_token_provider returned a {type(token).__name__}, not a token")
+    return token
+
+
+def _module_name(mechanism: str) -> str:
+    return _MODULES.get(mechanism, _SCRAM_MODULE)
+
+
+def _module(text: str, mechanism: str) -> LoginModule:
+    try:
+        module = parse_jaas(text)
+    except ValueError as error:
+        raise ConfigError(f"sasl.jaas.config cannot be read: {error}") from None
+    if module.name != _module_name(mechanism):
+        raise ConfigError(
+            f"sasl.jaas.config names {module.name}, but sasl.mechanism is {mechanism}, which goes with "
+            f"{_module_name(mechanism)}"
+        )
+    return module
+
+
+def _bearer(config: SecurityConfig, options: Mapping[str, str]) -> Credentials:
+    extensions = {
+        name.removeprefix(_EXTENSION): value for name, value in options.items() if name.startswith(_EXTENSION)
+    }
+    return Credentials(OAUTHBEARER, token=_token_source(config, options), extensions=extensions)
+
+
+def _token_source(config: SecurityConfig, options: Mapping[str, str]) -> Callable[[], str]:
+    if config.sasl_oauthbearer_token_provider is not None:
+        return config.sasl_oauthbearer_token_provider
+    url = config.sasl_oauthbearer_token_endpoint_url
+    if url is not None:
+        client_id = config.sasl_oauthbearer_client_credentials_client_id or options.get("clientId")
+        secret = config.sasl_oauthbearer_client_credentials_client_secret or options.get("clientSecret")
+        if not client_id or not secret:
+            raise ConfigError(
+                "sasl.oauthbearer.token.endpoint.url needs sasl.oauthbearer.client.credentials.client.id and "
+                "sasl.oauthbearer.client.credentials.client.secret (or clientId and clientSecret in sasl.jaas.config)"
+            )
+        return _endpoint(config, url, client_id, secret, config.sasl_oauthbearer_scope or options.get("scope"))
+    claims = {name.removeprefix(_CLAIM): value for name, value in options.items() if name.startswith(_CLAIM)}
+    if claims:
+        return lambda: _unsecured_token(claims)
+    raise ConfigError(
+        "OAUTHBEARER needs a token: set sasl.oauthbearer.token.endpoint.url with a client id and secret, or in Python "
+        "sasl_oauthbearer_token_provider to a function that returns one"
+    )
+
+
+@lru_cache(maxsize=16)
+def _endpoint(config: SecurityConfig, url: str, client_id: str, secret: str, scope: str | None) -> TokenEndpoint:
+    """One for all connections with these settings, so that they share its token."""
+    return TokenEndpoint(url, client_id, secret, scope, config)
+
+
+def _unsecured_token(claims: Mapping[str, str]) -> str:
+    """A token that nobody signed, as Kafka's own clients make it for brokers under development."""
+    now = int(time.time())
+    body = {"iat": now, "exp": now + UNSECURED_LIFETIME_SECONDS, **claims}
+    parts = (json.dumps(part, separators=(",", ":")).encode() for part in ({"alg": "none"}, body))
+    return ".".join(urlsafe_b64encode(part).rstrip(b"=").decode() for part in parts) + "."
