@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 
 import pytest
 
+from ottla.broker.departures import LISTED_MS
 from ottla.cluster.topic import RECOVERED
 from ottla.sim.client import NoAnswer, batch_of
 from ottla.sim.replicas import Cluster
@@ -43,6 +45,29 @@ def test_a_leader_dies(sim: Cluster) -> None:
     sim.produce("topic", 3)
     assert sim.loop.time() - before < 3, "seconds that a writer waits for the next leader"
     assert sim.leader("topic") != old
+
+
+def test_who_asks_right_after_a_leader_died_is_told_the_next_one(sim: Cluster) -> None:
+    """librdkafka asks once, when its connection breaks, and then not for a second; and it forgets the new leader if the
+    old one is missing among the brokers of the very answer that names it."""
+    old = sim.leader("topic")
+    old_id = sim.names.index(old) + 1
+    router = sim.router()
+    others = [router.of(name) for name in sim.followers("topic")]
+    for client in others:
+        sim.run(client.metadata())
+    sim.sleep(1)
+    sim.kill(old)
+    before = sim.loop.time()
+    for client in others:
+        answer = sim.run(client.metadata())
+        (partition,) = (row for topic in answer.topics if topic.name == "topic" for row in topic.partitions)
+        assert partition.leader_id not in (-1, old_id)
+        assert old_id in [broker.node_id for broker in answer.brokers]
+    assert sim.loop.time() - before < 1
+    sim.sleep(LISTED_MS / 1000)
+    for client in others:
+        assert old_id not in [broker.node_id for broker in sim.run(client.metadata()).brokers]
 
 
 def test_a_leader_loses_power(sim: Cluster) -> None:
@@ -160,6 +185,28 @@ def test_a_clean_stop_hands_over(sim: Cluster) -> None:
     before = sim.loop.time()
     sim.produce("topic", 3)
     assert sim.loop.time() - before < 1
+
+
+def test_a_stopping_leader_sends_its_writers_to_the_next_one(sim: Cluster) -> None:
+    """Who learns of it by a connection that breaks tries to connect again in vain, and is slow to come back."""
+    old = sim.leader("topic")
+
+    async def scenario() -> list[ErrorCode]:
+        stopping = asyncio.ensure_future(sim.host(old).stop())
+        told = []
+        while not stopping.done():
+            try:
+                await sim.produced("topic", 1, via=old)
+            except KafkaError as error:
+                told.append(error.code)
+            except NoAnswer:
+                break
+            await asyncio.sleep(0.02)
+        await stopping
+        return told
+
+    told = sim.run(scenario())
+    assert len(told) >= 3 and set(told) == {ErrorCode.NOT_LEADER_OR_FOLLOWER}
 
 
 def test_a_batch_that_was_truncated_is_no_duplicate_when_it_comes_again(sim: Cluster) -> None:

@@ -281,7 +281,7 @@ class Fetcher:
                 self._fetch()
                 return
             if answer.is_closed:
-                self._node.suspicions.connection_broke(self._leader_id)
+                self._node.presence.connection_broke(self._leader_id)
             self._failed()
             return
         self._is_interrupted = False

@@ -29,6 +29,10 @@ CATCH_UP_MS = 20
 """Between heartbeats of a broker that is about to be unfenced, or to stop."""
 DUPLICATE_RETRY_MS = 500
 SHUTDOWN_MS = 30_000
+FAREWELL_MS = 200
+"""How long a stopping broker that has handed over answers clients with the new leaders (KIP-951). Those who learn of
+them this way need not find out by a connection that breaks, and do not try in vain to connect again: a client that did
+would also be slow to come back."""
 FULL_BYTES = 1024 * 1024
 """A broker with less free than this asks others to serve in its stead, until it has ROOM_BYTES."""
 ROOM_BYTES = 4 * FULL_BYTES
@@ -204,8 +208,10 @@ class Lifecycle:
             await node.commit(node.controller.fence(node.config.node_id))
             return
         end = node.now() + SHUTDOWN_MS
+        pause_ms = FAREWELL_MS if any(partition.is_leader for partition in node.partitions) else CATCH_UP_MS
         while node.now() < end:
             response = await self._beat(wants_to_stop=True)
             if response is None or response.error_code or response.should_shut_down:
                 return
-            await asyncio.sleep(CATCH_UP_MS / 1000)
+            await asyncio.sleep(pause_ms / 1000)
+            pause_ms = CATCH_UP_MS

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import socket
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from random import Random, SystemRandom
 from typing import Any, TypeVar
 
@@ -19,6 +19,7 @@ from ottla.broker.connection import Connection, ServedApi
 from ottla.broker.controllership import Controllership
 from ottla.broker.coordinators import Coordinator
 from ottla.broker.data_folder import DataFolderError
+from ottla.broker.departures import Departures
 from ottla.broker.group_coordinator import GroupCoordinator
 from ottla.broker.hosting import Hosting
 from ottla.broker.lifecycle import Lifecycle
@@ -29,11 +30,11 @@ from ottla.broker.mutations import refuse_all
 from ottla.broker.partitions import Partition, Partitions
 from ottla.broker.peers import Peers
 from ottla.broker.pieces import in_pieces
+from ottla.broker.presence import Presence
 from ottla.broker.producer_ids import ProducerIds
 from ottla.broker.quorum import Quorum
 from ottla.broker.quotas import Quotas
 from ottla.broker.replication_throttles import ReplicationThrottles
-from ottla.broker.suspicions import Suspicions
 from ottla.broker.telemetry import Telemetry
 from ottla.broker.transaction_coordinator import TransactionCoordinator
 from ottla.cluster import ClusterImage, ImageChanges, PartitionImage
@@ -108,7 +109,8 @@ class Node:
         self.partitions = Partitions()
         self.log_dir_moves = LogDirMoves(self)
         self.hosting = Hosting(self)
-        self.suspicions = Suspicions(self)
+        self.presence = Presence(self)
+        self.departures = Departures()
         self.image = ClusterImage()
         self.image_offset = -1
         self.logs: Logs
@@ -240,14 +242,14 @@ class Node:
             and all(letter.isascii() and (letter.isalnum() or letter in "._-") for letter in name)
         )
 
-    def brokers(self, listener: str) -> list[tuple[int, str, int, str | None]]:
-        """The brokers that are alive, as clients of this listener reach them: id, host, port, rack."""
-        alive = []
+    def brokers(self, listener: str, *, with_fenced: Collection[int] = ()) -> list[tuple[int, str, int, str | None]]:
+        """The brokers that are alive, and these others, as clients of a listener reach them: id, host, port, rack."""
+        found = []
         for broker in self.image.brokers.values():
             endpoint = broker.endpoints.get(listener)
-            if endpoint is not None and not broker.is_fenced:
-                alive.append((broker.id, endpoint.host, endpoint.port, broker.rack))
-        return alive
+            if endpoint is not None and (not broker.is_fenced or broker.id in with_fenced):
+                found.append((broker.id, endpoint.host, endpoint.port, broker.rack))
+        return found
 
     def broker_address(self, broker_id: int) -> tuple[str, int] | None:
         """Where another broker listens for brokers; None if it is not there."""
@@ -469,7 +471,8 @@ class Node:
             self.replication_throttles.use_topics(self.image, [topic.name])
         self.hosting.update(changes.partitions_changed)
         if changes.brokers_changed:
-            self.suspicions.metadata_changed()
+            self.presence.metadata_changed()
+            self.departures.metadata_changed(changes.brokers_changed, self.image.brokers, self.now())
         if changes.configs_changed:
             self._configs_changed(changes)
         if changes.client_quotas_changed:
@@ -492,6 +495,7 @@ class Node:
         await in_pieces(hosting.open_all(), self.timer)
         quorum.on_commit = self._apply
         quorum.on_snapshot = self._apply_snapshot
+        self.departures.metadata_changed(self.image.brokers, self.image.brokers, self.now())
         for changes, offset in committed:
             self._follow(changes, offset)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from ottla.broker.suspicions import Look
 from ottla.net import NoAnswer, Peer, ReceiveBuffers, Sockets
 from ottla.wire import Message
 
@@ -57,6 +58,28 @@ class Peers:
             on_answer(answer)
 
         peer.send(request, answered, timeout_ms=timeout_ms)
+
+    async def look_at(self, host: str, port: int, timeout_ms: int) -> Look:
+        """Whether somebody takes connections at an address. The kernel answers: the process need not be awake."""
+        try:
+            sock = self._sockets.connect(host, port)
+        except OSError:
+            return Look.REFUSED
+        stands = asyncio.Event()
+        self._loop.add_writer(sock, stands.set)
+        try:
+            await asyncio.wait_for(stands.wait(), timeout_ms / 1000)
+            sock.recv_into(bytearray(1))
+        except TimeoutError:
+            return Look.SILENT
+        except BlockingIOError:
+            return Look.TAKEN
+        except OSError:
+            return Look.REFUSED
+        finally:
+            self._loop.remove_writer(sock)
+            sock.close()
+        return Look.TAKEN
 
     def close(self) -> None:
         for peer in self._by_address.values():

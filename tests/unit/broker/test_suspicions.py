@@ -1,104 +1,150 @@
-"""Answers about leaders that are held back while a broker may be gone."""
+"""Which brokers may be gone although the metadata says that they lead."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
-from types import SimpleNamespace
-from typing import Any
-
 import pytest
 
-from ottla.broker.api import Caller, Peer
-from ottla.broker.apis.metadata import metadata
-from ottla.broker.suspicions import HOLD_MS, REST_MS, Suspicions
-from ottla.cluster import BrokerImage, ClusterImage
-from ottla.wire.messages.metadata import MetadataRequest
+from ottla.broker.suspicions import GONE_MS, HOLD_MS, LOOK_MS, REST_MS, Look, Suspicions
+from ottla.cluster import BrokerImage
+
+THIS, OTHER, THIRD = 1, 2, 3
+TWO_OTHERS_MS = 2 * LOOK_MS
 
 
 class World:
-    """The part of a node that suspicions use, and its clock."""
+    """Suspicions of broker 1, and the brokers that its metadata names."""
 
     def __init__(self) -> None:
-        self.time = 0
-        self.timers: list[Callable[[], None]] = []
-        self.image = ClusterImage()
-        self.register(2, epoch=20)
-        self.loop: Any = SimpleNamespace(
-            create_future=lambda: asyncio.get_running_loop().create_future(),
-            call_later=lambda _, act, *given: self.timers.append(lambda: act(*given)),
-        )
-        self.suspicions = Suspicions(self)  # type: ignore[arg-type]
-
-    def now(self) -> int:
-        return self.time
+        self.brokers: dict[int, BrokerImage] = {}
+        for id in (THIS, OTHER, THIRD):
+            self.register(id, epoch=10 * id)
+        self.suspicions = Suspicions(THIS)
 
     def register(self, id: int, epoch: int, is_fenced: bool = False) -> None:
-        self.image.brokers[id] = BrokerImage(id, epoch, bytes(16), is_fenced=is_fenced)
+        self.brokers[id] = BrokerImage(id, epoch, bytes(16), is_fenced=is_fenced)
 
-    # What Metadata uses
+    def breaks(self, id: int, now: int = 0) -> bool:
+        return self.suspicions.connection_broke(id, self.brokers, now)
 
-    cluster_id = "c"
-    controllership = SimpleNamespace()
-    config = SimpleNamespace(node_id=1, auto_create_topics_enable=False)
+    def look(self, id: int, look: Look, now: int = 0) -> None:
+        self.suspicions.looked_at(id, look, self.brokers, now)
 
-    def brokers(self, listener: str) -> list[tuple[int, str, int, str | None]]:
-        return [(one.id, "host", 9092, None) for one in self.image.brokers.values() if not one.is_fenced]
+    def to_look_at(self, now: int) -> list[int]:
+        return self.suspicions.to_look_at(self.brokers, now)
+
+    def change(self) -> None:
+        self.suspicions.metadata_changed(self.brokers)
 
 
-def test_metadata_waits_until_the_controller_has_decided() -> None:
-    async def scenario() -> None:
-        world = World()
-        world.register(3, epoch=30)
-        world.suspicions.connection_broke(2)
-        caller = Caller("c", Peer("127.0.0.1", 1, "", "broker"), 3, 12)
-        answer: Any = metadata(MetadataRequest(topics=[]), world, caller)  # type: ignore[arg-type]
-        waiting = asyncio.ensure_future(answer)
-        await asyncio.sleep(0)
-        world.suspicions.metadata_changed()
-        await asyncio.sleep(0)
-        assert not waiting.done()
-        world.register(2, epoch=20, is_fenced=True)
-        world.suspicions.metadata_changed()
-        assert [broker.node_id for broker in (await waiting).brokers] == [3]
+def test_a_broker_whose_connection_broke_is_suspected_until_it_is_fenced() -> None:
+    world = World()
+    assert world.breaks(OTHER)
+    world.change()
+    assert world.suspicions.open_ids == [OTHER]
+    world.register(OTHER, epoch=20, is_fenced=True)
+    world.change()
+    assert world.suspicions.open_ids == []
 
-    asyncio.run(scenario())
+
+@pytest.mark.parametrize("has_refused", [False, True])
+def test_a_broker_that_came_back_or_is_no_more_is_not_suspected(has_refused: bool) -> None:
+    world = World()
+    for id in (OTHER, THIRD):
+        world.breaks(id)
+        if has_refused:
+            world.look(id, Look.REFUSED)
+    world.register(OTHER, epoch=21)
+    del world.brokers[THIRD]
+    world.change()
+    assert world.suspicions.open_ids == []
 
 
 def test_nobody_waits_longer_than_a_moment() -> None:
-    async def scenario() -> None:
-        world = World()
-        world.suspicions.connection_broke(2)
-        assert world.suspicions.are_open
-        world.time = HOLD_MS
-        world.timers[0]()
-        await world.suspicions.settled()
-        assert not world.suspicions.are_open
+    world = World()
+    world.breaks(OTHER, now=5)
+    assert world.suspicions.deadline() == 5 + HOLD_MS
+    world.suspicions.tick(4 + HOLD_MS)
+    assert world.suspicions.open_ids == [OTHER]
+    world.suspicions.tick(5 + HOLD_MS)
+    assert world.suspicions.open_ids == []
+    assert world.suspicions.deadline() is None
 
-    asyncio.run(scenario())
+
+def test_a_broker_that_refuses_connections_is_waited_for_longer_but_only_once() -> None:
+    """There may have to be another controller first; without a majority of controllers there never is."""
+    world = World()
+    world.breaks(OTHER)
+    world.look(OTHER, Look.REFUSED, now=20)
+    world.look(OTHER, Look.REFUSED, now=900)
+    world.suspicions.tick(HOLD_MS)
+    assert world.suspicions.deadline() == 20 + GONE_MS
+    world.suspicions.tick(20 + GONE_MS)
+    assert world.suspicions.open_ids == []
+    world.look(OTHER, Look.REFUSED, now=30 + GONE_MS)
+    assert world.suspicions.open_ids == []
+
+
+def test_a_broker_that_takes_connections_is_not_gone() -> None:
+    world = World()
+    world.breaks(OTHER)
+    world.look(OTHER, Look.TAKEN, now=20)
+    assert world.suspicions.open_ids == []
+    assert world.breaks(OTHER, now=30), "that nothing came of the first suspicion does not excuse the second"
+
+
+def test_who_refuses_is_gone_though_no_connection_broke_here() -> None:
+    """A client's connection may break before the one of this broker does."""
+    world = World()
+    world.look(OTHER, Look.REFUSED)
+    assert world.suspicions.open_ids == [OTHER]
+
+
+def test_whoever_asks_for_leaders_makes_this_broker_look_at_the_others() -> None:
+    world = World()
+    assert world.to_look_at(0) == [OTHER, THIRD]
+    world.look(OTHER, Look.TAKEN, now=0)
+    assert world.to_look_at(TWO_OTHERS_MS - 1) == [THIRD], "not again at once: many may ask"
+    assert world.to_look_at(TWO_OTHERS_MS) == [OTHER, THIRD]
+    world.register(THIRD, epoch=30, is_fenced=True)
+    assert world.to_look_at(TWO_OTHERS_MS) == [OTHER], "clients are not sent to who is fenced"
+
+
+def test_who_does_not_answer_is_not_waited_for_again_and_again() -> None:
+    world = World()
+    world.look(OTHER, Look.SILENT)
+    assert world.suspicions.open_ids == []
+    assert world.to_look_at(REST_MS - 1) == [THIRD]
+    assert world.to_look_at(REST_MS) == [OTHER, THIRD]
+
+
+def test_silence_does_not_end_a_suspicion() -> None:
+    world = World()
+    world.breaks(OTHER)
+    world.look(OTHER, Look.SILENT, now=30)
+    assert world.suspicions.open_ids == [OTHER]
+
+
+def test_news_of_who_is_fenced_already_is_none() -> None:
+    world = World()
+    world.register(OTHER, epoch=20, is_fenced=True)
+    assert not world.breaks(OTHER)
+    world.look(OTHER, Look.REFUSED)
+    assert not world.breaks(7), "nobody knows it"
+    assert world.suspicions.open_ids == []
 
 
 @pytest.mark.parametrize(
-    ("id", "epoch", "is_fenced", "time", "is_suspected"),
+    ("id", "epoch", "time", "is_suspected"),
     [
-        (2, 20, False, REST_MS - 1, False),  # cut off, not gone: no second wait
-        (2, 20, False, REST_MS, True),
-        (2, 21, False, HOLD_MS, True),  # another process
-        (2, 20, True, REST_MS, False),
-        (9, 1, False, 0, True),
+        (OTHER, 20, HOLD_MS + REST_MS - 1, False),  # cut off, not gone: no second wait
+        (OTHER, 20, HOLD_MS + REST_MS, True),
+        (OTHER, 21, HOLD_MS, True),  # another process
+        (THIRD, 30, HOLD_MS, True),
     ],
 )
-def test_a_broker_is_not_suspected_again_and_again(
-    id: int, epoch: int, is_fenced: bool, time: int, is_suspected: bool
-) -> None:
-    async def scenario() -> None:
-        world = World()
-        world.suspicions.connection_broke(2)
-        world.timers[0]()
-        world.time = time
-        world.register(id, epoch, is_fenced)
-        world.suspicions.connection_broke(id)
-        world.suspicions.connection_broke(7)  # nobody knows it
-        assert world.suspicions.are_open == is_suspected
-
-    asyncio.run(scenario())
+def test_a_broker_is_not_suspected_again_and_again(id: int, epoch: int, time: int, is_suspected: bool) -> None:
+    world = World()
+    world.breaks(OTHER)
+    world.suspicions.tick(HOLD_MS)
+    world.register(id, epoch)
+    assert world.breaks(id, now=time) == is_suspected

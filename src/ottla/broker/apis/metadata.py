@@ -32,13 +32,13 @@ NOT_ASKED = -(2**31)
 def metadata(
     request: MetadataRequest, node: Node, caller: Caller
 ) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
-    if node.suspicions.are_open:
+    if node.presence.is_doubtful:
         return _answer_when_settled(request, node, caller)
     return _answer_now(request, node, caller)
 
 
 async def _answer_when_settled(request: MetadataRequest, node: Node, caller: Caller) -> MetadataResponse:
-    await node.suspicions.settled()
+    await node.presence.settled()
     answer = _answer_now(request, node, caller)
     return answer if isinstance(answer, MetadataResponse) else await answer
 
@@ -71,8 +71,9 @@ def _answer(request: MetadataRequest, node: Node, caller: Caller, refused: dict[
     image = node.image
     version = caller.api_version
     with_operations = request.include_topic_authorized_operations
-    brokers = node.brokers(caller.peer.listener)
-    alive = {node_id for node_id, *_ in brokers}
+    departed = node.departures.listed(node.now())
+    brokers = node.brokers(caller.peer.listener, with_fenced=departed)
+    alive = {node_id for node_id, *_ in brokers if node_id not in departed}
     topics: list[MetadataResponseTopic]
     if request.topics is None or (version == 0 and not request.topics):
         topics = [_describe(topic, node, alive, with_operations) for topic in image.topics_by_name.values()]
