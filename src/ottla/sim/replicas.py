@@ -226,13 +226,19 @@ class Cluster(Sim):
             id = node.config.node_id
             if node.config.is_broker and node.lifecycle.is_fenced:
                 return f"{id} is fenced"
-            if node.image_offset != nodes[0].image_offset:
-                return f"{id} has metadata up to {node.image_offset}, {nodes[0].config.node_id} {nodes[0].image_offset}"
+            # The image's offset says nothing of who votes.
+            known, expected = self._metadata_known_to(node), self._metadata_known_to(nodes[0])
+            if known != expected:
+                return f"{id} has metadata (committed, applied) up to {known}, {nodes[0].config.node_id} {expected}"
             for topic in node.image.topics_by_name.values():
                 for index, partition in topic.partitions.items():
                     if missing := self._lag_of(id, topic.name, index, partition, is_moving=is_moving):
                         return missing
         return ""
+
+    @staticmethod
+    def _metadata_known_to(node: Node) -> tuple[int, int]:
+        return node.quorum.high_watermark, node.image_offset
 
     def _lag_of(self, id: int, topic: str, index: int, partition: PartitionImage, *, is_moving: bool) -> str:
         if (
