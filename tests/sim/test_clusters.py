@@ -31,6 +31,11 @@ def move(sim: Cluster, replicas: list[int] | None) -> ErrorCode:
     return sim.run(reassign(sim.client("admin"), "topic", 0, replicas))
 
 
+def is_in_sync(sim: Cluster, name: str) -> bool:
+    image = sim.image("topic")
+    return image is not None and sim.shape.id_of(name) in image.isr
+
+
 def voters_known_to(sim: Cluster, name: str) -> list[int]:
     node = sim.host(name).node
     assert node is not None
@@ -60,6 +65,25 @@ def test_all_controllers_die_and_come_back(sim: Cluster) -> None:
     sim.heal()
     sim.kill(sim.leader("topic"))
     sim.produce("topic", 3)
+
+
+def test_followers_that_a_leader_believed_lost_join_the_isr_again_though_nothing_is_written() -> None:
+    """Found by a seed: a leader that was cut off for a while takes its followers out of the ISR when all of it is over.
+    They have everything and fetch as before: there were no news that would have had their fetches looked at."""
+    sim = Cluster(1, properties={"replica.lag.time.max.ms": "1000"})
+    sim.create_topic("topic")
+    sim.produce("topic", 10)
+    sim.settle()
+    leader = sim.leader("topic")
+    sim.cut_off(leader)
+    sim.produce("topic", 1, acks=1, via=leader)
+    sim.sleep(5)
+    sim.network.heal()
+    sim.wait_for(lambda: not any(is_in_sync(sim, name) for name in sim.followers("topic")), "the ISR shrinks")
+    sim.wait_for(lambda: all(is_in_sync(sim, name) for name in sim.names), "all are in sync again", within_s=20)
+    sim.settle()
+    sim.check("topic")
+    sim.finish()
 
 
 @pytest.mark.parametrize("sim", [LARGE], indirect=True)
