@@ -16,6 +16,7 @@ pyarrow is imported when it is first needed; the rest of the client works withou
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import lru_cache
@@ -38,6 +39,9 @@ MAX_COLUMN_BYTES = 2**31 - 1
 _BITS = {name: 1 << place for place, name in enumerate(COLUMNS)}
 _SCALES = {"ms": 1, "us": 1_000, "ns": 1_000_000}
 _ALL_ROWS = 2**62
+SPARE_COUNT = 3
+MAX_SPARE_BYTES = 64 * 1024 * 1024
+"""The memory of so many tables of at most this size is kept for the next ones."""
 ROWS_AT_ONCE = 128 * 1024
 """So many rows are brought into shape before they are encoded."""
 
@@ -99,7 +103,7 @@ class ReadOptions:
         return self.schema.empty_table()
 
     def batch(self, found: RecordColumns, topics: Sequence[str]) -> pyarrow.RecordBatch:
-        """What was read, as Arrow has it, without copying. The columns are used up."""
+        """What was read, as Arrow has it, without copying: views of the columns."""
         arrow = self._arrow
         schema = self.schema
         arrays = [self._array(field.name, field.type, found, topics) for field in schema]
@@ -134,10 +138,10 @@ class ReadOptions:
         for topic in topics:
             data += topic.encode()
             places.append(len(data))
-        offsets = bytearray(pack(f"={len(places)}i", *places))
-        return self._binary(self._arrow.string(), Binary(None, offsets, data), len(topics))
+        offsets = pack(f"={len(places)}i", *places)
+        return self._binary(self._arrow.string(), Binary(None, memoryview(offsets), memoryview(data)), len(topics))
 
-    def _numbers(self, kind: Any, numbers: bytearray, count: int) -> Any:
+    def _numbers(self, kind: Any, numbers: memoryview, count: int) -> Any:
         return self._arrow.Array.from_buffers(kind, count, [None, self._arrow.py_buffer(numbers)])
 
     def _binary(self, kind: Any, column: Binary, count: int) -> Any:
@@ -149,7 +153,7 @@ class ReadOptions:
         """Header keys as text. Bytes that are no UTF-8 are replaced, as Java's clients do it."""
         arrow = self._arrow
         texts = self._binary(arrow.string(), column, count)
-        if column.data.isascii():
+        if bytes(column.data).isascii():
             return texts
         try:
             texts.validate(full=True)
@@ -180,19 +184,39 @@ def schema(
     return read_options(columns, timestamp_unit, topic_type).schema
 
 
-def collect(
-    subscription: Subscription,
-    options: ReadOptions,
-    max_count: int,
-    max_bytes: int,
-    end_offsets: Mapping[TopicPartition, int],
-) -> pyarrow.Table | None:
-    """What a consumer has fetched, as a table; None if that is nothing. Its positions move behind it."""
-    found = options.new_columns(max_bytes)
-    topics = subscription.collect_columns(found, max_count, end_offsets)
-    if not found.count:
-        return None
-    return _arrow().Table.from_batches([options.batch(found, topics)])
+class Tables:
+    """Tables of what one reader fetched. The memory of the last ones serves again when nobody has them any more."""
+
+    def __init__(self) -> None:
+        self._used: deque[tuple[ReadOptions, RecordColumns]] = deque(maxlen=SPARE_COUNT)
+
+    def new_columns(self, options: ReadOptions, max_bytes: int = MAX_COLUMN_BYTES) -> RecordColumns:
+        for place, (used_for, columns) in enumerate(self._used):
+            if used_for is options and columns.max_bytes == max_bytes and columns.renew():
+                del self._used[place]
+                return columns
+        return options.new_columns(max_bytes)
+
+    def keep(self, options: ReadOptions, columns: RecordColumns) -> None:
+        """What was made of the columns has views of them; when these are gone, they may be used again."""
+        if columns.capacity() <= MAX_SPARE_BYTES:
+            self._used.append((options, columns))
+
+    def collect(
+        self,
+        subscription: Subscription,
+        options: ReadOptions,
+        max_count: int,
+        max_bytes: int,
+        end_offsets: Mapping[TopicPartition, int],
+    ) -> pyarrow.Table | None:
+        """What a consumer has fetched, as a table; None if that is nothing. Its positions move behind it."""
+        found = self.new_columns(options, max_bytes)
+        try:
+            topics = subscription.collect_columns(found, max_count, end_offsets)
+            return _arrow().Table.from_batches([options.batch(found, topics)]) if found.count else None
+        finally:
+            self.keep(options, found)
 
 
 class Decoded(NamedTuple):

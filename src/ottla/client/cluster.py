@@ -158,6 +158,23 @@ class Cluster:
         version = connection.version_of(api_key, max_version)
         return await connection.request(request, version=version, timeout_ms=timeout_ms)
 
+    def begin(
+        self, node_id: int, request: Message, *, lane: str, timeout_ms: int, max_version: int | None
+    ) -> asyncio.Future[Any] | None:
+        """Like `send`, but the request leaves now, before anybody else has a turn; None if it has to be sent, since
+        there is no connection to do so."""
+        connection = self.ready(node_id, lane)
+        if connection is None:
+            return None
+        api_key = type(request).__schema__.api_key
+        assert api_key is not None
+        try:
+            version = connection.version_of(api_key, max_version)
+            return connection.request(request, version=version, timeout_ms=timeout_ms)
+        except KafkaError as error:
+            _log.debug("broker %d: %s", node_id, error)
+            return None
+
     async def send_any(self, request: Message, *, timeout_ms: int | None = None) -> Any:
         """The response of some broker: of the one that owes the fewest answers."""
         return await self.send(await self.any_node(), request, timeout_ms=timeout_ms)

@@ -35,6 +35,7 @@ from ottla.client.errors import (
     UnsupportedByBroker,
     check_error,
 )
+from ottla.records.spares import SpareBuffers
 from ottla.wire import Message, WireError, decode
 from ottla.wire.apis import API_VERSIONS, APIS, response_class
 from ottla.wire.errors import ErrorCode
@@ -126,8 +127,7 @@ class Connection(asyncio.BufferedProtocol):
         self._small_filled = 0
         self._frame: bytearray | None = None
         self._frame_filled = self._frame_size = 0
-        self._spare: deque[bytearray] = deque(maxlen=SPARE_COUNT)
-        """Buffers of former frames; of some there are views."""
+        self._spares = SpareBuffers(SPARE_COUNT, MAX_SPARE_BYTES)
 
     @classmethod
     async def connect(cls, host: str, port: int, config: ClientConfig) -> Connection:
@@ -351,9 +351,9 @@ class Connection(asyncio.BufferedProtocol):
     def _frame_grew(self, frame: bytearray) -> None:
         if self._frame_filled == self._frame_size:
             self._frame = None
-            if len(frame) <= MAX_SPARE_BYTES:
-                self._spare.append(frame)
-            self._handle(memoryview(frame)[: self._frame_size])
+            view = memoryview(frame)[: self._frame_size]
+            self._spares.keep(frame)
+            self._handle(view)
         elif self._frame_filled == len(frame):
             larger = bytearray(_rounded(min(2 * len(frame), self._frame_size)))
             larger[: len(frame)] = frame
@@ -361,10 +361,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def _frame_buffer(self, size: int) -> bytearray:
         """A spare buffer that holds the whole frame, or a new one that grows with it."""
-        for place, spare in enumerate(self._spare):
-            if len(spare) >= size and _is_free(spare):
-                del self._spare[place]
-                return spare
+        spare = self._spares.take(size)
+        if spare is not None:
+            return spare
         return bytearray(_rounded(max(min(size, FIRST_FRAME_BYTES), self._frame_filled)))
 
     def _parse(self) -> None:
@@ -484,7 +483,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
         self._frame = None
-        self._spare.clear()
+        self._spares.clear()
         self.resume_writing()
         waiting, self._waiting = self._waiting, deque()
         for one in waiting:
@@ -506,15 +505,6 @@ def _another(error: KafkaError) -> KafkaError:
     if isinstance(error, AuthenticationError):
         return type(error)(error.message, error.code)
     return NetworkError(error.message)
-
-
-def _is_free(buffer: bytearray) -> bool:
-    """Whether nobody has a view of a buffer: only then it can change its size."""
-    try:
-        buffer.append(buffer.pop())
-    except BufferError:
-        return False
-    return True
 
 
 def _rounded(size: int) -> int:

@@ -48,6 +48,8 @@ from ottla.client.offset_requests import OffsetRequests
 if TYPE_CHECKING:
     import pyarrow
 
+    from ottla.client.arrow import Tables
+
 K = TypeVar("K")
 T = TypeVar("T")
 V = TypeVar("V")
@@ -122,6 +124,7 @@ class Consumer(Generic[K, V]):
         self._handed: list[ConsumerRecord[K, V]] = []
         self._handed_count = 0
         """`async for` hands these out one by one; so many it has."""
+        self._tables: Tables | None = None
         self._deserializes = self.config.key_deserializer is not None or self.config.value_deserializer is not None
 
     # Lifecycle
@@ -283,10 +286,11 @@ class Consumer(Generic[K, V]):
         wanted = arrow.read_options(columns, timestamp_unit, topic_type)
         limit = _ALL if max_records is None else max_records
         self._open().ahead = 2
+        tables = self._tables = self._tables or arrow.Tables()
         ends = {TopicPartition(*partition): offset for partition, offset in (end_offsets or {}).items()}
         found = await self._poll(
             timeout_ms,
-            lambda: arrow.collect(self._subscription, wanted, limit, self.config.fetch_max_bytes, ends),
+            lambda: tables.collect(self._subscription, wanted, limit, self.config.fetch_max_bytes, ends),
         )
         return wanted.empty_table() if found is None else found
 

@@ -167,12 +167,35 @@ class Fetcher:
         request.max_bytes = config.fetch_max_bytes
         request.isolation_level = int(self._isolation_level)
         request.rack_id = config.client_rack or ""
-        self._tasks[node_id] = self._loop.create_task(self._fetch(node_id, session, request, sent))
+        timeout_ms = config.request_timeout_ms + request.max_wait_ms
+        # It leaves now if it can: the broker answers while what came before is decoded.
+        answer = self._cluster.begin(
+            node_id, request, lane=FETCH_LANE, timeout_ms=timeout_ms, max_version=session.max_version
+        )
+        task = self._tasks[node_id] = self._loop.create_task(
+            self._fetch(node_id, session, request, timeout_ms, answer, sent)
+        )
+        if answer is not None:
+            task.add_done_callback(lambda _: answer.cancel())
 
-    async def _fetch(self, node_id: int, session: FetchSession, request: FetchRequest, sent: Sent) -> None:
+    async def _fetch(
+        self,
+        node_id: int,
+        session: FetchSession,
+        request: FetchRequest,
+        timeout_ms: int,
+        answer: asyncio.Future[FetchResponse] | None,
+        sent: Sent,
+    ) -> None:
         states = [state for state, _, _ in sent.values()]
         try:
-            await self._exchange(node_id, session, request, sent)
+            if answer is not None:
+                response = await answer
+            else:
+                response = await self._cluster.send(
+                    node_id, request, lane=FETCH_LANE, timeout_ms=timeout_ms, max_version=session.max_version
+                )
+            self._take_answer(node_id, session, response, sent)
         except KafkaError as error:
             self._failed(node_id, session, states, error)
         except asyncio.CancelledError:
@@ -184,8 +207,9 @@ class Fetcher:
             self._tasks.pop(node_id, None)
         self.pump()
 
-    async def _exchange(self, node_id: int, session: FetchSession, request: FetchRequest, sent: Sent) -> None:
-        response = await self._send(node_id, request, session.max_version)
+    # Answers
+
+    def _take_answer(self, node_id: int, session: FetchSession, response: FetchResponse, sent: Sent) -> None:
         answered = session.handle(response)
         self._attempts.pop(node_id, None)
         brokers = [Broker(one.node_id, one.host, one.port, one.rack) for one in response.node_endpoints]
@@ -193,18 +217,6 @@ class Fetcher:
             if partition in sent:
                 self._handle(node_id, partition, data, sent[partition], brokers)
         self._wake()
-
-    async def _send(self, node_id: int, request: FetchRequest, max_version: int | None) -> FetchResponse:
-        response: FetchResponse = await self._cluster.send(
-            node_id,
-            request,
-            lane=FETCH_LANE,
-            timeout_ms=self._config.request_timeout_ms + request.max_wait_ms,
-            max_version=max_version,
-        )
-        return response
-
-    # Answers
 
     def _handle(
         self,

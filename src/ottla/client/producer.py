@@ -41,6 +41,7 @@ from ottla.client.errors import (
 from ottla.client.metadata import ConsumerGroupMetadata, PartitionInfo, TopicInfo, TopicPartition
 from ottla.client.sender import Sender
 from ottla.client.transactions import State, Transactions
+from ottla.records.spares import SpareBuffers
 
 if TYPE_CHECKING:
     import pyarrow
@@ -159,6 +160,8 @@ class Producer:
         self._looking_up: dict[str, asyncio.Task[None]] = {}
         self._line: deque[_Pending] = deque()
         self._pending_bytes = 0
+        self._spares = SpareBuffers()
+        """What tables were encoded into."""
         self._room: list[asyncio.Future[None]] = []
         self._line_timer: asyncio.TimerHandle | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
@@ -511,8 +514,10 @@ class Producer:
             known = await self._topic(send.topic)
             anywhere = _with_leaders(known.info.partitions) or list(range(known.count))
             first = self._cluster.rng.randrange(len(anywhere))
-            for done in send.encoded(known.count, anywhere[first:] + anywhere[:first], time_ns() // 1_000_000):
+            timestamp = time_ns() // 1_000_000
+            for done in send.encoded(known.count, anywhere[first:] + anywhere[:first], timestamp, self._spares):
                 for records in done:
+                    await tally.room()
                     await self._room_for(records.size)
                     sender = self._may_send()
                     queue = self._accumulator.queue(TopicPartition(send.topic, records.partition))

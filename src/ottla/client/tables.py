@@ -16,6 +16,7 @@ from ottla.client.core.partitions import TopicPartition
 from ottla.client.errors import ErrorCode, KafkaError, RecordTooLarge
 from ottla.records.columns_encode import Rows, TableEncoder
 from ottla.records.encoded import EncodedRecords
+from ottla.records.spares import SpareBuffers
 
 if TYPE_CHECKING:
     import pyarrow
@@ -25,6 +26,8 @@ BATCH_BYTES = 512 * 1024
 there as a whole."""
 PIECE_BYTES = 1024 * 1024
 """So much is encoded before others have their turn."""
+AHEAD_BYTES = 4 * 1024 * 1024
+"""So much is encoded before it can be sent: more would only leave the processor's cache before its turn comes."""
 
 
 class PartitionWritten(NamedTuple):
@@ -81,7 +84,9 @@ class TableSend:
                 batch = arrow.with_partitions(batch, lambda key: partitioner(self.topic, key, partition_count))
             yield arrow.rows(batch)
 
-    def encoded(self, partition_count: int, anywhere: Sequence[int], timestamp: int) -> Iterator[list[EncodedRecords]]:
+    def encoded(
+        self, partition_count: int, anywhere: Sequence[int], timestamp: int, spares: SpareBuffers | None = None
+    ) -> Iterator[list[EncodedRecords]]:
         """The batches, a piece at a time. Rows without key and partition go to the partitions `anywhere`."""
         encoder = TableEncoder(
             partition_count,
@@ -89,6 +94,7 @@ class TableSend:
             anywhere=anywhere,
             uses_keys=not self._config.partitioner_ignore_keys,
             is_round_robin=self._config.partitioner == "round_robin",
+            spares=spares,
         )
         for rows in self._rows(partition_count):
             row = 0
@@ -104,6 +110,8 @@ class Tally:
 
     def __init__(self) -> None:
         self._left = 1
+        self._open: dict[Batch, None] = {}
+        self._next_done: asyncio.Future[None] | None = None
         self._written: dict[TopicPartition, PartitionWritten] = {}
         self._lost = 0
         self._error: KafkaError | None = None
@@ -111,10 +119,20 @@ class Tally:
 
     def add(self, batch: Batch) -> None:
         self._left += 1
+        self._open[batch] = None
         batch.is_watched = True
         batch.callbacks.append(self._batch_done)
 
+    async def room(self) -> None:
+        """Wait while much of the table is encoded that is not on its way."""
+        while sum([batch.size for batch in self._open if not batch.is_on_wire]) > AHEAD_BYTES:
+            self._next_done = asyncio.get_running_loop().create_future()
+            await self._next_done
+
     def _batch_done(self, batch: Batch) -> None:
+        del self._open[batch]
+        if self._next_done is not None and not self._next_done.done():
+            self._next_done.set_result(None)
         self._note(batch)
         self._one_done()
 

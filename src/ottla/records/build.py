@@ -77,7 +77,7 @@ def build(
 
 
 def seal(
-    batch: bytearray,
+    batch: bytearray | memoryview,
     *,
     count: int,
     base_timestamp: int,

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from ottla.records.batch import LOG_APPEND_TIME_FLAG
 from ottla.records.errors import CorruptRecords
+from ottla.records.spares import is_free
 
 if not cython.compiled:
     from ottla.records.kernel import Cursor, cursor_of, native_add, native_int32, native_int64
@@ -45,10 +46,8 @@ if not cython.compiled:
     def native_view(buffer: bytearray) -> Any:
         return buffer
 
-    def native_resize(buffer: bytearray, size: int) -> None:
-        if size < len(buffer):
-            del buffer[size:]
-        else:
+    def native_grow(buffer: bytearray, size: int) -> None:
+        if size > len(buffer):
             buffer.extend(bytes(size - len(buffer)))
 
     def native_copy(output: Any, position: int, source: Any, start: int, size: int) -> None:
@@ -64,11 +63,11 @@ if not cython.compiled:
 class Binary(NamedTuple):
     """A column of bytes as Arrow has it."""
 
-    validity: bytearray | None
+    validity: memoryview | None
     """One bit a row, none if no row is null."""
-    offsets: bytearray
+    offsets: memoryview
     """32 bits a row, and one more."""
-    data: bytearray
+    data: memoryview
 
 
 class BatchRecords:
@@ -113,14 +112,14 @@ class BinaryColumn:
         """Make room for so many rows in all, and for so many bytes more."""
         if row_count > self.row_room:
             self.row_room = max(row_count, self.row_room + (self.row_room >> 1))
-            native_resize(self.offsets, 4 * self.row_room + 4)
+            native_grow(self.offsets, 4 * self.row_room + 4)
             self.offset_view = native_view(self.offsets)
             if self.has_nulls:
-                native_resize(self.validity, (self.row_room + 7) >> 3)
+                native_grow(self.validity, (self.row_room + 7) >> 3)
                 self.validity_view = native_view(self.validity)
         if self.size + size > self.room:
             self.room = max(self.size + size, self.room + (self.room >> 1))
-            native_resize(self.data, self.room)
+            native_grow(self.data, self.room)
             self.data_view = native_view(self.data)
 
     def put(self, row: int, source: Any, start: int, size: int) -> None:
@@ -139,7 +138,7 @@ class BinaryColumn:
     def begin_nulls(self, row: int) -> None:
         """The first null: every row before it is valid."""
         self.has_nulls = True
-        native_resize(self.validity, (self.row_room + 7) >> 3)
+        native_grow(self.validity, (self.row_room + 7) >> 3)
         self.validity_view = native_view(self.validity)
         index = 0
         while index <= row >> 3:
@@ -147,14 +146,22 @@ class BinaryColumn:
             index += 1
 
     def finish(self, row_count: int) -> Binary:
-        """The buffers, cut to so many rows. The column is of no use afterwards."""
-        native_resize(self.offsets, 4 * row_count + 4)
+        """Views of the buffers, as far as so many rows fill them."""
+        native_grow(self.offsets, 4 * row_count + 4)
         native_put_int32(native_view(self.offsets), 0, 0)
-        native_resize(self.data, self.size)
-        if not self.has_nulls:
-            return Binary(None, self.offsets, self.data)
-        native_resize(self.validity, (row_count + 7) >> 3)
-        return Binary(self.validity, self.offsets, self.data)
+        offsets = memoryview(self.offsets)[: 4 * row_count + 4]
+        validity = memoryview(self.validity)[: (row_count + 7) >> 3] if self.has_nulls else None
+        return Binary(validity, offsets, memoryview(self.data)[: self.size])
+
+    def is_free(self) -> bool:
+        return is_free(self.offsets) and is_free(self.data) and is_free(self.validity)
+
+    def clear(self) -> None:
+        self.size = 0
+        self.has_nulls = False
+
+    def capacity(self) -> int:
+        return len(self.offsets) + len(self.data) + len(self.validity)
 
 
 class NumberColumn:
@@ -166,12 +173,20 @@ class NumberColumn:
         self.view = native_view(self.data)
 
     def reserve(self, row_count: int) -> None:
-        native_resize(self.data, self.width * row_count)
+        native_grow(self.data, self.width * row_count)
         self.view = native_view(self.data)
+
+    def finish(self, row_count: int) -> memoryview:
+        self.reserve(row_count)
+        return memoryview(self.data)[: self.width * row_count]
 
 
 class RecordColumns:
-    """Records of any number of batches, as columns. `wanted` is a sum of KEY, VALUE and so on."""
+    """Records of any number of batches, as columns. `wanted` is a sum of KEY, VALUE and so on.
+
+    What is finished are views of its buffers. When all of them are gone it may begin anew (`renew`), in the memory that
+    it has.
+    """
 
     def __init__(self, wanted: int, timestamp_scale: int = 1, max_bytes: int = MAX_COLUMN_BYTES) -> None:
         self.max_bytes = min(max_bytes, MAX_COLUMN_BYTES)
@@ -192,6 +207,46 @@ class RecordColumns:
         self.header_offsets = NumberColumn(4)
         self.header_key = BinaryColumn()
         self.header_value = BinaryColumn()
+
+    def renew(self) -> bool:
+        """Empty it, to be filled again; False if somebody still has a view of what is in it."""
+        number: NumberColumn
+        column: BinaryColumn
+        for number in self.number_columns():
+            if not is_free(number.data):
+                return False
+        for column in self.binary_columns():
+            if not column.is_free():
+                return False
+        for column in self.binary_columns():
+            column.clear()
+        self.count = 0
+        self.header_count = 0
+        return True
+
+    def number_columns(self) -> list[NumberColumn]:
+        return [
+            self.topic,
+            self.partition,
+            self.offset,
+            self.timestamp,
+            self.timestamp_type,
+            self.header_offsets,
+        ]
+
+    def binary_columns(self) -> list[BinaryColumn]:
+        return [self.key, self.value, self.header_key, self.header_value]
+
+    def capacity(self) -> int:
+        """The bytes that it has room for."""
+        number: NumberColumn
+        column: BinaryColumn
+        size = 0
+        for number in self.number_columns():
+            size += len(number.data)
+        for column in self.binary_columns():
+            size += column.capacity()
+        return size
 
     def size(self) -> int:
         """Bytes of keys, values and headers so far."""
@@ -339,8 +394,8 @@ class RecordColumns:
             count -= 1
         cursor.position = end
 
-    def numbers(self, column: int) -> bytearray:
-        """The finished buffer of TOPIC (an index), PARTITION, OFFSET, TIMESTAMP or TIMESTAMP_TYPE."""
+    def numbers(self, column: int) -> memoryview:
+        """What is in the buffer of TOPIC (an index), PARTITION, OFFSET, TIMESTAMP or TIMESTAMP_TYPE."""
         found = {
             TOPIC: self.topic,
             PARTITION: self.partition,
@@ -348,21 +403,20 @@ class RecordColumns:
             TIMESTAMP: self.timestamp,
             TIMESTAMP_TYPE: self.timestamp_type,
         }[column]
-        found.reserve(self.count)
-        return found.data
+        return found.finish(self.count)
 
     def binary(self, column: int) -> Binary:
-        """The finished buffers of KEY or VALUE."""
+        """The buffers of KEY or VALUE."""
         return self.key.finish(self.count) if column == KEY else self.value.finish(self.count)
 
-    def headers(self) -> tuple[bytearray, Binary, Binary, int]:
-        """The finished buffers of the lists' offsets, of the headers' keys and values, and how many headers there
+    def headers(self) -> tuple[memoryview, Binary, Binary, int]:
+        """The buffers of the lists' offsets, of the headers' keys and values, and how many headers there
         are."""
-        self.header_offsets.reserve(self.count + 1)
+        offsets = self.header_offsets.finish(self.count + 1)
         if self.count == 0:
             native_put_int32(self.header_offsets.view, 0, 0)
         return (
-            self.header_offsets.data,
+            offsets,
             self.header_key.finish(self.header_count),
             self.header_value.finish(self.header_count),
             self.header_count,

@@ -1,7 +1,7 @@
 # C types for columns_encode.py: pointers where that file has bytearrays, and the few functions that are C.
 cimport cython
 from libc.string cimport memcpy
-from ottla.records.columns cimport native_resize, native_view
+from ottla.records.columns cimport native_grow, native_view
 from ottla.records.kernel cimport native_subtract, ottla_murmur2
 
 cdef int ANY, HEADER_SIZE, RECORD_OVERHEAD, HEADER_OVERHEAD, SMALLEST_ROOM, FIRST_BYTES
@@ -101,6 +101,7 @@ cdef class TableEncoder:
     cdef Py_ssize_t batch_size, first_room
     cdef bint uses_keys, is_round_robin
     cdef list anywhere, open, done
+    cdef object spares
     cdef Py_ssize_t turn, done_bytes, key_size, value_size
 
     cpdef Py_ssize_t encode(self, Rows rows, Py_ssize_t row, long long timestamp, Py_ssize_t max_bytes) except -1
@@ -112,7 +113,8 @@ cdef class TableEncoder:
     cdef Py_ssize_t body_size(self, Rows rows, Py_ssize_t row, long long timestamp_delta, int offset_delta) except -1
     @cython.locals(headers=HeadersColumn, index=Py_ssize_t)
     cdef int write(self, OpenBatch batch, Rows rows, Py_ssize_t row, long long timestamp, Py_ssize_t body) except -1
-    @cython.locals(batch=OpenBatch)
+    cdef bytearray new_buffer(self, Py_ssize_t size)
+    @cython.locals(batch=OpenBatch, content=object)
     cpdef close(self, int partition)
     @cython.locals(partition=cython.int)
     cpdef close_all(self)

@@ -17,6 +17,7 @@ from typing import Any
 
 from ottla.records.batch import HEADER_SIZE
 from ottla.records.encoded import EncodedRecords
+from ottla.records.spares import SpareBuffers
 
 ANY = -1
 """The partition of a row that may go anywhere."""
@@ -29,7 +30,7 @@ HEADER_OVERHEAD = 10
 MASK_64 = 0xFFFFFFFFFFFFFFFF
 
 if not cython.compiled:
-    from ottla.records.columns import native_copy, native_resize, native_view
+    from ottla.records.columns import native_copy, native_grow, native_view
     from ottla.records.kernel import murmur2, native_subtract
 
     def native_hash(data: Any, position: int, size: int) -> int:
@@ -220,10 +221,10 @@ def write_varint(output: Any, position: int, value: int) -> int:
 class OpenBatch:
     """The batch of one partition that records are written into."""
 
-    def __init__(self, room: int) -> None:
-        self.content = bytearray(room)
-        self.view = native_view(self.content)
-        self.room = room
+    def __init__(self, content: bytearray) -> None:
+        self.content = content
+        self.view = native_view(content)
+        self.room = len(content)
         self.position = HEADER_SIZE
         self.count = 0
         self.base_timestamp = 0
@@ -232,7 +233,7 @@ class OpenBatch:
     def reserve(self, size: int) -> None:
         if self.position + size > self.room:
             self.room = 2 * (self.position + size)
-            native_resize(self.content, self.room)
+            native_grow(self.content, self.room)
             self.view = native_view(self.content)
 
     def write_bytes(self, column: BytesColumn | None, row: int, size: int) -> None:
@@ -254,9 +255,11 @@ class TableEncoder:
         anywhere: Sequence[int],
         uses_keys: bool = True,
         is_round_robin: bool = False,
+        spares: SpareBuffers | None = None,
     ) -> None:
         """Rows without a partition and a key go to the partitions `anywhere`, a batch full to each in turn, or, if it
-        is round robin, one row to each in turn (keys count for nothing then)."""
+        is round robin, one row to each in turn (keys count for nothing then). Batches are written into spare buffers,
+        if there are any."""
         if not anywhere or min(anywhere) < 0 or max(anywhere) >= partition_count:
             raise ValueError(f"{list(anywhere)} of {partition_count} partitions")
         self.partition_count = partition_count
@@ -265,6 +268,7 @@ class TableEncoder:
         self.uses_keys = uses_keys and not is_round_robin
         self.is_round_robin = is_round_robin
         self.anywhere = list(anywhere)
+        self.spares = SpareBuffers() if spares is None else spares
         self.turn = 0
         self.open: list[OpenBatch | None] = [None] * partition_count
         self.done: list[EncodedRecords] = []
@@ -317,7 +321,7 @@ class TableEncoder:
         if batch is None:
             body = self.body_size(rows, row, 0, 0)
             size = varint_size(body) + body
-            batch = OpenBatch(max(self.first_room, HEADER_SIZE + size))
+            batch = OpenBatch(self.new_buffer(max(self.first_room, HEADER_SIZE + size)))
             batch.base_timestamp = timestamp
             batch.max_timestamp = timestamp
             self.open[partition] = batch
@@ -371,16 +375,21 @@ class TableEncoder:
             batch.max_timestamp = timestamp
         batch.count += 1
 
+    def new_buffer(self, size: int) -> bytearray:
+        spare = self.spares.take(size)
+        return bytearray(size) if spare is None else spare
+
     def close(self, partition: int) -> None:
         """The partition's batch is complete."""
         batch = self.open[partition]
         if batch is None:
             return
         self.open[partition] = None
-        native_resize(batch.content, batch.position)
-        self.done.append(
-            EncodedRecords(partition, batch.content, batch.count, batch.base_timestamp, batch.max_timestamp)
-        )
+        content = memoryview(batch.content)[: batch.position]
+        if batch.position < batch.room // 2:
+            content = memoryview(bytearray(content))  # what waits to be sent takes no more memory than it counts for
+        self.spares.keep(batch.content)
+        self.done.append(EncodedRecords(partition, content, batch.count, batch.base_timestamp, batch.max_timestamp))
         self.done_bytes += batch.position
 
     def close_all(self) -> None:

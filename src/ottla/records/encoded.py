@@ -15,7 +15,9 @@ class EncodedRecords:
     timestamps: tuple[int, ...] = ()
     """They are in the records only."""
 
-    def __init__(self, partition: int, content: bytearray, count: int, base_timestamp: int, max_timestamp: int) -> None:
+    def __init__(
+        self, partition: int, content: memoryview, count: int, base_timestamp: int, max_timestamp: int
+    ) -> None:
         self.partition = partition
         self.size = len(content)
         """Bytes of the whole batch, before compression."""
@@ -37,12 +39,12 @@ class EncodedRecords:
         producer_epoch: int = -1,
         base_sequence: int = NO_SEQUENCE,
         is_transactional: bool = False,
-    ) -> bytearray:
+    ) -> memoryview:
         """The whole batch. Without compression these are the same bytes each time: what was built before changes."""
         batch = self._content
         if compression is not Compression.NONE:
-            batch = bytearray(HEADER_SIZE)
-            batch += compress(compression, memoryview(self._content)[HEADER_SIZE:], level)
+            compressed = compress(compression, self._content[HEADER_SIZE:], level)
+            batch = memoryview(bytearray(HEADER_SIZE) + compressed)
         seal(
             batch,
             count=self._count,
@@ -64,4 +66,4 @@ class EncodedRecords:
 
     def _of(self, records: list[Record]) -> EncodedRecords:
         timestamps = [record.timestamp for record in records]
-        return EncodedRecords(self.partition, build(records), len(records), timestamps[0], max(timestamps))
+        return EncodedRecords(self.partition, memoryview(build(records)), len(records), timestamps[0], max(timestamps))

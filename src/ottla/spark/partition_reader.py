@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.client.arrow import ReadOptions as Columns
+from ottla.client.arrow import Tables
 from ottla.client.config import ConsumerConfig
 from ottla.client.core.fetching import FetchedBatches
 from ottla.client.core.partitions import TopicPartition
@@ -62,6 +63,7 @@ class PartitionReader:
         self._position = wanted.start_offset
         self._fetch_bytes = task.fetch_bytes
         self._columns = Columns(task.columns, timestamp_unit="us", topic_type="string")
+        self._tables = Tables()
         self._cluster: BlockingCluster = shared_cluster(task.config)
         self._isolation_level = IsolationLevel[task.config.isolation_level.upper()]
         self._progress_at = time.monotonic()
@@ -167,13 +169,14 @@ class PartitionReader:
     def _decoded(self, fetched: FetchedBatches) -> Iterator[pyarrow.RecordBatch]:
         end_offset = min(fetched.end_offset, self._wanted.end_offset)
         while fetched.next_offset < end_offset:
-            found = self._columns.new_columns(MAX_ARROW_BYTES)
+            found = self._tables.new_columns(self._columns, MAX_ARROW_BYTES)
             try:
                 fetched.take_columns(found, 0, self._task.max_rows, end_offset)
             except KafkaError as error:
                 raise self._damaged(error) from None
             if found.count:
                 batch = self._columns.batch(found, [self._wanted.topic])
+                self._tables.keep(self._columns, found)
                 yield _with_null_headers(batch) if "headers" in self._task.columns else batch
 
     # Trouble

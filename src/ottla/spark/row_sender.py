@@ -56,7 +56,7 @@ class _Sent(NamedTuple):
     place: int
     partition: TopicPartition
     row_count: int
-    data: bytearray
+    data: memoryview
 
 
 class RowSender:

@@ -154,7 +154,7 @@ def test_a_subscription_hands_out_columns_of_several_partitions() -> None:
         state.add(FetchedBatches(partition, batch_at(0, 4), 0))
     subscription.assigned[partitions[2]].is_paused = True
     options = arrow.ReadOptions(["topic", "partition", "offset"])
-    table = arrow.collect(subscription, options, 6, 1_000, {partitions[0]: 3})
+    table = arrow.Tables().collect(subscription, options, 6, 1_000, {partitions[0]: 3})
     assert table is not None
     assert table.to_pydict() == {
         "topic": ["t"] * 3 + ["u"] * 3,
@@ -162,9 +162,31 @@ def test_a_subscription_hands_out_columns_of_several_partitions() -> None:
         "offset": [0, 1, 2] * 2,
     }
     assert [subscription.assigned[partition].position for partition in partitions] == [3, 3, 0]
-    table = arrow.collect(subscription, options, 100, 1_000, {partitions[0]: 3})
+    table = arrow.Tables().collect(subscription, options, 100, 1_000, {partitions[0]: 3})
     assert table is not None and table.to_pydict() == {"topic": ["u"], "partition": [1], "offset": [3]}
-    assert arrow.collect(subscription, options, 100, 1_000, {partitions[0]: 3}) is None
+    assert arrow.Tables().collect(subscription, options, 100, 1_000, {partitions[0]: 3}) is None
+
+
+def test_a_table_that_is_kept_stays_as_it_is_while_others_come_and_go() -> None:
+    subscription = Subscription(OffsetReset.parse("earliest"))
+    partition = TopicPartition("t", 0)
+    subscription.assign([partition])
+    state = subscription.assigned[partition]
+    state.seek(0)
+    options = arrow.ReadOptions(["offset", "value"])
+    made = arrow.Tables()
+    kept, addresses = [], set()
+    for number in range(20):
+        state.add(FetchedBatches(partition, batch_at(4 * number, 4), 4 * number))
+        table = made.collect(subscription, options, 100, 1_000_000, {})
+        assert table is not None and table["offset"].to_pylist() == list(range(4 * number, 4 * number + 4))
+        addresses.add(table["offset"].chunk(0).buffers()[1].address)
+        if number % 5 == 0:
+            kept.append((number, table, table["value"].to_pylist()))
+    assert len(addresses) < 20, "memory of tables that are gone was used again"
+    for number, table, values in kept:
+        assert table["offset"].to_pylist() == list(range(4 * number, 4 * number + 4))
+        assert table["value"].to_pylist() == values
 
 
 def encoded(table: Any, partition_count: int = 2, batch_size: int | None = None, **settings: Any) -> list[Any]:

@@ -191,3 +191,28 @@ def test_both_forms_and_read_agree_on_mutated_batches() -> None:
             else:
                 assert " records in " in ours or not expected, batch.hex()
     assert agreed > 500
+
+
+def test_columns_serve_again_only_when_nobody_has_a_view_of_them(columns: ModuleType) -> None:
+    rng = Random(3)
+    made = [some_records(rng, count) for count in (50, 20, 90)]
+    batches = [records.build(some, base_offset=7) for some in made]
+    found = read_all(columns, batches[0])
+    kept = found.binary(VALUE)
+    assert not found.renew() and found.count == 50
+    assert binary(kept, 50) == [record.value for record in made[0]]
+    del kept
+    for batch, some in zip(batches, made, strict=True):
+        assert found.renew() and found.count == found.header_count == found.size() == 0
+        found.append(columns.BatchRecords(batch, MAX_SIZE), 0, 3, 0, NO_END, EVERY_ROW)
+        assert as_records(found) == some
+    room = found.capacity()
+    assert found.renew() and found.capacity() == room > 90 * 28
+
+
+def test_columns_that_were_empty_serve_again_only_without_views(columns: ModuleType) -> None:
+    found = columns.RecordColumns(VALUE)
+    view = found.binary(VALUE).data
+    assert len(view) == 0 and not found.renew()
+    del view
+    assert found.renew()

@@ -14,6 +14,7 @@ import ottla.records.columns_encode
 from ottla import records
 from ottla.client.core.partitioner import partition_for_key
 from ottla.records import Compression, Record
+from ottla.records.spares import SpareBuffers
 from tests.unit.records.column_twins import EVERY_ROW, plain
 from tests.unit.records.test_columns import NOW, some_records
 
@@ -211,3 +212,37 @@ def test_a_header_needs_a_key(columns: ModuleType) -> None:
         given.row_too_large(EVERY_ROW)
     with pytest.raises(ValueError, match="without a key"):
         encoded(columns, given, 1, 1_000)
+
+
+def test_a_batch_is_written_into_a_spare_buffer_once_the_batch_before_is_gone(columns: ModuleType) -> None:
+    made = [Record(0, NOW, None, b"%d" % index * 100, ()) for index in range(4)]
+    spares = SpareBuffers()
+
+    def encoded(record: Record) -> Any:
+        encoder = columns.TableEncoder(1, 300, anywhere=[0], spares=spares)
+        encoder.encode(rows(columns, [record]), 0, NOW, EVERY_ROW)
+        encoder.close_all()
+        (batch,) = encoder.take()
+        return batch
+
+    first = encoded(made[0])
+    second = encoded(made[1])
+    built = [first.build(), second.build()]
+    assert built[0].obj is not built[1].obj
+    assert [records.read(batch)[0].value for batch in built] == [made[0].value, made[1].value]
+    reused = built[0].obj
+    del first
+    third = encoded(made[2])
+    assert third.build().obj is not reused, "somebody still has a view of it"
+    built.clear()
+    fourth = encoded(made[3])
+    assert fourth.build().obj is reused
+    assert [records.read(one.build())[0].value for one in (second, third, fourth)] == [one.value for one in made[1:]]
+
+
+def test_a_small_batch_does_not_hold_a_large_buffer(columns: ModuleType) -> None:
+    encoder = columns.TableEncoder(1, 1 << 19, anywhere=[0])
+    encoder.encode(rows(columns, [Record(0, NOW, None, b"small", ())]), 0, NOW, EVERY_ROW)
+    encoder.close_all()
+    (batch,) = encoder.take()
+    assert len(batch.build().obj) == batch.size < 100

@@ -1,0 +1,46 @@
+"""Buffers that serve again once nobody has a view of them.
+
+Fresh memory is cleared and mapped by the kernel page by page: for a megabyte that takes longer than to fill it with
+records. So what reads and writes much keeps the last few buffers it used, and looks whether they are free.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+
+def is_free(buffer: bytearray) -> bool:
+    """Whether nobody has a view of a buffer: only then it can change its size."""
+    try:
+        if buffer:
+            buffer.append(buffer.pop())  # in this order it has room for that already
+        else:
+            buffer.append(0)
+            buffer.clear()
+    except BufferError:
+        return False
+    return True
+
+
+class SpareBuffers:
+    """The buffers that were last used, at most so many of at most that size."""
+
+    def __init__(self, count: int = 16, max_bytes: int = 2 * 1024 * 1024) -> None:
+        self._buffers: deque[bytearray] = deque(maxlen=count)
+        self._max_bytes = max_bytes
+
+    def take(self, size: int) -> bytearray | None:
+        """One that holds so many bytes and is free, whatever is in it."""
+        for place, buffer in enumerate(self._buffers):
+            if len(buffer) >= size and is_free(buffer):
+                del self._buffers[place]
+                return buffer
+        return None
+
+    def keep(self, buffer: bytearray) -> None:
+        """Once all views of it are gone it may be taken: whoever still needs its content has one."""
+        if len(buffer) <= self._max_bytes:
+            self._buffers.append(buffer)
+
+    def clear(self) -> None:
+        self._buffers.clear()
