@@ -31,7 +31,6 @@ from ottla.client.errors import (
     KafkaError,
     NetworkError,
     RequestTimedOut,
-    TlsError,
     UnsupportedByBroker,
     check_error,
 )
@@ -55,8 +54,6 @@ SPARE_COUNT = 3
 MAX_SPARE_BYTES = 8 * 1024 * 1024
 """So many buffers of at most this size are kept for the next frames."""
 
-TLS_ALERT = b"\x15\x03"
-"""How a broker that expects TLS begins its complaint."""
 SOFTWARE_NAME = "ottla"
 SOFTWARE_VERSION = "0.1.0"
 
@@ -431,32 +428,16 @@ class Connection(asyncio.BufferedProtocol):
             from ottla.client.tls_failures import explain_failure
 
             self._fail(explain_failure(exc, self.host, self.port))
+        answer_count = self._correlation_id - len(self._waiting)
+        if answer_count <= 1 and not self._is_closed:
+            from ottla.client.tls_failures import explain_end
+
+            first_bytes = bytes(self._small[:2])
+            self._fail(explain_end(exc, self.host, self.port, self._config, answer_count, first_bytes))
         reason = f": {exc}" if exc else ""
-        self._fail(self._mismatch() or NetworkError(f"the connection to {self.host}:{self.port} ended{reason}"))
+        self._fail(NetworkError(f"the connection to {self.host}:{self.port} ended{reason}"))
         if not self._closed.done():
             self._closed.set_result(None)
-
-    def _mismatch(self) -> KafkaError | None:
-        """Why a broker ended a connection that never came to work: most often the two sides expect another
-        security.protocol. That is sure only where the broker complained in the language of TLS."""
-        where, protocol = f"{self.host}:{self.port}", self._config.security_protocol
-        if not self.versions:
-            if bytes(self._small[:2]) == TLS_ALERT and not self._config.has_tls:
-                return TlsError(
-                    f"{where} speaks TLS, and security.protocol is {protocol}: set it to SSL or SASL_SSL, or name the "
-                    "port of a listener without TLS"
-                )
-            return NetworkError(
-                f"{where} ended the connection before it answered anything: does this listener expect another "
-                f"security.protocol than {protocol}?"
-            )
-        if not self._config.has_sasl and self._correlation_id - len(self._waiting) == 1:
-            expected = "SASL_SSL" if self._config.has_tls else "SASL_PLAINTEXT"
-            return NetworkError(
-                f"{where} ended the connection at the first request: if this listener expects a login, "
-                f"security.protocol is {expected}, not {protocol}"
-            )
-        return None
 
     def eof_received(self) -> bool:
         return False

@@ -31,6 +31,7 @@ __all__ = [
     "check_error",
     "error_code",
     "error_of",
+    "in_context",
     "is_retriable",
 ]
 
@@ -211,6 +212,14 @@ def check_error(code: int, message: str | None = None) -> None:
     """Raises what a response's code says, unless it says success."""
     if code:
         raise error_of(code, message)
+
+
+def in_context(error: KafkaError, context: str) -> KafkaError:
+    """The same error with who met it: a query, a partition."""
+    message = f"{context}: {error.message or error.code.text}"
+    if isinstance(error, AuthenticationError):
+        return type(error)(message, error.code)
+    return ConfigError(message) if isinstance(error, ConfigError) else KafkaError(error.code, message)
 
 
 def is_retriable(error: BaseException) -> bool:

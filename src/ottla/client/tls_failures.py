@@ -1,11 +1,15 @@
-"""What a failed TLS handshake means, in words: what happened, what was expected, what to do."""
+"""What a failed TLS handshake means, or a connection that ends before it works, in words: what happened, what was
+expected, what to do."""
 
 from __future__ import annotations
 
 import ssl
 
 from ottla.client.errors import KafkaError, NetworkError, TlsError
+from ottla.client.security_config import SecurityConfig
 
+TLS_ALERT = b"\x15\x03"
+"""How a broker that expects TLS begins its complaint."""
 _EXPIRED, _NOT_YET_VALID = 10, 9
 _UNTRUSTED = (2, 18, 19, 20, 21)
 """OpenSSL's codes for a chain that ends at nobody who is trusted."""
@@ -18,6 +22,32 @@ _NO_TLS = (
     "RECORD_LAYER_FAILURE",
 )
 _OTHER_VERSION = ("UNSUPPORTED_PROTOCOL", "TLSV1_ALERT_PROTOCOL_VERSION", "NO_PROTOCOLS_AVAILABLE", "VERSION_TOO_LOW")
+
+
+def explain_end(
+    error: Exception | None, host: str, port: int, config: SecurityConfig, answer_count: int, first_bytes: bytes
+) -> KafkaError:
+    """Why a broker ended a connection before it answered more than one request: most often the two sides expect another
+    security.protocol. That is sure only where the broker complained in the language of TLS."""
+    where, protocol = f"{host}:{port}", config.security_protocol
+    ended = "ended the connection" + (f" ({error})" if error is not None and str(error) else "")
+    if not answer_count:
+        if first_bytes == TLS_ALERT and not config.has_tls:
+            return TlsError(
+                f"{where} speaks TLS, and security.protocol is {protocol}: set it to SSL or SASL_SSL, or name the port "
+                "of a listener without TLS"
+            )
+        return NetworkError(
+            f"{where} {ended} before it answered anything: does this listener expect another "
+            f"security.protocol than {protocol}?"
+        )
+    if config.has_sasl:
+        return NetworkError(f"{where} {ended} during the login")
+    expected = "SASL_SSL" if config.has_tls else "SASL_PLAINTEXT"
+    return NetworkError(
+        f"{where} {ended} at the first request: if this listener expects a login, security.protocol is "
+        f"{expected}, not {protocol}"
+    )
 
 
 def explain_failure(error: OSError, host: str, port: int) -> KafkaError:

@@ -27,6 +27,8 @@ from ottla.client.core.offsets import (
 from ottla.client.core.partitions import TopicPartition
 from ottla.client.core.subscription import IsolationLevel
 from ottla.client.errors import (
+    AuthenticationError,
+    ConfigError,
     ErrorCode,
     KafkaError,
     NetworkError,
@@ -34,9 +36,11 @@ from ottla.client.errors import (
     UnknownTopicOrPartition,
     check_error,
     error_of,
+    in_context,
     is_retriable,
 )
 from ottla.client.metadata import NO_LEADER, Metadata, PartitionInfo
+from ottla.client.security_config import PLAINTEXT
 from ottla.spark.blocking_connection import BlockingConnection
 from ottla.spark.options import EARLIEST, LATEST, Topics
 from ottla.wire import Message
@@ -70,8 +74,10 @@ _COORDINATOR_MOVED = (
 class BlockingCluster:
     """Brokers, topics and coordinators, and a connection to each broker that was needed. Made without I/O."""
 
-    def __init__(self, config: ClientConfig) -> None:
+    def __init__(self, config: ClientConfig, owner: str | None = None) -> None:
         self.config = config
+        self._owner = owner
+        """Whose credentials are at fault, in an error: a query."""
         self.metadata = Metadata()
         self._connections: dict[tuple[str, int], BlockingConnection] = {}
         self._coordinators: dict[tuple[CoordinatorType, str], int] = {}
@@ -96,7 +102,10 @@ class BlockingCluster:
     def _connection(self, host: str, port: int) -> BlockingConnection:
         connection = self._connections.get((host, port))
         if connection is None or connection.is_closed:
-            connection = self._connections[host, port] = BlockingConnection(host, port, self.config)
+            try:
+                connection = self._connections[host, port] = _open(host, port, self.config)
+            except (AuthenticationError, ConfigError) as error:
+                raise error if self._owner is None else in_context(error, self._owner) from None
         return connection
 
     def any(self) -> BlockingConnection:
@@ -107,6 +116,8 @@ class BlockingCluster:
         for address in dict.fromkeys(addresses):
             try:
                 return self._connection(*address)
+            except (AuthenticationError, ConfigError):
+                raise
             except KafkaError as error:
                 failures.append(str(error.message))
         raise NoBrokerReached(f"no broker of {', '.join(self.config.bootstrap_servers)} answers: {'; '.join(failures)}")
@@ -354,6 +365,15 @@ class BlockingCluster:
 
     def _topic_name(self, topic_id: bytes) -> str | None:
         return self.metadata.names.get(topic_id)
+
+
+def _open(host: str, port: int, config: ClientConfig) -> BlockingConnection:
+    """A connection of the kind that the settings ask for."""
+    if config.security_protocol == PLAINTEXT:
+        return BlockingConnection(host, port, config)
+    from ottla.spark.secured_connection import SecuredConnection
+
+    return SecuredConnection(host, port, config)
 
 
 _shared: dict[ClientConfig, BlockingCluster] = {}

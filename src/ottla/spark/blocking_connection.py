@@ -14,7 +14,7 @@ from struct import Struct
 from typing import Any
 
 from ottla.client.config import ClientConfig
-from ottla.client.errors import NetworkError, RequestTimedOut, UnsupportedByBroker, check_error
+from ottla.client.errors import KafkaError, NetworkError, RequestTimedOut, UnsupportedByBroker, check_error
 from ottla.wire import Message, WireError, decode
 from ottla.wire.apis import API_VERSIONS, APIS, response_class
 from ottla.wire.errors import ErrorCode
@@ -51,11 +51,20 @@ class BlockingConnection:
         try:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
+            self._socket = self._secure(self._socket)
             self._socket.settimeout(config.request_timeout_ms / 1000)
             self._negotiate()
+            self._log_in()
         except BaseException:
             self.close()
             raise
+
+    def _secure(self, plain: socket.socket) -> socket.socket:
+        """The socket that requests go through."""
+        return plain
+
+    def _log_in(self) -> None:
+        """Tell the broker who this is, where it asks."""
 
     def _negotiate(self) -> None:
         """ApiVersions, newest first (KIP-511): a broker that lacks that version answers in version 0 with its own."""
@@ -88,7 +97,7 @@ class BlockingConnection:
 
     def request(self, request: Message, *, max_version: int | None = None) -> Any:
         """The answer to one request; nothing else may be under way."""
-        assert not self._waiting, "an answer would be taken for another"
+        assert not self.in_flight_count, "an answer would be taken for another"
         self.send(request, max_version=max_version)
         return self.receive()
 
@@ -167,8 +176,13 @@ class BlockingConnection:
                 raise ConnectionError("the broker closed the connection")
             filled += count
 
-    def _failed(self, error: Exception) -> NetworkError:
+    def _failed(self, error: Exception) -> KafkaError:
+        answer_count = self._correlation_id - len(self._waiting)
         self.close()
+        if answer_count <= 1:
+            from ottla.client.tls_failures import explain_end
+
+            return explain_end(error, self.host, self.port, self._config, answer_count, bytes(self._size[:2]))
         return NetworkError(f"the connection to {self.host}:{self.port} ended: {error}")
 
     def close(self) -> None:

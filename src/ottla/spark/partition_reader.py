@@ -17,7 +17,7 @@ from ottla.client.config import ConsumerConfig
 from ottla.client.core.fetching import FetchedBatches
 from ottla.client.core.partitions import TopicPartition
 from ottla.client.core.subscription import IsolationLevel
-from ottla.client.errors import ErrorCode, KafkaError, error_of, is_retriable
+from ottla.client.errors import ErrorCode, KafkaError, error_of, in_context, is_retriable
 from ottla.spark.blocking_cluster import BlockingCluster, drop_shared_cluster, shared_cluster
 from ottla.spark.blocking_connection import BlockingConnection
 from ottla.spark.offsets import OffsetRange
@@ -215,7 +215,7 @@ class PartitionReader:
             again = " and created again" if self._cluster.topic_id(wanted.topic) != ZERO_UUID else ""
             self._lose(f"the topic {wanted.topic} was deleted{again}", wanted.end_offset)
         elif not is_retriable(error):
-            raise KafkaError(error.code, f"{self._task.query_name}: {self._partition}: {error.message}") from error
+            raise in_context(error, f"{self._task.query_name}: {self._partition} at offset {self._position}") from error
         elif self._is_late:
             raise TimeoutError(
                 f"{self._task.query_name}: {self._partition} at offset {self._position} could not be read within "

@@ -53,7 +53,7 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         options = self._options
-        cluster = BlockingCluster(options.config)
+        cluster = BlockingCluster(options.config, options.query_name)
         try:
             partitions = cluster.partitions(options.topics)
             starts = starting_points(cluster, options, partitions)

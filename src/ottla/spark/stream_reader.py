@@ -64,7 +64,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @property
     def cluster(self) -> BlockingCluster:
         if self._cluster is None:
-            self._cluster = BlockingCluster(self._options.config)
+            self._cluster = BlockingCluster(self._options.config, self._options.query_name)
         return self._cluster
 
     # Where a query begins

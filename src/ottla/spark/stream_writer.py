@@ -15,13 +15,14 @@ from uuid import UUID
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
+from ottla.client.errors import AuthenticationError, ConfigError, in_context
 from ottla.spark.blocking_cluster import drop_shared_cluster, shared_cluster
 from ottla.spark.decisions import TaskTransaction, run_id_of, transactional_id
 from ottla.spark.exactly_once import Sink, SinkCommit
 from ottla.spark.faults import fault_point
 from ottla.spark.options import WriteOptions
 from ottla.spark.workers import set_modules_aside
-from ottla.spark.writer import DEFAULT_PREFIX, TaskWritten, write_rows
+from ottla.spark.writer import DEFAULT_PREFIX, TaskWritten, write_rows, writes
 
 if TYPE_CHECKING:
     import pyarrow
@@ -53,7 +54,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
         def name_of(partition: int, attempt: int) -> str:
             return transactional_id(sink.sink_id, sink.run_id, batch_id, partition, attempt)
 
-        written = write_rows(self._options, iterator, name_of, may_wait_for_ever=True)
+        what = f"{writes(self._options)} (query {query_id}, batch {batch_id})"
+        written = write_rows(self._options, iterator, name_of, may_wait_for_ever=True, what=what)
         fault_point("task", batch_id)
         return BatchTaskWritten(written.row_count, written.topic, written.transaction, sink)
 
@@ -64,8 +66,11 @@ class StreamWriter(DataSourceStreamArrowWriter):
             return  # nothing was written, or without transactions
         try:
             SinkCommit(shared_cluster(self._options.config), sink).commit(batchId, topic, transactions)
-        except BaseException:
+        except BaseException as error:
             drop_shared_cluster(self._options.config)
+            if isinstance(error, AuthenticationError | ConfigError):
+                who = f"{writes(self._options)} (query {sink.query_id}, batch {batchId})"
+                raise in_context(error, who) from error
             raise
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
+from ottla.client.errors import AuthenticationError, ConfigError, in_context
 from ottla.spark.blocking_cluster import BlockingCluster, drop_shared_cluster, shared_cluster
 from ottla.spark.decisions import TaskTransaction
 from ottla.spark.options import AT_LEAST_ONCE, EXACTLY_ONCE, OptionError, WriteOptions
@@ -55,10 +56,11 @@ def write_rows(
     name_of: Callable[[int, int], str],
     *,
     may_wait_for_ever: bool = False,
+    what: str | None = None,
 ) -> TaskWritten:
     """In an executor: write a task's rows. `name_of` makes a transactional id of the task's number and attempt.
 
-    A transaction stays open when this returns; it is aborted when this fails.
+    A transaction stays open when this returns; it is aborted when this fails. `what` tells who writes, in an error.
     """
     context = TaskContext.get()
     assert context is not None, "rows are written by Spark's tasks"
@@ -94,10 +96,12 @@ def write_rows(
         if sender is None:
             return TaskWritten(0)
         sender.finish()
-    except BaseException:
+    except BaseException as error:
         drop_shared_cluster(options.config)
         if name is not None and transaction is not None:
             _abort(options, name, transaction)
+        if isinstance(error, AuthenticationError | ConfigError):
+            raise in_context(error, f"{what or writes(options)}: task {context.partitionId()}") from error
         raise
     finally:
         set_modules_aside()
@@ -116,6 +120,10 @@ def _is_transactional(cluster: BlockingCluster, options: WriteOptions) -> bool:
         )
     _log.warning("the brokers are too old for deliveryGuarantee=exactly_once: rows are written at least once")
     return False
+
+
+def writes(options: WriteOptions) -> str:
+    return f"the query that writes to {options.topic or 'the topics its rows name'}"
 
 
 def _abort(options: WriteOptions, name: str, transaction: TaskTransaction) -> None:
@@ -162,7 +170,7 @@ class BatchWriter(DataSourceArrowWriter):
         if self._options.delivery_guarantee != EXACTLY_ONCE:
             return []
         written = [one.transaction for one in messages if isinstance(one, TaskWritten) and one.transaction]
-        cluster = BlockingCluster(self._options.config)
+        cluster = BlockingCluster(self._options.config, writes(self._options))
         try:
             named = [
                 (self._name_of(one.partition, one.attempt), ProducerIdentity(one.producer_id, one.producer_epoch))

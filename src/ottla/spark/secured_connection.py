@@ -1,0 +1,109 @@
+"""A worker's connection inside TLS, after a login by SASL, or both. One in the open is a BlockingConnection and does
+not pay for any of this.
+
+Where the broker gives the login a time (KIP-368), it is renewed before the next request is sent: the answers that are
+still under way are taken in first, each into a buffer of its own, since the caller may yet be reading the last one.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import time
+from collections import deque
+from random import SystemRandom
+from typing import Any
+
+from ottla.client.config import ClientConfig
+from ottla.client.core.authentication import Authentication
+from ottla.client.errors import AuthenticationError, KafkaError
+from ottla.client.logins import new_token
+from ottla.client.tls import tls_context
+from ottla.client.tls_failures import explain_failure
+from ottla.spark.blocking_connection import FIRST_FRAME_BYTES, BlockingConnection
+from ottla.wire import Message
+
+
+class SecuredConnection(BlockingConnection):
+    """A connection whose security.protocol is not PLAINTEXT."""
+
+    def __init__(self, host: str, port: int, config: ClientConfig) -> None:
+        self._login_at: float | None = None
+        self._early: deque[Any] = deque()
+        """Answers that came in before a login was renewed, the oldest first."""
+        super().__init__(host, port, config)
+
+    # The socket
+
+    def _secure(self, plain: socket.socket) -> socket.socket:
+        if not self._config.has_tls:
+            return plain
+        try:
+            return tls_context(self._config).wrap_socket(plain, server_hostname=self.host)
+        except TimeoutError:
+            raise
+        except OSError as error:
+            raise explain_failure(error, self.host, self.port) from error
+
+    def _send_pieces(self, pieces: list[memoryview]) -> None:
+        self._socket.sendall(b"".join(pieces))
+
+    def _fill(self, view: memoryview) -> None:
+        filled, size = 0, len(view)
+        while filled < size:
+            count = self._socket.recv_into(view[filled:])
+            if count == 0:
+                raise ConnectionError("the broker closed the connection")
+            filled += count
+
+    def _failed(self, error: Exception) -> KafkaError:
+        if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
+            self.close()
+            return explain_failure(error, self.host, self.port)
+        return super()._failed(error)
+
+    # The login
+
+    def _log_in(self) -> None:
+        if not self._config.has_sasl:
+            return
+        credentials = self._config.credentials()
+        token = new_token(credentials) if credentials.token is not None else ""
+        exchange = Authentication(credentials, SystemRandom(), token)
+        request: Message | None = exchange.begin()
+        try:
+            while request is not None:
+                super().send(request)
+                request = exchange.handle(super().receive())
+        except AuthenticationError as error:
+            self.close()
+            raise AuthenticationError(f"{self.host}:{self.port}: {error.message}", error.code) from None
+        after_ms = exchange.reauthenticate_after_ms()
+        self._login_at = None if after_ms is None else time.monotonic() + after_ms / 1000
+
+    def _renew_login(self) -> None:
+        kept = self._buffer
+        while self._waiting:
+            self._buffer = bytearray(FIRST_FRAME_BYTES)
+            self._early.append(super().receive())
+        self._buffer = bytearray(FIRST_FRAME_BYTES)
+        self._log_in()
+        self._buffer = kept
+
+    # Requests
+
+    @property
+    def in_flight_count(self) -> int:
+        return len(self._waiting) + len(self._early)
+
+    def send(self, request: Message, *, max_version: int | None = None, has_answer: bool = True) -> None:
+        if self._login_at is not None and time.monotonic() >= self._login_at:
+            self._renew_login()
+        super().send(request, max_version=max_version, has_answer=has_answer)
+
+    def receive(self) -> Any:
+        return self._early.popleft() if self._early else super().receive()
+
+    def close(self) -> None:
+        self._early.clear()
+        super().close()
