@@ -29,6 +29,7 @@ DEFAULT_BROKER = "127.0.0.1:9092"
 BROKER_VARIABLE = "OTTLA_BROKER"
 API_TIMEOUT_MS = 20_000
 """How long a command tries, unless --command-config says otherwise: a person waits for it."""
+SECURITY_ADVICE = "settings of TLS and login come from --command-config FILE (security.protocol, sasl.*, ssl.*)"
 HELP = ["--help"]
 FAILED, MISUSED, INTERRUPTED, PIPE_CLOSED = 1, 2, 130, 141
 
@@ -264,7 +265,7 @@ def _forget_stdout() -> None:
 def explained(error: KafkaError, broker: str | None = None) -> str:
     """An error in one sentence or several: what was tried, what came of it, what to do."""
     from ottla.client.admin.calls import PartialFailure
-    from ottla.client.errors import ConfigError, NoBrokerReached
+    from ottla.client.errors import AuthenticationError, ConfigError, NoBrokerReached
 
     if isinstance(error, PartialFailure):
         return "\n  ".join(
@@ -273,6 +274,8 @@ def explained(error: KafkaError, broker: str | None = None) -> str:
         )
     if isinstance(error, NoBrokerReached):
         return unreachable(error, broker)
+    if isinstance(error, AuthenticationError):
+        return f"{error}\n  {SECURITY_ADVICE}"
     if isinstance(error, ConfigError):
         return str(error)
     text = error.message or error.code.text
@@ -282,22 +285,24 @@ def explained(error: KafkaError, broker: str | None = None) -> str:
 
 def unreachable(error: KafkaError, broker: str | None) -> str:
     """Why no broker was reached: the first line says what is so, the others what to do."""
-    text = str(error.message)
+    from ottla.client.errors import AuthenticationError
+
+    text = str(error.message).replace("NETWORK_EXCEPTION: ", "")
     where = broker or DEFAULT_BROKER
     elsewhere = f"elsewhere? --broker HOST:PORT, or {BROKER_VARIABLE} in the environment"
+    if isinstance(error, AuthenticationError) or "security.protocol" in text:
+        return f"{text}\n  {SECURITY_ADVICE}"
     if "advertised.listeners" in text:
         return f"{text}\n  'ottla doctor --broker {where}' says what to do"
-    if "Connect call failed" in text or "refused" in text:
+    if "Connect call failed" in text or "Connection refused" in text:
         port = where.rpartition(":")[2]
         start = "./ottla start" if port == "9092" else f"./ottla start --port {port}"
         return f"nothing listens on {where} (connection refused)\n  is it running? {start}\n  {elsewhere}"
     if "Name or service not known" in text or "name resolution" in text or "nodename nor servname" in text:
         return f"the name in {where} is not known\n  is it spelled right? does this machine know it?\n  {elsewhere}"
     if "took no connection" in text or "did not answer" in text:
-        return (
-            f"{where} does not answer\n  is a firewall between? does a broker listen there, without TLS?\n  {elsewhere}"
-        )
-    return f"{text}\n  does a broker listen there, without TLS?\n  {elsewhere}"
+        return f"{where} does not answer\n  is a firewall between? does a broker listen there?\n  {elsewhere}"
+    return f"{text}\n  does a broker listen there?\n  {elsewhere}"
 
 
 _ADVICE = {

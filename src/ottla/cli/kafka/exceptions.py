@@ -11,6 +11,7 @@ import sys
 import time
 
 from ottla.cli.kafka.options import ToolError
+from ottla.client.errors import TlsError
 from ottla.wire.errors import ErrorCode, KafkaError
 
 PACKAGE = "org.apache.kafka.common.errors"
@@ -88,6 +89,13 @@ def java_class(code: ErrorCode) -> str:
     return f"{PACKAGE}.{name}"
 
 
+def java_name(error: KafkaError) -> str:
+    """The class of the exception that Kafka's clients raise in place of this error."""
+    if isinstance(error, TlsError):
+        return f"{PACKAGE}.SslAuthenticationException"
+    return java_class(error.code)
+
+
 def java_message(error: KafkaError) -> str:
     """What the exception says."""
     return error.message or _MESSAGES.get(error.code) or error.code.text
@@ -100,7 +108,7 @@ def default_message(code: ErrorCode) -> str:
 
 def java_text(error: KafkaError) -> str:
     """The exception as Java prints it: class and message."""
-    return f"{java_class(error.code)}: {java_message(error)}"
+    return f"{java_name(error)}: {java_message(error)}"
 
 
 def log_line(level: str, message: str, logger: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.cli.kafka.exceptions import java_class, java_message
+from ottla.cli.kafka.exceptions import java_message, java_name
 from ottla.cli.kafka.options import ToolError
 from ottla.wire.errors import KafkaError
 
@@ -11,7 +11,7 @@ EXECUTION = "java.util.concurrent.ExecutionException"
 
 def failure_of(error: KafkaError) -> ToolError:
     """The exception that Kafka's client raises for a broker's error."""
-    return ToolError(java_message(error), java_class(error.code))
+    return ToolError(java_message(error), java_name(error))
 
 
 def execution_failure(error: KafkaError | ToolError) -> ToolError:
