@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla.broker.departures import LISTED_MS
 from ottla.cluster.topic import RECOVERED
 from ottla.sim.client import NoAnswer, batch_of
 from ottla.sim.replicas import Cluster
@@ -48,8 +47,7 @@ def test_a_leader_dies(sim: Cluster) -> None:
 
 
 def test_who_asks_right_after_a_leader_died_is_told_the_next_one(sim: Cluster) -> None:
-    """librdkafka asks once, when its connection breaks, and then not for a second; and it forgets the new leader if the
-    old one is missing among the brokers of the very answer that names it."""
+    """librdkafka asks once, when its connection breaks, and then not for a second."""
     old = sim.leader("topic")
     old_id = sim.names.index(old) + 1
     router = sim.router()
@@ -63,11 +61,7 @@ def test_who_asks_right_after_a_leader_died_is_told_the_next_one(sim: Cluster) -
         answer = sim.run(client.metadata())
         (partition,) = (row for topic in answer.topics if topic.name == "topic" for row in topic.partitions)
         assert partition.leader_id not in (-1, old_id)
-        assert old_id in [broker.node_id for broker in answer.brokers]
     assert sim.loop.time() - before < 1
-    sim.sleep(LISTED_MS / 1000)
-    for client in others:
-        assert old_id not in [broker.node_id for broker in sim.run(client.metadata()).brokers]
 
 
 def test_a_leader_loses_power(sim: Cluster) -> None:

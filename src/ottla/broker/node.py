@@ -10,7 +10,7 @@ import asyncio
 import logging
 import socket
 import time
-from collections.abc import Callable, Collection, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from random import Random, SystemRandom
 from typing import Any, TypeVar
 
@@ -19,7 +19,6 @@ from ottla.broker.connection import Connection, ServedApi
 from ottla.broker.controllership import Controllership
 from ottla.broker.coordinators import Coordinator
 from ottla.broker.data_folder import DataFolderError
-from ottla.broker.departures import Departures
 from ottla.broker.group_coordinator import GroupCoordinator
 from ottla.broker.hosting import Hosting
 from ottla.broker.lifecycle import Lifecycle
@@ -35,6 +34,7 @@ from ottla.broker.producer_ids import ProducerIds
 from ottla.broker.quorum import Quorum
 from ottla.broker.quotas import Quotas
 from ottla.broker.replication_throttles import ReplicationThrottles
+from ottla.broker.suspicions import Look
 from ottla.broker.telemetry import Telemetry
 from ottla.broker.transaction_coordinator import TransactionCoordinator
 from ottla.cluster import ClusterImage, ImageChanges, PartitionImage
@@ -44,14 +44,12 @@ from ottla.config import BrokerConfig, TopicConfig
 from ottla.config import Listener as ListenerConfig
 from ottla.controller import Controller
 from ottla.machine import Decision
-from ottla.net import Channel, Listener, NoAnswer, OsSockets, ReceiveBuffers, Sockets
+from ottla.net import Channel, Listener, OsSockets, ReceiveBuffers, Sockets
 from ottla.net import Peer as NodePeer
 from ottla.replication.fetch_sessions import FetchSessions
 from ottla.storage import Disk, LogDir, Logs, OsDisk
 from ottla.storage.compaction import Cleaner
-from ottla.wire import Message
 from ottla.wire.errors import ErrorCode, KafkaError
-from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 
 log = logging.getLogger("ottla.node")
@@ -110,7 +108,6 @@ class Node:
         self.log_dir_moves = LogDirMoves(self)
         self.hosting = Hosting(self)
         self.presence = Presence(self)
-        self.departures = Departures()
         self.image = ClusterImage()
         self.image_offset = -1
         self.logs: Logs
@@ -242,14 +239,14 @@ class Node:
             and all(letter.isascii() and (letter.isalnum() or letter in "._-") for letter in name)
         )
 
-    def brokers(self, listener: str, *, with_fenced: Collection[int] = ()) -> list[tuple[int, str, int, str | None]]:
-        """The brokers that are alive, and these others, as clients of a listener reach them: id, host, port, rack."""
-        found = []
+    def brokers(self, listener: str) -> list[tuple[int, str, int, str | None]]:
+        """The brokers that are alive, as clients of this listener reach them: id, host, port, rack."""
+        alive = []
         for broker in self.image.brokers.values():
             endpoint = broker.endpoints.get(listener)
-            if endpoint is not None and (not broker.is_fenced or broker.id in with_fenced):
-                found.append((broker.id, endpoint.host, endpoint.port, broker.rack))
-        return found
+            if endpoint is not None and not broker.is_fenced:
+                alive.append((broker.id, endpoint.host, endpoint.port, broker.rack))
+        return alive
 
     def broker_address(self, broker_id: int) -> tuple[str, int] | None:
         """Where another broker listens for brokers; None if it is not there."""
@@ -429,14 +426,7 @@ class Node:
 
     async def is_gone(self, host: str, port: int, timeout_ms: int) -> bool:
         """Whether nothing at an address takes connections any more. Who is only slow to answer is not gone."""
-        told: asyncio.Future[bool] = self.loop.create_future()
-
-        def take(answer: Message | NoAnswer) -> None:
-            if not told.done():
-                told.set_result(isinstance(answer, NoAnswer) and answer.is_closed)
-
-        self.peers.ask_once(host, port, ApiVersionsRequest(), take, timeout_ms)
-        return await told
+        return await self.peers.look_at(host, port, timeout_ms) is Look.REFUSED
 
     def _hold_ms(self, host: str) -> int:
         """KIP-612: addresses that connect more often than their quota allows are held back, then closed."""
@@ -472,7 +462,6 @@ class Node:
         self.hosting.update(changes.partitions_changed)
         if changes.brokers_changed:
             self.presence.metadata_changed()
-            self.departures.metadata_changed(changes.brokers_changed, self.image.brokers, self.now())
         if changes.configs_changed:
             self._configs_changed(changes)
         if changes.client_quotas_changed:
@@ -495,7 +484,6 @@ class Node:
         await in_pieces(hosting.open_all(), self.timer)
         quorum.on_commit = self._apply
         quorum.on_snapshot = self._apply_snapshot
-        self.departures.metadata_changed(self.image.brokers, self.image.brokers, self.now())
         for changes, offset in committed:
             self._follow(changes, offset)
 

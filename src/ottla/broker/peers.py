@@ -12,6 +12,7 @@ from collections.abc import Callable
 from ottla.broker.suspicions import Look
 from ottla.net import NoAnswer, Peer, ReceiveBuffers, Sockets
 from ottla.wire import Message
+from ottla.wire.messages.api_versions import ApiVersionsRequest
 
 
 class Peers:
@@ -60,26 +61,19 @@ class Peers:
         peer.send(request, answered, timeout_ms=timeout_ms)
 
     async def look_at(self, host: str, port: int, timeout_ms: int) -> Look:
-        """Whether somebody takes connections at an address. The kernel answers: the process need not be awake."""
-        try:
-            sock = self._sockets.connect(host, port)
-        except OSError:
-            return Look.REFUSED
-        stands = asyncio.Event()
-        self._loop.add_writer(sock, stands.set)
-        try:
-            await asyncio.wait_for(stands.wait(), timeout_ms / 1000)
-            sock.recv_into(bytearray(1))
-        except TimeoutError:
-            return Look.SILENT
-        except BlockingIOError:
-            return Look.TAKEN
-        except OSError:
-            return Look.REFUSED
-        finally:
-            self._loop.remove_writer(sock)
-            sock.close()
-        return Look.TAKEN
+        """Whether somebody answers at an address. A process that is about to end may still take a connection, but it
+        closes it instead of answering."""
+        seen: asyncio.Future[Look] = self._loop.create_future()
+
+        def take(answer: Message | NoAnswer) -> None:
+            if not seen.done():
+                is_gone = isinstance(answer, NoAnswer) and answer.is_closed
+                seen.set_result(
+                    Look.REFUSED if is_gone else Look.SILENT if isinstance(answer, NoAnswer) else Look.ANSWERED
+                )
+
+        self.ask_once(host, port, ApiVersionsRequest(), take, timeout_ms)
+        return await seen
 
     def close(self) -> None:
         for peer in self._by_address.values():

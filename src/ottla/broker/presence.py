@@ -1,4 +1,4 @@
-"""Whether other brokers are there, seen by whether they take connections; answers about leaders wait for it.
+"""Whether other brokers are there, seen by whether they answer; what clients are told of leaders waits for it.
 
 `Suspicions` decides whom to look at and how long to wait; here are the sockets, the timers and those who wait.
 """
@@ -14,9 +14,7 @@ if TYPE_CHECKING:
     from ottla.broker.node import Node
 
 SILENT_MS = 30
-"""Who neither takes nor refuses a connection within this time is not waited for."""
-SECOND_LOOK_MS = 20
-"""A process that ends closes one thing after another: its port may outlive a connection by a moment."""
+"""Who neither answers nor refuses a connection within this time is not waited for."""
 
 
 class Presence:
@@ -38,7 +36,7 @@ class Presence:
         node = self._node
         if self._suspicions.connection_broke(broker_id, node.image.brokers, node.now()):
             self._update()
-            node.loop.call_later(SECOND_LOOK_MS / 1000, self._look_at, broker_id)
+            self._look_at(broker_id)
 
     def metadata_changed(self) -> None:
         self._suspicions.metadata_changed(self._node.image.brokers)

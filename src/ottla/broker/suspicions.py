@@ -7,8 +7,8 @@ whole second before it asks again. So an answer about leaders waits while one of
     (nothing)   -> suspected   a connection to the broker broke, unless that came to nothing a short while ago
                 -> gone        somebody asks, so the broker is looked at, and it refuses a connection
     suspected   -> gone        it refuses a connection
-                -> (nothing)   it takes a connection; it is fenced or came back; HOLD_MS passed
-    gone        -> (nothing)   it takes a connection; it is fenced or came back; GONE_MS passed
+                -> (nothing)   it answers; it is fenced or came back; HOLD_MS passed
+    gone        -> (nothing)   it answers; it is fenced or came back; GONE_MS passed
 
 Each wait that ran out is noted: a broker that is cut off, or a cluster without a controller, must not make everybody
 wait again and again. Time is an argument; `presence` does the looking and the waiting.
@@ -29,13 +29,15 @@ GONE_MS = 1_500
 REST_MS = 10_000
 """For how long nobody waits again for the same process, once that was for nothing."""
 LOOK_MS = 20
-"""For each other broker: how long it counts as there once it took a connection."""
+"""For each other broker: how long it counts as there once it was."""
+SILENT_REST_MS = 500
+"""For how long one that took too long to answer is not looked at again: it is busy, paused or cut off."""
 
 
 class Look(Enum):
-    """What came of trying to connect to a broker."""
+    """What came of asking a broker for an answer, on a new connection: it closes or refuses it, or time is up."""
 
-    TAKEN = 1
+    ANSWERED = 1
     REFUSED = 2
     SILENT = 3
 
@@ -84,11 +86,10 @@ class Suspicions:
             return
         self._looked_at[broker_id] = now
         match look:
-            case Look.TAKEN:
+            case Look.ANSWERED:
                 self._open.pop(broker_id, None)
             case Look.SILENT:
-                if broker_id not in self._open:
-                    self._rests[broker_id] = broker.epoch, now + REST_MS
+                self._looked_at[broker_id] = now + SILENT_REST_MS
             case Look.REFUSED:
                 suspicion = self._open.get(broker_id)
                 if (suspicion is None or not suspicion.is_gone) and not self._is_resting(broker, now):

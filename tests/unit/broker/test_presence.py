@@ -9,7 +9,6 @@ from typing import Any
 
 from ottla.broker.api import Caller, Peer
 from ottla.broker.apis.metadata import metadata
-from ottla.broker.departures import Departures
 from ottla.broker.presence import Presence
 from ottla.broker.suspicions import GONE_MS, LOOK_MS, Look
 from ottla.cluster import BrokerImage, ClusterImage
@@ -29,13 +28,12 @@ class World:
         self.image = ClusterImage()
         self.register(1)
         self.register(2)
-        self.look = Look.TAKEN
+        self.look = Look.ANSWERED
         self.looks = 0
         self.peers = SimpleNamespace(look_at=self._look_at)
         self.loop: Any = SimpleNamespace(
             create_future=lambda: asyncio.get_running_loop().create_future(), call_later=self._call_later
         )
-        self.departures = Departures()
         self.presence = Presence(self)  # type: ignore[arg-type]
 
     def _call_later(self, _: float, act: Callable[..., None], *given: object) -> Any:
@@ -60,7 +58,7 @@ class World:
     def register(self, id: int, is_fenced: bool = False) -> None:
         self.image.brokers[id] = BrokerImage(id, id, bytes(16), is_fenced=is_fenced)
 
-    def brokers(self, listener: str, *, with_fenced: list[int]) -> list[tuple[int, str, int, str | None]]:
+    def brokers(self, listener: str) -> list[tuple[int, str, int, str | None]]:
         return [(one.id, "host", 9092, None) for one in self.image.brokers.values() if not one.is_fenced]
 
     def ask(self) -> Any:
@@ -97,14 +95,24 @@ def test_metadata_waits_until_the_controller_has_decided() -> None:
 def test_metadata_waits_for_a_broker_whose_connection_broke() -> None:
     async def scenario() -> None:
         world = World()
-        assert listed(await world.ask()) == [1, 2]
+        world.look = Look.SILENT
         world.presence.connection_broke(2)
         waiting = asyncio.ensure_future(world.ask())
         await some_turns()
         assert not waiting.done()
-        world.timers[-1]()  # it was only the connection: the broker takes another one
-        assert listed(await waiting) == [1, 2]
-        assert world.looks == 2
+        world.register(2, is_fenced=True)
+        world.presence.metadata_changed()
+        assert listed(await waiting) == [1]
+
+    asyncio.run(scenario())
+
+
+def test_a_connection_that_broke_alone_makes_nobody_wait() -> None:
+    async def scenario() -> None:
+        world = World()
+        world.presence.connection_broke(2)
+        assert listed(await world.ask()) == [1, 2]
+        assert world.looks == 1
 
     asyncio.run(scenario())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.suspicions import GONE_MS, HOLD_MS, LOOK_MS, REST_MS, Look, Suspicions
+from ottla.broker.suspicions import GONE_MS, HOLD_MS, LOOK_MS, REST_MS, SILENT_REST_MS, Look, Suspicions
 from ottla.cluster import BrokerImage
 
 THIS, OTHER, THIRD = 1, 2, 3
@@ -84,10 +84,10 @@ def test_a_broker_that_refuses_connections_is_waited_for_longer_but_only_once() 
     assert world.suspicions.open_ids == []
 
 
-def test_a_broker_that_takes_connections_is_not_gone() -> None:
+def test_a_broker_that_answers_is_not_gone() -> None:
     world = World()
     world.breaks(OTHER)
-    world.look(OTHER, Look.TAKEN, now=20)
+    world.look(OTHER, Look.ANSWERED, now=20)
     assert world.suspicions.open_ids == []
     assert world.breaks(OTHER, now=30), "that nothing came of the first suspicion does not excuse the second"
 
@@ -102,7 +102,7 @@ def test_who_refuses_is_gone_though_no_connection_broke_here() -> None:
 def test_whoever_asks_for_leaders_makes_this_broker_look_at_the_others() -> None:
     world = World()
     assert world.to_look_at(0) == [OTHER, THIRD]
-    world.look(OTHER, Look.TAKEN, now=0)
+    world.look(OTHER, Look.ANSWERED, now=0)
     assert world.to_look_at(TWO_OTHERS_MS - 1) == [THIRD], "not again at once: many may ask"
     assert world.to_look_at(TWO_OTHERS_MS) == [OTHER, THIRD]
     world.register(THIRD, epoch=30, is_fenced=True)
@@ -113,8 +113,8 @@ def test_who_does_not_answer_is_not_waited_for_again_and_again() -> None:
     world = World()
     world.look(OTHER, Look.SILENT)
     assert world.suspicions.open_ids == []
-    assert world.to_look_at(REST_MS - 1) == [THIRD]
-    assert world.to_look_at(REST_MS) == [OTHER, THIRD]
+    assert world.to_look_at(SILENT_REST_MS) == [THIRD]
+    assert world.to_look_at(SILENT_REST_MS + TWO_OTHERS_MS) == [OTHER, THIRD]
 
 
 def test_silence_does_not_end_a_suspicion() -> None:

@@ -71,9 +71,8 @@ def _answer(request: MetadataRequest, node: Node, caller: Caller, refused: dict[
     image = node.image
     version = caller.api_version
     with_operations = request.include_topic_authorized_operations
-    departed = node.departures.listed(node.now())
-    brokers = node.brokers(caller.peer.listener, with_fenced=departed)
-    alive = {node_id for node_id, *_ in brokers if node_id not in departed}
+    brokers = node.brokers(caller.peer.listener)
+    alive = {node_id for node_id, *_ in brokers}
     topics: list[MetadataResponseTopic]
     if request.topics is None or (version == 0 and not request.topics):
         topics = [_describe(topic, node, alive, with_operations) for topic in image.topics_by_name.values()]
