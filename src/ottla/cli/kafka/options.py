@@ -114,7 +114,7 @@ class UsageError(Exception):
 
 
 class Exit(Exception):
-    """The tool is done before it has done anything: --version, for one."""
+    """The tool is done, with this exit code, and has said what it had to: --version, for one."""
 
     def __init__(self, code: int) -> None:
         super().__init__(code)

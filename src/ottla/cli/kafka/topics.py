@@ -19,8 +19,8 @@ from ottla.cli.kafka.options import (
     Options,
     ToolError,
     UsageError,
+    guarded,
     read_uuid,
-    show_usage,
     whole_number,
 )
 from ottla.cli.kafka.topic_descriptions import (
@@ -109,29 +109,23 @@ def option_parser() -> OptionParser:
 
 def main(arguments: list[str]) -> int:
     parser = option_parser()
-    try:
+
+    def work() -> None:
         options = parser.parse(arguments)
         _check(options)
         config = options.value("command-config") if options.has("command-config") else None
         admin: TopicAdmin = connect(options.value("bootstrap-server"), config, kind=TopicAdmin)
-    except UsageError as error:
-        return show_usage(parser, error)
-    except Exit as done:
-        return done.code
-    except ToolError as error:
-        print(error.message, file=sys.stderr)
-        print(error.trace, file=sys.stderr)
-        return 1
-    try:
-        asyncio.run(_run(admin, options))
-    except (KafkaError, ToolError) as error:
-        if isinstance(error, PartialFailure):
-            error = next(iter(error.errors.values()))
-        failure = failure_of(error) if isinstance(error, KafkaError) else error
-        print(f"Error while executing topic command : {failure.message}")
-        log("ERROR", failure.trace, LOGGER)
-        return 1
-    return 0
+        try:
+            asyncio.run(_run(admin, options))
+        except (KafkaError, ToolError) as error:
+            if isinstance(error, PartialFailure):
+                error = next(iter(error.errors.values()))
+            failure = failure_of(error) if isinstance(error, KafkaError) else error
+            print(f"Error while executing topic command : {failure.message}")
+            log("ERROR", failure.trace, LOGGER)
+            raise Exit(1) from None
+
+    return guarded(parser, work)
 
 
 async def _run(admin: TopicAdmin, options: Options) -> None:
