@@ -15,6 +15,7 @@ from ottla.wire.messages.produce import PartitionProduceResponse, ProduceRespons
 
 if TYPE_CHECKING:
     from ottla.broker.partitions import Partition
+    from ottla.net import Deadlines
 
 _FAILED = Struct(">hqqq")
 """error code, base offset, log append time, log start offset"""
@@ -31,12 +32,10 @@ class Waiting:
     if TYPE_CHECKING:
         is_over: bool
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, uncommitted: list[tuple[Partition, int, Any]], timeout_ms: int
-    ) -> None:
+    def __init__(self, deadlines: Deadlines, uncommitted: list[tuple[Partition, int, Any]], timeout_ms: int) -> None:
         self.is_over = False
         self._rows: dict[Partition, Any] = {partition: row for partition, _, row in uncommitted}
-        self._timeout = loop.call_later(max(timeout_ms, 0) / 1000, self._time_out)
+        self._timeout = deadlines.call_later(max(timeout_ms, 0) / 1000, self._time_out)
         for partition, end_offset, _ in uncommitted:
             partition.await_commit(end_offset, self)
 
@@ -88,7 +87,8 @@ class Acknowledgements(Waiting):
 
     def __init__(
         self,
-        loop: asyncio.AbstractEventLoop,
+        future: asyncio.Future[ProduceResponse],
+        deadlines: Deadlines,
         response: ProduceResponse,
         uncommitted: list[tuple[Partition, int, PartitionProduceResponse]],
         timeout_ms: int,
@@ -97,8 +97,8 @@ class Acknowledgements(Waiting):
         """`flushed` is the end of a flush that some partitions wait for, too."""
         self._response = response
         self._flushed = flushed
-        self.future: asyncio.Future[ProduceResponse] = loop.create_future()
-        super().__init__(loop, uncommitted, timeout_ms)
+        self.future = future
+        super().__init__(deadlines, uncommitted, timeout_ms)
 
     def _settle(self) -> None:
         self._timeout.cancel()
@@ -129,7 +129,7 @@ class FrameAcknowledgements(Waiting):
 
     def __init__(
         self,
-        loop: asyncio.AbstractEventLoop,
+        deadlines: Deadlines,
         response: bytearray,
         uncommitted: list[tuple[Partition, int, int]],
         timeout_ms: int,
@@ -138,7 +138,7 @@ class FrameAcknowledgements(Waiting):
         self._response = response
         self._has_log_start = has_log_start
         self.on_answer: Callable[[bytearray], None]
-        super().__init__(loop, uncommitted, timeout_ms)
+        super().__init__(deadlines, uncommitted, timeout_ms)
 
     def _answer(self) -> None:
         if not self.is_over:

@@ -6,8 +6,9 @@ from ottla.replication.leader cimport Leader
 from ottla.storage.tail cimport LogTail, SegmentTail
 
 cdef int FIRST_VERSION_WITH_REPLICA_STATE
-cdef double PAUSE_S
+cdef double PAUSE_S, MAX_PAUSE_S, PAUSED_BYTES_PER_S
 cdef Py_ssize_t FETCH_HEAD_SIZE, TOPIC_ID_SIZE, WANTED_SIZE, KNOWN_SIZE, REPLICA_STATE_SIZE, MAX_COPIED_BYTES
+cdef Py_ssize_t MAX_JOINED_BYTES, GATHERED_BYTES
 cdef Py_ssize_t _ANSWER_HEAD_SIZE
 
 @cython.locals(
@@ -30,7 +31,7 @@ cdef class FollowerFetch:
     cdef FetchSession _session
     cdef object _node, _correlation_id, _timeout, _timer
     cdef long long _max_bytes
-    cdef bint _is_finishing
+    cdef bint _is_finishing, _is_pausing
     cdef public bint is_over
     cdef public object on_answer
 
@@ -38,9 +39,15 @@ cdef class FollowerFetch:
     cpdef bint has_records(self) except -1
     @cython.locals(log=LogTail, wanted=FetchPartition, partition=Partition)
     cpdef wait(self, object max_wait_ms)
+    cpdef grew(self, FetchPartition wanted)
     cpdef close(self)
-    @cython.locals(passed_s=cython.double)
+    @cython.locals(passed_s=cython.double, longest_s=cython.double)
     cpdef double pause(self) except? -1
+    @cython.locals(
+        log=LogTail, wanted=FetchPartition, partition=Partition, segment=SegmentTail, size=cython.longlong,
+        is_streaming=cython.bint,
+    )
+    cdef bint _is_gathering(self) except -1
     @cython.locals(
         log=LogTail, wanted=FetchPartition, partition=Partition, left=cython.longlong, size=cython.longlong,
         length=cython.longlong, high_watermark=cython.longlong, start_offset=cython.longlong, topics=dict, counts=dict,
@@ -49,7 +56,7 @@ cdef class FollowerFetch:
     cpdef list answer(self)
 
 
-@cython.locals(size=cython.longlong, position=cython.longlong, segment=SegmentTail)
+@cython.locals(size=cython.longlong, position=cython.longlong, segment=SegmentTail, is_tail=cython.bint)
 cdef read_tail(FetchPartition wanted, object log, long long max_bytes, bint is_first)
 
 @cython.locals(size=Py_ssize_t, start=Py_ssize_t, place=Py_ssize_t, joined=list)

@@ -18,6 +18,7 @@ from ottla.wire.errors import KafkaError
 
 if TYPE_CHECKING:
     from ottla.broker.node import Node
+    from ottla.net import Deadline
     from ottla.replication.fetch_sessions import FetchPartition, FetchSession
 
 FIRST_VERSION_WITH_REPLICA_STATE = 15
@@ -31,11 +32,21 @@ KNOWN_SIZE = 11
 UNKNOWN_HIGH_WATERMARK = 0x7FFFFFFFFFFFFFFF
 REPLICA_STATE_SIZE = 13
 MAX_COPIED_BYTES = 65536
-"""So many bytes of a partition are read and leave with all else in one call; more go by sendfile."""
+"""So many bytes of a partition are read and leave with all else in one call; more go by sendfile, unless they are the
+log's last ones: those were written a moment ago, and to copy them costs less than sendfile and the calls around it."""
+MAX_JOINED_BYTES = 16384
+"""Larger pieces are not joined with what is around them: that would copy them once more."""
 PAUSE_S = 0.001
 """Between two answers with records to one follower: what is appended meanwhile goes with the second. Otherwise, under
 load, each small batch would have a fetch of its own, and their cost would be most of it. Whoever has not been sent
 anything for so long is answered at once."""
+MAX_PAUSE_S = 0.006
+PAUSED_BYTES_PER_S = 32e6
+"""After a large answer the pause is longer, while producers send on without waiting for answers: with a fetch for each
+of their batches, nodes would wake each other up thousands of times in a second, and that would be most of their work.
+Who waits for an answer before sending on is not kept waiting."""
+GATHERED_BYTES = 256 * 1024
+"""So much is worth an answer before the pause is over."""
 MAX_ANSWER_BYTES = 512 * 1024
 """As much as the follower takes into a buffer that it has; it asks again at once."""
 MOVED_DELAY_MS = 10
@@ -180,6 +191,7 @@ class FollowerFetch:
     __slots__ = (
         "_correlation_id",
         "_is_finishing",
+        "_is_pausing",
         "_max_bytes",
         "_node",
         "_session",
@@ -190,8 +202,8 @@ class FollowerFetch:
     )
 
     if TYPE_CHECKING:
-        _timeout: asyncio.TimerHandle | None
-        _timer: asyncio.TimerHandle | None
+        _timeout: Deadline | None
+        _timer: Deadline | asyncio.TimerHandle | None
         on_answer: Callable[[list[Any]], None]
 
     def __init__(self, session: FetchSession, node: Node, correlation_id: int, max_bytes: int) -> None:
@@ -201,7 +213,7 @@ class FollowerFetch:
         self._max_bytes = max_bytes
         self._timeout = None
         self._timer = None
-        self._is_finishing = False
+        self._is_finishing = self._is_pausing = False
         self.is_over = False
 
     def has_records(self) -> bool:
@@ -218,9 +230,8 @@ class FollowerFetch:
         if session.waiting is not None:
             session.waiting.close()
         session.waiting = self
-        loop = self._node.loop
         self._node.metrics.fetches_waiting += 1
-        self._timeout = loop.call_later(max_wait_ms / 1000, self._finish)
+        self._timeout = self._node.deadlines.call_later(max_wait_ms / 1000, self._finish)
         for wanted in session.ready:
             partition = wanted.partition
             log = partition.log
@@ -229,28 +240,53 @@ class FollowerFetch:
                 break
 
     def grew(self, wanted: FetchPartition) -> None:
-        self.close()
+        if not self._is_finishing or (self._is_pausing and not self.pause()):
+            self.close()
 
     def close(self) -> None:
-        if not self._is_finishing:
-            self._is_finishing = True
-            pause_s = self.pause()
-            if pause_s:
-                if self._timer is not None:
-                    self._timer.cancel()
-                self._timer = self._node.loop.call_later(pause_s, self._finish)
-            else:
-                # What other producers send in the same turn goes with it.
-                self._node.loop.call_soon(self._finish)
+        if self._is_finishing and not self._is_pausing:
+            return
+        self._is_finishing = True
+        pause_s = self.pause()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._is_pausing = pause_s > 0
+        if self._is_pausing:
+            self._timer = self._node.loop.call_later(pause_s, self._finish)
+        else:
+            # What other producers send in the same turn goes with it.
+            self._node.loop.call_soon(self._finish)
 
     def pause(self) -> float:
         """How long it is until the follower is sent records again."""
         passed_s = self._node.loop.time() - self._session.answered_at
-        return PAUSE_S - passed_s if 0 <= passed_s < PAUSE_S else 0.0
+        if not 0 <= passed_s < MAX_PAUSE_S:
+            return 0.0
+        longest_s = self._session.pause_s
+        if longest_s > PAUSE_S and not self._is_gathering():
+            longest_s = PAUSE_S
+        return longest_s - passed_s if passed_s < longest_s else 0.0
+
+    def _is_gathering(self) -> bool:
+        """Whether more is on its way, and there is not enough for an answer yet."""
+        is_streaming = False
+        size = 0
+        for wanted in self._session.ready:
+            partition = wanted.partition
+            if partition is None:
+                continue
+            log = partition.log
+            if wanted.fetch_offset < log.log_end_offset:
+                is_streaming = is_streaming or partition.is_streaming
+                segment = log._active
+                if segment is not None and wanted.tail_segment is segment and wanted.tail_offset == wanted.fetch_offset:
+                    size += segment.size - wanted.tail_position
+        return is_streaming and size < GATHERED_BYTES
 
     def moved(self) -> None:
         if self._timer is None and not self._is_finishing:
-            self._timer = self._node.loop.call_later(MOVED_DELAY_MS / 1000, self._finish)
+            self._timer = self._node.deadlines.call_later(MOVED_DELAY_MS / 1000, self._finish)
 
     def cancel(self) -> None:
         """The connection is gone."""
@@ -319,6 +355,7 @@ class FollowerFetch:
             parts.append(b"\0")
         if size:
             session.answered_at = self._node.loop.time()
+            session.pause_s = min(max(size / PAUSED_BYTES_PER_S, PAUSE_S), MAX_PAUSE_S)
         answer: list[Any] = [b"", size_bytes(len(topics) + 1)]
         for topic_id, parts in topics.items():
             answer += (topic_id, size_bytes(counts[topic_id] + 1))
@@ -349,11 +386,12 @@ def read_tail(wanted: FetchPartition, log: Any, max_bytes: int, is_first: bool) 
             return log.read(
                 wanted.fetch_offset, max_bytes=max_bytes, end_offset=log.log_end_offset, min_one_batch=is_first
             )
-    if position + size == segment.size:
+    is_tail = position + size == segment.size
+    if is_tail:
         wanted.tail_segment = segment
         wanted.tail_offset = log.log_end_offset
         wanted.tail_position = segment.size
-    if size <= MAX_COPIED_BYTES:
+    if is_tail or size <= MAX_COPIED_BYTES:
         try:
             return segment.file.read(position, size)
         except OSError as trouble:
@@ -362,7 +400,7 @@ def read_tail(wanted: FetchPartition, log: Any, max_bytes: int, is_first: bool) 
 
 
 def framed(answer: list[Any], correlation_id: int, session_id: int) -> list[Any]:
-    """The answer with its head, and bytes that follow each other joined."""
+    """The answer with its head, and small bytes that follow each other joined."""
     size = _ANSWER_HEAD_SIZE - 4
     for part in answer:
         size += len(part)
@@ -370,7 +408,7 @@ def framed(answer: list[Any], correlation_id: int, session_id: int) -> list[Any]
     joined: list[Any] = []
     start = 0
     for place, part in enumerate(answer):
-        if not isinstance(part, bytes):
+        if not isinstance(part, bytes) or len(part) > MAX_JOINED_BYTES:
             joined.append(b"".join(answer[start:place]))
             joined.append(part)
             start = place + 1

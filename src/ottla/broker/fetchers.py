@@ -3,6 +3,8 @@
 A fetcher always has one Fetch on its way. What its answer holds goes from the receive buffer to the logs, and the next
 request tells, by the offsets it asks for, that it is there. In a session only what changed is told (KIP-227), so a
 request costs what moved, however many partitions are followed.
+
+Cython compiles this file (types in fetchers.pxd), and it runs as it stands.
 """
 
 from __future__ import annotations
@@ -199,14 +201,11 @@ class Fetcher:
         if self._backoff.until > now:
             self._wake_at(self._backoff.until)
             return
-        for key, followed in list(self._delayed.items()):
-            if followed.backoff.until <= now:
-                del self._delayed[key]
-                self._forgotten.pop(key, None)
-                self._changed[key] = None
         wait_ms = node.config.replica_fetch_wait_max_ms
         if self._delayed:
-            due = min(followed.backoff.until for followed in self._delayed.values())
+            self._resume_delayed(now)
+        if self._delayed:
+            due = self._next_due()
             wait_ms = min(wait_ms, due - now)
         if not self._changed and len(self._told) <= len(self._forgotten):
             if self._delayed:
@@ -219,6 +218,17 @@ class Fetcher:
         self._is_asking = True
         request = EncodedRequest(FetchRequest, replica_frames.VERSION, self._request(wait_ms), self._take_frame)
         peer.send(request, self._answered, timeout_ms=node.config.replica_socket_timeout_ms)
+
+    def _resume_delayed(self, now: int) -> None:
+        for key, followed in list(self._delayed.items()):
+            if followed.backoff.until <= now:
+                del self._delayed[key]
+                self._forgotten.pop(key, None)
+                self._changed[key] = None
+
+    def _next_due(self) -> int:
+        """When the first of those that were left out is asked for again."""
+        return min(followed.backoff.until for followed in self._delayed.values())
 
     def _wake_at(self, time: int) -> None:
         self._timer = self._node.loop.call_later(max(1, time - self._node.now()) / 1000, self._timed)

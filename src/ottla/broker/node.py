@@ -44,7 +44,7 @@ from ottla.config import BrokerConfig, TopicConfig
 from ottla.config import Listener as ListenerConfig
 from ottla.controller import Controller
 from ottla.machine import Decision
-from ottla.net import Channel, Listener, OsSockets, ReceiveBuffers, Sockets
+from ottla.net import Channel, Deadlines, Listener, OsSockets, ReceiveBuffers, Sockets
 from ottla.net import Peer as NodePeer
 from ottla.replication.fetch_sessions import FetchSessions
 from ottla.storage import Disk, LogDir, Logs, OsDisk
@@ -97,6 +97,7 @@ class Node:
         self._host_name = host_name
         self._new_cluster_id = new_cluster_id
         self.loop: asyncio.AbstractEventLoop
+        self.deadlines: Deadlines
         self.timer: Callable[[], float] = time.perf_counter
         self.metrics = Metrics()
         self.quotas = Quotas()
@@ -293,6 +294,7 @@ class Node:
     async def start(self, *, metrics_port: int | None = None) -> None:
         """Open the data folder (formatting an empty one), recover, and listen."""
         self.loop = asyncio.get_running_loop()
+        self.deadlines = Deadlines(self.loop)
         config = self.config
         self.peers = Peers(self.loop, self._sockets, self._receive_buffers, client_id=str(config.node_id))
         self.logs = Logs(
@@ -392,6 +394,7 @@ class Node:
         self.hosting.stop()
         await self.quorum.close()
         self.peers.close()
+        self.deadlines.close()
         await self.logs.close(self.lifecycle.broker_epoch)
 
     def _open(self, config: ListenerConfig, role: str) -> Listener:

@@ -4,13 +4,15 @@ from ottla.replication.fetch_sessions cimport FetchPartition
 from ottla.replication.leader cimport Leader
 from ottla.storage.tail cimport LogTail
 
+cdef int ANSWERED_AT_ONCE_MS
+
 
 cdef class Partition:
     cdef public object _awaiting, log, topic, topic_id, leader_id
     cdef public int index
-    cdef public long long _end_offset, _unseen_bytes, leader_epoch
+    cdef public long long _committed_at, _end_offset, _unseen_bytes, leader_epoch
     cdef public dict fetches, follower_waiters, waiters
-    cdef public bint is_alone, is_internal, is_leader
+    cdef public bint is_alone, is_internal, is_leader, is_streaming
     cdef public Leader leader
 
     cpdef bint has_enough_in_sync(self) except -1

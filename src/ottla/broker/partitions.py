@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 EVERYTHING = 1 << 62
 """More bytes than anyone waits for."""
 NO_LEADER = -1
+ANSWERED_AT_ONCE_MS = 2
+"""A producer that waits for each answer sends on within so long after it has it."""
 
 
 class Waiter(Protocol):
@@ -46,6 +48,7 @@ class Partition:
 
     __slots__ = (
         "_awaiting",
+        "_committed_at",
         "_end_offset",
         "_unseen_bytes",
         "fetches",
@@ -54,6 +57,7 @@ class Partition:
         "is_alone",
         "is_internal",
         "is_leader",
+        "is_streaming",
         "leader",
         "leader_epoch",
         "leader_id",
@@ -75,6 +79,10 @@ class Partition:
         self.is_leader = True
         self.is_alone = True
         """Whether this is the only replica, and leads: what it holds is committed."""
+        self.is_streaming = False
+        """Whether the last append came before the earlier ones were committed, or not right after: who sends does not
+        wait for answers before sending on."""
+        self._committed_at = -1
         self.leader: Leader | None = None
         """What it knows of its followers, where it leads any."""
         self.waiters: dict[Waiter, None] = {}
@@ -184,6 +192,7 @@ class Partition:
             self.advance(now)  # otherwise it is for the followers to let more be committed
         before = self._end_offset
         self._end_offset = tail.log_end_offset
+        self.is_streaming = tail.high_watermark < before or now - self._committed_at > ANSWERED_AT_ONCE_MS
         for replica_id, fetch in self.fetches.items():
             leader.outgrew(replica_id, before, fetch.asked_at)
             fetch.grew()
@@ -213,6 +222,7 @@ class Partition:
         size = max(1, self._unseen_bytes * (committed_offset - before) // max(1, tail.log_end_offset - before))
         self._unseen_bytes -= min(size, self._unseen_bytes)
         tail.advance_high_watermark(committed_offset)
+        self._committed_at = now
         self._acknowledge()
         if self.waiters:
             self.notify(size)

@@ -218,7 +218,7 @@ def produce_frame(
     parts[0] = _HEAD.pack(head_size + rows_size + len(end) - 4, correlation_id)
     if uncommitted:
         has_log_start = version >= FIRST_VERSION_WITH_LOG_START
-        return FrameAcknowledgements(node.loop, bytearray().join(parts), uncommitted, timeout_ms, has_log_start)
+        return FrameAcknowledgements(node.deadlines, bytearray().join(parts), uncommitted, timeout_ms, has_log_start)
     return b"".join(parts)
 
 

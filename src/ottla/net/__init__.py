@@ -1,6 +1,7 @@
 """The edge to the network: listening sockets, connections that carry length-prefixed frames, the event loop."""
 
 from ottla.net.channel import Channel, FilePart, FrameReceiver, ReceiveBuffers
+from ottla.net.deadlines import Deadline, Deadlines
 from ottla.net.listener import Listener
 from ottla.net.loop import new_event_loop
 from ottla.net.peer import EncodedRequest, NoAnswer, Peer
@@ -8,6 +9,8 @@ from ottla.net.sockets import OsSockets, Socket, Sockets
 
 __all__ = [
     "Channel",
+    "Deadline",
+    "Deadlines",
     "EncodedRequest",
     "FilePart",
     "FrameReceiver",

@@ -1,5 +1,6 @@
 # C types for peer.py: what every fetch of a follower and its answer pass.
 cimport cython
+from ottla.net.deadlines cimport Deadline, Deadlines
 
 
 cdef class EncodedRequest:
@@ -9,12 +10,14 @@ cdef class EncodedRequest:
 
 
 cdef class _Waiting:
-    cdef public object request, on_answer, on_frame, timer
+    cdef public object request, on_answer, on_frame
+    cdef public Deadline timer
     cdef public int api_key, version
 
 
 cdef class _Connection:
     cdef object _channel, _loop, _client_id, _address
+    cdef Deadlines _deadlines
     cdef dict _versions, _waiting
 
     cpdef ask(self, object id, object request, object on_answer, object timeout_ms)

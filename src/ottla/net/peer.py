@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ottla.net.channel import Channel, ReceiveBuffers
+from ottla.net.deadlines import Deadline, Deadlines
 from ottla.net.sockets import Sockets
 from ottla.wire import Message, WireError, decode, decoder, frames
 from ottla.wire.apis import APIS, response_class
@@ -62,9 +63,7 @@ class EncodedRequest:
 class _Waiting:
     __slots__ = ("api_key", "on_answer", "on_frame", "request", "timer", "version")
 
-    def __init__(
-        self, request: Message | EncodedRequest, api_key: int, on_answer: OnAnswer, timer: asyncio.TimerHandle
-    ) -> None:
+    def __init__(self, request: Message | EncodedRequest, api_key: int, on_answer: OnAnswer, timer: Deadline) -> None:
         self.request: Message | EncodedRequest | None = request
         """None once it is sent."""
         self.api_key = api_key
@@ -92,6 +91,7 @@ class Peer:
         self._buffers = buffers
         self._host, self._port = host, port
         self._client_id = client_id
+        self._deadlines = Deadlines(loop)
         self._connection: _Connection | None = None
         self._correlation_id = 0
 
@@ -111,7 +111,9 @@ class Peer:
                 max_frame_bytes=MAX_ANSWER_BYTES,
                 supports_sendfile=self._sockets.supports_sendfile,
             )
-            connection = self._connection = _Connection(channel, self._loop, self._client_id, self._address)
+            connection = self._connection = _Connection(
+                channel, self._loop, self._deadlines, self._client_id, self._address
+            )
         self._correlation_id = self._correlation_id % 0x7FFFFFFF + 1
         connection.ask(self._correlation_id, request, on_answer, timeout_ms)
 
@@ -123,12 +125,21 @@ class Peer:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+        self._deadlines.close()
 
 
 class _Connection:
-    def __init__(self, channel: Channel, loop: asyncio.AbstractEventLoop, client_id: str, address: str) -> None:
+    def __init__(
+        self,
+        channel: Channel,
+        loop: asyncio.AbstractEventLoop,
+        deadlines: Deadlines,
+        client_id: str,
+        address: str,
+    ) -> None:
         self._channel = channel
         self._loop = loop
+        self._deadlines = deadlines
         self._client_id = client_id
         self._address = address
         self._versions: dict[int, int] | None = None
@@ -151,7 +162,7 @@ class _Connection:
         if self.is_closed:  # the connection was refused
             self._loop.call_soon(on_answer, NoAnswer(is_closed=True))
             return
-        timer = self._loop.call_later(timeout_ms / 1000, self._time_out, id)
+        timer = self._deadlines.call_later(timeout_ms / 1000, self._time_out, id)
         waiting = self._waiting[id] = _Waiting(request, api_key, on_answer, timer)
         if self._versions is not None:
             self._send(id, waiting, self._versions)

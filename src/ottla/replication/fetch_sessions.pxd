@@ -21,4 +21,4 @@ cdef class FetchSession:
     cdef public bint uses_topic_ids
     cdef public dict partitions, ready
     cdef public long long epoch, used_at
-    cdef public double answered_at
+    cdef public double answered_at, pause_s

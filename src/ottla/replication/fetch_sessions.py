@@ -139,6 +139,7 @@ class FetchSession:
         "epoch",
         "id",
         "partitions",
+        "pause_s",
         "ready",
         "replica_id",
         "used_at",
@@ -161,6 +162,8 @@ class FetchSession:
         self.used_at = now
         self.answered_at = 0.0
         """Of a follower: when it was last sent records, in seconds."""
+        self.pause_s = 0.0
+        """And how long it may then wait for more to be sent together."""
         self.replica_id = replica_id
         self.ready: dict[FetchPartition, None] = {}
         """Of a follower: partitions that may have news. Those that had some stay until they have none."""

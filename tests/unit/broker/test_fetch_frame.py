@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from enum import Enum
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -19,6 +20,7 @@ from ottla.wire.messages.fetch import FetchResponse, PartitionData
 from tests.unit.broker.test_replicated_partitions import ID, RESPONSE_HEADER_SIZE, World
 
 EPOCH = 5
+GATHERED_BYTES = 256 * 1024
 MOST = 1 << 20
 
 
@@ -37,6 +39,13 @@ class Follower:
         wanted = _WANTED.pack(0, epoch, self.end_offset, last_epoch, 0, MOST, 1, 1, 8, 0)
         rows = {ID: [wanted]} if is_named else {}
         return fetch_body(rows, {}, (wait_ms, 1, max_bytes), (self.session_id, self.epoch), (self.id, self.id * 10))
+
+    def was_just_answered(self, pause_ms: int) -> None:
+        """Longer ago than the shortest pause, if it is a longer one; and time stands still from here on, but for
+        timers."""
+        self.world.clock_stopped = True
+        self.session.answered_at = self.world.loop.time() - (0.002 if pause_ms > 2 else 0.0)
+        self.session.pause_s = pause_ms / 1000
 
     def fetch(self, **settings: Any) -> Any:
         """None, the answer, or what waits; long after the last answer."""
@@ -164,13 +173,60 @@ def test_what_comes_right_after_an_answer_is_gathered_for_a_moment(tmp_path: Pat
         world.produce(acks=1)
         follower.end_offset = 3
         world.produce(acks=1)
-        world.clock_stopped = True
-        follower.session.answered_at = world.loop.time()
+        follower.was_just_answered(1)
         size = world.led.log.size
         assert isinstance(follower.fetch_at_once(), FollowerFetch)
         world.produce(acks=1)
         (row,) = rows(decoded(await asyncio.wait_for(world.queue.get(), 60)))
         assert len(row.records or b"") == size, "both of them"
+
+    played(tmp_path, scene)
+
+
+class Producing(Enum):
+    """How the next records come, as the leader sees it."""
+
+    WAITING = "right after the last were committed"
+    STREAMING = "before the last are committed"
+    STEADY = "long after the last were committed"
+
+
+@pytest.mark.parametrize("producing", Producing)
+def test_the_pause_after_a_large_answer_is_for_those_who_do_not_wait_for_theirs(
+    tmp_path: Path, producing: Producing
+) -> None:
+    async def scene(world: FollowedWorld) -> None:
+        one, other = Follower(world, 2), Follower(world, 3)
+        world.produce(acks=1)
+        one.end_offset = other.end_offset = 3
+        one.fetch()
+        if producing is not Producing.STREAMING:
+            other.fetch()
+            assert world.led.log.high_watermark == 3
+        if producing is Producing.STEADY:
+            world.led._committed_at = -3
+        world.produce(acks=1)
+        one.was_just_answered(6)
+        assert isinstance(one.fetch_at_once(), FollowerFetch) == (producing is not Producing.WAITING)
+
+    played(tmp_path, scene)
+
+
+def test_a_pause_is_over_when_there_is_enough_to_send(tmp_path: Path) -> None:
+    async def scene(world: FollowedWorld) -> None:
+        follower = Follower(world, 2)
+        world.produce(acks=1)
+        follower.fetch()
+        follower.end_offset = 3
+        world.produce(acks=1)
+        follower.was_just_answered(6)
+        waiting = follower.fetch_at_once()
+        assert isinstance(waiting, FollowerFetch)
+        for _ in range(4):
+            world.produce(acks=1, count=10_000)
+        assert waiting.pause() == 0.0
+        (row,) = rows(decoded(await asyncio.wait_for(world.queue.get(), 60)))
+        assert len(row.records or b"") > GATHERED_BYTES
 
     played(tmp_path, scene)
 
@@ -296,18 +352,22 @@ def test_no_more_than_the_follower_takes_is_sent_but_one_batch(tmp_path: Path) -
     played(tmp_path, scene)
 
 
-def test_large_pieces_leave_as_files(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("batches", "count", "expected"),
+    [(1, 1_000, [True]), (1, 10_000, [True, True, True]), (8, 10_000, [True, False, True])],
+    ids=["small ones leave together", "a log's last bytes are copied", "what lies further back leaves as a file"],
+)
+def test_how_pieces_leave(tmp_path: Path, batches: int, count: int, expected: list[bool]) -> None:
     async def scene(world: FollowedWorld) -> None:
         follower = Follower(world, 2)
-        for count in (5_000, 10_000):
+        for _ in range(batches):
             world.produce(acks=1, count=count)
-            follower.session.answered_at = -1.0
-            parts = fetch_frame(memoryview(follower.body()), 0, VERSION, 7, world)  # type: ignore[arg-type]
-            follower.epoch += 1
-            assert isinstance(parts, list)
-            assert [isinstance(part, bytes) for part in parts] == ([True] if count == 5_000 else [True, False, True])
-            decoded(parts)
-            follower.end_offset = world.led.log.log_end_offset
+        follower.session.answered_at = -1.0
+        parts = fetch_frame(memoryview(follower.body()), 0, VERSION, 7, world)  # type: ignore[arg-type]
+        assert isinstance(parts, list)
+        assert [isinstance(part, bytes) for part in parts] == expected
+        (row,) = rows(decoded(parts))
+        assert (row.records or b"")[:8] == bytes(8)
 
     played(tmp_path, scene)
 

@@ -17,6 +17,7 @@ from ottla.broker.metrics import Metrics
 from ottla.broker.partitions import Partition, Partitions
 from ottla.broker.quotas import Quotas
 from ottla.config import TopicConfig
+from ottla.net import Deadlines
 from ottla.records import Compression, Record, build, read, split
 from ottla.replication.fetch_sessions import FetchSessions
 from ottla.storage import Log, OsDisk
@@ -64,6 +65,10 @@ class World:
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
         return asyncio.get_running_loop()
+
+    @property
+    def deadlines(self) -> Deadlines:
+        return Deadlines(asyncio.get_running_loop())
 
     def clock(self) -> int:
         return NOW

@@ -25,6 +25,7 @@ from ottla.broker.quotas import Quotas
 from ottla.broker.replication_throttles import ReplicationThrottles
 from ottla.cluster import BrokerImage, ClusterImage, PartitionImage
 from ottla.config import TopicConfig
+from ottla.net import Deadlines
 from ottla.records import Record, build
 from ottla.replication.fetch_sessions import FetchSessions
 from ottla.replication.leader import Leader
@@ -90,6 +91,10 @@ class World:
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
         return asyncio.get_running_loop()
+
+    @property
+    def deadlines(self) -> Deadlines:
+        return Deadlines(asyncio.get_running_loop())
 
     def clock(self) -> int:
         return NOW

@@ -30,6 +30,7 @@ from ottla.broker.transaction_markers import RETRY_MS
 from ottla.broker.transaction_metrics import register_transaction_metrics
 from ottla.cluster import ClusterImage, PartitionImage, TopicImage
 from ottla.config import BrokerConfig, TopicConfig
+from ottla.net import Deadlines
 from ottla.records import ControlType, Record, build, control_type, read, split
 from ottla.replication.fetch_sessions import FetchSessions
 from ottla.storage import Log, OsDisk
@@ -155,6 +156,10 @@ class World:
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
         return asyncio.get_running_loop()
+
+    @property
+    def deadlines(self) -> Deadlines:
+        return Deadlines(asyncio.get_running_loop())
 
     def now(self) -> int:
         return int(self.loop.time() * 1000)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ottla.broker.node import Node
     from ottla.broker.partitions import Partition
     from ottla.cluster import PartitionImage
+    from ottla.net import Deadline
 
 READ_COMMITTED = 1
 CONSUMER_REPLICA_ID = -1
@@ -114,8 +115,8 @@ class _Reading:
         self._rows: list[tuple[FetchPartition, PartitionData]] = []
         self._partitions: list[Partition] = []
         self._future: asyncio.Future[FetchResponse]
-        self._timeout: asyncio.TimerHandle | None = None
-        self._later: asyncio.TimerHandle | None = None
+        self._timeout: Deadline | None = None
+        self._later: Deadline | None = None
         self._grown = 0
         self._is_finishing = False
         self._stable: dict[Partition, int] = {}
@@ -301,7 +302,7 @@ class _Reading:
         self._future = loop.create_future()
         self._future.add_done_callback(self._done)
         self._grown = self.size
-        self._timeout = loop.call_later(self._request.max_wait_ms / 1000, self._finish)
+        self._timeout = self._node.deadlines.call_later(self._request.max_wait_ms / 1000, self._finish)
         session = self._context.session
         if session is not None and session.is_followers:
             self._wait_for_news(session)
@@ -338,7 +339,7 @@ class _Reading:
     def finish_later(self) -> None:
         """There is nothing to tell that could not wait for records to go with it."""
         if self._later is None and not self._is_finishing:
-            self._later = self._node.loop.call_later(MOVED_DELAY_MS / 1000, self._finish)
+            self._later = self._node.deadlines.call_later(MOVED_DELAY_MS / 1000, self._finish)
 
     def grew(self, partition: Partition, size: int) -> None:
         self._grown += size

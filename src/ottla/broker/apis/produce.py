@@ -134,7 +134,9 @@ def append_all(
         return None
     flushed = node.spawn(_answer_when_flushed(response, unflushed, node)) if unflushed else None
     if uncommitted:
-        return Acknowledgements(node.loop, response, uncommitted, request.timeout_ms, flushed).future
+        future: asyncio.Future[ProduceResponse] = node.loop.create_future()
+        Acknowledgements(future, node.deadlines, response, uncommitted, request.timeout_ms, flushed)
+        return future
     return flushed if flushed is not None else response
 
 
