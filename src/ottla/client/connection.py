@@ -50,9 +50,8 @@ RECEIVE_BYTES = 64 * 1024
 MAX_FRAME_BYTES = 2**31 - 1
 FIRST_FRAME_BYTES = 1024 * 1024
 """A buffer is never made larger than this on the word of a peer alone: it grows with what has come."""
-SPARE_COUNT = 3
-MAX_SPARE_BYTES = 8 * 1024 * 1024
-"""So many buffers of at most this size are kept for the next frames."""
+SPARE_BYTES = 24 * 1024 * 1024
+"""Buffers of so many bytes are kept for the next frames."""
 
 SOFTWARE_NAME = "ottla"
 SOFTWARE_VERSION = "0.1.0"
@@ -124,7 +123,7 @@ class Connection(asyncio.BufferedProtocol):
         self._small_filled = 0
         self._frame: bytearray | None = None
         self._frame_filled = self._frame_size = 0
-        self._spares = SpareBuffers(SPARE_COUNT, MAX_SPARE_BYTES)
+        self._spares = SpareBuffers(SPARE_BYTES)
 
     @classmethod
     async def connect(cls, host: str, port: int, config: ClientConfig) -> Connection:

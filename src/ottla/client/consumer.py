@@ -285,7 +285,7 @@ class Consumer(Generic[K, V]):
 
         wanted = arrow.read_options(columns, timestamp_unit, topic_type)
         limit = _ALL if max_records is None else max_records
-        self._open().ahead = 2
+        self._open().turns.takes_all = True
         tables = self._tables = self._tables or arrow.Tables()
         ends = {TopicPartition(*partition): offset for partition, offset in (end_offsets or {}).items()}
         found = await self._poll(

@@ -1,7 +1,8 @@
 """Keeps data coming: one fetch under way per broker, for all partitions there that have room for more.
 
-A partition is fetched ahead of the application until about max.partition.fetch.bytes of it wait, so that the next data
-is there when the last has been read; when about fetch.max.bytes wait in all, only partitions without data are fetched.
+A partition is fetched ahead of the application until about twice max.partition.fetch.bytes of it wait, so that the next
+data is there when the last has been read (`core.fetch_turns` says when); when about fetch.max.bytes wait in all, only
+partitions without data are fetched.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable
 
 from ottla.client.cluster import Cluster
 from ottla.client.config import ConsumerConfig
+from ottla.client.core.fetch_turns import FetchTurns
 from ottla.client.core.fetching import FetchedBatches, FetchSession, FetchTarget
 from ottla.client.core.partitions import TopicPartition
 from ottla.client.core.subscription import AssignedPartition, IsolationLevel, ResetKind, Subscription
@@ -22,8 +24,8 @@ from ottla.wire.messages.fetch import FetchRequest, FetchResponse, PartitionData
 from ottla.wire.primitives import ZERO_UUID
 
 FETCH_LANE = "fetch"
-WAIT_WITH_FULL_PARTITIONS_MS = 100
-"""How long a fetch may wait while other partitions of the broker have no room: they may want data before it ends."""
+AHEAD = 2
+"""A partition is fetched until about so many times max.partition.fetch.bytes of it wait."""
 NO_REPLICA = -1
 
 _log = logging.getLogger("ottla.client")
@@ -54,9 +56,7 @@ class Fetcher:
         self, cluster: Cluster, config: ConsumerConfig, subscription: Subscription, wake: Callable[[], None]
     ) -> None:
         self.error: KafkaError | None = None
-        self.ahead = 1
-        """How many times max.partition.fetch.bytes may wait. Whoever takes all there is at once wants two: the next is
-        on its way while the last is decoded, and no partition is left out of it."""
+        self.turns = FetchTurns(config.fetch_max_wait_ms)
         self._cluster = cluster
         self._config = config
         self._subscription = subscription
@@ -86,20 +86,23 @@ class Fetcher:
             return
         now = self._now()
         waiting = sum(state.fetched_size for state in self._subscription.assigned.values())
-        room = self.ahead * self._config.max_partition_fetch_bytes if waiting < self._config.fetch_max_bytes else 1
-        wanting, full = [], []
+        ahead_bytes = AHEAD * self._config.max_partition_fetch_bytes
+        room = ahead_bytes if waiting < self._config.fetch_max_bytes else 1
+        wanting, holding = [], []
         for state in self._subscription.assigned.values():
             if state.wants_data(room, now):
                 wanting.append(state)
                 continue
             if state.fetched:
-                full.append(state)
+                holding.append(state)
             if state.retry_at > now:
                 self._look_again(state.retry_at)
         if wanting:
-            self._begin_where_none_is(wanting, full, now)
+            self._begin_where_none_is(wanting, holding, waiting < ahead_bytes, now)
 
-    def _begin_where_none_is(self, wanting: list[AssignedPartition], full: list[AssignedPartition], now: int) -> None:
+    def _begin_where_none_is(
+        self, wanting: list[AssignedPartition], holding: list[AssignedPartition], has_few: bool, now: int
+    ) -> None:
         unsure = self._validation.needed(wanting)
         if unsure:
             self._validation.begin(unsure)
@@ -113,10 +116,14 @@ class Fetcher:
                 self._look_again(state.retry_at)
             elif node_id not in self._tasks:
                 wanted.setdefault(node_id, {})[state.partition] = state
-        if wanted:
-            nodes_with_full = {self._node_of(state, now) for state in full}
-            for node_id, states in wanted.items():
-                self._begin(node_id, states, node_id in nodes_with_full)
+        for node_id, states in wanted.items():
+            there = [state for state in holding if self._node_of(state, now) == node_id]
+            wait_ms = self.turns.wait_ms(node_id, list(states.values()), there, has_few, now)
+            if wait_ms is not None:
+                self.turns.asked(node_id, now)
+                self._begin(node_id, states, wait_ms)
+            elif self.turns.next_at(node_id) > now:
+                self._look_again(self.turns.next_at(node_id))
 
     def _look_again(self, retry_at: int) -> None:
         if self._timer is None or self._timer.when() > (retry_at + 1) / 1000:
@@ -139,7 +146,7 @@ class Fetcher:
         self._timer = None
         self.pump()
 
-    def _begin(self, node_id: int, states: dict[TopicPartition, AssignedPartition], has_full: bool) -> None:
+    def _begin(self, node_id: int, states: dict[TopicPartition, AssignedPartition], wait_ms: int) -> None:
         """Put the request together at once: a seek before it is sent must not get into it."""
         topics = self._cluster.metadata.topics
         targets: dict[TopicPartition, FetchTarget] = {}
@@ -160,9 +167,7 @@ class Fetcher:
         session = self._sessions.setdefault(node_id, FetchSession())
         request = session.plan(targets)
         config = self._config
-        request.max_wait_ms = config.fetch_max_wait_ms
-        if has_full:
-            request.max_wait_ms = min(request.max_wait_ms, WAIT_WITH_FULL_PARTITIONS_MS)
+        request.max_wait_ms = wait_ms
         request.min_bytes = config.fetch_min_bytes
         request.max_bytes = config.fetch_max_bytes
         request.isolation_level = int(self._isolation_level)
@@ -235,11 +240,13 @@ class Fetcher:
         state.high_watermark = data.high_watermark
         state.last_stable_offset = data.last_stable_offset
         state.log_start_offset = data.log_start_offset
+        is_committed = self._isolation_level is IsolationLevel.READ_COMMITTED
+        state.readable_end = data.last_stable_offset if is_committed else data.high_watermark
         if data.preferred_read_replica >= 0:
             state.preferred_replica = data.preferred_read_replica
             state.preferred_until = self._now() + self._config.metadata_max_age_ms
         if data.records:
-            aborted = data.aborted_transactions if self._isolation_level is IsolationLevel.READ_COMMITTED else None
+            aborted = data.aborted_transactions if is_committed else None
             try:
                 state.add(FetchedBatches(partition, data.records, offset, aborted, checks_crcs=self._config.check_crcs))
             except KafkaError as error:

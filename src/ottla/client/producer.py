@@ -501,7 +501,7 @@ class Producer:
         A table is a pyarrow.Table or RecordBatch, or a frame of pandas or polars, with the column `value` (binary or
         string) and, if wanted, `key`, `partition`, `timestamp`, `headers`, and `topic` if none is given here. Rows
         without partition go where records of `send` would; serializers are not asked. `batch_size` is what a batch
-        holds at most: batch.size, or 512 KB if that is less, unless said here. Nothing is sent if a row is refused.
+        holds at most: batch.size, or 1 MB if that is less, unless said here. Nothing is sent if a row is refused.
         """
         from ottla.client import tables  # not before it is needed: most programs start without
 
@@ -528,6 +528,9 @@ class Producer:
         return await tally.result()
 
     async def _topic(self, name: str) -> _Topic:
+        looking_up = self._looking_up.get(name)
+        if looking_up is not None:
+            await asyncio.wait([looking_up])  # records that were sent before go first
         if name not in self._topics:
             await self._cluster.topic(name, timeout_ms=self.config.max_block_ms)
             self._learn(name)

@@ -21,12 +21,12 @@ from ottla.records.spares import SpareBuffers
 if TYPE_CHECKING:
     import pyarrow
 
-BATCH_BYTES = 512 * 1024
+BATCH_BYTES = 1024 * 1024
 """What a batch of a table holds if batch.size says less: that is made for records that come one by one, and a table is
 there as a whole."""
 PIECE_BYTES = 1024 * 1024
 """So much is encoded before others have their turn."""
-AHEAD_BYTES = 4 * 1024 * 1024
+AHEAD_BYTES = 2 * 1024 * 1024
 """So much is encoded before it can be sent: more would only leave the processor's cache before its turn comes."""
 
 

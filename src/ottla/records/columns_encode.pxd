@@ -1,5 +1,6 @@
 # C types for columns_encode.py: pointers where that file has bytearrays, and the few functions that are C.
 cimport cython
+from cpython.bytearray cimport PyByteArray_FromStringAndSize
 from libc.string cimport memcpy
 from ottla.records.columns cimport native_grow, native_view
 from ottla.records.kernel cimport native_subtract, ottla_murmur2
@@ -15,6 +16,9 @@ cdef inline void native_copy(
 
 cdef inline unsigned int native_hash(const unsigned char[::1] data, Py_ssize_t position, Py_ssize_t size) noexcept:
     return ottla_murmur2(&data[position], <size_t>size)
+
+cdef inline bytearray native_buffer(Py_ssize_t size):
+    return PyByteArray_FromStringAndSize(NULL, size)  # what is in it does not matter
 
 cdef inline unsigned char native_byte(unsigned long long value) noexcept:
     return <unsigned char>value

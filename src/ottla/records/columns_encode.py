@@ -39,6 +39,9 @@ if not cython.compiled:
     def native_byte(value: int) -> int:
         return value & 0xFF
 
+    def native_buffer(size: int) -> bytearray:
+        return bytearray(size)
+
 
 def as_bytes(buffer: Any) -> memoryview:
     """Any buffer as one of bytes; none at all as an empty one."""
@@ -377,7 +380,7 @@ class TableEncoder:
 
     def new_buffer(self, size: int) -> bytearray:
         spare = self.spares.take(size)
-        return bytearray(size) if spare is None else spare
+        return native_buffer(size) if spare is None else spare
 
     def close(self, partition: int) -> None:
         """The partition's batch is complete."""

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from collections import deque
 
+MAX_COUNT = 32
+"""More are not looked through."""
+
 
 def is_free(buffer: bytearray) -> bool:
     """Whether nobody has a view of a buffer: only then it can change its size."""
@@ -23,24 +26,29 @@ def is_free(buffer: bytearray) -> bool:
 
 
 class SpareBuffers:
-    """The buffers that were last used, at most so many of at most that size."""
+    """The buffers that were last used, of at most so many bytes together."""
 
-    def __init__(self, count: int = 16, max_bytes: int = 2 * 1024 * 1024) -> None:
-        self._buffers: deque[bytearray] = deque(maxlen=count)
+    def __init__(self, max_bytes: int = 16 * 1024 * 1024) -> None:
+        self._buffers: deque[bytearray] = deque()
         self._max_bytes = max_bytes
+        self._bytes = 0
 
     def take(self, size: int) -> bytearray | None:
         """One that holds so many bytes and is free, whatever is in it."""
         for place, buffer in enumerate(self._buffers):
             if len(buffer) >= size and is_free(buffer):
                 del self._buffers[place]
+                self._bytes -= len(buffer)
                 return buffer
         return None
 
     def keep(self, buffer: bytearray) -> None:
         """Once all views of it are gone it may be taken: whoever still needs its content has one."""
-        if len(buffer) <= self._max_bytes:
-            self._buffers.append(buffer)
+        self._buffers.append(buffer)
+        self._bytes += len(buffer)
+        while self._bytes > self._max_bytes or len(self._buffers) > MAX_COUNT:
+            self._bytes -= len(self._buffers.popleft())
 
     def clear(self) -> None:
         self._buffers.clear()
+        self._bytes = 0

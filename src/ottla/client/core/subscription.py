@@ -105,6 +105,7 @@ class AssignedPartition:
         "position",
         "preferred_replica",
         "preferred_until",
+        "readable_end",
         "reset",
         "retry_at",
         "seek_count",
@@ -130,6 +131,8 @@ class AssignedPartition:
         self.high_watermark = -1
         self.last_stable_offset = -1
         self.log_start_offset = -1
+        self.readable_end = -1
+        """Where the last answer ended for lack of records: at the high watermark, or the last stable offset."""
         self.preferred_replica = -1
         self.preferred_until = 0
         self.validated_epoch = -1
@@ -165,6 +168,11 @@ class AssignedPartition:
             and self.fetched_size < max_buffered_bytes
             and now >= self.retry_at
         )
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether more can be read than was fetched, as far as the broker has told."""
+        return self.readable_end < 0 or self.fetch_offset < self.readable_end
 
     # Truncation (KIP-320)
 
