@@ -163,7 +163,11 @@ class BatchWriter(DataSourceArrowWriter):
             )
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        self._end(messages, committed=False)
+        try:
+            self._end(messages, committed=False)
+        except (AuthenticationError, ConfigError) as error:
+            # Why the job failed, most likely: said once. What tasks left open is aborted by its timeout.
+            _log.warning("the job's transactions could not be aborted: %s", error)
 
     def _end(self, messages: list[WriterCommitMessage | None], *, committed: bool) -> list[str]:
         """End the tasks' transactions, and abort those of tasks that were run again or never came back."""

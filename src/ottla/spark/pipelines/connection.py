@@ -21,7 +21,8 @@ class Connection:
     """A cluster, and the registry beside it."""
 
     bootstrap_servers: str
-    settings: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """They may hold passwords."""
     registry: RegistrySettings | None = None
 
     @classmethod
