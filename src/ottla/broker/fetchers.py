@@ -114,6 +114,8 @@ class Fetcher:
         """What the leader's session knows."""
         self._forgotten: dict[Key, None] = {}
         self._delayed: dict[Key, Followed] = {}
+        self._held_back: dict[Key, None] = {}
+        """Those of them that a throttle lets wait, and no error."""
         self._session_id, self._session_epoch = NO_SESSION, 0
         self._peer: Peer | None = None
         self._address = ("", 0)
@@ -135,6 +137,7 @@ class Fetcher:
             return
         self._followed[key] = Followed(partition)
         self._delayed.pop(key, None)
+        self._held_back.pop(key, None)
         self._forgotten.pop(key, None)
         self._changed[key] = None
         if self._is_asking:
@@ -148,6 +151,7 @@ class Fetcher:
         if self._followed.pop(key, None) is not None:
             self._leave_out(key)
             self._delayed.pop(key, None)
+            self._held_back.pop(key, None)
 
     def _leave_out(self, key: Key) -> None:
         self._changed.pop(key, None)
@@ -159,6 +163,7 @@ class Fetcher:
         followed.backoff.failed(self._node.now(), self._node.config.replica_fetch_backoff_ms)
         self._leave_out(key)
         self._delayed[key] = followed
+        self._held_back.pop(key, None)
 
     def close(self) -> None:
         self._is_closed = True
@@ -221,8 +226,9 @@ class Fetcher:
 
     def _resume_delayed(self, now: int) -> None:
         for key, followed in list(self._delayed.items()):
-            if followed.backoff.until <= now:
+            if followed.backoff.until <= now and not (key in self._held_back and self._holds_back(followed, now)):
                 del self._delayed[key]
+                self._held_back.pop(key, None)
                 self._forgotten.pop(key, None)
                 self._changed[key] = None
 
@@ -421,11 +427,21 @@ class Fetcher:
         if throttle.is_throttled(partition.topic, partition.index):
             now = self._node.now()
             throttle.record(size, now)
-            wait_ms = throttle.wait_ms(now)
-            if wait_ms and partition.log.log_end_offset < high_watermark:
-                followed.backoff.until = now + min(wait_ms, self._node.config.replica_fetch_backoff_ms)
+            if partition.log.log_end_offset < high_watermark and self._holds_back(followed, now):
                 self._leave_out(key)
                 self._delayed[key] = followed
+                self._held_back[key] = None
+
+    def _holds_back(self, followed: Followed, now: int) -> bool:
+        """Whether a throttle lets a partition wait; it is looked at again after a while, the limit may have changed."""
+        throttle = self._node.replication_throttles.follower
+        partition = followed.partition
+        if not throttle.is_set or not throttle.is_throttled(partition.topic, partition.index):
+            return False
+        wait_ms = throttle.wait_ms(now)
+        if wait_ms:
+            followed.backoff.until = now + min(wait_ms, self._node.config.replica_fetch_backoff_ms)
+        return wait_ms > 0
 
     def _truncate(self, partition: Partition, offset: int) -> None:
         replica = partition.log

@@ -13,17 +13,28 @@ ALL = "*"
 UNLIMITED = 2**63 - 1
 
 
-class ReplicationThrottle:
-    """The rate is the mean over the last windows. It may be exceeded by one step; then nothing is copied until the
-    mean is at the limit again."""
+CREDIT_WINDOWS = 2
 
-    __slots__ = ("_limit", "_samples", "_throttled", "_window_count", "_window_ms", "is_set")
+
+class ReplicationThrottle:
+    """The limit may be exceeded by one step; then nothing is copied until the mean is at the limit again.
+
+    What was taken too early is a debt, which shrinks by the limit with time. It is forgotten after as much time as
+    Kafka's windows span, or traffic that counts and is not held back would stop all else for good. Replicas ask by
+    their own clock, late more often than not: what they leave of the last two windows they may take later, so that the
+    rate in the end is the limit and not what the waits happen to add up to. (Kafka divides by all windows from the
+    first byte on, so that it begins with ten windows' worth at once.)"""
+
+    __slots__ = ("_at", "_credit_ms", "_debt", "_limit", "_span_ms", "_throttled", "is_set")
 
     def __init__(self, window_count: int, window_ms: int) -> None:
-        self._window_count = window_count
-        self._window_ms = window_ms
+        self._span_ms = window_count * window_ms
+        self._credit_ms = CREDIT_WINDOWS * window_ms
         self._limit = UNLIMITED
-        self._samples: list[list[int]] = []  # start, bytes
+        self._debt = 0
+        """Bytes times 1000: a limit times milliseconds. Below zero it is what may be taken at once."""
+        self._at = -1
+        """When that was; -1 before anything was taken."""
         self._throttled: dict[str, frozenset[int] | None] = {}
         """By topic the partitions, None for all of them."""
         self.is_set = False
@@ -36,7 +47,7 @@ class ReplicationThrottle:
     def _changed(self) -> None:
         self.is_set = self._limit < UNLIMITED and bool(self._throttled)
         if not self.is_set:
-            self._samples.clear()
+            self._debt, self._at = 0, -1
 
     def mark(self, topic: str, replicas: Iterable[str], broker_id: int) -> None:
         """Take a topic's setting: `partition:broker` pairs, or `*`."""
@@ -66,32 +77,20 @@ class ReplicationThrottle:
         return partitions is None or index in partitions
 
     def record(self, size: int, now: int) -> None:
-        samples = self._samples
-        if samples and now - samples[-1][0] < self._window_ms:
-            samples[-1][1] += size
-            return
-        samples.append([now, size])
-        self._forget(now)
-
-    def _forget(self, now: int) -> None:
-        expiry_ms = self._window_count * self._window_ms
-        while self._samples and now - self._samples[0][0] >= expiry_ms:
-            del self._samples[0]
+        self._settle(now)
+        most = max(self._limit, 1) * self._span_ms
+        self._debt = min(self._debt + 1000 * size, most) if self._limit else most
 
     def wait_ms(self, now: int) -> int:
         """How long nothing may be copied; 0 if the limit is not exceeded."""
-        if not self.is_set:
+        if not self.is_set or self._at < 0:
             return 0
-        self._forget(now)
-        if not self._samples:
-            return 0
-        started = self._samples[0][0]
-        elapsed_ms = max(now - started, self._window_ms)
-        total = sum(size for _, size in self._samples)
-        if total * 1000 <= self._limit * elapsed_ms:
-            return 0
-        expiry_ms = self._window_count * self._window_ms
-        if self._limit == 0:
-            return max(started + expiry_ms - now, 1)
-        due_at = started + -(-total * 1000 // self._limit)
-        return max(min(due_at, started + expiry_ms) - now, 1)
+        self._settle(now)
+        return max(0, -(-self._debt // max(self._limit, 1)))
+
+    def _settle(self, now: int) -> None:
+        """Let the debt shrink by what the time since then allows; with a limit of zero, only to be forgotten."""
+        limit = max(self._limit, 1)
+        if self._at >= 0:
+            self._debt = max(self._debt - limit * max(0, now - self._at), -limit * self._credit_ms)
+        self._at = now

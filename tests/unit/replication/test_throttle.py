@@ -50,32 +50,45 @@ def test_whoever_has_taken_too_much_waits_until_the_mean_is_at_the_limit() -> No
     made = throttle(1_000)
     assert made.wait_ms(0) == 0
     made.record(1_000, 0)
-    assert made.wait_ms(0) == 0  # as much as one window allows
+    assert made.wait_ms(0) == 1_000
     made.record(4_000, 10)
     assert made.wait_ms(10) == 4_990
     assert made.wait_ms(4_999) == 1
     assert made.wait_ms(5_000) == 0
 
 
-def test_old_windows_are_forgotten() -> None:
+def test_what_was_far_too_much_is_forgotten_after_the_windows() -> None:
     made = throttle(1_000)
     made.record(1_000_000, 0)
     assert made.wait_ms(0) == WINDOWS * WINDOW_MS
     assert made.wait_ms(WINDOWS * WINDOW_MS) == 0
     made.record(2_000, 60_000)
-    assert made.wait_ms(60_000) == 2_000 - 0
+    assert made.wait_ms(60_000) == 0  # two windows were left to take
+    made.record(2_000, 60_000)
+    assert made.wait_ms(60_000) == 2_000
 
 
-def test_the_mean_is_kept_over_a_long_time() -> None:
+@pytest.mark.parametrize("asked_every_ms", [1, 10, 500])
+@pytest.mark.parametrize("step", [70, 700, 4_000])
+def test_the_mean_is_the_limit_however_late_replicas_ask(asked_every_ms: int, step: int) -> None:
     made = throttle(1_000)
-    now = sent = 0
-    while now < 100_000:
-        wait_ms = made.wait_ms(now)
-        if not wait_ms:
-            made.record(700, now)
-            sent += 700
-        now += max(wait_ms, 10)
-    assert 95_000 <= sent <= 115_000
+    sent = 0
+    for now in range(0, 100_000, asked_every_ms):
+        while not made.wait_ms(now):
+            made.record(step, now)
+            sent += step
+    assert 99_000 <= sent <= 101_000 + step
+
+
+def test_another_limit_holds_at_once() -> None:
+    made = throttle(1_000)
+    made.record(4_000, 0)
+    assert made.wait_ms(0) == 4_000
+    made.limit(2_000)
+    assert made.wait_ms(0) == 2_000
+    made.limit(UNLIMITED)
+    made.limit(1_000)
+    assert made.wait_ms(0) == 0, "what was taken without a limit does not count"
 
 
 def test_a_limit_of_zero_lets_one_step_through_and_then_nothing() -> None:
