@@ -1,0 +1,49 @@
+"""What a connection of this node is asked of the kernel."""
+
+from __future__ import annotations
+
+import errno
+import socket
+import sys
+from typing import Any
+
+import pytest
+
+from ottla.net import sockets
+from ottla.net.sockets import MAX_RETRANSMISSION_MS, OsSockets
+
+TCP_RTO_MAX_MS = 44
+
+
+class Kernel:
+    """A socket as the kernel makes it; an old kernel does not know every option."""
+
+    def __init__(self, is_old: bool) -> None:
+        self._is_old = is_old
+        self.options: dict[int, int] = {}
+        self.is_blocking = True
+
+    def setblocking(self, flag: bool) -> None:
+        self.is_blocking = flag
+
+    def setsockopt(self, level: int, option: int, value: int) -> None:
+        if self._is_old and option == TCP_RTO_MAX_MS:
+            raise OSError(errno.ENOPROTOOPT, "Protocol not available")
+        assert level == socket.IPPROTO_TCP
+        self.options[option] = value
+
+    def connect(self, address: tuple[str, int]) -> None:
+        raise BlockingIOError(errno.EINPROGRESS, "Operation now in progress")
+
+
+@pytest.mark.parametrize("is_old", [False, True])
+def test_a_link_that_heals_is_used_again_within_a_second(monkeypatch: pytest.MonkeyPatch, is_old: bool) -> None:
+    """TCP doubles the time between its tries to send again; only newer kernels let it be bounded."""
+    kernel = Kernel(is_old)
+    monkeypatch.setattr(sockets.socket, "socket", lambda *_: kernel)
+    connected: Any = OsSockets().connect("127.0.0.1", 9092)
+    assert connected is kernel and not kernel.is_blocking
+    expected = {socket.TCP_NODELAY: 1}
+    if sys.platform == "linux" and not is_old:
+        expected[TCP_RTO_MAX_MS] = MAX_RETRANSMISSION_MS
+    assert kernel.options == expected
