@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from ottla.net import sockets
 from ottla.net.sockets import MAX_RETRANSMISSION_MS, OsSockets
 
 TCP_RTO_MAX_MS = 44
@@ -40,7 +39,7 @@ class Kernel:
 def test_a_link_that_heals_is_used_again_within_a_second(monkeypatch: pytest.MonkeyPatch, is_old: bool) -> None:
     """TCP doubles the time between its tries to send again; only newer kernels let it be bounded."""
     kernel = Kernel(is_old)
-    monkeypatch.setattr(sockets.socket, "socket", lambda *_: kernel)
+    monkeypatch.setattr(socket, "socket", lambda *_: kernel)
     connected: Any = OsSockets().connect("127.0.0.1", 9092)
     assert connected is kernel and not kernel.is_blocking
     expected = {socket.TCP_NODELAY: 1}
