@@ -191,7 +191,8 @@ class Tables:
         self._used: deque[tuple[ReadOptions, RecordColumns]] = deque(maxlen=SPARE_COUNT)
 
     def new_columns(self, options: ReadOptions, max_bytes: int = MAX_COLUMN_BYTES) -> RecordColumns:
-        for place, (used_for, columns) in enumerate(self._used):
+        for place in range(len(self._used) - 1, -1, -1):
+            used_for, columns = self._used[place]
             if used_for is options and columns.max_bytes == max_bytes and columns.renew():
                 del self._used[place]
                 return columns

@@ -34,8 +34,10 @@ class SpareBuffers:
         self._bytes = 0
 
     def take(self, size: int) -> bytearray | None:
-        """One that holds so many bytes and is free, whatever is in it."""
-        for place, buffer in enumerate(self._buffers):
+        """One that holds so many bytes and is free, whatever is in it: of several the one that was used last, which the
+        processor's cache has still."""
+        for place in range(len(self._buffers) - 1, -1, -1):
+            buffer = self._buffers[place]
             if len(buffer) >= size and is_free(buffer):
                 del self._buffers[place]
                 self._bytes -= len(buffer)
