@@ -374,7 +374,8 @@ class Fetcher:
                     diverging.end_offset,
                 )
                 self._truncate(followed.partition, offset)
-                self._changed[key] = None
+                self._leave_out(key)
+                self._node.spawn(self._go_on_when_cut(key, followed))
             elif step is Step.FIND_START:
                 self._leave_out(key)
                 self._ask_bounds(key, followed)
@@ -456,8 +457,28 @@ class Fetcher:
                 self._leader_id,
                 replica.high_watermark,
             )
+        is_synced = offset < replica.recovery_point
         replica.truncate(offset, timestamp=self._node.clock())
+        if is_synced:
+            self._node.logs.checkpoint()  # or recovery would trust what is written there from now on
         partition.wake_all()
+
+    async def _go_on_when_cut(self, key: Key, followed: Followed) -> None:
+        """Copy again once the cut is on disk: after a power loss pages of what was cut off could otherwise stand among
+        those of what came after it, and nothing would tell them apart."""
+        try:
+            await followed.partition.log.sync_end()
+        except KafkaError as error:
+            if self._followed.get(key) is followed:
+                self._cannot_copy(key, followed, error)
+        else:
+            self._ask_again(key, followed)
+        self.fetch_soon()
+
+    def _ask_again(self, key: Key, followed: Followed) -> None:
+        if self._followed.get(key) is followed:
+            self._forgotten.pop(key, None)
+            self._changed[key] = None
 
     # A log that ends outside of its leader's
 
@@ -479,6 +500,7 @@ class Fetcher:
             bounds = compare_bounds(replica.log_end_offset, start_offset, end_offset)
             if bounds is Bounds.TRUNCATE:
                 self._truncate(partition, end_offset)
+                await replica.sync_end()
             elif bounds is Bounds.RESTART:
                 log.warning(
                     "%s begins anew at %d: its end %d is before its leader's start",
@@ -494,8 +516,7 @@ class Fetcher:
             log.warning("%s cannot be brought in line with its leader: %s", replica.name, error)
             self._delay(key, followed)
         else:
-            self._forgotten.pop(key, None)
-            self._changed[key] = None
+            self._ask_again(key, followed)
         self.fetch_soon()
 
     async def _leader_offset(self, followed: Followed, timestamp: int) -> int | None:

@@ -175,6 +175,9 @@ class Hosting:
                 image.leader_epoch,
             ):
                 partition.follow(image.leader, image.leader_epoch)
+                # An epoch in which this node led and wrote nothing (or believed so, by old metadata) is not that of its
+                # last record, which the leader is told.
+                partition.log.epochs.truncate_from_end(partition.log.log_end_offset)
             self.fetchers.follow(partition)
             return
         self.fetchers.forget(partition)

@@ -917,6 +917,20 @@ class Log(LogTail):
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(trouble)) from None
         return True
 
+    async def sync_end(self) -> None:
+        """Put the end of the log on disk as it is, so that what was cut off there cannot come back."""
+        segment = self.active_segment
+        try:
+            await segment.file.sync()
+            # Segments that are gone must stay so, too.
+            await asyncio.get_running_loop().run_in_executor(None, self._disk.sync_directory, self.directory)
+        except FileNotFoundError as trouble:
+            if not self.is_offline and segment is self.active_segment:
+                self._failed(trouble)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR) from None  # deleted under our hands
+        except OSError as trouble:
+            self._failed(trouble)
+
     def truncate_fully(self, offset: int, *, timestamp: int) -> None:
         """Drop everything and go on at `offset`: a follower that fell behind its leader's log start."""
         try:

@@ -98,6 +98,9 @@ def load_log(
         if are_epochs_lost and not is_beyond:
             _note_epochs(segment, epochs)
         if not is_clean and is_beyond:
+            # Of what is beyond the recovery point the log itself knows its epochs: the file may tell of records that
+            # were lost, where others stand that had been cut off before.
+            epochs.truncate_from_end(segment.base_offset)
             is_cut = recover(index, may_have_gaps)
         elif segment in damaged and segment.size:
             logger.warning("%s: its index files are not usable and are made anew", segment.path)

@@ -285,6 +285,13 @@ def test_a_half_written_epoch_checkpoint_is_made_anew_from_the_log(tmp_path: Pat
     assert reopened(tmp_path).epochs.entries == [(0, 0), (1, 8), (2, 16)]
 
 
+def test_what_the_log_says_of_its_epochs_counts_more_than_the_file(tmp_path: Path) -> None:
+    """Records of epoch 3 were lost, and those of epoch 2 that had been cut off for them are back."""
+    filled(tmp_path)
+    (tmp_path / "topic-0/leader-epoch-checkpoint").write_text("0\n4\n0 0\n1 8\n2 16\n3 18\n")
+    assert reopened(tmp_path).epochs.entries == [(0, 0), (1, 8), (2, 16)]
+
+
 def test_epochs_that_a_power_loss_took_are_read_from_the_whole_log(tmp_path: Path) -> None:
     """Found by simulation: the file was replaced, not yet synced, and recovery read only what lay beyond its point."""
     filled(tmp_path).close()
