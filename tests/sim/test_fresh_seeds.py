@@ -39,6 +39,7 @@ def first_seed() -> int:
 FIRST = first_seed()
 
 
+@pytest.mark.timeout(900)  # seconds of a busy machine: a world's own time is virtual
 @pytest.mark.parametrize(
     ("seed", "only", "duration_s"),
     [

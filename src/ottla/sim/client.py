@@ -313,12 +313,20 @@ class Client:
         return found
 
 
+def _split(data: bytes) -> list[tuple[int, records.BatchHeader]]:
+    try:
+        return records.split(data)
+    except records.CorruptRecords as error:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"a consumer was served what is no batch: {error}") from None
+
+
 def whole_batches(data: bytes, offset: int) -> tuple[list[records.Record], int]:
     """The records from offset on in the whole batches of a fetch answer, and the offset to fetch next."""
     found: list[records.Record] = []
-    for position, header in records.split(data):
+    for position, header in _split(data):
         batch = data[position : position + header.size]
-        assert records.crc_ok(batch, 0, header.size), f"a consumer was served a broken batch at {header.base_offset}"
+        if not records.crc_ok(batch, 0, header.size):
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"a consumer was served a broken batch at {header.base_offset}")
         if not header.is_control:
             found += [record for record in records.read(batch) if record.offset >= offset]
         offset = max(offset, header.next_offset)

@@ -3,7 +3,7 @@
 The plan for power: it fails on one node at a time, only while all replicas of everything are in sync, and nothing else
 happens until they are again. So an acknowledged record is always in the page cache of another node, and every record
 that is lost is a bug. (Kafka does not flush before it acknowledges: a leader that was alone when its power failed would
-rightly lose records.) Everything else may happen to any node at any time.
+rightly lose records.) The same holds for bits that flip. Everything else may happen to any node at any time.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import asyncio
 import errno
 import random
 
+from ottla.sim.bit_rot import Rot
+from ottla.sim.disk import Crashed
 from ottla.sim.replicas import Cluster
 
 CALM_SYNC_S = (0.000_2, 0.005)
@@ -32,6 +34,8 @@ class Disturbances:
             self._kill_a_slow_leader,
             self._kill_all,
             self._power_loss,
+            self._crash_at_a_write,
+            self._rot,
             self._clean_restart,
             self._rolling_restart,
             self._reset_connections,
@@ -51,6 +55,8 @@ class Disturbances:
         """How many things may be wrong at once."""
         self._ongoing = 0
         self._is_power_out = self._is_over = False
+        self._crashing: dict[str, None] = {}
+        """Nodes that are to stop, or have stopped, in the middle of a write."""
 
     async def run(self) -> None:
         await asyncio.gather(*(self._disturb() for _ in range(self._stream_count)))
@@ -88,7 +94,7 @@ class Disturbances:
             self._sim.kill(name)
 
     def _rise(self, name: str) -> None:
-        if not self._sim.host(name).is_running:
+        if not self._sim.host(name).is_running and name not in self._crashing:
             self._sim.begin(name)
 
     async def _kill(self) -> None:
@@ -169,6 +175,59 @@ class Disturbances:
         await self._sim.settled(is_moving=True)
         self._is_power_out = False
 
+    async def _crash_at_a_write(self) -> None:
+        """A node stops in the middle of a write, or between a write and the rename that was to follow it."""
+        name = self._any()
+        host = self._sim.host(name)
+        if not host.is_serving or self._sim.is_paused(name) or name in self._crashing:
+            return
+        may_lose_power = self._ongoing == 1 and self._rng.random() < 0.5 and not self._sim.lag(is_moving=True)
+        self._is_power_out = may_lose_power
+        self._crashing[name] = None
+        try:
+            async with asyncio.timeout(5):
+                await host.crash_at(self._rng.randrange(100))
+            if may_lose_power and not self._sim.lag(is_moving=True, without=name):
+                self._sim.power_loss(name)
+            else:
+                self._sim.kill(name)
+                may_lose_power = self._is_power_out = False
+        except TimeoutError:
+            host.device.cancel_crash()
+            self._is_power_out = False
+            return
+        finally:
+            del self._crashing[name]
+        await self._for_a_while(0.01, 0.5, 3.0)
+        self._rise(name)
+        if may_lose_power:
+            await self._sim.settled(is_moving=True)
+            self._is_power_out = False
+
+    async def _rot(self) -> None:
+        """A bit flips in what one replica holds of a partition and all of them have; it, or another one, may then start
+        again. The operator finds out, and has the replica copied anew. Nothing else happens meanwhile: two copies of
+        three may be bad for a while, and the last one must be spared."""
+        if self._ongoing > 1 or self._sim.lag(is_moving=True):
+            return
+        rot = Rot.begin(self._sim, self._rng)
+        if rot is None:
+            return
+        self._is_power_out = True
+        await self._for_a_while(0.0, 0.3)
+        what = self._rng.randrange(4)
+        if what == 1:
+            self._die(rot.name)
+            self._rise(rot.name)
+        elif what == 2:
+            await self._restart(rot.name)
+        elif what == 3:
+            await rot.wipe(rot.other)
+        await self._for_a_while(0.3, 3.0)
+        await rot.repair()
+        await self._sim.settled(is_moving=True)
+        self._is_power_out = False
+
     async def _clean_restart(self) -> None:
         await self._restart(self._any())
 
@@ -177,7 +236,7 @@ class Disturbances:
         if host.is_serving and not self._sim.is_paused(name):
             stopping = self._sim.loop.create_task(host.stop())
             await asyncio.wait([stopping])
-            if not stopping.cancelled():
+            if not stopping.cancelled() and not isinstance(stopping.exception(), Crashed):
                 stopping.result()
             await self._for_a_while(0.01, 3.0)
             self._rise(name)

@@ -101,6 +101,7 @@ class Reader:
 
     def __init__(self, sim: Cluster, topic: str, partition: int) -> None:
         self.name = f"reader-{topic}-{partition}"
+        self._sim = sim
         self._topic, self._partition = topic, partition
         self._router = sim.router(self.name)
         self._rng = random.Random(f"{self.name} {sim.seed}")
@@ -123,7 +124,7 @@ class Reader:
         except KafkaError as error:
             if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise Violation(f"lost: {self.name}: what was read up to {self._offset} is not there") from error
-            if error.code not in PASSING:
+            if not self._sim.is_passing(error, self._topic, self._partition):
                 raise
             await asyncio.sleep(RETRY_S)
             return

@@ -10,6 +10,7 @@ from ottla.sim import group_workload
 from ottla.sim.client import NoAnswer
 from ottla.sim.cluster import DATA, Host
 from ottla.sim.cluster_admin import Careless, Moves, Topics, VoterChanges
+from ottla.sim.cluster_client import BELIEVED_S
 from ottla.sim.group_workload import Groups
 from ottla.sim.network import Weather
 from ottla.sim.replica_disturbances import SECOND, Disturbances
@@ -115,13 +116,15 @@ def draw(sim: Cluster, only: str) -> list[Workload]:
 
 
 async def verified(sim: Cluster, workload: Workload) -> None:
-    """At rest preferred leaders still lead again by themselves: what meets that is read once more."""
-    for is_last in (False, False, True):
+    """At rest preferred leaders still lead again by themselves: what meets that is read once more, when nobody believes
+    in the leader before any longer."""
+    for is_last in (*[False] * 9, True):
         try:
             await workload.verify()
         except (NoAnswer, KafkaError) as error:
             if is_last or (isinstance(error, KafkaError) and error.code not in PASSING):
                 raise
+            await asyncio.sleep(2 * BELIEVED_S)
             await sim.settled()
         else:
             return

@@ -67,6 +67,8 @@ class Cluster(Sim):
         super().__init__(seed, properties={**shared, **(properties or {})}, weather=weather)
         self.witness = Witness()
         self._routers: dict[str, Router] = {}
+        self.rotten: dict[tuple[str, int], str] = {}
+        """Partitions of which one node has a bad copy now."""
         self._newest: dict[tuple[str, int], int] = {}
         """The leader epochs that clients have heard of."""
         for name in self.shape.names:
@@ -216,11 +218,12 @@ class Cluster(Sim):
         self.wait_for(has_other_leader, f"a leader of {topic}-{partition} other than {other_than}")
         return self.leader(topic, partition)
 
-    def lag(self, *, is_moving: bool = False) -> str:
+    def lag(self, *, is_moving: bool = False, without: str = "") -> str:
         """What is missing until every partition has a leader and all its replicas, and all nodes agree on it. While
-        clients write (`is_moving`) the ISR says who is in sync, otherwise the ends of the logs."""
-        nodes = self.live()
-        if len(nodes) < len(self.hosts):
+        clients write (`is_moving`) the ISR says who is in sync, otherwise the ends of the logs. `without` names a node
+        that stopped just now, which nobody else can know yet."""
+        nodes = [node for node in self.live() if self.shape.names[node.config.node_id - 1] != without]
+        if len(nodes) < len(self.hosts) - bool(without):
             return f"{len(nodes)} nodes run"
         for node in nodes:
             id = node.config.node_id
@@ -272,6 +275,12 @@ class Cluster(Sim):
         self.check_metadata()
 
     # Clients
+
+    def is_passing(self, error: KafkaError, topic: str, partition: int) -> bool:
+        """Whether an answer (or what a client finds wrong with it) is no reason to worry."""
+        if error.code is ErrorCode.CORRUPT_MESSAGE and (topic, partition) in self.rotten:
+            return True
+        return error.code in PASSING
 
     def router(self, name: str = "client") -> Router:
         if name not in self._routers:

@@ -1,7 +1,7 @@
 """What the nodes of a cluster believed so far, and what they may therefore not believe any more.
 
-One leader for an epoch, of the quorum and of a partition; epochs and high watermarks never go back; and once the
-cluster is at rest, everybody knows the same.
+One leader for an epoch, of the quorum and of a partition; epochs and high watermarks never go back (these may where
+leaders are elected uncleanly); and once the cluster is at rest, everybody knows the same.
 """
 
 from __future__ import annotations
@@ -43,6 +43,8 @@ class Witness:
                 self._leads(hosted.topic_id, hosted.topic, hosted.index, hosted.leader_epoch, host.node_id)
             high_watermark, end_offset = hosted.log.high_watermark, hosted.log.log_end_offset
             before = self._high_watermarks.get(hosted.log, 0)
+            if hosted.log.config.unclean_leader_election_enable:
+                before = 0  # a leader that has less takes from everybody what it does not have
             if not before <= high_watermark <= end_offset:
                 where = f"{hosted.topic}-{hosted.index} on {host.name}"
                 raise Violation(f"watermark: {where}: {before}, then {high_watermark}; the log ends at {end_offset}")
