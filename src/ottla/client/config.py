@@ -86,8 +86,10 @@ class ClientConfig(SecurityConfig):
     metadata_recovery_rebootstrap_trigger_ms: int = setting(
         300_000, "After so long without metadata the client begins again at bootstrap.servers.", low=0
     )
-    send_buffer_bytes: int = setting(131_072, "The socket's send buffer; -1: what the system gives.", low=-1)
-    receive_buffer_bytes: int = setting(65_536, "The socket's receive buffer; -1: what the system gives.", low=-1)
+    send_buffer_bytes: int = setting(-1, "The socket's send buffer; -1: as much as the system finds useful.", low=-1)
+    receive_buffer_bytes: int = setting(
+        -1, "The socket's receive buffer; -1: as much as the system finds useful.", low=-1
+    )
 
     @classmethod
     def unused_names(cls) -> frozenset[str]:
