@@ -198,12 +198,12 @@ class Connection(asyncio.BufferedProtocol):
             exchange = await self._exchange()
             assert self._transport is not None
             held = _HeldBack(self._transport)
-            answer = self.request(exchange.begin())
+            answer = self._ask_aside(exchange.begin())
             self._transport = cast(asyncio.Transport, held)
             while (request := self._next_step(exchange, await answer)) is not None:
                 self._transport, held_back = held.transport, deque(self._waiting)
                 self._waiting.clear()
-                answer = self.request(request)
+                answer = self._ask_aside(request)
                 self._waiting.extend(held_back)
                 self._transport = cast(asyncio.Transport, held)
             self._transport = held.transport
@@ -211,6 +211,13 @@ class Connection(asyncio.BufferedProtocol):
             self._plan_login(exchange)
         except KafkaError as error:
             self._fail(error)
+
+    def _ask_aside(self, request: Message) -> asyncio.Future[Any]:
+        """Send what nobody asked for: a connection that only logs in is idle."""
+        used_at = self.used_at
+        answer = self.request(request)
+        self.used_at = used_at
+        return answer
 
     async def _exchange(self) -> Authentication:
         from ottla.client.core.authentication import Authentication

@@ -311,6 +311,22 @@ def test_a_session_is_renewed_between_the_requests_of_a_connection_in_use() -> N
     run(work)
 
 
+def test_a_connection_that_only_logs_in_again_is_idle() -> None:
+    async def work() -> None:
+        connection, _ = logged_in()
+        connection.used_at = 5.0
+        renewal = asyncio.ensure_future(connection._log_in_again())
+        await asyncio.sleep(0)
+        receive(connection, answer(0, SaslHandshakeResponse(mechanisms=["PLAIN"]), 1))
+        await asyncio.sleep(0)
+        receive(connection, answer(1, SaslAuthenticateResponse(), 2))
+        await renewal
+        assert connection.used_at == 5.0
+        connection.close()
+
+    run(work)
+
+
 def test_a_renewal_that_is_refused_ends_the_connection_for_all_who_wait() -> None:
     async def work() -> None:
         connection, _ = logged_in()

@@ -72,7 +72,7 @@ from ottla.client.admin.transactions import (
 )
 from ottla.client.cluster import Cluster
 from ottla.client.config import AdminConfig
-from ottla.client.errors import KafkaError, NoBrokerReached
+from ottla.client.errors import AuthenticationError, ConfigError, KafkaError, NoBrokerReached
 
 __all__ = [
     "EARLIEST",
@@ -139,7 +139,8 @@ class Admin(GroupCalls, ConfigCalls, ClusterCalls, TransactionCalls, SecurityCal
         await self.close()
 
     async def connect(self) -> None:
-        """Reach the cluster now, trying once: NoBrokerReached says why there is no way to it.
+        """Reach the cluster now, trying once: NoBrokerReached says why there is no way to it, AuthenticationError
+        why there is none for this client.
 
         Every call connects by itself and tries again until its time is over; a program that should rather know at
         once begins with this.
@@ -150,6 +151,8 @@ class Admin(GroupCalls, ConfigCalls, ClusterCalls, TransactionCalls, SecurityCal
         for node_id in sorted(brokers, key=lambda one: self._cluster.ready(one) is None):
             try:
                 await self._cluster.connection(node_id)
+            except (AuthenticationError, ConfigError):
+                raise
             except KafkaError as error:
                 reason = error
             else:
