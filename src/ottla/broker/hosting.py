@@ -246,9 +246,9 @@ class Hosting:
         self._lag_timer = node.loop.call_later(node.config.replica_lag_time_max_ms / 2000, self._watch_lag)
         now = node.now()
         for partition in node.partitions:
+            partition.tell_of_start()
             leader = partition.leader
             if leader is not None and not node.is_stopping:
-                partition.tell_of_start()
                 proposed = leader.propose_shrink(partition.log.log_end_offset, now)
                 if proposed is not None:
                     self.isr_changes.propose(partition, leader, proposed)

@@ -10,7 +10,7 @@ cdef int ANSWERED_AT_ONCE_MS
 cdef class Partition:
     cdef public object _awaiting, log, topic, topic_id, leader_id
     cdef public int index
-    cdef public long long _committed_at, _end_offset, _unseen_bytes, leader_epoch
+    cdef public long long _committed_at, _end_offset, _told_start_offset, _unseen_bytes, leader_epoch
     cdef public dict fetches, follower_waiters, waiters
     cdef public bint is_alone, is_internal, is_leader, is_streaming
     cdef public Leader leader

@@ -50,6 +50,7 @@ class Partition:
         "_awaiting",
         "_committed_at",
         "_end_offset",
+        "_told_start_offset",
         "_unseen_bytes",
         "fetches",
         "follower_waiters",
@@ -92,6 +93,7 @@ class Partition:
         """Of each follower with a session: what it wants of this partition."""
         self._end_offset = log.log_end_offset
         """Where the log ended before it grew."""
+        self._told_start_offset = log.log_start_offset
         self._awaiting: deque[tuple[int, Acknowledgement]] = deque()
         self._unseen_bytes = 0
         """Appended, but not committed yet."""
@@ -100,6 +102,7 @@ class Partition:
 
     def lead(self, leader: Leader | None, leader_epoch: int, node_id: int) -> None:
         """Be the leader from here on, of these followers; alone without."""
+        is_new_epoch = leader_epoch != self.leader_epoch
         self.is_leader = True
         self.is_alone = leader is None
         self.leader = leader
@@ -111,6 +114,8 @@ class Partition:
             log.advance_high_watermark(log.log_end_offset)
             self._acknowledge()
             self.notify(1)
+        if is_new_epoch:
+            self.wake_all()  # who knows the epoch before is told
 
     def follow(self, leader_id: int, leader_epoch: int) -> None:
         """Another node leads (or none does, -1): whoever waits here is sent there."""
@@ -234,8 +239,11 @@ class Partition:
             fetch.moved()
 
     def tell_of_start(self) -> None:
-        """Let followers know where the log starts, if they do not."""
+        """Let followers and consumers know where the log starts, if they do not."""
         log_start_offset = self.log.log_start_offset
+        if log_start_offset != self._told_start_offset:
+            self._told_start_offset = log_start_offset
+            self.notify(0)
         for fetch in self.fetches.values():
             if fetch.log_start_offset != log_start_offset:
                 fetch.moved()

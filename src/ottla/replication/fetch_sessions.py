@@ -11,8 +11,10 @@ A request carries (session id, epoch):
 An incremental answer holds only partitions with data, an error, or a watermark the client has not seen. Partitions that
 returned data go to the end of the line, so that the byte limit of a response starves none of them.
 
-A follower's session knows where there may be news for it: only these partitions are looked at, so that a fetch costs
-what moved, however many partitions are followed. Whoever changes a partition marks it (`FetchPartition.changed`).
+A session knows where there may be news for its client: only these partitions are looked at, so that a fetch costs what
+moved, however many partitions are followed or consumed. Whoever changes a partition marks it for its followers
+(`FetchPartition.grew`, `moved`); a consumer's partition that had no news is set aside, and whatever wakes those who
+wait for a partition brings it back (`SetAside`).
 
 Invariant S1: there are never more sessions than slots. A new one may take the place of the one unused for longest,
 if that was longer than `eviction_ms`; otherwise its client simply gets no session.
@@ -52,12 +54,25 @@ class WaitingFetch(Protocol):
         ...
 
 
+class AwaitingFetch(Protocol):
+    """A consumer's fetch that waits for more."""
+
+    def came_back(self, aside: SetAside, size: int) -> None:
+        """A partition that had been set aside has grown by so many bytes, or there is an error to tell."""
+        ...
+
+    def finish_soon(self) -> None:
+        """The consumer has sent another."""
+        ...
+
+
 class FetchPartition:
     """What a client wants of one partition, and what it was last told of it."""
 
     __slots__ = (
         "_asked_at",
         "_session",
+        "aside",
         "current_leader_epoch",
         "fetch_offset",
         "follower_start_offset",
@@ -83,7 +98,9 @@ class FetchPartition:
         self.log_start_offset = -1
         self.sent_error = False
         self.partition: Any = None
-        """Of a follower: the partition that its leader has, once it was found."""
+        """What is read, once it was found."""
+        self.aside: SetAside | None = None
+        """Of a consumer: where there was no news, what waits for some."""
         self.tail_segment: Any = None
         self.tail_offset = self.tail_position = -1
         """Of a follower: what was sent last ended at this offset, which is at this position of this segment."""
@@ -133,9 +150,37 @@ class FetchPartition:
             self.high_watermark = high_watermark
 
 
+class SetAside:
+    """A consumer's partition in which there was nothing to read and nothing to tell, among those who wait for the
+    partition (`Partition.waiters`). Once: then the session looks at it again, and a session that nobody uses any more
+    costs nothing."""
+
+    __slots__ = ("last_stable_offset", "partition", "session", "wanted")
+
+    def __init__(self, session: FetchSession, wanted: FetchPartition) -> None:
+        self.session = session
+        self.wanted = wanted
+        self.partition = wanted.partition
+        self.last_stable_offset: int = self.partition.log.last_stable_offset
+        self.partition.add_waiter(self)
+
+    def grew(self, partition: Any, size: int) -> None:
+        if self.wanted.aside is not self:
+            return  # it was left by one of those who were told before
+        self.leave()
+        self.session.ready[self.wanted] = None
+        if self.session.awaiting is not None:
+            self.session.awaiting.came_back(self, size)
+
+    def leave(self) -> None:
+        self.partition.remove_waiter(self)
+        self.wanted.aside = None
+
+
 class FetchSession:
     __slots__ = (
         "answered_at",
+        "awaiting",
         "epoch",
         "id",
         "partitions",
@@ -166,13 +211,44 @@ class FetchSession:
         """And how long it may then wait for more to be sent together."""
         self.replica_id = replica_id
         self.ready: dict[FetchPartition, None] = {}
-        """Of a follower: partitions that may have news. Those that had some stay until they have none."""
+        """Partitions that may have news. Those that had some stay until they have none."""
         self.waiting: WaitingFetch | None = None
         """Of a follower: its fetch that waits for news."""
+        self.awaiting: AwaitingFetch | None = None
+        """Of a consumer: its fetch that waits for more."""
 
     @property
     def is_followers(self) -> bool:
         return self.replica_id >= 0
+
+    def set_aside(self, wanted: FetchPartition) -> None:
+        """A consumer has been told everything of a partition."""
+        if wanted.aside is None:
+            self.ready.pop(wanted, None)
+            wanted.aside = SetAside(self, wanted)
+
+    def take_up(self, wanted: FetchPartition) -> None:
+        """Look at a partition with the next fetch."""
+        if self.is_followers:
+            wanted.follow(self)
+            return
+        if wanted.aside is not None:
+            wanted.aside.leave()
+        self.ready[wanted] = None
+
+    def drop(self, wanted: FetchPartition) -> None:
+        """The client wants nothing of a partition any more."""
+        self.ready.pop(wanted, None)
+        if wanted.aside is not None:
+            wanted.aside.leave()
+        if self.is_followers:
+            wanted.follow(None)
+
+    def end(self) -> None:
+        """Nobody will use it again."""
+        for wanted in self.partitions.values():
+            if wanted.aside is not None:
+                wanted.aside.leave()
 
 
 @dataclass(slots=True)
@@ -207,8 +283,8 @@ class FetchSessions:
     def open(self, request: Any, *, uses_topic_ids: bool, now: int, replica_id: int = CONSUMER) -> FetchContext:
         session_id, epoch = request.session_id, request.session_epoch
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            if session_id != NO_SESSION:
-                self._sessions.pop(session_id, None)
+            if session_id in self._sessions:
+                self.close(self._sessions[session_id])
             partitions = _wanted(request, uses_topic_ids)
             session = None
             if epoch == INITIAL_EPOCH and partitions:
@@ -224,7 +300,9 @@ class FetchSessions:
         if request.topics or request.forgotten_topics_data:
             self._change(found, request, uses_topic_ids)
         self.use(found, now)
-        return FetchContext(found, True, list(found.ready if found.is_followers else found.partitions.values()))
+        # Whether another replica is nearer to a consumer (KIP-392) may change without any news of the partition.
+        is_rack_known = not found.is_followers and bool(request.rack_id)
+        return FetchContext(found, True, list(found.partitions.values() if is_rack_known else found.ready))
 
     def of_follower(self, session_id: int, epoch: int, replica_id: int) -> FetchSession | None:
         """The session of a follower's incremental fetch, if it is that epoch's turn."""
@@ -243,15 +321,16 @@ class FetchSessions:
 
     def close(self, session: FetchSession) -> None:
         """Forget a session that its client will not learn of."""
-        self._sessions.pop(session.id, None)
+        if self._sessions.pop(session.id, None) is not None:
+            session.end()
 
     def answered(self, session: FetchSession, served: Iterable[FetchPartition]) -> None:
         """These partitions returned data: they go to the end of the line."""
         for partition in served:
+            if partition in session.ready:
+                del session.ready[partition]
+                session.ready[partition] = None
             if session.is_followers:
-                if partition in session.ready:
-                    del session.ready[partition]
-                    session.ready[partition] = None
                 continue
             key = (partition.topic_id if session.uses_topic_ids else partition.topic, partition.index)
             if session.partitions.pop(key, None) is not None:
@@ -264,15 +343,14 @@ class FetchSessions:
             oldest = next(iter(self._sessions.values()), None)
             if oldest is None or now - oldest.used_at < self._eviction_ms:
                 return None
-            del self._sessions[oldest.id]
+            self.close(oldest)
             self.evictions += 1
         session_id = NO_SESSION
         while session_id == NO_SESSION or session_id in self._sessions:
             session_id = self._rng.randrange(1, 0x7FFFFFFF)
         session = FetchSession(session_id, uses_topic_ids, partitions, now, replica_id)
-        if session.is_followers:
-            for partition in partitions.values():
-                partition.follow(session)
+        for partition in partitions.values():
+            session.take_up(partition)
         self._sessions[session_id] = session
         assert len(self._sessions) <= self._max_slots, "S1"
         return session
@@ -283,9 +361,8 @@ class FetchSessions:
             name: bytes | str = topic.topic_id if uses_topic_ids else topic.topic
             for index in topic.partitions:
                 forgotten = partitions.pop((name, index), None)
-                if forgotten is not None and session.is_followers:
-                    session.ready.pop(forgotten, None)
-                    forgotten.follow(None)
+                if forgotten is not None:
+                    session.drop(forgotten)
         for topic in request.topics:
             name = topic.topic_id if uses_topic_ids else topic.topic
             for wanted in topic.partitions:
@@ -294,8 +371,7 @@ class FetchSessions:
                     known = FetchPartition(topic.topic, topic.topic_id, wanted.partition)
                     partitions[name, wanted.partition] = known
                 known.update(wanted)
-                if session.is_followers:
-                    known.follow(session)
+                session.take_up(known)
 
 
 def _wanted(request: Any, uses_topic_ids: bool) -> dict[PartitionKey, FetchPartition]:

@@ -545,7 +545,10 @@ def test_a_partition_that_was_deleted_meanwhile_counts_as_told(tmp_path: Path) -
     run(scenario, tmp_path)
 
 
-def test_a_reader_of_committed_records_is_woken_by_the_marker_and_not_by_the_data(tmp_path: Path) -> None:
+@pytest.mark.parametrize("has_session", [False, True])
+def test_a_reader_of_committed_records_is_woken_by_the_marker_and_not_by_the_data(
+    tmp_path: Path, has_session: bool
+) -> None:
     async def scenario(world: World) -> None:
         producer = await world.begin()
         request = FetchRequest(
@@ -555,6 +558,12 @@ def test_a_reader_of_committed_records_is_woken_by_the_marker_and_not_by_the_dat
             session_epoch=-1,
             topics=[FetchTopic(topic_id=IDS["t"], partitions=[FetchPartition(partition=0, partition_max_bytes=9999)])],
         )
+        if has_session:
+            request.max_wait_ms = request.session_epoch = 0
+            opened = fetch(request, world, Caller("c", PEER, 1, 17))  # type: ignore[arg-type]
+            request = FetchRequest(isolation_level=1, session_id=opened.session_id, session_epoch=1)  # type: ignore
+            fetch(request, world, Caller("c", PEER, 1, 17))  # type: ignore[arg-type]
+            request.session_epoch, request.max_wait_ms, request.min_bytes = 2, 5_000, 1
         waiting = fetch(request, world, Caller("c", PEER, 1, 17))  # type: ignore[arg-type]
         assert isinstance(waiting, asyncio.Future)
         await world.produce(producer, 0)

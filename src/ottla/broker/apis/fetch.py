@@ -16,7 +16,7 @@ from ottla.broker.api import Api, Caller
 from ottla.broker.fetch_frame import MOVED_DELAY_MS
 from ottla.broker.partitions import EVERYTHING, NO_LEADER
 from ottla.broker.quotas import CONSUME
-from ottla.replication.fetch_sessions import FetchContext, FetchPartition, FetchSession
+from ottla.replication.fetch_sessions import FetchContext, FetchPartition, FetchSession, SetAside
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.fetch import (
     AbortedTransaction,
@@ -134,7 +134,7 @@ class _Reading:
         self._partitions = []
         self.size = 0
         session = self._context.session
-        if not is_first and session is not None and session.is_followers:
+        if not is_first and session is not None and (session.is_followers or not self._request.rack_id):
             self._context.partitions = list(session.ready)
         left = self._max_bytes
         by_id = self._node.partitions.by_id
@@ -149,6 +149,7 @@ class _Reading:
                 if self._replica_id >= 0:
                     row = self._read_as_follower(partition, wanted, left, is_first)
                 else:
+                    wanted.partition = partition
                     row = self._read_partition(partition, wanted, left)
             except KafkaError as error:
                 row = PartitionData(
@@ -306,6 +307,8 @@ class _Reading:
         session = self._context.session
         if session is not None and session.is_followers:
             self._wait_for_news(session)
+        elif session is not None and self._context.is_incremental:
+            self._wait_for_more(session)
         else:
             for partition in self._partitions:
                 if self._replica_id < 0:
@@ -324,6 +327,23 @@ class _Reading:
         session.waiting = _News(self)
         if any(self._is_news(wanted, row) for wanted, row in self._rows):
             self.finish_later()
+
+    def _wait_for_more(self, session: FetchSession) -> None:
+        """A consumer's session is told of what changes in partitions that have no news for it now."""
+        if session.awaiting is not None:
+            session.awaiting.finish_soon()
+        session.awaiting = self
+        for wanted, row in self._rows:
+            if row.records or self._is_news(wanted, row) or not self._set_aside(wanted):
+                wanted.partition.add_waiter(self)
+
+    def came_back(self, aside: SetAside, size: int) -> None:
+        partition = aside.partition
+        self._partitions.append(partition)
+        partition.add_waiter(self)
+        if self._is_read_committed:
+            self._stable[partition] = aside.last_stable_offset
+        self.grew(partition, size)
 
     def finish_for(self, wanted: FetchPartition) -> None:
         """A partition of a follower's has news."""
@@ -366,6 +386,8 @@ class _Reading:
             session = self._context.session
             if session is not None and isinstance(session.waiting, _News) and session.waiting.fetch is self:
                 session.waiting = None
+            if session is not None and session.awaiting is self:
+                session.awaiting = None
             self._node.metrics.fetches_waiting -= 1
             for partition in self._partitions:
                 partition.remove_waiter(self)
@@ -439,14 +461,22 @@ class _Reading:
             session = None
         return FetchResponse(throttle_time_ms=throttle_ms, session_id=0 if session is None else session.id)
 
-    def _set_aside(self, wanted: FetchPartition) -> None:
-        """There is nothing to tell a follower of this partition, and nothing will be to tell before it is marked. One
-        that is not in sync is looked at with each fetch: it may be let in again."""
+    def _set_aside(self, wanted: FetchPartition) -> bool:
+        """There is nothing to tell of this partition: whether it need not be looked at before it is marked. A follower
+        that is not in sync is looked at with each fetch: it may be let in again. So is what a consumer may not read
+        yet, but could with another isolation level."""
         session, partition = self._context.session, wanted.partition
-        if session is None or not session.is_followers or partition is None:
-            return
-        if partition.leader is not None and self._replica_id in partition.leader.isr:
-            session.ready.pop(wanted, None)
+        if session is None or partition is None:
+            return False
+        if session.is_followers:
+            if partition.leader is not None and self._replica_id in partition.leader.isr:
+                session.ready.pop(wanted, None)
+                return True
+            return False
+        if self._request.rack_id or wanted.fetch_offset < partition.log.high_watermark:
+            return False
+        session.set_aside(wanted)
+        return True
 
     @staticmethod
     def _is_news(wanted: FetchPartition, row: PartitionData) -> bool:
