@@ -28,6 +28,7 @@ from ottla.broker.group_coordinator import GROUP_OPERATIONS, GroupCoordinator
 from ottla.broker.group_metrics import MAX_LOOKUPS_PER_SCRAPE, Lag, first_timestamp, register_group_metrics
 from ottla.broker.metrics import Metrics
 from ottla.broker.partitions import Partition, Partitions
+from ottla.broker.presence import Presence
 from ottla.cluster import ClusterImage, ImageChanges, PartitionImage, TopicImage
 from ottla.cluster.image import GROUP_RESOURCE
 from ottla.config import BrokerConfig, TopicConfig
@@ -107,6 +108,7 @@ class World:
             self.add_topic(OFFSETS, 4)
         self.groups = GroupCoordinator(self)  # type: ignore[arg-type]
         self.coordinators = {0: self.groups}
+        self.presence = Presence(self)  # type: ignore[arg-type]
 
     def add_topic(self, name: str, partition_count: int) -> None:
         led_here = PartitionImage(

@@ -8,10 +8,12 @@ from types import SimpleNamespace
 from typing import Any
 
 from ottla.broker.api import Caller, Peer
+from ottla.broker.apis.find_coordinator import find_coordinator
 from ottla.broker.apis.metadata import metadata
 from ottla.broker.presence import Presence
 from ottla.broker.suspicions import GONE_MS, LOOK_MS, Look
 from ottla.cluster import BrokerImage, ClusterImage
+from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
 from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse
 
 
@@ -24,6 +26,7 @@ class World:
 
     def __init__(self) -> None:
         self.time = 0
+        self.coordinators: dict[int, Any] = {}
         self.timers: list[Callable[[], None]] = []
         self.image = ClusterImage()
         self.register(1)
@@ -61,6 +64,12 @@ class World:
     def brokers(self, listener: str) -> list[tuple[int, str, int, str | None]]:
         return [(one.id, "host", 9092, None) for one in self.image.brokers.values() if not one.is_fenced]
 
+    def ask_for_a_coordinator(self) -> Any:
+        """What is answered to FindCoordinator, of a kind that nobody coordinates here, or an awaitable for it."""
+        caller = Caller("c", Peer("127.0.0.1", 1, "", "broker"), 10, 6)
+        request = FindCoordinatorRequest(key_type=0, coordinator_keys=["g"])
+        return find_coordinator(request, self, caller)  # type: ignore[arg-type]
+
     def ask(self) -> Any:
         """What is answered to Metadata, or an awaitable for it."""
         caller = Caller("c", Peer("127.0.0.1", 1, "", "broker"), 3, 12)
@@ -88,6 +97,21 @@ def test_metadata_waits_until_the_controller_has_decided() -> None:
         world.register(2, is_fenced=True)
         world.presence.metadata_changed()
         assert listed(await waiting) == [1]
+
+    asyncio.run(scenario())
+
+
+def test_find_coordinator_waits_for_it_as_well() -> None:
+    async def scenario() -> None:
+        world = World()
+        world.look = Look.REFUSED
+        waiting = asyncio.ensure_future(world.ask_for_a_coordinator())
+        await some_turns()
+        assert not waiting.done()
+        world.register(2, is_fenced=True)
+        world.presence.metadata_changed()
+        assert [one.key for one in (await waiting).coordinators] == ["g"]
+        assert [one.key for one in world.ask_for_a_coordinator().coordinators] == ["g"]
 
     asyncio.run(scenario())
 

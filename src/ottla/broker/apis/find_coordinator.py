@@ -38,15 +38,22 @@ class Found(NamedTuple):
 def find_coordinator(
     request: FindCoordinatorRequest, node: Node, caller: Caller
 ) -> FindCoordinatorResponse | Coroutine[Any, Any, FindCoordinatorResponse]:
-    coordinator = node.coordinators.get(request.key_type)
-    if coordinator is not None and coordinator.topic not in node.image.topics_by_name:
-        return _create_and_answer(request, node, caller)
+    if node.presence.is_doubtful or _is_topic_missing(request, node):
+        return _answer_when_settled(request, node, caller)
     return _answer(request, node, caller)
 
 
-async def _create_and_answer(request: FindCoordinatorRequest, node: Node, caller: Caller) -> FindCoordinatorResponse:
-    with suppress(KafkaError):  # then the answer finds no topic and says that there is no coordinator
-        await node.coordinators[request.key_type].create_topic()
+def _is_topic_missing(request: FindCoordinatorRequest, node: Node) -> bool:
+    coordinator = node.coordinators.get(request.key_type)
+    return coordinator is not None and coordinator.topic not in node.image.topics_by_name
+
+
+async def _answer_when_settled(request: FindCoordinatorRequest, node: Node, caller: Caller) -> FindCoordinatorResponse:
+    """A coordinator that was just killed has a successor in a moment: clients that were told the dead one give up."""
+    await node.presence.settled()
+    if _is_topic_missing(request, node):
+        with suppress(KafkaError):  # then the answer finds no topic and says that there is no coordinator
+            await node.coordinators[request.key_type].create_topic()
     return _answer(request, node, caller)
 
 
