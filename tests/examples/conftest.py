@@ -87,7 +87,7 @@ class Stage:
 
     def read(self, topic: str, count: int, **settings: str) -> list[str]:
         """At least so many values of a topic that has one partition."""
-        with Consumer(bootstrap_servers=self.bootstrap_servers, auto_offset_reset="earliest", **settings) as consumer:
+        with Consumer(settings, bootstrap_servers=self.bootstrap_servers, auto_offset_reset="earliest") as consumer:
             consumer.assign([(topic, 0)])
             values: list[str] = []
             end = time.monotonic() + PATIENCE_S

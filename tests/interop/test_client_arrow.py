@@ -177,7 +177,7 @@ def test_a_group_commits_what_tables_have_handed_out(
     create(topic, 2)
     producer.send_table(topic, pa.table({"value": [b"%d" % number for number in range(100)], "partition": [0, 1] * 50}))
     settings = {"bootstrap_servers": broker.bootstrap, "group_id": topic, "auto_offset_reset": "earliest"}
-    with Consumer(**settings) as consumer:
+    with Consumer(settings) as consumer:
         consumer.subscribe([topic])
         assert take(consumer, 100).num_rows == 100
         consumer.commit()
@@ -347,7 +347,7 @@ def test_tables_wait_for_room_and_mix_with_records(broker: Server, create: Any, 
 def test_a_partitioner_of_ones_own_is_asked_for_every_row(broker: Server, create: Any, topic: str) -> None:
     create(topic, 3)
     with Producer(
-        bootstrap_servers=broker.bootstrap, partitioner=lambda topic, key, count: int(key) % count
+        bootstrap_servers=broker.bootstrap, partitioner=lambda topic, key, count: int(key or 0) % count
     ) as producer:
         written = producer.send_table(
             topic, pa.table({"key": ["0", "1", "2", "3"], "value": ["v"] * 4, "partition": [None, None, None, 1]})

@@ -12,7 +12,7 @@ from tests.interop.servers import Server, free_port
 
 
 def read(broker: Server, topic: str, count: int, **settings: object) -> list[bytes | None]:
-    with Consumer(bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest", **settings) as consumer:
+    with Consumer(settings, bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest") as consumer:
         consumer.assign([(topic, 0)])
         values: list[bytes | None] = []
         for _ in range(100):
@@ -84,7 +84,7 @@ def test_errors_are_raised_by_the_result(broker: Server, topic: str) -> None:
         producer.send(topic, b"x")
     producer.close()
     with pytest.raises(ConfigError, match="did you mean"):
-        Producer(bootstrap_servers=broker.bootstrap, linger=5)
+        Producer(bootstrap_servers=broker.bootstrap, linger=5)  # type: ignore[call-arg]  # which is what is tested
 
 
 def test_a_result_is_not_waited_for_longer_than_asked(topic: str) -> None:

@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack
 
 from ottla.client import admin as async_admin
 from ottla.client import consumer as async_consumer
@@ -28,6 +28,10 @@ from ottla.client.core.fetching import ConsumerRecord
 from ottla.client.errors import ClientClosed, RequestTimedOut
 from ottla.client.producer import Delivery, Headers, RecordMetadata
 from ottla.net import new_event_loop
+
+if TYPE_CHECKING:
+    from ottla.client.consumer_config import Deserializer
+    from ottla.client.setting_types import AdminSettings, ConsumerSettings, ProducerSettings
 
 __all__ = ["Admin", "BlockingDelivery", "Consumer", "Producer"]
 
@@ -196,7 +200,9 @@ class BlockingDelivery:
 class Producer(_Blocking[async_producer.Producer]):
     """A producer that blocks: `send` returns at once unless the buffer is full, `result` and `flush` wait."""
 
-    def __init__(self, config: ProducerConfig | Mapping[str, Any] | None = None, /, **settings: Any) -> None:
+    def __init__(
+        self, config: ProducerConfig | Mapping[str, Any] | None = None, /, **settings: Unpack[ProducerSettings]
+    ) -> None:
         super().__init__("ottla-producer", lambda: async_producer.Producer(config, **settings))
         self._inbox: deque[tuple[tuple[Any, ...], BlockingDelivery]] = deque()
         self._is_draining = False
@@ -273,8 +279,21 @@ async def _leave(block: Any, error: BaseException | None) -> None:
 class Consumer(_Blocking[async_consumer.Consumer[Any, Any]]):
     """A consumer that blocks: `poll`, or `for record in consumer`."""
 
-    def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
-        super().__init__("ottla-consumer", lambda: async_consumer.Consumer(config, **settings))
+    def __init__(
+        self,
+        config: Mapping[str, Any] | None = None,
+        /,
+        *,
+        key_deserializer: Deserializer | None = None,
+        value_deserializer: Deserializer | None = None,
+        **settings: Unpack[ConsumerSettings],
+    ) -> None:
+        given: dict[str, Any] = {**settings}
+        if key_deserializer is not None:
+            given["key_deserializer"] = key_deserializer
+        if value_deserializer is not None:
+            given["value_deserializer"] = value_deserializer
+        super().__init__("ottla-consumer", lambda: async_consumer.Consumer(config, **given))
 
     def __iter__(self) -> Iterator[ConsumerRecord[Any, Any]]:
         """Records without end; stop by leaving the loop."""
@@ -309,7 +328,9 @@ class Consumer(_Blocking[async_consumer.Consumer[Any, Any]]):
 class Admin(_Blocking[async_admin.Admin]):
     """An admin client that blocks."""
 
-    def __init__(self, config: AdminConfig | Mapping[str, Any] | None = None, /, **settings: Any) -> None:
+    def __init__(
+        self, config: AdminConfig | Mapping[str, Any] | None = None, /, **settings: Unpack[AdminSettings]
+    ) -> None:
         super().__init__("ottla-admin", lambda: async_admin.Admin(config, **settings))
 
     connect = _waits(async_admin.Admin.connect)

@@ -1,4 +1,5 @@
-"""The settings that all clients have, and an admin client's: Kafka's names, and the defaults of Kafka 4.3."""
+"""The settings that all clients have, and an admin client's: Kafka's names, and the defaults of Kafka 4.3 but for the
+sockets' buffers, which the system sizes better."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ import logging
 import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar, Unpack, overload
 
 from ottla.client.cluster import Cluster
 from ottla.client.config import ConsumerConfig
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     import pyarrow
 
     from ottla.client.arrow import Tables
+    from ottla.client.setting_types import ConsumerSettings
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -80,7 +81,10 @@ class Consumer(Generic[K, V]):
 
     @overload
     def __init__(
-        self: Consumer[bytes | None, bytes | None], config: Mapping[str, Any] | None = None, /, **settings: Any
+        self: Consumer[bytes | None, bytes | None],
+        config: Mapping[str, Any] | None = None,
+        /,
+        **settings: Unpack[ConsumerSettings],
     ) -> None: ...
 
     @overload
@@ -91,7 +95,7 @@ class Consumer(Generic[K, V]):
         *,
         key_deserializer: Callable[[bytes], K],
         value_deserializer: Callable[[bytes], V],
-        **settings: Any,
+        **settings: Unpack[ConsumerSettings],
     ) -> None: ...
 
     @overload
@@ -101,7 +105,17 @@ class Consumer(Generic[K, V]):
         /,
         *,
         value_deserializer: Callable[[bytes], V],
-        **settings: Any,
+        **settings: Unpack[ConsumerSettings],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Consumer[K | None, bytes | None],
+        config: Mapping[str, Any] | None = None,
+        /,
+        *,
+        key_deserializer: Callable[[bytes], K],
+        **settings: Unpack[ConsumerSettings],
     ) -> None: ...
 
     def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Any) -> None:

@@ -19,7 +19,7 @@ from contextlib import asynccontextmanager
 from itertools import repeat
 from random import Random
 from time import time_ns
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 from ottla.client.cluster import Cluster
 from ottla.client.config import ProducerConfig
@@ -46,6 +46,7 @@ from ottla.records.spares import SpareBuffers
 if TYPE_CHECKING:
     import pyarrow
 
+    from ottla.client.setting_types import ProducerSettings
     from ottla.client.tables import TableDelivery
 
 __all__ = ["Delivery", "Headers", "Producer", "RecordMetadata"]
@@ -118,7 +119,12 @@ class Producer:
     """
 
     def __init__(
-        self, config: ProducerConfig | Mapping[str, Any] | None = None, /, *, rng: Random | None = None, **settings: Any
+        self,
+        config: ProducerConfig | Mapping[str, Any] | None = None,
+        /,
+        *,
+        rng: Random | None = None,
+        **settings: Unpack[ProducerSettings],
     ) -> None:
         if isinstance(config, ProducerConfig):
             if settings:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+from typing import Any
+
 import pytest
 
-from ottla.client.config import ClientConfig, ConsumerConfig, ProducerConfig, split_address
+from ottla.client import setting_types
+from ottla.client.config import AdminConfig, ClientConfig, ConsumerConfig, ProducerConfig, split_address
 from ottla.client.errors import ConfigError
 from ottla.client.settings import describe
 
@@ -113,3 +117,21 @@ def test_addresses_may_be_ipv6_and_may_name_a_protocol() -> None:
 def test_every_setting_says_what_it_is_for() -> None:
     for cls in (ProducerConfig, ConsumerConfig):
         assert all(meaning for _, _, meaning in describe(cls))
+
+
+@pytest.mark.parametrize(
+    ("kind", "typed", "more"),
+    [
+        (AdminConfig, setting_types.AdminSettings, set()),
+        (ProducerConfig, setting_types.ProducerSettings, set()),
+        (ConsumerConfig, setting_types.ConsumerSettings, {"key_deserializer", "value_deserializer"}),
+    ],
+)
+def test_every_setting_is_known_to_editors_and_type_checkers(
+    kind: type[ClientConfig], typed: Any, more: set[str]
+) -> None:
+    declared = {one.name: str(one.type) for one in fields(kind) if one.name not in more}
+    known = {name: reference.__forward_arg__ for name, reference in typed.__annotations__.items()}
+    assert known.keys() == declared.keys()
+    parsed = {name for name in declared if "Sequence" in known[name]} | {"acks", "partitioner"}
+    assert {name for name in declared if declared[name] != known[name]} <= parsed

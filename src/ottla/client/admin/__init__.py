@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from ottla.client.admin.calls import PartialFailure
 from ottla.client.admin.clusters import (
@@ -74,6 +74,9 @@ from ottla.client.cluster import Cluster
 from ottla.client.config import AdminConfig
 from ottla.client.errors import AuthenticationError, ConfigError, KafkaError, NoBrokerReached
 
+if TYPE_CHECKING:
+    from ottla.client.setting_types import AdminSettings
+
 __all__ = [
     "EARLIEST",
     "END_OF_LOG",
@@ -122,7 +125,12 @@ class Admin(GroupCalls, ConfigCalls, ClusterCalls, TransactionCalls, SecurityCal
     """A client that manages a cluster. Settings are Kafka's, as keywords or in a dict."""
 
     def __init__(
-        self, config: AdminConfig | Mapping[str, Any] | None = None, /, *, rng: Random | None = None, **settings: Any
+        self,
+        config: AdminConfig | Mapping[str, Any] | None = None,
+        /,
+        *,
+        rng: Random | None = None,
+        **settings: Unpack[AdminSettings],
     ) -> None:
         if isinstance(config, AdminConfig):
             if settings:
