@@ -34,12 +34,12 @@ from ottla.client.errors import (
     UnsupportedByBroker,
     check_error,
 )
-from ottla.records.spares import SpareBuffers
 from ottla.wire import Message, WireError, decode
 from ottla.wire.apis import API_VERSIONS, APIS, response_class
 from ottla.wire.errors import ErrorCode
 from ottla.wire.frames import decode_response_header, encode_request
 from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.wire.spares import SpareBuffers
 
 if TYPE_CHECKING:
     from ottla.client.core.authentication import Authentication

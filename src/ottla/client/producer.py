@@ -41,7 +41,7 @@ from ottla.client.errors import (
 from ottla.client.metadata import ConsumerGroupMetadata, PartitionInfo, TopicInfo, TopicPartition
 from ottla.client.sender import Sender
 from ottla.client.transactions import State, Transactions
-from ottla.records.spares import SpareBuffers
+from ottla.wire.spares import SpareBuffers
 
 if TYPE_CHECKING:
     import pyarrow

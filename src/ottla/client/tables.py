@@ -16,7 +16,7 @@ from ottla.client.core.partitions import TopicPartition
 from ottla.client.errors import ErrorCode, KafkaError, RecordTooLarge
 from ottla.records.columns_encode import Rows, TableEncoder
 from ottla.records.encoded import EncodedRecords
-from ottla.records.spares import SpareBuffers
+from ottla.wire.spares import SpareBuffers
 
 if TYPE_CHECKING:
     import pyarrow

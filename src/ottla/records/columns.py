@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from ottla.records.batch import LOG_APPEND_TIME_FLAG
 from ottla.records.errors import CorruptRecords
-from ottla.records.spares import is_free
+from ottla.wire.spares import is_free
 
 if not cython.compiled:
     from ottla.records.kernel import Cursor, cursor_of, native_add, native_int32, native_int64

@@ -17,7 +17,7 @@ from typing import Any
 
 from ottla.records.batch import HEADER_SIZE
 from ottla.records.encoded import EncodedRecords
-from ottla.records.spares import SpareBuffers
+from ottla.wire.spares import SpareBuffers
 
 ANY = -1
 """The partition of a row that may go anywhere."""

@@ -14,7 +14,7 @@ import ottla.records.columns_encode
 from ottla import records
 from ottla.client.core.partitioner import partition_for_key
 from ottla.records import Compression, Record
-from ottla.records.spares import SpareBuffers
+from ottla.wire.spares import SpareBuffers
 from tests.unit.records.column_twins import EVERY_ROW, plain
 from tests.unit.records.test_columns import NOW, some_records
 
