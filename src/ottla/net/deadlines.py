@@ -21,6 +21,10 @@ CLOCK_GRAINS = 0.2
 """The loop's clock counts whole milliseconds: it may be one behind its timer."""
 
 
+def _nothing(*_: Any) -> None:
+    """What a deadline does that was cancelled or reached."""
+
+
 class Deadline:
     """One that was set. As a timer's handle, it can be cancelled at any time."""
 
@@ -34,9 +38,14 @@ class Deadline:
 
     def cancel(self) -> None:
         self._together.pop(self, None)
+        self._act = _nothing  # whoever waits holds its deadline: without a circle its memory is free at once
+        self._given = ()
 
     def reach(self) -> None:
-        self._act(*self._given)
+        act, given = self._act, self._given
+        self._act = _nothing
+        self._given = ()
+        act(*given)
 
 
 class Deadlines:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -50,6 +52,32 @@ def clock() -> Clock:
 def deadlines(clock: Clock) -> Deadlines:
     loop: Any = clock
     return Deadlines(loop)
+
+
+class Waiting:
+    """As requests do: it holds its deadline, which would call it."""
+
+    def __init__(self, deadlines: Deadlines) -> None:
+        self.deadline = deadlines.call_later(1.0, self.time_out)
+
+    def time_out(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("how", ["cancelled", "reached"])
+def test_who_waited_is_gone_at_once_when_the_deadline_is(clock: Clock, deadlines: Deadlines, how: str) -> None:
+    gc.disable()
+    try:
+        waiting = Waiting(deadlines)
+        trace = weakref.ref(waiting)
+        if how == "cancelled":
+            waiting.deadline.cancel()
+        else:
+            clock.move(2.0)
+        del waiting
+        assert trace() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize(("delay_s", "grain_s"), [(0.0, 0.005), (0.01, 0.005), (0.5, 0.005), (30.0, 0.1)])
