@@ -156,11 +156,12 @@ class TimedWriter(Writer):
         return together, max(gaps.values(), default=0.0)
 
 
-def start_writing(cluster: Cluster, topic: str) -> TimedWriter:
+def start_writing(cluster: Cluster, topic: str, **client: object) -> TimedWriter:
     """An idempotent producer with acks=all to a topic that is on three nodes, once it is under way."""
     create(cluster.bootstrap, topic, PARTITIONS, replication_factor=3, min_insync_replicas="2")
     cluster.wait_until_in_sync(topic)
     settings = {"enable.idempotence": True, "acks": "all", "topic.metadata.refresh.fast.interval.ms": 20}
+    settings.update({name.replace("_", "."): value for name, value in client.items()})
     writer = TimedWriter(cluster.bootstrap, topic, PARTITIONS, settings, rate=1000)
     writer.wait_for(1000)
     writer.take_gaps()

@@ -16,6 +16,10 @@ from tests.chaos.namespaces import Namespaces, network_of
 
 ROUNDS = int(os.environ.get("OTTLA_CHAOS_ROUNDS", "4"))
 
+NOTICES = {"request_timeout_ms": 5_000, "socket_timeout_ms": 8_000, "message_timeout_ms": 240_000}
+"""librdkafka asks who leads when a request fails. When one node leads everything and nothing comes back from it, that
+is after socket.timeout.ms: a minute by default, which is as long as its records would live here."""
+
 pytestmark = [
     pytest.mark.skipif(not os.environ.get("OTTLA_INTEROP_ALL"), reason="minutes of cuts: OTTLA_INTEROP_ALL=1 runs it"),
     pytest.mark.timeout(240 + 90 * ROUNDS),
@@ -30,7 +34,7 @@ def network() -> Iterator[Namespaces]:
 
 def start(start_cluster: NewCluster, network: Namespaces, topic: str) -> tuple[Cluster, TimedWriter]:
     cluster = start_cluster(*QUICK_SESSION, new_node=network.new_node)
-    return cluster, start_writing(cluster, topic)
+    return cluster, start_writing(cluster, topic, **NOTICES)
 
 
 def has_other_leader(cluster: Cluster, topic: str, victim: int) -> bool:
