@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from types import SimpleNamespace
 from typing import Any
 
@@ -85,18 +85,23 @@ async def some_turns() -> None:
         await asyncio.sleep(0)
 
 
+async def answered_after_the_fence(world: World, asking: Awaitable[Any]) -> Any:
+    """Who asks waits, whatever else changes, until broker 2 is fenced."""
+    waiting = asyncio.ensure_future(asking)
+    await some_turns()
+    world.presence.metadata_changed()
+    await some_turns()
+    assert not waiting.done()
+    world.register(2, is_fenced=True)
+    world.presence.metadata_changed()
+    return await waiting
+
+
 def test_metadata_waits_until_the_controller_has_decided() -> None:
     async def scenario() -> None:
         world = World()
         world.look = Look.REFUSED
-        waiting = asyncio.ensure_future(world.ask())
-        await some_turns()
-        world.presence.metadata_changed()
-        await some_turns()
-        assert not waiting.done()
-        world.register(2, is_fenced=True)
-        world.presence.metadata_changed()
-        assert listed(await waiting) == [1]
+        assert listed(await answered_after_the_fence(world, world.ask())) == [1]
 
     asyncio.run(scenario())
 
@@ -105,12 +110,8 @@ def test_find_coordinator_waits_for_it_as_well() -> None:
     async def scenario() -> None:
         world = World()
         world.look = Look.REFUSED
-        waiting = asyncio.ensure_future(world.ask_for_a_coordinator())
-        await some_turns()
-        assert not waiting.done()
-        world.register(2, is_fenced=True)
-        world.presence.metadata_changed()
-        assert [one.key for one in (await waiting).coordinators] == ["g"]
+        answer = await answered_after_the_fence(world, world.ask_for_a_coordinator())
+        assert [one.key for one in answer.coordinators] == ["g"]
         assert [one.key for one in world.ask_for_a_coordinator().coordinators] == ["g"]
 
     asyncio.run(scenario())
@@ -121,12 +122,7 @@ def test_metadata_waits_for_a_broker_whose_connection_broke() -> None:
         world = World()
         world.look = Look.SILENT
         world.presence.connection_broke(2)
-        waiting = asyncio.ensure_future(world.ask())
-        await some_turns()
-        assert not waiting.done()
-        world.register(2, is_fenced=True)
-        world.presence.metadata_changed()
-        assert listed(await waiting) == [1]
+        assert listed(await answered_after_the_fence(world, world.ask())) == [1]
 
     asyncio.run(scenario())
 
