@@ -45,7 +45,7 @@ class ClusterNode(Ottla):
     def bootstrap(self) -> str:
         return f"{self.host}:{self.port}"
 
-    def connect(self, timeout_seconds: float = 10) -> socket.socket:
+    def connect(self, timeout_seconds: float = 120) -> socket.socket:
         return socket.create_connection((self.host, self.port), timeout_seconds)
 
     def quorum_leader(self) -> int:

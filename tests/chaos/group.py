@@ -104,7 +104,7 @@ def committed(bootstrap: str, group: str, topic: str, partitions: int) -> dict[i
     consumer = confluent_kafka.Consumer({"bootstrap.servers": bootstrap, "group.id": group, **PATIENT})
     try:
         wish = [TopicPartition(topic, partition) for partition in range(partitions)]
-        end = time.monotonic() + 30
+        end = time.monotonic() + 120
         while True:
             try:
                 found = consumer.committed(wish, timeout=10)

@@ -19,7 +19,7 @@ def create(bootstrap: str, topic: str, partitions: int, replication_factor: int 
     settings = {name.replace("_", "."): value for name, value in config.items()}
     admin.create_topics([confluent_admin.NewTopic(topic, partitions, replication_factor, config=settings)])[
         topic
-    ].result(30)
+    ].result(120)
 
 
 class Writer:
@@ -89,7 +89,7 @@ def read_all(bootstrap: str, topic: str, partition: int, **settings: Any) -> lis
     try:
         consumer.assign([confluent_kafka.TopicPartition(topic, partition, 0)])
         records: list[tuple[int, int]] = []
-        end = time.monotonic() + 30
+        end = time.monotonic() + 120
         while time.monotonic() < end:
             for message in consumer.consume(1000, 0.2):
                 if message.error() is not None:

@@ -25,7 +25,7 @@ _COUNT = count()
 
 
 def ip(*arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["ip", *arguments], capture_output=True, text=True, check=check, timeout=30)
+    return subprocess.run(["ip", *arguments], capture_output=True, text=True, check=check, timeout=120)
 
 
 class Namespaces:

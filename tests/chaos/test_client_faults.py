@@ -32,7 +32,7 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
     "consumer": {"group_protocol": "consumer"},
 }
 
-pytestmark = pytest.mark.timeout(180 + 60 * ROUNDS)
+pytestmark = pytest.mark.timeout(900 + 60 * ROUNDS)
 
 
 def test_nothing_acknowledged_is_lost_and_nothing_is_written_twice(start_server: NewServer) -> None:

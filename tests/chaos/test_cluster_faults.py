@@ -33,7 +33,7 @@ MIB = 1024 * 1024
 
 pytestmark = [
     pytest.mark.skipif(not os.environ.get("OTTLA_INTEROP_ALL"), reason="minutes each: OTTLA_INTEROP_ALL=1 runs it"),
-    pytest.mark.timeout(240 + 90 * ROUNDS),
+    pytest.mark.timeout(900 + 90 * ROUNDS),
 ]
 
 

@@ -15,7 +15,7 @@ from tests.chaos.conftest import NewCluster
 ROUNDS = int(os.environ.get("OTTLA_CHAOS_ROUNDS", "4"))
 
 
-@pytest.mark.timeout(180 + 60 * ROUNDS)
+@pytest.mark.timeout(900 + 60 * ROUNDS)
 def test_a_killed_leader_takes_nothing_with_it(start_cluster: NewCluster) -> None:
     cluster, topic = start_cluster(), "killed"
     writer = start_writing(cluster, topic)
@@ -39,7 +39,7 @@ def test_a_killed_leader_takes_nothing_with_it(start_cluster: NewCluster) -> Non
     check(cluster, writer, topic)
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(900)
 def test_two_killed_of_three_stop_the_cluster_and_lose_nothing(start_cluster: NewCluster) -> None:
     cluster, topic = start_cluster(), "halted"
     writer = start_writing(cluster, topic)
@@ -55,7 +55,7 @@ def test_two_killed_of_three_stop_the_cluster_and_lose_nothing(start_cluster: Ne
     check(cluster, writer, topic)
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(900)
 def test_a_leader_that_was_frozen_acknowledges_nothing_that_others_do_not_have(start_cluster: NewCluster) -> None:
     cluster, topic = start_cluster(*QUICK_SESSION), "frozen"
     writer = start_writing(cluster, topic)
@@ -74,7 +74,7 @@ def test_a_leader_that_was_frozen_acknowledges_nothing_that_others_do_not_have(s
     check(cluster, writer, topic)
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(900)
 def test_a_rolling_restart_fails_no_request(start_cluster: NewCluster) -> None:
     cluster, topic = start_cluster(), "rolling"
     writer = start_writing(cluster, topic)

@@ -22,7 +22,7 @@ is after socket.timeout.ms: a minute by default, which is as long as its records
 
 pytestmark = [
     pytest.mark.skipif(not os.environ.get("OTTLA_INTEROP_ALL"), reason="minutes of cuts: OTTLA_INTEROP_ALL=1 runs it"),
-    pytest.mark.timeout(240 + 90 * ROUNDS),
+    pytest.mark.timeout(900 + 90 * ROUNDS),
 ]
 
 

@@ -60,7 +60,7 @@ def read_values(bootstrap: str, topic: str) -> list[bytes]:
         consumer.close()
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(900)
 def test_a_full_disk_refuses_writes_serves_reads_and_recovers_by_itself(
     start_server: NewServer, small_disk: Path
 ) -> None:
@@ -85,7 +85,7 @@ def test_a_full_disk_refuses_writes_serves_reads_and_recovers_by_itself(
     assert server.answers()
 
     filler.unlink()
-    end = time.monotonic() + 30
+    end = time.monotonic() + 120
     while time.monotonic() < end:
         error, offset = produce_one(server.bootstrap, "full", b"there is room again", 2000)
         if error is None:
@@ -101,7 +101,7 @@ def test_a_full_disk_refuses_writes_serves_reads_and_recovers_by_itself(
     assert read_values(server.bootstrap, "full") == list(acknowledged.values())
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(900)
 def test_a_node_that_starts_on_a_full_disk_serves_what_it_has(start_server: NewServer, small_disk: Path) -> None:
     server = start_server(data=small_disk / "data")
     create(server.bootstrap, "full", 1)
@@ -121,7 +121,7 @@ def test_a_node_that_starts_on_a_full_disk_serves_what_it_has(start_server: NewS
         raise
     assert read_values(server.bootstrap, "full") == [b"kept"]
     filler.unlink()
-    end = time.monotonic() + 30
+    end = time.monotonic() + 120
     while time.monotonic() < end and produce_one(server.bootstrap, "full", b"more", 2000)[0] is not None:
         time.sleep(0.3)
     assert read_values(server.bootstrap, "full")[:2] == [b"kept", b"more"]

@@ -16,7 +16,7 @@ ROUNDS = int(os.environ.get("OTTLA_CHAOS_ROUNDS", "4"))
 PARTITIONS = 3
 
 
-@pytest.mark.timeout(120 + 30 * ROUNDS)
+@pytest.mark.timeout(900 + 30 * ROUNDS)
 def test_acknowledged_records_of_an_idempotent_producer_are_there_exactly_once_and_in_order(
     start_server: NewServer,
 ) -> None:
@@ -43,7 +43,7 @@ def test_acknowledged_records_of_an_idempotent_producer_are_there_exactly_once_a
     assert len(read_all(server.bootstrap, "exactly", 0)) == writer.sent[0]
 
 
-@pytest.mark.timeout(120 + 30 * ROUNDS)
+@pytest.mark.timeout(900 + 30 * ROUNDS)
 @pytest.mark.parametrize("codec", ["none", "zstd"])
 def test_acknowledged_records_of_a_plain_producer_are_never_lost_and_keep_their_offsets(
     start_server: NewServer, codec: str
@@ -68,7 +68,7 @@ def test_acknowledged_records_of_a_plain_producer_are_never_lost_and_keep_their_
         assert sorted(by_offset) == list(range(len(by_offset)))
 
 
-@pytest.mark.timeout(120 + 30 * ROUNDS)
+@pytest.mark.timeout(900 + 30 * ROUNDS)
 def test_a_clean_restart_under_load_loses_and_repeats_nothing(start_server: NewServer) -> None:
     server = start_server()
     create(server.bootstrap, "restart", PARTITIONS)

@@ -17,7 +17,7 @@ ROUNDS = int(os.environ.get("OTTLA_CHAOS_ROUNDS", "4"))
 PARTITIONS = 6
 
 
-@pytest.mark.timeout(180 + 60 * ROUNDS)
+@pytest.mark.timeout(900 + 60 * ROUNDS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_committed_offset_is_lost_and_every_record_is_read(start_server: NewServer, kind: str) -> None:
     server = start_server(*GROUP_SETTINGS)
@@ -55,7 +55,7 @@ def test_no_committed_offset_is_lost_and_every_record_is_read(start_server: NewS
     assert known == dict(enumerate(writer.sent))
 
 
-@pytest.mark.timeout(180 + 60 * ROUNDS)
+@pytest.mark.timeout(900 + 60 * ROUNDS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_group_recovers_from_a_kill_in_the_middle_of_a_rebalance(start_server: NewServer, kind: str) -> None:
     server = start_server(*GROUP_SETTINGS)

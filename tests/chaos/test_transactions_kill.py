@@ -92,7 +92,7 @@ class Transfers:
 
     def run(self, stopping: threading.Event) -> None:
         producer = confluent_kafka.Producer(self._settings)
-        producer.init_transactions(30)
+        producer.init_transactions(120)
         while not stopping.is_set():
             self._transfer(producer)
 
@@ -110,12 +110,12 @@ class Transfers:
             producer.produce(topic, value, partition=self._rng.randrange(PARTITIONS))
             producer.poll(0)
         if commits:
-            producer.commit_transaction(30)
+            producer.commit_transaction(120)
             self.outcomes[transfer] = "committed"
         else:
             if self._rng.random() < 0.7:
-                producer.flush(30)
-            producer.abort_transaction(30)
+                producer.flush(120)
+            producer.abort_transaction(120)
             self.outcomes[transfer] = "aborted"
 
     def count(self, outcome: str) -> int:
@@ -160,7 +160,7 @@ def read_values(bootstrap: str, topic: str, partition: int) -> dict[int, str]:
     try:
         consumer.assign([confluent_kafka.TopicPartition(topic, partition, 0)])
         found: dict[int, str] = {}
-        end = time.monotonic() + 30
+        end = time.monotonic() + 120
         while time.monotonic() < end:
             for message in consumer.consume(1000, 0.2):
                 if message.error() is not None:
@@ -185,7 +185,7 @@ def kill_and_restart(server: Server, rng: Random) -> None:
     server.start()
 
 
-@pytest.mark.timeout(300 + 150 * ROUNDS)
+@pytest.mark.timeout(900 + 150 * ROUNDS)
 def test_transfers_are_whole_or_not_there(start_server: NewServer) -> None:
     server = start_server(*SETTINGS)
     for topic in Transfers.TOPICS:
@@ -208,7 +208,7 @@ def test_transfers_are_whole_or_not_there(start_server: NewServer) -> None:
         for thread in threads[:-1]:
             thread.stop()
     for each in transfers:  # the next producer of an id ends what the one before left open
-        confluent_kafka.Producer(each._settings).init_transactions(30)
+        confluent_kafka.Producer(each._settings).init_transactions(120)
     found = {
         (topic, index): read_values(server.bootstrap, topic, index)
         for topic in Transfers.TOPICS
@@ -258,7 +258,7 @@ class Mover:
         settings = {"bootstrap.servers": self._bootstrap, "transactional.id": self._name, "linger.ms": 0, **QUICK}
         try:
             producer = confluent_kafka.Producer({**settings, "transaction.timeout.ms": 10_000})
-            producer.init_transactions(30)
+            producer.init_transactions(120)
             consumer.subscribe([self._source])
             while not stopping.is_set():
                 messages = [each for each in consumer.consume(200, 0.2) if each.error() is None]
@@ -278,12 +278,12 @@ class Mover:
         offsets = [confluent_kafka.TopicPartition(self._source, *each) for each in ends.items()]
         producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), 30)
         if self._rng.random() < 0.15:
-            producer.abort_transaction(30)
+            producer.abort_transaction(120)
             for each in starts.items():
                 consumer.seek(confluent_kafka.TopicPartition(self._source, *each))
             self.aborts += 1
         else:
-            producer.commit_transaction(30)
+            producer.commit_transaction(120)
             self.commits += 1
 
 
@@ -322,7 +322,7 @@ def committed_numbers(server: Server, topic: str, partition: int) -> list[int]:
 
 
 @pytest.mark.skipif(kafka_anchor() is None, reason="Java's clients: no anchor script or no java")
-@pytest.mark.timeout(300 + 150 * ROUNDS)
+@pytest.mark.timeout(900 + 150 * ROUNDS)
 def test_tokens_move_through_java_and_librdkafka_exactly_once(start_server: NewServer, tmp_path: Path) -> None:
     """first -> second by Java, second -> third by librdkafka; each token is in each topic once and in order."""
     server = start_server(*SETTINGS)

@@ -111,7 +111,7 @@ def feed(producer: Any, rng: Random, lines: int) -> Counter[str]:
 
 @pytest.mark.skipif(not WANTED, reason="Kafka Streams: only with OTTLA_INTEROP_ALL=1 or OTTLA_CHAOS_ROUNDS")
 @pytest.mark.skipif(kafka_anchor() is None, reason="Kafka Streams: no anchor script or no java")
-@pytest.mark.timeout(180 + 90 * ROUNDS)
+@pytest.mark.timeout(900 + 90 * ROUNDS)
 def test_words_are_counted_exactly_once_whoever_is_killed(start_server: NewServer, tmp_path: Path) -> None:
     rng = Random(21)
     server = start_server(*SETTINGS)

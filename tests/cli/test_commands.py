@@ -197,7 +197,7 @@ def test_settings_and_quotas_are_set_and_taken_back(ottla: Ottla, topic: str) ->
 
 def wait_for_quotas(ottla: Ottla, user: str, expected: list[object]) -> list[object]:
     """A broker of Apache Kafka learns of quotas a moment after the controller has written them."""
-    ends_at = time.monotonic() + 10
+    ends_at = time.monotonic() + 120
     while True:
         found: list[object] = json.loads(ottla("configs", "describe", "quotas", f"user={user}", "-o", "json").out)
         if found == expected or time.monotonic() > ends_at:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -15,7 +14,7 @@ from shutil import which
 import pytest
 
 from tests.cli.conftest import Ottla
-from tests.interop.servers import Server
+from tests.interop.servers import Server, free_port
 
 ADVERTISED = "no-such-host.invalid"
 HEAVY = ("ottla.records", "ottla.broker", "ottla.storage", "ottla.client.consumer", "ottla.client.producer", "cramjam")
@@ -40,7 +39,7 @@ def test_a_reader_that_has_enough_ends_the_command_quietly(cluster: Server, fill
         assert process.stdout is not None and process.stderr is not None
         assert process.stdout.readline() == b"record 0\n"
         process.stdout.close()
-        assert process.wait(20) == 141
+        assert process.wait(120) == 141
         assert process.stderr.read() == b""
 
 
@@ -58,35 +57,35 @@ def test_ctrl_c_ends_a_command_quietly(cluster: Server, filled: str, arguments: 
             wait_for_record(cluster, filled, "typed")
         process.send_signal(signal.SIGINT)
         process.stdout.read()
-        assert process.wait(20) == 130
+        assert process.wait(120) == 130
         assert process.stderr.read() == b""
 
 
 def wait_for_record(cluster: Server, topic: str, value: str) -> None:
     """What is typed goes out at once, not when the input ends."""
-    ends_at = time.monotonic() + 20
+    ends_at = time.monotonic() + 120
     while time.monotonic() < ends_at:
         said = subprocess.run(
             command(cluster, "consume", topic, "--from", "-1", "-e"), capture_output=True, text=True, check=True
         )
         if said.stdout == f"{value}\n":
             return
-    raise AssertionError(f"{value} was not written within 20 s")
+    raise AssertionError(f"{value} was not written within two minutes")
 
 
-def test_a_broker_that_is_not_there_is_told_at_once_with_what_to_do() -> None:
-    began = time.monotonic()
+def test_a_broker_that_is_not_there_is_told_at_once_with_what_to_do(tmp_path: Path) -> None:
+    patient = tmp_path / "client.properties"
+    patient.write_text("default.api.timeout.ms=900000\n")
     said = subprocess.run(
-        [sys.executable, "-m", "ottla", "topics", "list"],
+        [sys.executable, "-m", "ottla", "topics", "list", "--command-config", str(patient)],
         capture_output=True,
         text=True,
         check=False,
         env={**os.environ, "OTTLA_BROKER": "127.0.0.1:1"},
-        timeout=30,
+        timeout=120,
     )
     assert said.returncode == 1
     assert "nothing listens on 127.0.0.1:1" in said.stderr and "./ottla start" in said.stderr
-    assert time.monotonic() - began < 25
 
 
 def test_a_command_that_asks_something_imports_only_what_it_needs(cluster: Server) -> None:
@@ -99,7 +98,7 @@ def test_a_command_that_asks_something_imports_only_what_it_needs(cluster: Serve
         capture_output=True,
         text=True,
         check=True,
-        timeout=30,
+        timeout=120,
     )
     modules = said.stdout.splitlines()[-1].split()
     assert "ottla.client.admin" in modules
@@ -109,8 +108,7 @@ def test_a_command_that_asks_something_imports_only_what_it_needs(cluster: Serve
 @pytest.fixture
 def misled(tmp_path: Path) -> Iterator[str]:
     """The address of a node that sends its clients to where nobody is."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     settings = [f"listeners=PLAINTEXT://127.0.0.1:{port}", f"advertised.listeners=PLAINTEXT://{ADVERTISED}:{port}"]
     overrides = [word for setting in settings for word in ("--override", setting)]
     with subprocess.Popen(
@@ -129,7 +127,7 @@ def test_a_listener_nobody_can_reach_is_told_at_once(misled: str) -> None:
             capture_output=True,
             text=True,
             check=False,
-            timeout=30,
+            timeout=120,
         )
         for name in ("doctor", "topics list")
     }
@@ -155,6 +153,6 @@ def test_bash_completes_topics(cluster: Server, filled: str, tmp_path: Path) -> 
         text=True,
         check=True,
         env={**os.environ, "OTTLA_BROKER": cluster.bootstrap},
-        timeout=30,
+        timeout=120,
     )
     assert filled in said.stdout.splitlines()

@@ -62,7 +62,7 @@ GROUP_SETTINGS = (
     "group.consumer.min.heartbeat.interval.ms=200",
     "group.consumer.heartbeat.interval.ms=300",
     "group.consumer.min.session.timeout.ms=1000",
-    "group.consumer.session.timeout.ms=6000",
+    "group.consumer.session.timeout.ms=30000",
     "group.consumer.assignment.interval.ms=0",
     "offsets.topic.num.partitions=4",
 )

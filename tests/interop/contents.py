@@ -29,7 +29,7 @@ class Contents:
     def add(self, server: Server) -> None:
         self._round += 1
         admin = _admin(server)
-        self._cluster_id = self._cluster_id or str(admin.list_topics(timeout=10).cluster_id)
+        self._cluster_id = self._cluster_id or str(admin.list_topics(timeout=120).cluster_id)
         kept, gone = f"kept.{self._round}", f"gone-{self._round}"
         create(admin, kept, partitions=3, retention_ms="123456789", cleanup_policy="delete")
         create(admin, gone)
@@ -51,7 +51,7 @@ class Contents:
 
     def check(self, server: Server) -> None:
         admin = _admin(server)
-        assert admin.list_topics(timeout=10).cluster_id == self._cluster_id
+        assert admin.list_topics(timeout=120).cluster_id == self._cluster_id
         eventually(lambda: _names(admin) == set(self._topics))
         clients = Clients(server.bootstrap)
         for topic, described in self._topics.items():
@@ -76,7 +76,7 @@ def _admin(server: Server) -> Any:
 
 
 def _names(admin: Any) -> set[str]:
-    return {name for name in admin.list_topics(timeout=10).topics if not name.startswith("__")}
+    return {name for name in admin.list_topics(timeout=120).topics if not name.startswith("__")}
 
 
 def _described(admin: Any, topic: str, partitions: int) -> tuple[str, int]:
@@ -95,7 +95,7 @@ def _described(admin: Any, topic: str, partitions: int) -> tuple[str, int]:
     return found[-1]
 
 
-def eventually(holds: Callable[[], bool], timeout_seconds: float = 20) -> None:
+def eventually(holds: Callable[[], bool], timeout_seconds: float = 120) -> None:
     """Kafka's brokers follow their controller: what was acknowledged is seen a little later."""
     end = time.monotonic() + timeout_seconds
     while not holds():

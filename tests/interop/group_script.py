@@ -66,7 +66,7 @@ class Script:
         self._topic_ids = dict(topic_ids)
         self._topic_names = {topic_id: f"<id of {topic}>" for topic, topic_id in topic_ids.items()}
         self._named: dict[str, str] = {}
-        self._connection = server.connect(30)
+        self._connection = server.connect()
         self._others: list[socket.socket] = []
         self.lines: list[str] = []
 
@@ -91,7 +91,7 @@ class Script:
 
     def send(self, api: str, version: int, **fields: Any) -> Callable[[], dict[str, Any]]:
         """Send a request on a connection of its own; calling what is returned waits for the answer."""
-        connection = self._server.connect(30)
+        connection = self._server.connect()
         self._others.append(connection)
         frame = requests.frame(request(APIS[api], version, fields))
         connection.sendall(struct.pack(">i", len(frame)) + frame)
@@ -106,7 +106,7 @@ class Script:
 
     def until(self, holds: Callable[[dict[str, Any]], bool], api: str, version: int, **fields: Any) -> dict[str, Any]:
         """Repeat a request until its answer is the one waited for; only that one is written down."""
-        end = time.monotonic() + 20
+        end = time.monotonic() + 120
         while not holds(answer := self.quietly(api, version, **fields)):
             assert time.monotonic() < end, f"{api}: still {answer}"
             time.sleep(0.05)
@@ -247,8 +247,8 @@ def error_codes(answer: Any) -> Iterator[str]:
 
 def wait_for_coordinators(server: Server, groups: Sequence[str]) -> None:
     """The offsets topic is made on the first question; wait until each of these groups has a loaded coordinator."""
-    end = time.monotonic() + 60
-    with server.connect(30) as connection:
+    end = time.monotonic() + 120
+    with server.connect() as connection:
         while True:
             codes: set[str] = set()
             for api, version, fields in (
@@ -266,7 +266,7 @@ def wait_for_coordinators(server: Server, groups: Sequence[str]) -> None:
 
 def topic_ids(server: Server, topics: Sequence[str]) -> dict[str, uuid.UUID]:
     """The ids of topics, once the server knows of all of them."""
-    end = time.monotonic() + 20
+    end = time.monotonic() + 120
     while True:
         with server.connect() as connection:
             message = requests.request(3, 13, {"topics": None})
@@ -315,8 +315,8 @@ def _prepared(server: Server) -> dict[str, uuid.UUID]:
     """The topics that scenes use, made once on each server, and a coordinator for every group."""
     if server.bootstrap not in _prepared_servers:
         wish = [{"name": name, "num_partitions": count, "replication_factor": 1} for name, count in TOPICS.items()]
-        with server.connect(30) as connection:
-            create = _filled(requests.index.load_request_schema(19, 7), {"topics": wish, "timeout": 10_000})
+        with server.connect() as connection:
+            create = _filled(requests.index.load_request_schema(19, 7), {"topics": wish, "timeout": 60_000})
             created = plain(requests.answer(19, 7, ask(connection, requests.frame(create))))
         assert set(error_codes(created)) == {"none"}, created
         wait_for_coordinators(server, [f"warm-up-{number}" for number in range(20)])

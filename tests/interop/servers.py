@@ -29,18 +29,53 @@ def kafka_anchor() -> Path | None:
     return script if script.is_file() and shutil.which("java") else None
 
 
-def free_port() -> int:
-    """A port of 127.0.0.1 that is free together with its successor (where Kafka's controller listens)."""
-    for _ in range(100):
-        with socket.socket() as first, socket.socket() as second:
-            first.bind(("127.0.0.1", 0))
-            port: int = first.getsockname()[1]
-            try:
-                second.bind(("127.0.0.1", port + 1))
-            except (OSError, OverflowError):
-                continue
+class Ports:
+    """Ports of 127.0.0.1 that are this process's own for as long as it runs.
+
+    They are below those that the system gives to clients: one of these could be a client's by the time a server listens
+    there, or while the server is down. A block of them belongs to whoever has bound its first port, so that tests that
+    run at the same time never hand out the same one."""
+
+    FIRST, END, BLOCK = 20_000, 32_000, 100
+
+    def __init__(self) -> None:
+        self._claims: list[socket.socket] = []
+        self._left: list[int] = []
+
+    def pair(self) -> int:
+        """A free port whose successor is free as well (where Kafka's controller listens)."""
+        while True:
+            if not self._left:
+                self._claim()
+            port = self._left.pop(0)
+            with socket.socket() as first, socket.socket() as second:
+                try:
+                    first.bind(("127.0.0.1", port))
+                    second.bind(("127.0.0.1", port + 1))
+                except OSError:
+                    continue
             return port
-    raise RuntimeError("no two neighbouring free ports")
+
+    def _claim(self) -> None:
+        for first in range(self.FIRST, self.END, self.BLOCK):
+            claim = socket.socket()
+            try:
+                claim.bind(("127.0.0.1", first))
+            except OSError:
+                claim.close()
+                continue
+            self._claims.append(claim)
+            self._left = list(range(first + 1, first + self.BLOCK - 1, 2))
+            return
+        raise RuntimeError(f"no block of free ports between {self.FIRST} and {self.END}")
+
+
+_PORTS = Ports()
+
+
+def free_port() -> int:
+    """A port of 127.0.0.1 that is free together with its successor, and that nobody else is given."""
+    return _PORTS.pair()
 
 
 def read_exactly(connection: socket.socket, size: int) -> bytes:
@@ -90,7 +125,7 @@ class Server(ABC):
         return (self.pid,)
 
     @abstractmethod
-    def start(self, timeout_seconds: float = 60) -> None: ...
+    def start(self, timeout_seconds: float = 120) -> None: ...
 
     @abstractmethod
     def is_running(self) -> bool: ...
@@ -103,7 +138,7 @@ class Server(ABC):
             time.sleep(0.02)
         return True
 
-    def stop(self, timeout_seconds: float = 60) -> None:
+    def stop(self, timeout_seconds: float = 120) -> None:
         if not self.pid:
             return
         if self.is_running():
@@ -116,17 +151,17 @@ class Server(ABC):
     def kill(self) -> None:
         if self.pid and self.is_running():
             os.kill(self.pid, signal.SIGKILL)
-            self._ended(10)
+            self._ended(120)
         self.pid = 0
 
     def output(self) -> str:
         """The end of what the process printed."""
         return self.log.read_text(errors="replace")[-4000:] if self.log.exists() else ""
 
-    def connect(self, timeout_seconds: float = 10) -> socket.socket:
+    def connect(self, timeout_seconds: float = 120) -> socket.socket:
         return socket.create_connection(("127.0.0.1", self.port), timeout_seconds)
 
-    def answers(self, timeout_seconds: float = 5) -> bool:
+    def answers(self, timeout_seconds: float = 120) -> bool:
         """Whether a new connection gets an answer to ApiVersions and to Metadata."""
         try:
             with self.connect(timeout_seconds) as connection:
@@ -138,7 +173,7 @@ class Server(ABC):
     def has_broker(self) -> bool:
         """Whether Metadata names a broker: what a client needs before it can do anything."""
         try:
-            with self.connect(5) as connection:
+            with self.connect(30) as connection:
                 answer = ask(connection, METADATA_V1_NO_TOPICS)
                 return int(struct.unpack_from(">i", answer, 4)[0]) > 0
         except OSError:
@@ -183,7 +218,7 @@ class Ottla(Server):
         self.command = list(command)
         self._process: subprocess.Popen[bytes] | None = None
 
-    def start(self, timeout_seconds: float = 60) -> None:
+    def start(self, timeout_seconds: float = 120) -> None:
         self.launch()
         self.wait_until_ready(timeout_seconds)
 
@@ -215,7 +250,7 @@ class Kafka(Server):
 
     name = "Apache Kafka"
 
-    def start(self, timeout_seconds: float = 90) -> None:
+    def start(self, timeout_seconds: float = 180) -> None:
         script = kafka_anchor()
         if script is None:
             raise ServerFailed("no Apache Kafka anchor script")

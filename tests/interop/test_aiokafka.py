@@ -19,7 +19,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # the client's own deprecatio
 
 
 def run(work: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(work, 60))
+    asyncio.run(asyncio.wait_for(work, 200))
 
 
 @asynccontextmanager
@@ -52,7 +52,7 @@ async def read(broker: Server, topic: str, count: int, **settings: Any) -> list[
     async with consumer(broker, auto_offset_reset="earliest", **settings) as client:
         client.assign([aiokafka.TopicPartition(topic, 0)])
         records: list[Any] = []
-        end = time.monotonic() + 20
+        end = time.monotonic() + 120
         while len(records) < count and time.monotonic() < end:
             for batch in (await client.getmany(timeout_ms=200)).values():
                 records += batch

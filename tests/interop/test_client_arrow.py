@@ -63,7 +63,7 @@ def read(broker: Server, topic: str, count: int, partitions: int = 1, **options:
 
 def take(consumer: Consumer, count: int, **options: Any) -> Any:
     tables: list[Any] = []
-    end = time.monotonic() + 20
+    end = time.monotonic() + 120
     while sum(table.num_rows for table in tables) < count:
         assert time.monotonic() < end, f"{sum(table.num_rows for table in tables)} of {count} rows came in time"
         tables.append(consumer.poll_arrow(1_000, **options))
@@ -123,7 +123,7 @@ def test_what_librdkafka_wrote_is_read_as_a_table(
         headers = [("number", b"%d" % number), ("null", None)] if number % 5 == 0 else None
         key, value = None if number % 3 == 0 else b"key %d" % number, None if number % 7 == 0 else b"%d" % number
         foreign.produce(topic, value, key, partition=number % 2, timestamp=NOW + number, headers=headers)
-    assert foreign.flush(20) == 0
+    assert foreign.flush(120) == 0
     columns = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers"]
     table = read(broker, topic, 3_000, 2, columns=columns)
     table.validate(full=True)
@@ -160,7 +160,7 @@ def test_a_table_comes_back_as_it_was_in_parts_of_any_size(
         consumer.seek((topic, 0), 3)
         parts = [take(consumer, 1, max_records=1, columns=sent.column_names), take(consumer, 9, max_records=9)]
         assert [part.num_rows for part in parts] == [1, 9] and consumer.position((topic, 0)) == 13
-        records = consumer.poll(5_000, max_records=10)
+        records = consumer.poll(120_000, max_records=10)
         assert [record.offset for record in records] == list(range(13, 23)), "poll goes on where poll_arrow was"
         rest = take(consumer, 1_000 - 23, end_offsets={(topic, 0): 1_000}, columns=["offset"])
         assert rest.column("offset").to_pylist() == list(range(23, 1_000)) and consumer.position((topic, 0)) == 1_000
@@ -217,16 +217,16 @@ def test_librdkafkas_transactions_are_read_as_tables(transaction_broker: Server,
     with Admin(bootstrap_servers=broker.bootstrap) as admin:
         admin.create_topic(topic, 1)
     foreign = Clients(broker.bootstrap).producer(transactional_id=topic)
-    foreign.init_transactions(20)
+    foreign.init_transactions(120)
     for turn in range(6):
         foreign.begin_transaction()
         for number in range(10):
             foreign.produce(topic, b"%d %d" % (turn, number))
         if turn % 2:
-            assert foreign.flush(20) == 0
-            foreign.abort_transaction(20)
+            assert foreign.flush(120) == 0
+            foreign.abort_transaction(120)
         else:
-            foreign.commit_transaction(20)
+            foreign.commit_transaction(120)
     table = read(broker, topic, 30)
     assert table.column("value").to_pylist() == [
         b"%d %d" % (turn, number) for turn in (0, 2, 4) for number in range(10)
@@ -265,7 +265,7 @@ def test_topics_partitions_and_types_as_they_come(broker: Server, producer: Prod
     last = next(row for row in rows if row["value"] == b"dd")
     assert last["headers"] == [{"key": "d", "value": b"4"}, {"key": "e", "value": b""}] and last["topic"] == other
     null = next(row for row in rows if row["value"] == b"bb")
-    assert abs(null["timestamp"].timestamp() - time.time()) < 60 and null["headers"] == []
+    assert abs(null["timestamp"].timestamp() - time.time()) < 600 and null["headers"] == []
     written = producer.send_table(topic, pa.table({"value": pa.array(["x" * 40], pa.string_view()), "topic": [other]}))
     assert next(iter(written.partitions)).topic == topic, "the argument decides"
 
@@ -336,7 +336,7 @@ def test_tables_wait_for_room_and_mix_with_records(broker: Server, create: Any, 
             assert producer._accumulator.used_bytes == 0
             await producer.send(topic, b"after", key=b"record")
 
-    asyncio.run(asyncio.wait_for(write(), 60))
+    asyncio.run(asyncio.wait_for(write(), 200))
     rows = read(broker, topic, 20_002, columns=["key", "value"]).to_pylist()
     assert rows[0]["value"] == b"before" and rows[-1]["value"] == b"after"
     for number in range(4):

@@ -30,7 +30,7 @@ async def write(server: Server, values: list[bytes], topic: str = TOPIC) -> None
 
 async def read(consumer: Consumer[bytes | None, bytes | None], count: int) -> list[bytes | None]:
     found: list[bytes | None] = []
-    async with asyncio.timeout(40):
+    async with asyncio.timeout(120):
         while len(found) < count:
             found += [record.value for record in await consumer.poll(500)]
     return found

@@ -56,13 +56,13 @@ class SilentBroker:
 
     async def asked(self) -> None:
         """Wait until a client waits for an answer that will not come."""
-        await asyncio.wait_for(self._asked.wait(), 10)
+        await asyncio.wait_for(self._asked.wait(), 120)
 
     async def deserted(self) -> None:
         """Wait until every connection has been closed by the client."""
         while self.open_count:
             self._ended.clear()
-            await asyncio.wait_for(self._ended.wait(), 10)
+            await asyncio.wait_for(self._ended.wait(), 120)
 
 
 @asynccontextmanager
@@ -150,7 +150,7 @@ def test_a_blocking_call_that_is_interrupted_leaves_no_connection() -> None:
             asking.start()
             await broker.asked()
             await asyncio.to_thread(admin.close)
-            await asyncio.to_thread(asking.join, 10)
+            await asyncio.to_thread(asking.join, 120)
             assert not asking.is_alive()
             await broker.deserted()
 

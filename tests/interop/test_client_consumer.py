@@ -23,7 +23,7 @@ confluent_admin = pytest.importorskip("confluent_kafka.admin", reason="librdkafk
 
 
 def run(work: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(work, 60))
+    asyncio.run(asyncio.wait_for(work, 200))
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def consumer(broker: Server, **settings: Any) -> Consumer[bytes | None, bytes | 
     return Consumer(**{"bootstrap_servers": broker.bootstrap, "auto_offset_reset": "earliest", **settings})
 
 
-async def take(reader: Consumer[Any, Any], count: int, timeout_ms: float = 20_000) -> list[Any]:
+async def take(reader: Consumer[Any, Any], count: int, timeout_ms: float = 120_000) -> list[Any]:
     """So many records, or what came in time."""
     found: list[Any] = []
     end = time.monotonic() + timeout_ms / 1000
@@ -49,7 +49,7 @@ async def take(reader: Consumer[Any, Any], count: int, timeout_ms: float = 20_00
     return found
 
 
-async def until(condition: Callable[[], Awaitable[bool]], seconds: float = 20) -> None:
+async def until(condition: Callable[[], Awaitable[bool]], seconds: float = 120) -> None:
     end = time.monotonic() + seconds
     while not await condition():
         assert time.monotonic() < end, "it did not come true in time"
@@ -70,7 +70,7 @@ def test_records_come_in_order_with_all_they_have(
         headers = [("number", b"%d" % number), ("null", None)] if number % 100 == 0 else None
         producer.produce(topic, b"value %d" % number, key=b"%d" % number, partition=number % 2, headers=headers)
     producer.produce(topic, None, key=b"tombstone", partition=0, timestamp=1_234)
-    assert producer.flush(20) == 0
+    assert producer.flush(120) == 0
 
     async def read() -> None:
         async with consumer(broker) as reader:
@@ -99,7 +99,7 @@ def test_more_than_one_fetch_can_carry_comes_without_gaps(
             reader.assign([(topic, 0)])
             found: list[Any] = []
             while len(found) < 5_000:
-                records = await reader.poll(10_000)
+                records = await reader.poll(120_000)
                 assert 0 < len(records) <= 77
                 found += records
             assert [record.value[:6] for record in found] == [b"%06d" % number for number in range(5_000)]
@@ -114,7 +114,7 @@ def test_where_to_begin_without_a_committed_offset(broker: Server, admin: Any, c
     producer = clients.producer()
     producer.produce(topic, b"old", timestamp=int(time.time() * 1000) - 7_200_000)
     producer.produce(topic, b"new")
-    producer.flush(20)
+    producer.flush(120)
 
     async def read() -> None:
         async with consumer(broker, auto_offset_reset="earliest") as reader:
@@ -132,7 +132,7 @@ def test_where_to_begin_without_a_committed_offset(broker: Server, admin: Any, c
         async with consumer(broker, auto_offset_reset="none") as reader:
             reader.assign([(topic, 0)])
             with pytest.raises(KafkaError, match=re.escape("auto.offset.reset is none")):
-                await reader.poll(5_000)
+                await reader.poll(120_000)
             reader.seek((topic, 0), 1)
             assert values(await take(reader, 2)) == [b"new", b"newest"]
 
@@ -144,7 +144,7 @@ def test_seeks_by_offset_to_the_ends_and_by_time(broker: Server, admin: Any, cli
     producer = clients.producer()
     for number in range(10):
         producer.produce(topic, b"%d" % number, partition=0, timestamp=1_000 * number + 1)
-    producer.flush(20)
+    producer.flush(120)
 
     async def read() -> None:
         async with consumer(broker) as reader:
@@ -182,7 +182,8 @@ def test_paused_partitions_wait(broker: Server, admin: Any, clients: Clients, to
         async with consumer(broker) as reader:
             reader.assign([(topic, 0), (topic, 1)])
             reader.pause([(topic, 0)])
-            assert values(await take(reader, 10, 1_000)) == [b"1"] * 5
+            assert values(await take(reader, 5)) == [b"1"] * 5
+            assert await reader.poll(500) == []
             assert reader.paused() == {TopicPartition(topic, 0)}
             reader.resume()
             assert values(await take(reader, 5)) == [b"0"] * 5
@@ -206,7 +207,7 @@ def test_an_offset_that_is_gone_resets_or_is_an_error(broker: Server, admin: Any
             reader.assign([(topic, 0)])
             reader.seek((topic, 0), 2)
             with pytest.raises(KafkaError) as refused:
-                await reader.poll(5_000)
+                await reader.poll(120_000)
             assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
     run(read())
@@ -217,22 +218,23 @@ def test_read_committed_sees_neither_aborted_nor_open_transactions(
 ) -> None:
     create(admin, topic)
     producer = clients.producer(transactional_id=f"id-{topic}")
-    producer.init_transactions(20)
+    producer.init_transactions(120)
     for outcome in ("commit", "abort", "commit", "abort"):
         producer.begin_transaction()
         for number in range(30):
             producer.produce(topic, f"{outcome} {number}".encode())
-        producer.flush(20)
-        producer.commit_transaction(20) if outcome == "commit" else producer.abort_transaction(20)
+        producer.flush(120)
+        producer.commit_transaction(120) if outcome == "commit" else producer.abort_transaction(120)
     producer.begin_transaction()
     producer.produce(topic, b"open")
-    producer.flush(20)
+    producer.flush(120)
 
     async def read() -> None:
         async with consumer(broker, isolation_level="read_committed") as reader:
             reader.assign([(topic, 0)])
-            found = values(await take(reader, 61, 1_500))
+            found = values(await take(reader, 60))
             assert found == [b"commit %d" % number for number in range(30)] * 2
+            assert await reader.poll(500) == []
             end = (await reader.end_offsets([(topic, 0)]))[TopicPartition(topic, 0)]
             assert await reader.position((topic, 0)) == end == 124
         async with consumer(broker) as reader:
@@ -241,7 +243,7 @@ def test_read_committed_sees_neither_aborted_nor_open_transactions(
             assert (await reader.end_offsets([(topic, 0)]))[TopicPartition(topic, 0)] == 125
 
     run(read())
-    producer.abort_transaction(20)
+    producer.abort_transaction(120)
 
 
 def test_deserializers_make_keys_and_values_and_a_record_they_cannot_make_stays(
@@ -258,7 +260,7 @@ def test_deserializers_make_keys_and_values_and_a_record_they_cannot_make_stays(
             assert [record.value for record in await take(reader, 2)] == [1, 2]
             for _ in range(2):
                 with pytest.raises(DeserializationFailed) as failed:
-                    await reader.poll(5_000)
+                    await reader.poll(120_000)
                 assert failed.value.offset == 2
             reader.seek((topic, 0), 3)
             assert [record.value for record in await take(reader, 1)] == [4]
@@ -365,7 +367,7 @@ def test_a_broker_that_dies_and_comes_back_is_read_on(start_server: StartServer)
     produce(clients.producer(), "topic", [b"%d" % number for number in range(100)])
 
     async def read() -> None:
-        async with consumer(server, group_id="group", session_timeout_ms=10_000, heartbeat_interval_ms=500) as reader:
+        async with consumer(server, group_id="group", session_timeout_ms=60_000, heartbeat_interval_ms=500) as reader:
             reader.subscribe(["topic"])
             assert len(await take(reader, 100)) == 100
             await reader.commit()
@@ -373,7 +375,7 @@ def test_a_broker_that_dies_and_comes_back_is_read_on(start_server: StartServer)
             assert await reader.poll(500) == []
             await asyncio.to_thread(server.start)
             await asyncio.to_thread(produce, Clients(server.bootstrap).producer(), "topic", [b"back"])
-            assert values(await take(reader, 1, 30_000)) == [b"back"]
+            assert values(await take(reader, 1)) == [b"back"]
             await reader.commit()
 
     run(read())

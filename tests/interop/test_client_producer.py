@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections import Counter
 from collections.abc import Coroutine
@@ -30,7 +31,7 @@ confluent_kafka = pytest.importorskip("confluent_kafka", reason="confluent-kafka
 confluent_admin = pytest.importorskip("confluent_kafka.admin", reason="confluent-kafka is not installed")
 
 
-def run(work: Coroutine[Any, Any, None], seconds: float = 60) -> None:
+def run(work: Coroutine[Any, Any, None], seconds: float = 280) -> None:
     asyncio.run(asyncio.wait_for(work, seconds))
 
 
@@ -39,7 +40,7 @@ def create(server: Server, topic: str, partitions: int = 1, **config: str) -> No
     settings = {name.replace("_", "."): value for name, value in config.items()}
     new = confluent_admin.NewTopic(topic, num_partitions=partitions, replication_factor=1, config=settings)
     for future in admin.create_topics([new]).values():
-        future.result(20)
+        future.result(120)
 
 
 def read(server: Server, topic: str, partitions: int = 1, isolation: str = "read_committed") -> list[Any]:
@@ -57,7 +58,7 @@ def read(server: Server, topic: str, partitions: int = 1, isolation: str = "read
     consumer.assign([confluent_kafka.TopicPartition(topic, number, 0) for number in range(partitions)])
     records: list[Any] = []
     at_end: set[int] = set()
-    end = time.monotonic() + 30
+    end = time.monotonic() + 120
     while len(at_end) < partitions and time.monotonic() < end:
         for message in consumer.consume(1000, 0.5):
             if message.error() is None:
@@ -105,7 +106,7 @@ def test_keys_go_where_librdkafka_puts_them(broker: Server, topic: str) -> None:
     other = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap, "partitioner": "murmur2_random"})
     for key in keys[1:]:
         other.produce(topic, b"theirs", key)
-    other.flush(20)
+    other.flush(120)
 
     async def work() -> None:
         async with Producer(bootstrap_servers=broker.bootstrap) as producer:
@@ -194,10 +195,8 @@ def test_new_partitions_are_used_when_metadata_shows_them(broker: Server, topic:
                 producer.send(topic, b"x", partition=2)
             admin = confluent_admin.AdminClient({"bootstrap.servers": broker.bootstrap})
             for future in admin.create_partitions([confluent_admin.NewPartitions(topic, 3)]).values():
-                await asyncio.to_thread(future.result, 20)
-            for _ in range(200):
-                if len(await producer.partitions(topic)) == 3:
-                    break
+                await asyncio.to_thread(future.result, 120)
+            while len(await producer.partitions(topic)) < 3:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
             assert (await producer.send(topic, b"x", partition=2)).offset == 0
 
@@ -278,7 +277,7 @@ def test_nobody_there_is_said_within_max_block_ms(tmp_path: Path) -> None:
             began = time.monotonic()
             with pytest.raises(RequestTimedOut, match="none of 127"):
                 await producer.send("t", b"x")
-            assert time.monotonic() - began < 30
+            assert time.monotonic() - began < 100, "the delivery's two minutes are not waited for"
 
     run(work())
 
@@ -292,10 +291,13 @@ def test_a_full_buffer_makes_records_wait_and_then_fail(broker: Server, topic: s
             buffer_memory=20_000,
             max_block_ms=300,
             request_timeout_ms=1000,
-            delivery_timeout_ms=1500,
+            delivery_timeout_ms=3000,
             linger_ms=0,
         )
-        await producer.send(topic, b"x")
+        while True:
+            with contextlib.suppress(RequestTimedOut):  # 300 ms may be too short for the first connection
+                await producer.send(topic, b"x")
+                break
         server.kill()
         deliveries = [producer.send(topic, bytes(1000)) for _ in range(30)]
         with pytest.raises(BufferExhausted, match="await"):
@@ -316,7 +318,7 @@ def test_nothing_is_lost_or_doubled_when_the_broker_restarts(start_server: Start
     deliveries: list[tuple[int, Delivery]] = []
 
     async def work() -> None:
-        async with Producer(bootstrap_servers=server.bootstrap, batch_size=500, request_timeout_ms=5000) as producer:
+        async with Producer(bootstrap_servers=server.bootstrap, batch_size=500, request_timeout_ms=20_000) as producer:
             stop = False
 
             async def write() -> None:
@@ -334,13 +336,15 @@ def test_nothing_is_lost_or_doubled_when_the_broker_restarts(start_server: Start
                 await asyncio.sleep(0.3)
                 await asyncio.to_thread(server.start)
             await asyncio.sleep(0.5)
+            while len(deliveries) <= 200 and not writing.done():  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
             stop = True
             await writing
             await producer.flush()
             for _, delivery in deliveries:
                 delivery.result()
 
-    run(work(), 110)
+    run(work())
     records = read(server, topic, 3)
     written = Counter(int(record.value()) for record in records)
     assert len(deliveries) > 200
@@ -362,7 +366,7 @@ def test_a_topic_that_is_deleted_and_made_anew_is_written_to_again(broker: Serve
             await producer.send(topic, b"old")
             admin = confluent_admin.AdminClient({"bootstrap.servers": broker.bootstrap})
             for future in admin.delete_topics([topic]).values():
-                await asyncio.to_thread(future.result, 20)
+                await asyncio.to_thread(future.result, 120)
             await asyncio.sleep(0.3)
             await asyncio.to_thread(create, broker, topic)
             assert (await producer.send(topic, b"new")).offset == 0
@@ -408,7 +412,7 @@ def test_offsets_count_with_the_records_of_their_transaction(transaction_broker:
 
     def committed() -> int:
         consumer = confluent_kafka.Consumer({"bootstrap.servers": transaction_broker.bootstrap, "group.id": group})
-        (found,) = consumer.committed([confluent_kafka.TopicPartition(topic, 0)], timeout=20)
+        (found,) = consumer.committed([confluent_kafka.TopicPartition(topic, 0)], timeout=120)
         consumer.close()
         return int(found.offset)
 
@@ -477,8 +481,7 @@ def test_transactions_survive_kills_of_the_broker(start_server: StartServer, top
         async with Producer(
             bootstrap_servers=server.bootstrap,
             transactional_id="t",
-            request_timeout_ms=3000,
-            delivery_timeout_ms=30_000,
+            request_timeout_ms=20_000,
         ) as producer:
             stop = False
 
@@ -511,6 +514,6 @@ def test_transactions_survive_kills_of_the_broker(start_server: StartServer, top
             stop = True
             await writing
 
-    run(work(), 110)
+    run(work())
     assert len(committed) >= 30
     assert sorted(values(server, topic, 2)) == sorted(committed)

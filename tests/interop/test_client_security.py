@@ -26,7 +26,7 @@ from tests.interop.servers import kafka_anchor
 pytestmark = [
     pytest.mark.skipif(os.environ.get("OTTLA_INTEROP_ALL") != "1", reason="long: OTTLA_INTEROP_ALL=1 runs it"),
     pytest.mark.skipif(kafka_anchor() is None, reason="Apache Kafka 4.3.1: no anchor script or no java"),
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(900),
 ]
 LIMIT_SECONDS = 120
 Settings = dict[str, Any]

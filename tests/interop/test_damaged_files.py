@@ -83,7 +83,7 @@ def read_until_the_end_or_an_error(server: Server) -> list[Read]:
     name = TOPIC.encode()
     found: list[Read] = []
     offset = 0
-    with server.connect(20) as connection:
+    with server.connect() as connection:
         while True:
             head = struct.pack(">hhihiiiib", 1, 4, 1, -1, -1, 100, 1, 1 << 20, 0)
             asked = struct.pack(f">ih{len(name)}siiqi", 1, len(name), name, 1, 0, offset, 1 << 20)
@@ -113,7 +113,7 @@ def read_until_the_end_or_an_error(server: Server) -> list[Read]:
 
 def start_on(target: Path) -> Server:
     server = new_server(target, ["log.segment.bytes=1048576", "log.index.interval.bytes=2000"])
-    server.start(30)
+    server.start()
     return server
 
 

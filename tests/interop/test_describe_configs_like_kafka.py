@@ -179,7 +179,7 @@ def test_every_setting_is_described_as_kafka_describes_it(pair: tuple[Server, Se
     for kind, name in RESOURCES:
         ours = describe(ottla, kind, name)
         compared = set(ours) - OF_THE_MACHINE
-        for _ in range(50):  # Kafka answers a change before its broker has taken it up
+        for _ in range(1_200):  # Kafka answers a change before its broker has taken it up
             theirs = describe(kafka, kind, name)
             if all(ours[setting] == theirs.get(setting) for setting in compared):
                 break

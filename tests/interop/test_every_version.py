@@ -38,8 +38,8 @@ class Target:
 def target(broker: Server) -> Iterator[Target]:
     admin = confluent_admin.AdminClient({"bootstrap.servers": broker.bootstrap})
     topic = "every-version"
-    admin.create_topics([confluent_admin.NewTopic(topic, 1, 1)])[topic].result(20)
-    for _ in range(50):
+    admin.create_topics([confluent_admin.NewTopic(topic, 1, 1)])[topic].result(120)
+    for _ in range(1_200):
         with broker.connect() as connection:
             message = requests.request(3, 13, {"topics": None})
             listed = requests.answer(3, 13, ask(connection, requests.frame(message))).topics
@@ -48,7 +48,7 @@ def target(broker: Server) -> Iterator[Target]:
             break
         time.sleep(0.1)
     yield Target(broker, topic, found[topic])
-    admin.delete_topics([topic])[topic].result(20)
+    admin.delete_topics([topic])[topic].result(120)
 
 
 def records() -> bytes:
@@ -144,7 +144,7 @@ def test_a_right_request_succeeds_in_every_version(target: Target, api_key: int)
             api_key == 22
         )  # the newest InitProducerId is unstable
         for version in range(first, offered.stop):
-            for _ in range(50):
+            for _ in range(1_200):
                 received = ask(connection, requests.frame(right_request(api_key, version, target)))
                 message = requests.answer(api_key, version, received)
                 failed = [code for code in error_codes(message) if code]

@@ -31,38 +31,42 @@ class Member:
     """One consumer: it commits what it read before it reads on."""
 
     def __init__(self, server: Server, group: str, topic: str, seen: Counter[tuple[int, int]], **settings: Any) -> None:
-        quick = {"session_timeout_ms": 3000, "heartbeat_interval_ms": 200, "metadata_max_age_ms": 1000}
+        quick = {"session_timeout_ms": 30_000, "heartbeat_interval_ms": 200, "metadata_max_age_ms": 1000}
         fixed = {"auto_offset_reset": "earliest", "enable_auto_commit": False}
+        self.is_committing = False
         self._topic = topic
         self._seen = seen
         self._settings = {"bootstrap_servers": server.bootstrap, "group_id": group, **fixed, **quick, **settings}
 
     async def start(self) -> None:
         self.consumer = aiokafka.AIOKafkaConsumer(self._topic, **self._settings)
+        self._is_stopping = False
         await self.consumer.start()
         self._task = asyncio.create_task(self._read())
 
     async def _read(self) -> None:
-        while True:
+        while not self._is_stopping:
             batches = await self.consumer.getmany(timeout_ms=50)
+            self.is_committing = bool(batches)
             for partition, records in batches.items():
                 for record in records:
                     self._seen[partition.partition, record.offset] += 1
             if batches:
                 await self.consumer.commit()
+            self.is_committing = False
 
     @property
     def owned(self) -> frozenset[int]:
         return frozenset(each.partition for each in self.consumer.assignment())
 
     async def leave(self) -> None:
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        self._is_stopping = True
+        await self._task
         await self.consumer.stop()
 
 
 async def shares_are(members: list[Member], *sizes: int) -> None:
-    for _ in range(600):
+    for _ in range(2_400):
         owned = [member.owned for member in members]
         if sorted(map(len, owned)) == sorted(sizes) and len(frozenset().union(*owned)) == sum(sizes):
             return
@@ -77,9 +81,9 @@ async def write(server: Server, topic: str, each: int) -> None:
                 await client.send_and_wait(topic, b"x", partition=partition)
 
 
-async def has_read(seen: Counter[tuple[int, int]], each: int) -> None:
-    for _ in range(600):
-        if len(seen) >= 6 * each:
+async def has_read(members: list[Member], seen: Counter[tuple[int, int]], each: int) -> None:
+    for _ in range(2_400):
+        if len(seen) >= 6 * each and not any(member.is_committing for member in members):
             break
         await asyncio.sleep(0.05)
     assert seen == Counter({(partition, offset): 1 for partition in range(6) for offset in range(each)})
@@ -99,11 +103,11 @@ def test_members_share_the_partitions_and_read_each_record_once(
             await member.start()
         await shares_are(members, 2, 2, 2)
         await write(group_broker, topic, 10)
-        await has_read(seen, 10)
+        await has_read(members, seen, 10)
         await members.pop().leave()
         await shares_are(members, 3, 3)
         await write(group_broker, topic, 10)
-        await has_read(seen, 20)
+        await has_read(members, seen, 20)
         for member in members:
             await member.leave()
         async with admin(group_broker) as client:
@@ -133,7 +137,7 @@ def test_a_static_member_restarts_without_a_rebalance(group_broker: Server, topi
         assert members[1].owned == had
         assert members[0].consumer._coordinator.generation == generation
         await write(group_broker, topic, 5)
-        await has_read(seen, 5)
+        await has_read(members, seen, 5)
         for member in members:
             await member.leave()
 

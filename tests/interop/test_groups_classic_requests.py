@@ -55,11 +55,11 @@ def sync(script: Script, group: str, generation: int, member: str, protocol: str
 def grow(script: Script, group: str, count: int, **fields: Any) -> Callable[[], dict[str, Any]]:
     """A join that waits for the others, once the group counts this many members."""
     pending = script.send("join_group", 3, group_id=group, protocols=RANGE, **fields)
-    for _ in range(200):
-        if len(script.quietly("describe_groups", 6, groups=[group])["groups"][0]["members"]) == count:
-            return pending
+    end = time.monotonic() + 120
+    while len(script.quietly("describe_groups", 6, groups=[group])["groups"][0]["members"]) != count:
+        assert time.monotonic() < end, f"{group} never has {count} members"
         time.sleep(0.02)
-    pytest.fail(f"{group} never has {count} members")
+    return pending
 
 
 @scene
@@ -271,11 +271,11 @@ def a_static_follower_comes_back_without_a_rebalance(script: Script) -> None:
 @scene
 def a_member_that_stays_away_is_removed(script: Script) -> None:
     group = script.group()
-    member = stable(script, group, session_timeout=1000)
+    member = stable(script, group, session_timeout=4000)
     script.until(lambda answer: answer["groups"][0]["group_state"] == "Empty", "describe_groups", 6, groups=[group])
     script.ask("heartbeat", 4, group_id=group, generation_id=1, member_id=member)
     script.note("one that joins but never syncs is removed, too")
-    rejoined = joined(script, group, session_timeout=1000)
+    rejoined = joined(script, group, session_timeout=4000)
     script.until(lambda answer: answer["groups"][0]["group_state"] == "Empty", "describe_groups", 6, groups=[group])
     sync(script, group, 3, rejoined["member_id"])
 
@@ -283,8 +283,8 @@ def a_member_that_stays_away_is_removed(script: Script) -> None:
 @scene
 def a_rebalance_goes_on_without_the_one_that_does_not_join_again(script: Script) -> None:
     group = script.group()
-    stable(script, group, rebalance_timeout=1000)
-    joined(script, group, rebalance_timeout=1000)
+    stable(script, group, rebalance_timeout=4000)
+    joined(script, group, rebalance_timeout=4000)
     script.ask("describe_groups", 6, groups=[group])
 
 

@@ -211,7 +211,7 @@ def a_regular_expression_subscribes(script: Script) -> None:
     }
     of = {"group_id": group.group_id, "member_id": A, "member_epoch": 0, "rebalance_timeout": 30_000}
     epoch = script.quietly("consumer_group_heartbeat", 1, **of, **group_join)["member_epoch"]
-    for _ in range(200):  # the expression is resolved in the background
+    for _ in range(2_000):  # the expression is resolved in the background
         epoch = script.quietly("consumer_group_heartbeat", 1, **{**of, "member_epoch": epoch})["member_epoch"]
         (described,) = script.quietly("consumer_group_describe", 1, group_ids=[group.group_id])["groups"]
         (member,) = described["members"]
@@ -362,7 +362,7 @@ def a_classic_group_is_upgraded_and_downgraded_while_it_lives(script: Script) ->
 @scene
 def an_assignment_is_made_once_per_interval(script: Script) -> None:
     group = Group(script)
-    configs = [{"name": "consumer.assignment.interval.ms", "config_operation": 0, "value": "2000"}]
+    configs = [{"name": "consumer.assignment.interval.ms", "config_operation": 0, "value": "8000"}]
     resource = {"resource_type": 32, "resource_name": group.group_id, "configs": configs}
     script.ask("incremental_alter_configs", 1, resources=[resource], validate_only=False)
     time.sleep(0.3)

@@ -30,7 +30,7 @@ def verdicts(group_broker: Server) -> dict[str, str]:
     return {re.split(r"[ :]", line)[1]: line for line in lines}
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("check", CHECKS)
 def test_java_groups(verdicts: dict[str, str], check: str) -> None:
     verdict = verdicts.get(check, "the program ended before this check")

@@ -25,7 +25,7 @@ class Member(threading.Thread):
 
     def __init__(self, server: Server, group: str, topic: str, seen: Counter[tuple[int, int]], **settings: Any) -> None:
         super().__init__()
-        quick = {"session_timeout_ms": 3000, "heartbeat_interval_ms": 200, "metadata_max_age_ms": 1000}
+        quick = {"session_timeout_ms": 30_000, "heartbeat_interval_ms": 200, "metadata_max_age_ms": 1000}
         self.consumer = kafka.KafkaConsumer(
             bootstrap_servers=server.bootstrap,
             group_id=group,
@@ -63,7 +63,7 @@ class Member(threading.Thread):
 
     def leave(self) -> None:
         self._stopping.set()
-        self.join(30)
+        self.join(120)
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def write(server: Server, topic: str, each: int) -> None:
     for partition in range(6):
         for _ in range(each):
             producer.send(topic, b"x", partition=partition)
-    producer.flush(30)
+    producer.flush(120)
     producer.close()
 
 
@@ -90,7 +90,7 @@ def shares_are(members: list[Member], *sizes: int) -> None:
         owned = [member.owned for member in members]
         return sorted(map(len, owned)) == sorted(sizes) and len(frozenset().union(*owned)) == sum(sizes)
 
-    eventually(hold, 30)
+    eventually(hold)
 
 
 def assignors() -> list[Any]:
@@ -113,11 +113,11 @@ def test_members_share_the_partitions_and_read_each_record_once(
     try:
         shares_are(members, 3, 3)
         write(group_broker, topic, 20)
-        eventually(lambda: len(seen) >= 120, 30)
+        eventually(lambda: len(seen) >= 120)
         members.pop().leave()
         shares_are(members, 6)
         write(group_broker, topic, 20)
-        eventually(lambda: len(seen) >= 240, 30)
+        eventually(lambda: len(seen) >= 240)
         assert seen == Counter({(partition, offset): 1 for partition in range(6) for offset in range(40)})
     finally:
         for member in members:

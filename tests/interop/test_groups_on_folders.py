@@ -41,7 +41,7 @@ pytestmark = [
     pytest.mark.skipif(
         os.environ.get("OTTLA_INTEROP_ALL") != "1", reason="Kafka and Ottla in turn: only with `make interop`"
     ),
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(900),
 ]
 
 
@@ -94,7 +94,7 @@ class Groups:
 
 
 def _listed(admin: Any) -> list[str]:
-    listed = admin.list_consumer_groups(request_timeout=10).result(20)
+    listed = admin.list_consumer_groups(request_timeout=120).result(120)
     return [] if listed.errors else sorted(each.group_id for each in listed.valid)
 
 

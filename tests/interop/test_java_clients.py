@@ -27,7 +27,7 @@ def verdicts(broker: Server) -> dict[str, str]:
     return {re.split(r"[ :]", line)[1]: line for line in lines}
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("check", CHECKS)
 def test_java_client(verdicts: dict[str, str], check: str) -> None:
     verdict = verdicts.get(check, "the program ended before this check")

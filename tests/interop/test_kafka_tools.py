@@ -171,7 +171,7 @@ def test_configs_of_a_broker_default_reach_topics(run: Tools, topic: str) -> Non
     run("topics", "--create", "--topic", topic)
     run("configs", "--alter", "--broker-defaults", "--add-config", "log.segment.bytes=33333333")
     try:
-        for _ in range(50):
+        for _ in range(1_200):
             shown = run("configs", "--describe", "--all", "--topic", topic).out
             if "segment.bytes=33333333" in shown:
                 break

@@ -15,7 +15,7 @@ from ottla.client.blocking import Admin
 from ottla.client.errors import ErrorCode, KafkaError
 from ottla.testing import Broker
 
-PATIENCE_S = 90
+PATIENCE_S = 120
 RECORDS = 2_000
 RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 BROKER = ConfigResource(ResourceType.BROKER, "1")
@@ -87,7 +87,7 @@ def test_a_replica_moves_while_it_is_written_to_also_over_a_kill(world: World) -
     write(world, "moved", 0, RECORDS)
     (start,) = world.holding("moved")
     target = world.other(start)
-    world.throttle("50000")
+    world.throttle("20000")
     world.move("moved", target)
     held = world.holding("moved")
     assert held[start] == (False, 0) and held[target][0]

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(ON_KAFKA, reason="the metrics port is Ottla's ow
 
 
 def fetch(port: int, path: str) -> str:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=120) as answer:
         text: str = answer.read().decode()
         return text
 

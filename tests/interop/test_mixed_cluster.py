@@ -21,7 +21,7 @@ pytestmark = [
     pytest.mark.skipif(kafka_anchor() is None, reason="Apache Kafka 4.3.1: no anchor script or no java"),
     pytest.mark.skipif(ON_KAFKA, reason="both servers take part"),
     pytest.mark.skipif(not os.environ.get("OTTLA_INTEROP_ALL"), reason="two JVMs: OTTLA_INTEROP_ALL=1 runs it"),
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(900),
 ]
 
 CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAQ"

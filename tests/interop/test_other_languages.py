@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.skipif(
         os.environ.get("OTTLA_INTEROP_ALL") != "1", reason="Go and Node clients: only with `make interop`"
     ),
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(900),
 ]
 
 

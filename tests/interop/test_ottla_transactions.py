@@ -33,7 +33,7 @@ def command(server: Server, *arguments: str) -> tuple[int, str]:
         [sys.executable, "-m", "ottla", "transactions", "--broker", server.bootstrap, *arguments],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     return result.returncode, result.stdout + result.stderr
@@ -42,7 +42,7 @@ def command(server: Server, *arguments: str) -> tuple[int, str]:
 def topic(server: Server, name: str) -> str:
     client = admin.AdminClient({"bootstrap.servers": server.bootstrap})
     for future in client.create_topics([admin.NewTopic(name, 2, 1)]).values():
-        future.result(30)
+        future.result(120)
     return name
 
 
@@ -70,7 +70,6 @@ def committed_end(server: Server, name: str, partition: int) -> int:
     return offset
 
 
-@pytest.mark.timeout(120)
 def test_hanging_transactions_are_found_and_ended(server: Server) -> None:
     name = topic(server, "hangs")
     hang(server, name, 0, minutes_ago=90)
@@ -88,14 +87,16 @@ def test_hanging_transactions_are_found_and_ended(server: Server) -> None:
     assert committed_end(server, name, 1) == 2
 
 
-@pytest.mark.timeout(120)
 def test_an_open_transaction_is_listed_not_taken_for_hanging_and_ended_by_its_id(server: Server) -> None:
     name = topic(server, "opened")
-    producer = confluent_kafka.Producer({"bootstrap.servers": server.bootstrap, "transactional.id": "opener"})
-    producer.init_transactions(30)
+    patient = {"transaction.timeout.ms": 600_000}
+    producer = confluent_kafka.Producer(
+        {"bootstrap.servers": server.bootstrap, "transactional.id": "opener", **patient}
+    )
+    producer.init_transactions(120)
     producer.begin_transaction()
     producer.produce(name, b"v", partition=1)
-    producer.flush(30)
+    producer.flush(120)
     code, text = command(server, "list", "--state", "Ongoing")
     assert code == 0, text
     row = text.splitlines()[1].split()
@@ -104,10 +105,9 @@ def test_an_open_transaction_is_listed_not_taken_for_hanging_and_ended_by_its_id
     assert command(server, "end", "opener") == (0, "")
     assert committed_end(server, name, 1) == 2
     with pytest.raises(confluent_kafka.KafkaException):
-        producer.commit_transaction(30)
+        producer.commit_transaction(120)
 
 
-@pytest.mark.timeout(60)
 def test_what_is_wrong_is_told_in_words(server: Server) -> None:
     code, text = command(server, "end", "nobody")
     assert code == 1
@@ -122,7 +122,7 @@ def test_what_is_wrong_is_told_in_words(server: Server) -> None:
         [sys.executable, "-m", "ottla", "transactions", "--broker", "127.0.0.1:1", "list"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     assert result.returncode == 1

@@ -15,7 +15,7 @@ from tests.interop.toolbox import Toolbox
 pytestmark = [
     pytest.mark.skipif(kafka_anchor() is None, reason="Apache Kafka 4.3.1: no anchor script or no java"),
     pytest.mark.skipif(ON_KAFKA, reason="both servers take part"),
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(900),
 ]
 
 

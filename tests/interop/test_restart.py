@@ -42,17 +42,17 @@ def test_everything_acknowledged_survives(start_server: StartServer, how: str) -
     done(admin.delete_records([confluent_kafka.TopicPartition("kept", 1, 100)]))
     done(admin.delete_topics(["gone"]))
     before = described(admin, "kept")
-    cluster_id = admin.list_topics(timeout=10).cluster_id
+    cluster_id = admin.list_topics(timeout=120).cluster_id
     for _ in range(2):
         getattr(server, how)()
         server.start()
         admin = admin_of(server)
         assert described(admin, "kept") == before
         assert setting(admin, "kept", "retention.ms") == "123456789"
-        assert admin.list_topics(timeout=10).cluster_id == cluster_id
-        assert "gone" not in admin.list_topics(timeout=10).topics
+        assert admin.list_topics(timeout=120).cluster_id == cluster_id
+        assert "gone" not in admin.list_topics(timeout=120).topics
         consumer = clients.consumer()
-        watermarks = consumer.get_watermark_offsets(confluent_kafka.TopicPartition("kept", 1), timeout=10)
+        watermarks = consumer.get_watermark_offsets(confluent_kafka.TopicPartition("kept", 1), timeout=120)
         assert watermarks == (100, len(values)) or how == "kill"  # the new start is checkpointed within a minute
         assert watermarks[1] == len(values)
         read = clients.read("kept", len(values) - 100, partition=1, offset=100)
@@ -71,7 +71,7 @@ def test_a_second_server_on_the_same_folder_is_refused(start_server: StartServer
     server = start_server()
     second = Ottla(server.data)
     with pytest.raises(ServerFailed):
-        second.start(20)
+        second.start()
     second.kill()
     assert server.answers()
 
@@ -80,7 +80,7 @@ def test_a_second_server_on_the_same_folder_is_refused(start_server: StartServer
 def test_the_ready_line_comes_once_it_answers_and_sigterm_ends_it_with_success(tmp_path: Path) -> None:
     server = Ottla(tmp_path / "data")
     server.start()
-    server.stop(20)
+    server.stop()
     assert server.exit_code == 0, server.output()
     text = server.output()
     assert str(server.port) in text, text
@@ -95,7 +95,7 @@ def test_the_ready_line_comes_once_it_answers_and_sigterm_ends_it_with_success(t
 def test_a_wrong_setting_is_refused_by_name(tmp_path: Path, override: str) -> None:
     server = Ottla(tmp_path / "data", [override])
     with pytest.raises(ServerFailed):
-        server.start(10)
+        server.start()
     assert server.exit_code not in (0, None)
     assert override.split("=")[0] in server.output()
     assert "Traceback" not in server.output()
@@ -122,7 +122,7 @@ def test_a_port_in_use_is_told_plainly(start_server: StartServer, tmp_path: Path
     server = start_server()
     second = Ottla(tmp_path / "other", port=server.port)
     second.launch()
-    assert second._ended(10)
+    assert second._ended(120)
     assert second.exit_code not in (0, None)
     assert str(server.port) in second.output()
     assert "Traceback" not in second.output()

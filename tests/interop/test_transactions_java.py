@@ -46,7 +46,7 @@ def verdicts(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     yield {re.split(r"[ :]", line)[1]: line for line in lines}
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("check", CHECKS)
 def test_java_transactions(verdicts: dict[str, str], check: str) -> None:
     verdict = verdicts.get(check, "the program ended before this check")

@@ -189,7 +189,7 @@ def older_broker(
     server.start()
     script = Script(server, "feature")
     update = {"feature": "transaction.version", "max_version_level": level, "upgrade_type": 3}
-    answer = script.quietly("update_features", 1, timeout=10_000, feature_updates=[update], validate_only=False)
+    answer = script.quietly("update_features", 1, timeout=60_000, feature_updates=[update], validate_only=False)
     script.close()
     assert set(error_codes(answer)) == {"none"}, answer
     yield level, server
@@ -264,7 +264,7 @@ def an_empty_transaction_in_the_older_protocol(script: Script) -> None:
 def a_timeout_in_the_older_protocol(script: Script) -> None:
     script.topic()
     name = script.called("tx")
-    producer = script.init(name, timeout=150)
+    producer = script.init(name, timeout=3000)
     script.add(producer, 3, t=[0])
     script.produce(producer, 0, 11)
     script.settled(name, "CompleteAbort")

@@ -18,7 +18,7 @@ from tests.interop.servers import Server, kafka_anchor
 from tests.interop.toolbox import Toolbox
 from tests.interop.transaction_scenes import Producer, Script, wait_for_coordinators
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 ALL = os.environ.get("OTTLA_INTEROP_ALL") == "1"
 
 

@@ -82,7 +82,7 @@ class Script:
         self._name = name
         self._producers: dict[int, str] = {}
         self._topic_ids: dict[str, uuid.UUID] = {}
-        self._connection = server.connect(30)
+        self._connection = server.connect()
         self.lines: list[str] = []
 
     def close(self) -> None:
@@ -91,7 +91,7 @@ class Script:
     def go_on(self, server: Server) -> None:
         """The same conversation with another server, which has the same data."""
         self.close()
-        self._connection = server.connect(30)
+        self._connection = server.connect()
         wait_for_coordinators(self)
 
     def called(self, name: str) -> str:
@@ -103,7 +103,7 @@ class Script:
         topic = self.called(name)
         configs = [{"name": key.replace("_", "."), "value": value} for key, value in config.items()]
         wish = [{"name": topic, "num_partitions": partitions, "replication_factor": 1, "configs": configs}]
-        created = self.quietly("create_topics", 7, topics=wish, timeout=10_000)
+        created = self.quietly("create_topics", 7, topics=wish, timeout=60_000)
         assert set(error_codes(created)) == {"none"}, created
         self._topic_ids[topic] = created["topics"][0]["topic_id"]
         probe = [
@@ -132,7 +132,7 @@ class Script:
 
     def until(self, holds: Callable[[dict[str, Any]], bool], api: str, version: int, **fields: Any) -> dict[str, Any]:
         """Repeat a request until its answer is the one waited for; only that one is written down."""
-        end = time.monotonic() + 20
+        end = time.monotonic() + 120
         while not holds(answer := self.quietly(api, version, **fields)):
             assert time.monotonic() < end, f"{api}: still {answer}"
             time.sleep(0.02)
@@ -215,7 +215,7 @@ class Script:
             version,
             transactional_id=producer.transactional_id or None,
             acks=-1,
-            timeout=10_000,
+            timeout=60_000,
             topic_data=[{**named, "partition_data": [partition]}],
         )
 
@@ -448,7 +448,7 @@ def play(server: Server, scene: Scene) -> None:
 def wait_for_coordinators(script: Script) -> None:
     """The internal topics are made on the first question; wait until every shard of them is loaded."""
     names = [f"warm-up-{number}" for number in range(20)]
-    end = time.monotonic() + 60
+    end = time.monotonic() + 120
     while True:
         codes: set[str] = set()
         for key_type in (0, 1):

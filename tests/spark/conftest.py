@@ -42,7 +42,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.interop)
-            item.add_marker(pytest.mark.timeout(600))
+            item.add_marker(pytest.mark.timeout(900))
             # Threads of py4j end with the JVM, and sockets with the process.
             item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
             if shutil.which("java") is None:
@@ -80,7 +80,7 @@ class Topics:
         producer = Producer({"bootstrap.servers": self.bootstrap, "partitioner": "murmur2_random", "log_level": 0})
         for key, value in rows:
             producer.produce(topic, key=key, value=value, **record)
-        assert producer.flush(30) == 0
+        assert producer.flush(120) == 0
 
     def fill(self, topic: str, first: int, last: int) -> None:
         """Rows with keys and values that tell their number."""
@@ -117,7 +117,7 @@ class Topics:
     def committed(self, group_id: str, topic: str) -> dict[int, int]:
         consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": group_id, "log_level": 0})
         count = len(self.admin.list_topics(topic).topics[topic].partitions)
-        found = consumer.committed([TopicPartition(topic, partition) for partition in range(count)], timeout=10)
+        found = consumer.committed([TopicPartition(topic, partition) for partition in range(count)], timeout=120)
         consumer.close()
         return {one.partition: one.offset for one in found if one.offset >= 0}
 

@@ -74,7 +74,7 @@ class StandaloneCluster:
         for process in self.processes:
             process.terminate()
         for process in self.processes:
-            process.wait(30)
+            process.wait(120)
 
 
 @pytest.fixture

@@ -194,7 +194,7 @@ def test_a_topic_that_was_created_again_is_another_topic(stream: Stream, topics:
 
 
 def _until_created(topics: Topics, topic: str) -> None:
-    end = time.monotonic() + 30
+    end = time.monotonic() + 120
     while True:
         try:
             topics.create(topic, 1)

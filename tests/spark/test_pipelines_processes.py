@@ -243,7 +243,7 @@ class Database:
 
     def stop(self) -> None:
         self._process.send_signal(signal.SIGINT)
-        self._process.wait(30)
+        self._process.wait(120)
 
 
 @pytest.fixture(scope="module")

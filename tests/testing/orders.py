@@ -35,7 +35,7 @@ def read(broker: Broker | Cluster, count: int, group: str = "readers") -> list[s
     )
     consumer.subscribe(["orders"])
     found: list[str] = []
-    end = time.monotonic() + 40
+    end = time.monotonic() + 120
     while len(found) < count and time.monotonic() < end:
         message = consumer.poll(0.1)
         if message is not None and message.error() is None:

@@ -17,11 +17,11 @@ def test_the_fixture_gives_each_test_a_broker_of_its_own(pytester: pytest.Pytest
         from confluent_kafka.admin import AdminClient, NewTopic
 
         def names(kafka):
-            return set(AdminClient({"bootstrap.servers": kafka.bootstrap_servers}).list_topics(timeout=10).topics)
+            return set(AdminClient({"bootstrap.servers": kafka.bootstrap_servers}).list_topics(timeout=120).topics)
 
         def test_one(kafka):
             admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-            admin.create_topics([NewTopic("orders", 1)])["orders"].result(10)
+            admin.create_topics([NewTopic("orders", 1)])["orders"].result(120)
             assert names(kafka) == {"orders"}
 
         @pytest.mark.kafka(config={"num.partitions": 7})

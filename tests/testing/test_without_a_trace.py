@@ -47,7 +47,7 @@ def killed_test(*arguments: str) -> tuple[int, Path]:
 
 
 def wait_until_gone(pid: int, folder: Path | None = None) -> None:
-    end = time.monotonic() + 30
+    end = time.monotonic() + 120
     while is_running(pid) or (folder is not None and folder.exists()):
         assert time.monotonic() < end, f"node {pid} or its folder is still there"
         time.sleep(0.01)
