@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ottla.cluster.features import FeatureRange
+from ottla.cluster.topic import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 
 
 class Endpoint(NamedTuple):
@@ -41,6 +42,12 @@ class BrokerImage:
     def is_active(self) -> bool:
         """Whether it may be in an ISR and lead."""
         return not self.is_fenced and not self.is_in_controlled_shutdown
+
+    def has_online(self, directory: bytes) -> bool:
+        """Whether a replica in this log directory can be used, as far as the broker has said."""
+        if directory == LOST_DIRECTORY:
+            return False
+        return not self.log_dirs or directory in (MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, *self.log_dirs)
 
 
 @dataclass(frozen=True, slots=True)

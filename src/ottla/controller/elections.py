@@ -191,9 +191,11 @@ def _elect(
 
 
 def _remember_leader(record: PartitionChangeRecord, before: PartitionImage) -> None:
-    """Note who led when the ISR became empty, and forget it when somebody leads again."""
-    if record.isr is not None and not record.isr:
-        if before.last_known_elr != (before.leader,):
+    """Note who led when the ISR became empty or had nobody left who could lead, and forget it when somebody leads
+    again. Nobody is not noted: a partition that was without a leader before its ISR became empty would never get one.
+    (Kafka notes -1 then.)"""
+    if record.leader == NO_LEADER or (record.isr is not None and not record.isr):
+        if before.leader != NO_LEADER and before.last_known_elr != (before.leader,):
             record.last_known_elr = [before.leader]
     elif before.last_known_elr and (record.leader >= 0 or (before.leader != NO_LEADER and record.leader != NO_LEADER)):
         record.last_known_elr = []

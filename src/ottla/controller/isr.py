@@ -113,11 +113,17 @@ def _check(
         raise KafkaError(ErrorCode.INVALID_REQUEST)
     if asked.leader_recovery_state == RECOVERING and (len(isr) > 1 or partition.leader_recovery_state == RECOVERED):
         raise KafkaError(ErrorCode.INVALID_REQUEST)
-    if not all(_is_eligible(view, member) for member in members):
+    if not all(_is_eligible(view, partition, member) for member in members):
         raise KafkaError(ErrorCode.INELIGIBLE_REPLICA)
 
 
-def _is_eligible(view: View, member: BrokerState) -> bool:
-    """Whether a replica may be in sync: a broker that restarted since may have lost what it had."""
+def _is_eligible(view: View, partition: PartitionImage, member: BrokerState) -> bool:
+    """Whether a replica may be in sync: a broker that restarted since may have lost what it had, and what is in a log
+    directory that failed cannot be read. (Kafka takes the latter into the ISR again if a fetch was still under way.)"""
     broker = view.image.brokers.get(member.broker_id)
-    return broker is not None and broker.is_active and member.broker_epoch in (ANY_EPOCH, broker.epoch)
+    return (
+        broker is not None
+        and broker.is_active
+        and broker.has_online(partition.directory(member.broker_id))
+        and member.broker_epoch in (ANY_EPOCH, broker.epoch)
+    )

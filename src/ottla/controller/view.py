@@ -7,7 +7,7 @@ from random import Random
 from ottla.cluster import BrokerImage, ClusterImage, ImageChanges
 from ottla.cluster import features as features
 from ottla.cluster.image import BROKER_RESOURCE
-from ottla.cluster.topic import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, collision_name
+from ottla.cluster.topic import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, collision_name
 from ottla.config import BrokerConfig
 
 MAX_RECORDS_PER_COMMAND = 10_000
@@ -57,11 +57,8 @@ class View:
         return broker is not None and broker.is_active
 
     def is_directory_online(self, broker_id: int, directory: bytes) -> bool:
-        """Whether a replica in this log directory of a broker can be used, as far as the broker has said."""
         broker = self.image.brokers.get(broker_id)
-        if broker is None or directory == LOST_DIRECTORY:
-            return False
-        return not broker.log_dirs or directory in (MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, *broker.log_dirs)
+        return broker is not None and broker.has_online(directory)
 
     def default_directory(self, broker_id: int) -> bytes:
         """Where a new replica on a broker goes, as far as the controller can say."""

@@ -12,7 +12,7 @@ cdef class Leader:
     cdef public object _brokers
     cdef public long long _max_lag_ms, _not_before
     cdef public tuple isr, proposed
-    cdef public dict replicas
+    cdef public dict replicas, _directories
     cdef public long long leader_epoch, partition_epoch, start_offset
     cdef public object node_id
 

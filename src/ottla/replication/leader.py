@@ -74,6 +74,7 @@ class Leader:
 
     __slots__ = (
         "_brokers",
+        "_directories",
         "_max_lag_ms",
         "_not_before",
         "isr",
@@ -114,6 +115,7 @@ class Leader:
         self.partition_epoch = image.partition_epoch
         self.isr: tuple[int, ...] = image.isr
         self.proposed = None
+        self._directories: dict[int, bytes] = dict(zip(image.replicas, image.directories, strict=True))
         known = self.replicas
         self.replicas = {
             replica_id: known.get(replica_id) or Replica()
@@ -149,9 +151,10 @@ class Leader:
         replica.leader_end_offset = leader_end_offset
 
     def is_eligible(self, replica_id: int) -> bool:
-        """Whether a follower may be in the ISR: alive, and the very process that was registered (KIP-903)."""
+        """Whether a follower may be in the ISR: alive, with its log directory online, and the very process that was
+        registered (KIP-903)."""
         broker = self._brokers.get(replica_id)
-        if broker is None or not broker.is_active:
+        if broker is None or not broker.is_active or not broker.has_online(self._directories[replica_id]):
             return False
         return self.replicas[replica_id].broker_epoch in (ANY_EPOCH, broker.epoch)
 

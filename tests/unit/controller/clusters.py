@@ -21,6 +21,7 @@ from ottla.wire.messages.alter_partition import (
 )
 from ottla.wire.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
 from ottla.wire.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
+from ottla.wire.messages.records.broker_registration_change_record import BrokerRegistrationChangeRecord
 from ottla.wire.messages.records.feature_level_record import FeatureLevelRecord
 
 Reply = TypeVar("Reply")
@@ -109,6 +110,13 @@ class Cluster:
 
 def partition_of(cluster: Cluster, index: int = 0) -> PartitionImage:
     return cluster.image.topics_by_name["t"].partitions[index]
+
+
+def fail_directory(cluster: Cluster, broker_id: int) -> None:
+    """What the broker has is in a log directory that is offline; another one is left."""
+    epoch = cluster.image.brokers[broker_id].epoch
+    left = [directory(100 + broker_id)]
+    cluster.controller.replay(BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=epoch, log_dirs=left))
 
 
 def propose(

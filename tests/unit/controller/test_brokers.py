@@ -15,7 +15,7 @@ from ottla.wire.messages.records.partition_change_record import PartitionChangeR
 from ottla.wire.messages.records.register_broker_record import RegisterBrokerRecord
 from ottla.wire.messages.records.unregister_broker_record import UnregisterBrokerRecord
 
-from .clusters import CLUSTER_ID, Cluster, directory, registration
+from .clusters import CLUSTER_ID, Cluster, directory, fail_directory, registration
 from .clusters import partition_of as partition
 
 
@@ -105,6 +105,24 @@ def test_an_unclean_restart_ends_eligibility() -> None:
     assert (partition(cluster).isr, partition(cluster).elr) == ((1,), (2,))
     cluster.start(2, incarnation=2)
     assert (partition(cluster).isr, partition(cluster).elr) == ((1,), ())
+
+
+def test_who_led_last_is_remembered_though_the_isr_had_nobody_who_could_lead() -> None:
+    cluster = Cluster(1, 2, min_insync_replicas="2")
+    cluster.create("t", [1, 2])
+    # What broker 2 has is in a log directory that failed after it had been proposed: in the ISR, but it cannot lead.
+    fail_directory(cluster, 2)
+    cluster.commit(cluster.controller.fence(1))
+    left = partition(cluster)
+    assert (left.leader, left.isr, left.elr, left.last_known_elr) == (-1, (2,), (1,), (1,))
+    cluster.commit(cluster.controller.fence(2))
+    left = partition(cluster)
+    assert (left.leader, left.isr, left.elr, left.last_known_elr) == (-1, (), (1, 2), (1,))
+    cluster.start(2, incarnation=2)
+    cluster.start(1, incarnation=2)
+    recovered = partition(cluster)
+    assert (recovered.leader, recovered.isr, recovered.last_known_elr) == (1, (1,), ())
+    assert recovered.leader_recovery_state == RECOVERING
 
 
 def test_without_elr_the_last_in_sync_replica_stays_in_sync() -> None:

@@ -10,7 +10,7 @@ from ottla.cluster.topic import RECOVERED, RECOVERING
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.alter_partition import AlterPartitionRequest
 
-from .clusters import Cluster, partition_of, propose
+from .clusters import Cluster, fail_directory, partition_of, propose
 
 
 @pytest.fixture
@@ -84,6 +84,13 @@ def test_a_leader_of_an_earlier_registration_is_not_heard(three: Cluster) -> Non
     with pytest.raises(KafkaError) as raised:
         three.controller.alter_partition(AlterPartitionRequest(broker_id=9, broker_epoch=1))
     assert raised.value.code is ErrorCode.STALE_BROKER_EPOCH
+
+
+def test_a_replica_whose_log_directory_failed_is_not_in_sync(three: Cluster) -> None:
+    propose(three, 1, [1, 3])
+    fail_directory(three, 2)
+    assert propose(three, 1, [1, 3, 2]).error_code == ErrorCode.INELIGIBLE_REPLICA
+    assert partition_of(three).isr == (1, 3)
 
 
 def test_a_replica_is_in_sync_only_in_the_registration_in_which_it_fetched(three: Cluster) -> None:

@@ -14,7 +14,7 @@ MAX_LAG_MS = 30_000
 
 
 def image(isr: tuple[int, ...] = (1, 2, 3), *, epoch: int = 0, replicas: tuple[int, ...] = (1, 2, 3)) -> PartitionImage:
-    return PartitionImage(replicas, isr, (), (), 1, 5, epoch, (bytes(16),) * len(replicas))
+    return PartitionImage(replicas, isr, (), (), 1, 5, epoch, tuple(bytes([id]) * 16 for id in replicas))
 
 
 class World:
@@ -42,6 +42,10 @@ class World:
 
     def fence(self, broker_id: int) -> None:
         self.brokers[broker_id] = BrokerImage(broker_id, broker_id * 100, bytes(16), is_fenced=True)
+
+    def fail_directory(self, broker_id: int) -> None:
+        left = (bytes([99]) * 16,)
+        self.brokers[broker_id] = BrokerImage(broker_id, broker_id * 100, bytes(16), is_fenced=False, log_dirs=left)
 
 
 def test_what_the_whole_isr_has_is_committed() -> None:
@@ -116,6 +120,20 @@ def test_neither_a_fenced_broker_nor_a_former_process_joins() -> None:
     world.fetch(3, 0, broker_epoch=-1)
     world.fence(3)
     assert world.leader.propose_join(3, 0, 0) is None
+
+
+def test_a_follower_whose_log_directory_failed_neither_joins_nor_is_waited_for() -> None:
+    world = World(isr=(1, 2))
+    world.end_offset = 10
+    world.fetch(2, 10)
+    world.fetch(3, 7)
+    assert world.committed(now=MAX_LAG_MS + 1) == 10
+    world.fetch(3, 10)
+    world.fail_directory(3)
+    assert world.leader.propose_join(3, 10, 0) is None
+    world.end_offset = 12
+    world.fetch(2, 12)
+    assert world.committed() == 12
 
 
 def test_a_follower_about_to_join_holds_back_what_is_committed_unless_it_is_gone() -> None:
