@@ -9,12 +9,26 @@ import pytest
 
 from ottla.sim.__main__ import fingerprint_elsewhere
 from ottla.sim.checkers import Violation
+from ottla.sim.client import Client
 from ottla.sim.cluster_admin import add_voter, reassign, remove_voter
 from ottla.sim.replica_world import CLUSTER, GROUPS, MOVES
 from ottla.sim.replicas import Cluster
 from ottla.sim.shape import Shape
+from ottla.sim.workloads import until_done
 from ottla.sim.world import run_seed
-from ottla.wire.errors import ErrorCode
+from ottla.wire.errors import ErrorCode, KafkaError
+from ottla.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from ottla.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+)
 from tests.sim.test_replicas import with_records
 
 APART = Shape(broker_count=3, combined_count=0, controller_count=3)
@@ -29,6 +43,26 @@ def sim(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 
 def move(sim: Cluster, replicas: list[int] | None) -> ErrorCode:
     return sim.run(reassign(sim.client("admin"), "topic", 0, replicas))
+
+
+async def commit(client: Client, offset: int) -> None:
+    row = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
+    topic = OffsetCommitRequestTopic(name="topic", partitions=[row])
+    request = OffsetCommitRequest(group_id="group", topics=[topic])
+    response = await client.request(request, OffsetCommitResponse, version=8)
+    if code := response.topics[0].partitions[0].error_code:
+        raise KafkaError(ErrorCode(code))
+
+
+async def stable_offset(client: Client) -> tuple[ErrorCode, int]:
+    """What a broker says of where the group stands, asked as transactions do."""
+    topic = OffsetFetchRequestTopics(name="topic", partition_indexes=[0])
+    group = OffsetFetchRequestGroup(group_id="group", topics=[topic])
+    response = await client.request(
+        OffsetFetchRequest(groups=[group], require_stable=True), OffsetFetchResponse, version=9
+    )
+    answer = response.groups[0]
+    return ErrorCode(answer.error_code), answer.topics[0].partitions[0].committed_offset if answer.topics else -1
 
 
 def is_in_sync(sim: Cluster, name: str) -> bool:
@@ -84,6 +118,25 @@ def test_followers_that_a_leader_believed_lost_join_the_isr_again_though_nothing
     sim.settle()
     sim.check("topic")
     sim.finish()
+
+
+@pytest.mark.parametrize("sim", [APART], indirect=True)
+def test_a_coordinator_that_does_not_know_of_the_next_one_tells_no_stable_offset(sim: Cluster) -> None:
+    """Found by a seed: a transaction began where the coordinator before stood, and what had been done was done again.
+    The old one hears nothing from the controllers; clients and the other brokers reach it as before."""
+    client = sim.client()
+    sim.run(until_done(lambda: commit(client, 1), ErrorCode.NONE))
+    old = sim.names[sim.coordinator("group")[0] - 1]
+    assert sim.run(stable_offset(sim.router().of(old))) == (ErrorCode.NONE, 1)
+    for controller in sim.shape.controllers:
+        sim.network.cut(old, controller)
+    sim.wait_for(lambda: sim.names[sim.coordinator("group")[0] - 1] != old, "there is another coordinator")
+    sim.run(until_done(lambda: commit(client, 2), ErrorCode.NONE))
+    node = sim.host(old).node
+    assert node is not None and node.groups.active(), "the old one still believes in itself"
+    assert sim.run(stable_offset(sim.router().of(old))) == (ErrorCode.NOT_COORDINATOR, -1)
+    new = sim.names[sim.coordinator("group")[0] - 1]
+    assert sim.run(stable_offset(sim.router().of(new))) == (ErrorCode.NONE, 2)
 
 
 @pytest.mark.parametrize("sim", [LARGE], indirect=True)

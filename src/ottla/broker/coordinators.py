@@ -315,6 +315,7 @@ class Coordinator(ABC, Generic[S]):
             if hosted.machine is not None:
                 self.retired(hosted.machine)
             hosted.stop()
+            self.node.leadership.lost(hosted.partition)
 
     # The topic
 

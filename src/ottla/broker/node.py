@@ -21,6 +21,7 @@ from ottla.broker.coordinators import Coordinator
 from ottla.broker.data_folder import DataFolderError
 from ottla.broker.group_coordinator import GroupCoordinator
 from ottla.broker.hosting import Hosting
+from ottla.broker.leadership import Leadership
 from ottla.broker.lifecycle import Lifecycle
 from ottla.broker.log_dir_moves import LogDirMoves
 from ottla.broker.metadata_log import MetadataLog
@@ -109,6 +110,7 @@ class Node:
         self.log_dir_moves = LogDirMoves(self)
         self.hosting = Hosting(self)
         self.presence = Presence(self)
+        self.leadership = Leadership(self)
         self.image = ClusterImage()
         self.image_offset = -1
         self.logs: Logs

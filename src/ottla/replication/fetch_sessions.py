@@ -17,7 +17,7 @@ moved, however many partitions are followed or consumed. Whoever changes a parti
 wait for a partition brings it back (`SetAside`).
 
 Invariant S1: there are never more sessions than slots. A new one may take the place of the one unused for longest,
-if that was longer than `eviction_ms`; otherwise its client simply gets no session.
+if that was longer than `eviction_ms`; a follower's that of any consumer. Otherwise its client simply gets no session.
 """
 
 from __future__ import annotations
@@ -52,6 +52,12 @@ class WaitingFetch(Protocol):
     def close(self) -> None:
         """The follower has sent another."""
         ...
+
+
+class Watcher(Protocol):
+    """Somebody who wants to know when a follower asks again."""
+
+    def asked(self, session: FetchSession) -> None: ...
 
 
 class AwaitingFetch(Protocol):
@@ -131,6 +137,11 @@ class FetchPartition:
                 session.waiting.moved()
 
     @property
+    def session(self) -> FetchSession | None:
+        """Of a follower: the session in which it asks for this partition, if it still does."""
+        return self._session
+
+    @property
     def asked_at(self) -> int:
         """When the follower asked last; naming this partition or, since nothing changed, not."""
         return self._session.used_at if self._session is not None else self._asked_at
@@ -190,6 +201,7 @@ class FetchSession:
         "used_at",
         "uses_topic_ids",
         "waiting",
+        "watchers",
     )
 
     def __init__(
@@ -216,6 +228,7 @@ class FetchSession:
         """Of a follower: its fetch that waits for news."""
         self.awaiting: AwaitingFetch | None = None
         """Of a consumer: its fetch that waits for more."""
+        self.watchers: dict[Watcher, None] = {}
 
     @property
     def is_followers(self) -> bool:
@@ -318,6 +331,9 @@ class FetchSessions:
         # The dict is kept in order of use, so the first is always the one unused for longest.
         del self._sessions[session.id]
         self._sessions[session.id] = session
+        if session.watchers:
+            for watcher in list(session.watchers):
+                watcher.asked(session)
 
     def close(self, session: FetchSession) -> None:
         """Forget a session that its client will not learn of."""
@@ -340,10 +356,10 @@ class FetchSessions:
         self, partitions: dict[PartitionKey, FetchPartition], uses_topic_ids: bool, now: int, replica_id: int
     ) -> FetchSession | None:
         if len(self._sessions) >= self._max_slots:
-            oldest = next(iter(self._sessions.values()), None)
-            if oldest is None or now - oldest.used_at < self._eviction_ms:
+            evicted = self._evictable(now, replica_id)
+            if evicted is None:
                 return None
-            self.close(oldest)
+            self.close(evicted)
             self.evictions += 1
         session_id = NO_SESSION
         while session_id == NO_SESSION or session_id in self._sessions:
@@ -354,6 +370,14 @@ class FetchSessions:
         self._sessions[session_id] = session
         assert len(self._sessions) <= self._max_slots, "S1"
         return session
+
+    def _evictable(self, now: int, replica_id: int) -> FetchSession | None:
+        oldest = next(iter(self._sessions.values()), None)
+        if oldest is not None and now - oldest.used_at >= self._eviction_ms:
+            return oldest
+        if replica_id == CONSUMER:
+            return None
+        return next((session for session in self._sessions.values() if not session.is_followers), None)
 
     def _change(self, session: FetchSession, request: Any, uses_topic_ids: bool) -> None:
         partitions = session.partitions

@@ -165,6 +165,15 @@ class Leader:
         if replica is not None and replica.end_offset == end_offset and asked_at > replica.caught_up_at:
             replica.caught_up_at = asked_at
 
+    def electable(self) -> tuple[int, ...]:
+        """Who may have been elected in this node's stead, for all that it knows: who is in the ISR, or in one that it
+        proposed."""
+        return tuple(
+            replica_id
+            for replica_id in self.replicas
+            if replica_id in self.isr or (self.proposed is not None and replica_id in self.proposed)
+        )
+
     # What is committed
 
     def required_isr(self, min_insync_replicas: int) -> int:

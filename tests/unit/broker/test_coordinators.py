@@ -14,6 +14,7 @@ import pytest
 
 from ottla.broker.coordinators import RETRY_LOAD_MS, Coordinator, java_hash, partition_for
 from ottla.broker.hosted_shard import RECORDS_PER_PIECE, HostedShard, coordinator_error
+from ottla.broker.leadership import Leadership
 from ottla.broker.metrics import Metrics
 from ottla.broker.partitions import Partition, Partitions
 from ottla.cluster import ClusterImage, ImageChanges, PartitionImage, TopicImage
@@ -145,6 +146,7 @@ class World:
     def __init__(self, path: Path, partition_count: int = 1, **settings: Any) -> None:
         self.config = SimpleNamespace(node_id=1, offsets_load_buffer_size=5_000_000)
         self.partitions = Partitions()
+        self.leadership = Leadership(self)  # type: ignore[arg-type]
         self.image = ClusterImage()
         self.ms = 0
         self.timer = lambda: 0.0

@@ -26,6 +26,7 @@ from ottla.broker.apis.offset_fetch import offset_fetch
 from ottla.broker.apis.sync_group import sync_group
 from ottla.broker.group_coordinator import GROUP_OPERATIONS, GroupCoordinator
 from ottla.broker.group_metrics import MAX_LOOKUPS_PER_SCRAPE, Lag, first_timestamp, register_group_metrics
+from ottla.broker.leadership import Leadership
 from ottla.broker.metrics import Metrics
 from ottla.broker.partitions import Partition, Partitions
 from ottla.broker.presence import Presence
@@ -98,6 +99,7 @@ class World:
         self.timer = lambda: 0.0
         self.metrics = Metrics()
         self.partitions = Partitions()
+        self.leadership = Leadership(self)  # type: ignore[arg-type]
         self.hosting = Hosting()
         self.image = ClusterImage()
         self.image.features["group.version"] = 1

@@ -22,6 +22,7 @@ from ottla.broker.apis.produce import produce
 from ottla.broker.apis.txn_offset_commit import txn_offset_commit
 from ottla.broker.apis.write_txn_markers import write_txn_markers
 from ottla.broker.group_coordinator import GroupCoordinator
+from ottla.broker.leadership import Leadership
 from ottla.broker.metrics import Metrics
 from ottla.broker.partitions import Partition, Partitions
 from ottla.broker.quotas import Quotas
@@ -105,6 +106,7 @@ class World:
         self.metrics = Metrics()
         self.quotas = Quotas()
         self.partitions = Partitions()
+        self.leadership = Leadership(self)  # type: ignore[arg-type]
         self.hosting = Hosting()
         self.fetch_sessions = FetchSessions(max_slots=10, eviction_ms=1000, rng=Random(1))
         self.producer_ids = ProducerIds()

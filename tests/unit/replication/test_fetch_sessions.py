@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from ottla.replication.fetch_sessions import FetchSessions
+from ottla.replication.fetch_sessions import FetchSession, FetchSessions
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 
@@ -171,3 +171,36 @@ def test_a_session_belongs_to_who_opened_it() -> None:
         assert cache.of_follower(session_id, 1, replica_id) is None
     assert cache.of_follower(session_id, 2, 2) is None
     assert cache.of_follower(session_id, 1, 2) is not None
+
+
+def test_a_follower_takes_the_place_of_a_consumer_and_no_other_followers() -> None:
+    cache = sessions()
+    consumer = cache.open(request(0), uses_topic_ids=True, now=0).session_id
+    first = cache.open(request(0), uses_topic_ids=True, now=1, replica_id=1).session_id
+    second = cache.open(request(0), uses_topic_ids=True, now=2, replica_id=2).session_id
+    assert 0 not in (first, second) and cache.evictions == 1
+    with pytest.raises(KafkaError) as raised:
+        cache.open(request(session_id=consumer, epoch=1), uses_topic_ids=True, now=3)
+    assert raised.value.code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert cache.open(request(0), uses_topic_ids=True, now=4, replica_id=3).session_id == 0
+    assert cache.open(request(0), uses_topic_ids=True, now=5).session_id == 0
+
+
+def test_who_watches_a_session_is_told_of_every_fetch_of_it() -> None:
+    class Watcher:
+        def __init__(self) -> None:
+            self.epochs: list[int] = []
+
+        def asked(self, session: FetchSession) -> None:
+            self.epochs.append(session.epoch)
+
+    cache = sessions()
+    session = cache.open(request(0), uses_topic_ids=True, now=0, replica_id=1).session
+    assert session is not None
+    watcher = Watcher()
+    session.watchers[watcher] = None
+    for epoch in (1, 2):
+        cache.open(request(session_id=session.id, epoch=epoch), uses_topic_ids=True, now=epoch, replica_id=1)
+    del session.watchers[watcher]
+    cache.open(request(session_id=session.id, epoch=3), uses_topic_ids=True, now=3, replica_id=1)
+    assert watcher.epochs == [2, 3]

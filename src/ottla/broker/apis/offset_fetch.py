@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.api import Api, Caller
@@ -23,6 +24,7 @@ from ottla.wire.messages.offset_fetch import (
 
 if TYPE_CHECKING:
     from ottla.broker.node import Node
+    from ottla.broker.partitions import Partition
 
 FIRST_VERSION_WITH_GROUP_ERROR = 2
 FIRST_BATCHED_VERSION = 8
@@ -31,28 +33,72 @@ NO_OFFSET = -1
 
 
 def offset_fetch(request: OffsetFetchRequest, node: Node, caller: Caller) -> Any:
-    version = caller.api_version
+    groups = _groups(request, caller.api_version)
+    uncertain = _uncertain(groups, node) if request.require_stable else {}
+    if uncertain:
+        return _fetch_confirmed(request, groups, uncertain, node, caller)
+    return _fetch_all(request, groups, (), node, caller)
+
+
+def _groups(request: OffsetFetchRequest, version: int) -> list[OffsetFetchRequestGroup]:
     if version >= FIRST_BATCHED_VERSION:
-        groups = request.groups
-    else:
-        topics = request.topics
-        groups = [
-            OffsetFetchRequestGroup(
-                group_id=request.group_id,
-                topics=(
-                    None
-                    if topics is None
-                    else [
-                        OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
-                        for topic in topics
-                    ]
-                ),
-            )
+        return request.groups
+    topics = None
+    if request.topics is not None:
+        topics = [
+            OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
+            for topic in request.topics
         ]
+    return [OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)]
+
+
+def _uncertain(groups: list[OffsetFetchRequestGroup], node: Node) -> dict[int, Partition]:
+    """The groups' partitions of the offsets topic that another node may lead by now. A transaction that counts on an
+    offset (they are those who want stable ones) must not count on one that the next coordinator has replaced."""
+    found: dict[int, Partition] = {}
+    for group in groups:
+        index = node.groups.partition_for(group.group_id)
+        hosted = node.groups.shards.get(index)
+        if hosted is not None and not node.leadership.is_certain(hosted.partition):
+            found[index] = hosted.partition
+    return found
+
+
+async def _fetch_confirmed(
+    request: OffsetFetchRequest,
+    groups: list[OffsetFetchRequestGroup],
+    uncertain: dict[int, Partition],
+    node: Node,
+    caller: Caller,
+) -> Any:
+    refused = []
+    for index, partition in uncertain.items():
+        try:
+            await node.leadership.confirm(partition)
+        except KafkaError:
+            refused.append(index)
+    answer = _fetch_all(request, groups, refused, node, caller)
+    return answer if isinstance(answer, OffsetFetchResponse) else await answer
+
+
+def _fetch_all(
+    request: OffsetFetchRequest,
+    groups: list[OffsetFetchRequestGroup],
+    refused: Collection[int],
+    node: Node,
+    caller: Caller,
+) -> Any:
+    """The answer, or an awaitable for it. Who leads the `refused` partitions of the offsets topic is not known."""
+    version = caller.api_version
     uses_topic_ids = version >= FIRST_VERSION_WITH_TOPIC_IDS
     command = _fetch_stable if request.require_stable else GroupShard.fetch_offsets
     call = node.groups.call(caller)
-    results = [_fetch(group, node, call, command, uses_topic_ids=uses_topic_ids) for group in groups]
+    results = [
+        _refused(group, KafkaError(ErrorCode.NOT_COORDINATOR))
+        if node.groups.partition_for(group.group_id) in refused
+        else _fetch(group, node, call, command, uses_topic_ids=uses_topic_ids)
+        for group in groups
+    ]
     if version >= FIRST_BATCHED_VERSION:
         return gathered(results, _answer)
 
