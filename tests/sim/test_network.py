@@ -159,6 +159,22 @@ def test_a_cut_holds_bytes_back_until_it_heals() -> None:
     world.loop.finish()
 
 
+def test_what_was_sent_before_a_close_arrives_after_a_cut_heals() -> None:
+    world = World()
+
+    async def main() -> None:
+        server, client = await world.pair()
+        world.network.cut("a", "b")
+        client.send(b"given up long ago")
+        client.close()
+        await asyncio.sleep(60)
+        world.network.heal()
+        assert await read_all(server) == b"given up long ago"
+
+    world.loop.run(main())
+    world.loop.finish()
+
+
 def test_a_one_way_cut_lets_the_other_direction_through() -> None:
     world = World()
 

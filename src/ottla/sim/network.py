@@ -54,6 +54,9 @@ class Network:
         self._cut: dict[tuple[str, str], None] = {}
         self._slow: dict[tuple[str, str], float] = {}
         self._dark: dict[str, None] = {}
+        self.holding: dict[Socket, None] = {}
+        """Sockets with segments that a cut holds back. They may be closed: the kernel sends on for those, too, so that
+        what a client gave up arrives when it has long said the same again elsewhere."""
         self.delivered_count = 0
 
     def host(self, name: str) -> Sockets:
@@ -82,7 +85,8 @@ class Network:
         self._cut.clear()
         self._slow.clear()
         self.loop.trace.note("network", "heal")
-        for sock in list(self._sockets.values()):
+        held, self.holding = self.holding, {}
+        for sock in held:
             sock._release_held()
 
     def is_cut(self, source: str, target: str) -> bool:
@@ -384,6 +388,7 @@ class Socket:
         data = self._segments.popleft()  # timers of one moment may fire in any order, segments may not
         if self._held or self._network.is_cut(self.local[0], self.remote[0]):
             self._held.append(data)
+            self._network.holding[self] = None
         else:
             self._deliver(data)
 
