@@ -22,7 +22,7 @@ QUICK: dict[str, Any] = {
 }
 Contents = dict[int, list[tuple[int, int]]]
 """(offset, number) of records, by partition."""
-PATIENCE_S = 120.0
+PATIENCE_S = 250.0
 
 
 async def until(is_true: Callable[[], bool], what: Callable[[], object]) -> None:

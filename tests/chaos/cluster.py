@@ -14,7 +14,7 @@ from tests.chaos.load import Writer, confluent_admin, create, read_all
 from tests.interop.servers import Ottla, ask
 
 CLUSTER_ID = "5UMBKuzvRImgRPf-r-pVuA"
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 PARTITIONS = 6
 DESCRIBE_CLUSTER, CONTROLLERS = 60, 2
 QUICK_SESSION = ("broker.session.timeout.ms=3000", "broker.heartbeat.interval.ms=500")
@@ -53,7 +53,7 @@ class ClusterNode(Ottla):
         request = DescribeClusterRequest(endpoint_type=CONTROLLERS)
         frame = b"".join(map(bytes, frames.encode_request(DESCRIBE_CLUSTER, 2, 1, "chaos", request)))[4:]
         try:
-            with socket.create_connection((self.host, self.port + 1), 3) as connection:
+            with socket.create_connection((self.host, self.port + 1), 10) as connection:
                 answer = ask(connection, frame)
         except OSError:
             return -1
@@ -96,6 +96,8 @@ class Cluster:
             self.nodes[id].launch()
         for id in ids or self.nodes:
             self.nodes[id].wait_until_ready(PATIENCE_S)
+        if not ids:
+            until(self._is_complete, "every node tells clients of all nodes")
 
     def kill(self, *ids: int) -> None:
         for id in ids or self.nodes:
@@ -107,10 +109,15 @@ class Cluster:
 
     # What it says of itself
 
-    def _metadata(self, topic: str, at: Sequence[str] = ()) -> Any:
+    def _is_complete(self) -> bool:
+        told = [self._metadata(None, [node.bootstrap]).brokers for node in self.nodes.values()]
+        return all(len(brokers) == len(self.nodes) for brokers in told)
+
+    def _metadata(self, topic: str | None, at: Sequence[str] = ()) -> Any:
         """What one of the nodes says, of those named (all, if none is)."""
         servers = ",".join(at) or self.bootstrap
-        return confluent_admin.AdminClient({"bootstrap.servers": servers, "log_level": 0}).list_topics(topic, 10)
+        admin = confluent_admin.AdminClient({"bootstrap.servers": servers, "log_level": 0})
+        return admin.list_topics(topic, timeout=PATIENCE_S)
 
     def leader(self, topic: str, partition: int = 0, at: Sequence[str] = ()) -> int:
         return int(self._metadata(topic, at).topics[topic].partitions[partition].leader)

@@ -22,10 +22,10 @@ PATIENT = {
     "enable.auto.commit": False,
 }
 KINDS: dict[str, dict[str, Any]] = {
-    "eager": {"partition.assignment.strategy": "range", "session.timeout.ms": 3000, "heartbeat.interval.ms": 300},
+    "eager": {"partition.assignment.strategy": "range", "session.timeout.ms": 8000, "heartbeat.interval.ms": 300},
     "cooperative": {
         "partition.assignment.strategy": "cooperative-sticky",
-        "session.timeout.ms": 3000,
+        "session.timeout.ms": 8000,
         "heartbeat.interval.ms": 300,
     },
     "consumer": {"group.protocol": "consumer"},
@@ -117,7 +117,7 @@ def committed(bootstrap: str, group: str, topic: str, partitions: int) -> dict[i
         consumer.close()
 
 
-def wait_for_shares(members: list[Member], partition_count: int, timeout_seconds: float = 60) -> None:
+def wait_for_shares(members: list[Member], partition_count: int, timeout_seconds: float = 200) -> None:
     """Until every partition has exactly one owner and nobody has two more than another."""
     end = time.monotonic() + timeout_seconds
     while True:

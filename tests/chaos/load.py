@@ -35,7 +35,7 @@ class Writer:
         self.failed: list[str] = []
         self.sent = [0] * partitions
         quick = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100, "retry.backoff.ms": 20}
-        fixed = {"bootstrap.servers": bootstrap, "linger.ms": 1, "message.timeout.ms": 60_000, "log_level": 0, **quick}
+        fixed = {"bootstrap.servers": bootstrap, "linger.ms": 1, "message.timeout.ms": 300_000, "log_level": 0, **quick}
         self._producer = confluent_kafka.Producer({**fixed, **settings})
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run)
@@ -68,7 +68,7 @@ class Writer:
     def acknowledged_count(self) -> int:
         return sum(map(len, self.acknowledged.values()))
 
-    def wait_for(self, count: int, timeout_seconds: float = 60) -> None:
+    def wait_for(self, count: int, timeout_seconds: float = 200) -> None:
         """Wait until this many more records are acknowledged."""
         goal = self.acknowledged_count + count
         end = time.monotonic() + timeout_seconds
@@ -79,7 +79,7 @@ class Writer:
     def stop(self) -> None:
         self._stopping.set()
         self._thread.join()
-        self._producer.flush(60)
+        self._producer.flush(300)
 
 
 def read_all(bootstrap: str, topic: str, partition: int, **settings: Any) -> list[tuple[int, int]]:

@@ -91,12 +91,12 @@ def test_a_server_that_was_frozen_goes_on(start_server: NewServer) -> None:
     """SIGSTOP for longer than a client waits, then SIGCONT."""
     server = start_server()
     create(server.bootstrap, "frozen", PARTITIONS)
-    patience = {"enable.idempotence": True, "request.timeout.ms": 1000, "socket.timeout.ms": 2000}
+    patience = {"enable.idempotence": True, "request.timeout.ms": 2000, "socket.timeout.ms": 3000}
     writer = Writer(server.bootstrap, "frozen", PARTITIONS, patience)
     try:
         writer.wait_for(500)
         os.kill(server.pid, signal.SIGSTOP)
-        time.sleep(3)
+        time.sleep(5)
         os.kill(server.pid, signal.SIGCONT)
         writer.wait_for(1500)
     finally:

@@ -65,7 +65,7 @@ class Repeated:
 
     def stop(self) -> None:
         self._stopping.set()
-        self._thread.join(90)
+        self._thread.join(300)
         assert not self._thread.is_alive()
         if self.bug is not None:
             raise self.bug
@@ -172,7 +172,7 @@ def read_values(bootstrap: str, topic: str, partition: int) -> dict[int, str]:
         consumer.close()
 
 
-def wait_until(holds: Callable[[], bool], what: Callable[[], str], seconds: float = 150) -> None:
+def wait_until(holds: Callable[[], bool], what: Callable[[], str], seconds: float = 300) -> None:
     end = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < end, what()
@@ -276,7 +276,7 @@ class Mover:
             ends[message.partition()] = message.offset() + 1
             producer.produce(self._sink, message.value(), partition=message.partition())
         offsets = [confluent_kafka.TopicPartition(self._source, *each) for each in ends.items()]
-        producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), 30)
+        producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), 120)
         if self._rng.random() < 0.15:
             producer.abort_transaction(120)
             for each in starts.items():

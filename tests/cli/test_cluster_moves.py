@@ -19,7 +19,7 @@ from ottla.testing import Cluster
 from tests.cli.conftest import Ottla
 
 RECORDS = 200
-PATIENCE_S = 60
+PATIENCE_S = 120
 
 
 class Running(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from pathlib import Path
 
 import pytest
 
@@ -227,11 +228,13 @@ def test_records_are_deleted_only_when_told_twice(ottla: Ottla, topic: str) -> N
     assert ottla("topics", "offsets", topic, "--at", "now").lines[1].split() == [topic, "0", "2", "3", "1", "3"]
 
 
-def test_the_doctor_finds_a_group_nobody_reads_for(ottla: Ottla, topic: str) -> None:
+def test_the_doctor_finds_a_group_nobody_reads_for(ottla: Ottla, topic: str, tmp_path: Path) -> None:
+    patient = tmp_path / "client.properties"
+    patient.write_text("default.api.timeout.ms=60000\n")  # a machine that is busy is not ill
     ottla("topics", "create", topic, "-p", "1")
     ottla("produce", topic, stdin=b"a\nb\n")
     ottla("consume", topic, "-g", f"group-{topic}", "-n", "1")
-    said = ottla("doctor", "-o", "json")
+    said = ottla("doctor", "-o", "json", "--command-config", str(patient))
     report = json.loads(said.out)
     assert (said.code, report["ok"]) == (1, False)
     checks = {one["check"]: one for one in report["checks"]}
@@ -240,7 +243,7 @@ def test_the_doctor_finds_a_group_nobody_reads_for(ottla: Ottla, topic: str) -> 
     assert any(f"group-{topic} is 1 records behind" in one["what"] for one in checks["groups"]["findings"])
     for group in json.loads(ottla("groups", "list", "-o", "json").out):
         ottla("groups", "delete", group["group"])
-    said = ottla("doctor")
+    said = ottla("doctor", "--command-config", str(patient))
     assert (said.code, "PROBLEM" in said.out) == (0, False)
 
 
@@ -255,7 +258,7 @@ def test_completion_knows_commands_options_topics_and_groups(ottla: Ottla, topic
     began = time.monotonic()
     unreachable = ottla("completion", "words", "--", "topics", "-b", "127.0.0.1:1", "describe", "")
     assert (unreachable.code, unreachable.out, unreachable.err) == (0, "", "")
-    assert time.monotonic() - began < 25
+    assert time.monotonic() - began < 100
     for shell in ("bash", "zsh", "fish"):
         assert "completion words" in ottla("completion", shell).out
 

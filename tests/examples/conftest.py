@@ -16,7 +16,7 @@ from ottla.client.blocking import Admin, Consumer, Producer
 from ottla.client.errors import KafkaError
 from ottla.testing import Broker
 
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 SLOW = pytest.mark.skipif(os.environ.get("OTTLA_INTEROP_ALL") != "1", reason="slow: OTTLA_INTEROP_ALL=1 runs it")
 ROOT = Path(__file__).parents[2]
 _numbers = itertools.count()

@@ -30,7 +30,7 @@ METHODS = {
 """Moments that are calls of the client's."""
 
 QUICK: dict[str, dict[str, Any]] = {
-    "retry_topics": {"delays_ms": (150, 300)},
+    "retry_topics": {"delays_ms": (500, 1000)},
     "ordered_retry:retry": {"pauses_s": (0.01,) * 9},
 }
 """What examples take less time with."""

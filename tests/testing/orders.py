@@ -10,10 +10,12 @@ from ottla.testing import Broker, Cluster
 
 
 def write(broker: Broker | Cluster, *values: str) -> None:
-    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    # What a leader that is replaced has not answered is sent again: only an idempotent producer writes it once.
+    settings = {"enable.idempotence": True, "request.timeout.ms": 10_000, "log_level": 0}
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, **settings})
     for value in values:
         producer.produce("orders", value=value)
-    assert producer.flush(60) == 0
+    assert producer.flush(240) == 0
 
 
 def try_to_write(broker: Broker | Cluster, value: str, timeout_ms: int = 1500) -> str | None:
@@ -25,7 +27,7 @@ def try_to_write(broker: Broker | Cluster, value: str, timeout_ms: int = 1500) -
     producer.produce(
         "orders", value=value, on_delivery=lambda error, _: errors.append(str(error.name()) if error else None)
     )
-    producer.flush(timeout_ms / 1000 + 5)
+    producer.flush(timeout_ms / 1000 + 120)
     return errors[0]
 
 

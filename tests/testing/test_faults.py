@@ -34,7 +34,7 @@ def values(cluster: Cluster) -> list[bytes | None]:
     """What is in the topic, read without a group: a coordinator on a full disk has no members."""
     with Consumer(bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest") as consumer:
         consumer.assign([("orders", 0)])
-        return [record.value for record in consumer.poll(30_000)]
+        return [record.value for record in consumer.poll(120_000)]
 
 
 def cpu_seconds(pid: int | None) -> float:
@@ -46,7 +46,7 @@ def cpu_seconds(pid: int | None) -> float:
 def test_a_full_disk_refuses_writes_serves_reads_and_works_again_when_there_is_room(cluster: Cluster) -> None:
     write(cluster, "one")
     cluster[0].fill_disk()
-    assert try_to_write(cluster, "two", 20_000) == "KAFKA_STORAGE_ERROR"
+    assert try_to_write(cluster, "two", 120_000) == "KAFKA_STORAGE_ERROR"
     assert values(cluster) == [b"one"]
     with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
         with pytest.raises(KafkaError) as refused:
@@ -83,7 +83,7 @@ def test_a_node_that_is_cut_off_refuses_nothing_and_answers_when_it_is_healed(cl
     with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
         producer.send("orders", b"one").result()
         node.cut()
-        with socket.create_connection(("127.0.0.1", node.port), 5):
+        with socket.create_connection(("127.0.0.1", node.port), 60):
             assert try_to_write(cluster, "from a new client") == "_MSG_TIMED_OUT"
         delivery = producer.send("orders", b"two")
         with pytest.raises(RequestTimedOut):
@@ -96,8 +96,10 @@ def test_a_node_that_is_cut_off_refuses_nothing_and_answers_when_it_is_healed(cl
 def test_a_cut_holds_back_what_is_on_its_way_and_costs_the_node_nothing(cluster: Cluster) -> None:
     """A consumer waits in a fetch when the cut comes; the answer leaves after it."""
     settings = {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "waiting", "auto.offset.reset": "earliest"}
-    with Consumer(settings, session_timeout_ms=6_000, fetch_max_wait_ms=100) as consumer:
+    with Consumer(settings, session_timeout_ms=60_000, fetch_max_wait_ms=100) as consumer:
         consumer.subscribe(["orders"])
+        while not consumer.assignment():
+            consumer.poll(100)
         consumer.poll(500)
         cluster[0].cut()
         before = cpu_seconds(cluster[0].pid)
@@ -105,7 +107,7 @@ def test_a_cut_holds_back_what_is_on_its_way_and_costs_the_node_nothing(cluster:
         assert cpu_seconds(cluster[0].pid) - before < 0.3
         cluster[0].heal()
         write(cluster, "one")
-        assert [record.value for record in consumer.poll(30_000)] == [b"one"]
+        assert [record.value for record in consumer.poll(120_000)] == [b"one"]
 
 
 def test_faults_outlive_a_restart(cluster: Cluster) -> None:
@@ -125,7 +127,7 @@ def test_a_cut_outlives_a_restart() -> None:
         broker.start()
         assert try_to_write(broker, "one") == "_MSG_TIMED_OUT"
         broker.heal()
-        assert try_to_write(broker, "two", 20_000) is None
+        assert try_to_write(broker, "two", 120_000) is None
 
 
 def test_a_paused_broker_cannot_be_told_anything() -> None:

@@ -44,19 +44,20 @@ def test_a_cluster_is_a_fixture_with_faults(pytester: pytest.Pytester) -> None:
         def test_one_node(kafka_cluster):
             assert len(kafka_cluster) == 1
             admin = AdminClient({"bootstrap.servers": kafka_cluster.bootstrap_servers})
-            admin.create_topics([NewTopic("orders")])["orders"].result(60)
-            assert len(admin.list_topics("orders", timeout=60).topics["orders"].partitions) == 3
+            admin.create_topics([NewTopic("orders")])["orders"].result(120)
+            assert len(admin.list_topics("orders", timeout=120).topics["orders"].partitions) == 3
             kafka_cluster[0].kill()
             kafka_cluster.heal()
-            assert "orders" in admin.list_topics(timeout=60).topics
+            assert "orders" in admin.list_topics(timeout=120).topics
 
         def test_three_nodes(kafka_cluster):
             admin = AdminClient({"bootstrap.servers": kafka_cluster.bootstrap_servers})
-            admin.create_topics([NewTopic("orders")])["orders"].result(60)
-            partition = admin.list_topics("orders", timeout=60).topics["orders"].partitions[0]
+            admin.create_topics([NewTopic("orders")])["orders"].result(120)
+            partition = admin.list_topics("orders", timeout=120).topics["orders"].partitions[0]
             assert sorted(partition.replicas) == [1, 2, 3]
-            kafka_cluster.leader("orders").kill()
-            assert kafka_cluster.leader("orders").id != partition.leader
+            killed = kafka_cluster.leader("orders")
+            killed.kill()
+            assert kafka_cluster.leader("orders").id != killed.id
 
         @pytest.mark.kafka({"num.partitions": 3})
         def test_a_marker_without_names(kafka):
@@ -95,7 +96,7 @@ def test_the_plugin_imports_nothing_but_itself() -> None:
         "import sys, pytest; before = set(sys.modules); import ottla.testing.plugin; "
         "print(*sorted(set(sys.modules) - before))"
     )
-    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=120)
     assert loaded.stdout.split() == ["ottla", "ottla.testing", "ottla.testing.plugin"]
 
 
@@ -104,5 +105,5 @@ def test_brokers_do_not_need_pytest() -> None:
         "import sys; sys.modules['pytest'] = None; from ottla.testing import Broker, Cluster\n"
         "with Broker() as broker, Cluster(nodes=1) as cluster: print(broker.port != cluster[0].port)"
     )
-    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=120)
     assert result.stdout.strip() == "True"

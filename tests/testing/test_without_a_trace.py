@@ -23,7 +23,7 @@ async def main():  # as in a notebook: a loop is running
     if sys.argv[1] == "paused":
         broker.pause()
     print(broker.pid, broker.data, flush=True)
-    await asyncio.sleep(60)
+    await asyncio.sleep(600)
 
 asyncio.run(main())
 """

@@ -22,8 +22,8 @@ from ottla.testing.reserved_port import ReservedPort
 from ottla.testing.temporary_folder import TemporaryFolder
 
 READY_TIMEOUT_S = 100.0
-STOP_TIMEOUT_S = 30.0
-ANSWER_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 100.0
+ANSWER_TIMEOUT_S = 100.0
 OUTPUT_BYTES_TOLD = 4000
 
 QUICK: dict[str, str] = {

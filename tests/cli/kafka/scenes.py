@@ -202,7 +202,7 @@ def join(server: str, group: str, topic: str, *properties: str) -> subprocess.Po
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     async def wait() -> None:
-        async with Admin(bootstrap_servers=server) as admin, asyncio.timeout(30):
+        async with Admin(bootstrap_servers=server) as admin, asyncio.timeout(120):
             while True:
                 with contextlib.suppress(KafkaError):
                     described = (await admin.describe_groups([group]))[group]

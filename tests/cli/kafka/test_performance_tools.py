@@ -38,7 +38,7 @@ def test_records_are_written_and_read_and_both_are_measured(cluster: Server, top
     assert (code, err) == (0, "")
     assert re.fullmatch("50 " + TOTAL, out.splitlines()[-1])
 
-    code, out, err = our_tools("consumer-perf-test", [*to, "--num-records", "3050", "--timeout", "20000"])
+    code, out, err = our_tools("consumer-perf-test", [*to, "--num-records", "3050", "--timeout", "120000"])
     assert (code, err) == (0, "")
     header, line = out.splitlines()
     assert header.startswith("start.time, end.time, data.consumed.in.MB, MB.sec, data.consumed.in.nMsg, nMsg.sec, ")

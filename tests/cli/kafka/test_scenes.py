@@ -25,7 +25,7 @@ CLUSTERED = [name for name in scene_names() if read_scene(name).needs_cluster]
 OURS_CLUSTERED = [name for name in CLUSTERED if name not in ("cluster_features", "cluster_nodes")]
 """Those that play with tools which Ottla has, too."""
 ALWAYS = ("cluster_moves", "cluster_topics")
-SETTLE_SECONDS, SETTLE_AFTER_KILL_SECONDS = 5, 60
+SETTLE_SECONDS = 120
 
 
 @pytest.fixture(scope="module")
@@ -48,8 +48,7 @@ def play(name: str, folder: Path, kind: str, originals: Toolbox | None = None) -
             expected = scene.printed[number]
             printed = attempt().text()
             # A broker of Kafka's learns of a change a little later than who made it.
-            has_killed = any(one.startswith("kill ") for one in scene.commands[:number])
-            ends_at = time.monotonic() + (SETTLE_AFTER_KILL_SECONDS if has_killed else SETTLE_SECONDS)
+            ends_at = time.monotonic() + SETTLE_SECONDS
             while printed != expected and READING.search(command) and time.monotonic() < ends_at:
                 time.sleep(0.1)
                 printed = attempt().text()

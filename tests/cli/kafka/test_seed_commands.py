@@ -19,7 +19,7 @@ import pytest
 
 from tests.interop.servers import REPOSITORY, Server
 
-SECONDS = 60
+SECONDS = 120
 CREATE = "./bin/kafka-topics.sh --create --topic registrations --bootstrap-server localhost:9092"
 DESCRIBE = "./bin/kafka-topics.sh --describe --topic registrations --bootstrap-server localhost:9092"
 PRODUCE = "./bin/kafka-console-producer.sh --topic registrations --bootstrap-server localhost:9092"
