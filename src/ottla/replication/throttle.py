@@ -11,9 +11,8 @@ from collections.abc import Iterable
 
 ALL = "*"
 UNLIMITED = 2**63 - 1
-
-
 CREDIT_WINDOWS = 2
+"""What was left of the limit in so many windows may be taken later."""
 
 
 class ReplicationThrottle:
@@ -78,8 +77,7 @@ class ReplicationThrottle:
 
     def record(self, size: int, now: int) -> None:
         self._settle(now)
-        most = max(self._limit, 1) * self._span_ms
-        self._debt = min(self._debt + 1000 * size, most) if self._limit else most
+        self._debt = min(self._debt + 1000 * size, self._most()) if self._limit else self._most()
 
     def wait_ms(self, now: int) -> int:
         """How long nothing may be copied; 0 if the limit is not exceeded."""
@@ -92,5 +90,10 @@ class ReplicationThrottle:
         """Let the debt shrink by what the time since then allows; with a limit of zero, only to be forgotten."""
         limit = max(self._limit, 1)
         if self._at >= 0:
-            self._debt = max(self._debt - limit * max(0, now - self._at), -limit * self._credit_ms)
+            debt = min(self._debt, self._most())  # the limit may have been higher when it was made
+            self._debt = max(debt - limit * max(0, now - self._at), -limit * self._credit_ms)
         self._at = now
+
+    def _most(self) -> int:
+        """No debt is larger: it would last longer than the windows."""
+        return max(self._limit, 1) * self._span_ms

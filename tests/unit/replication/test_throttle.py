@@ -91,6 +91,15 @@ def test_another_limit_holds_at_once() -> None:
     assert made.wait_ms(0) == 0, "what was taken without a limit does not count"
 
 
+@pytest.mark.parametrize("limit", [0, 1, 1_000])
+def test_after_a_much_lower_limit_nobody_waits_for_longer_than_the_windows(limit: int) -> None:
+    made = throttle(1_000_000_000)
+    made.record(10_000_000, 0)
+    made.limit(limit)
+    assert made.wait_ms(0) == WINDOWS * WINDOW_MS
+    assert made.wait_ms(WINDOWS * WINDOW_MS) == 0
+
+
 def test_a_limit_of_zero_lets_one_step_through_and_then_nothing() -> None:
     made = throttle(0)
     assert made.wait_ms(0) == 0
