@@ -18,7 +18,7 @@ cdef class FetchPartition:
 
 cdef class FetchSession:
     cdef public object awaiting, id, replica_id, waiting
-    cdef public bint uses_topic_ids
+    cdef public bint is_over, uses_topic_ids
     cdef public dict partitions, ready, watchers
     cdef public long long epoch, used_at
     cdef public double answered_at, pause_s

@@ -68,7 +68,7 @@ class AwaitingFetch(Protocol):
         ...
 
     def finish_soon(self) -> None:
-        """The consumer has sent another."""
+        """The consumer has sent another, or the session is over."""
         ...
 
 
@@ -194,6 +194,7 @@ class FetchSession:
         "awaiting",
         "epoch",
         "id",
+        "is_over",
         "partitions",
         "pause_s",
         "ready",
@@ -229,6 +230,7 @@ class FetchSession:
         self.awaiting: AwaitingFetch | None = None
         """Of a consumer: its fetch that waits for more."""
         self.watchers: dict[Watcher, None] = {}
+        self.is_over = False
 
     @property
     def is_followers(self) -> bool:
@@ -236,7 +238,7 @@ class FetchSession:
 
     def set_aside(self, wanted: FetchPartition) -> None:
         """A consumer has been told everything of a partition."""
-        if wanted.aside is None:
+        if wanted.aside is None and not self.is_over:
             self.ready.pop(wanted, None)
             wanted.aside = SetAside(self, wanted)
 
@@ -258,7 +260,10 @@ class FetchSession:
             wanted.follow(None)
 
     def end(self) -> None:
-        """Nobody will use it again."""
+        """Nobody will use it again; what still waits for more of it would not be told any more."""
+        self.is_over = True
+        if self.awaiting is not None:
+            self.awaiting.finish_soon()
         for wanted in self.partitions.values():
             if wanted.aside is not None:
                 wanted.aside.leave()

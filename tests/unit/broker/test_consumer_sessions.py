@@ -91,6 +91,18 @@ def test_a_second_fetch_ends_the_first(world: World, consumer: Consumer) -> None
     asyncio.run(scenario())
 
 
+def test_a_session_that_ends_takes_its_fetch_along_and_leaves_nothing_behind(
+    world: World, consumer: Consumer
+) -> None:
+    async def scenario() -> None:
+        waiting = consumer.fetch(max_wait_ms=3_600_000)
+        world.fetch(session_id=consumer.id, session_epoch=-1)
+        assert (await asyncio.wait_for(waiting, 60)).responses == []
+        assert waiters(world) == 0
+
+    asyncio.run(scenario())
+
+
 def test_a_fetch_that_is_gone_does_not_take_the_news_with_it(world: World, consumer: Consumer) -> None:
     async def scenario() -> None:
         waiting = consumer.fetch(max_wait_ms=60_000, min_bytes=10_000)
