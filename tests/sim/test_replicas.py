@@ -10,6 +10,7 @@ import pytest
 from ottla.cluster.topic import RECOVERED
 from ottla.sim.client import NoAnswer, batch_of
 from ottla.sim.replicas import Cluster
+from ottla.storage import Log, Logs
 from ottla.wire.errors import ErrorCode, KafkaError
 
 
@@ -249,3 +250,65 @@ def test_a_node_that_was_away_for_long_gets_a_snapshot_of_the_metadata() -> None
     sim.settle()
     sim.check("topic")
     sim.finish()
+
+
+def test_nothing_is_copied_behind_a_cut_that_is_not_on_disk(sim: Cluster) -> None:
+    """Nor after a connection that broke meanwhile, when everything is asked for anew."""
+    old = sim.leader("topic")
+    for index in range(4):
+        sim.create_topic(f"other{index}")  # so that something else is asked for
+    sim.cut_off(old)
+    sim.produce("topic", 5, acks=1, via=old)
+    new = sim.wait_for_leader("topic", other_than=old)
+    sim.produce("topic", 3)
+    device = sim.host(old).device
+    usual_s, device.sync_delay_s = device.sync_delay_s, (5.0, 5.0)
+    sim.heal()
+    sim.wait_for(lambda: len(sim.log(old, "topic")) == 1, "what only the old leader had is cut off")
+    sim.network.reset(old, new)
+    sim.sleep(3)
+    assert len(sim.log(old, "topic")) == 1
+    device.sync_delay_s = usual_s
+    sim.settle()
+    assert sim.log(old, "topic") == sim.log(new, "topic")
+
+
+def test_many_logs_that_are_cut_at_once_share_a_checkpoint(sim: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To replace its files may take a while, and nothing else happens meanwhile."""
+    old = sim.leader("topic")
+    topics = [f"other{index}" for index in range(9)]
+    for topic in topics:
+        sim.create_topic(topic)
+    led = [topic for topic in topics if sim.leader(topic) == old]
+    sim.cut_off(old)
+    node = sim.host(old).node
+    assert node is not None
+    for topic in led:
+        sim.produce(topic, 5, acks=1, via=old)
+        hosted = node.partitions.get(topic, 0)
+        assert hosted is not None
+        sim.run(hosted.log.flush())
+    node.logs.checkpoint()
+    sim.kill(old)
+    for topic in led:
+        sim.wait_for_leader(topic, other_than=old)
+        sim.produce(topic, 3)
+    checkpoints: list[float] = []
+    cuts: list[float] = []
+    checkpoint, truncate = Logs.checkpoint, Log.truncate
+
+    def count_checkpoint(logs: Logs) -> None:
+        checkpoints.append(sim.loop.time())
+        checkpoint(logs)
+
+    def count_cut(log: Log, offset: int, *, timestamp: int) -> bool:
+        if offset < log.recovery_point:
+            cuts.append(sim.loop.time())
+        return truncate(log, offset, timestamp=timestamp)
+
+    monkeypatch.setattr(Logs, "checkpoint", count_checkpoint)
+    monkeypatch.setattr(Log, "truncate", count_cut)
+    sim.heal()
+    sim.settle()
+    assert len(cuts) == len(led) > len(set(cuts)) == 1
+    assert sum(0 <= time - cuts[0] < 1 for time in checkpoints) == 1

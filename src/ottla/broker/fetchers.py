@@ -62,6 +62,9 @@ class Fetchers:
         self._node = node
         self._by_leader: dict[int, Fetcher] = {}
         self._leaders: dict[Partition, int] = {}
+        self._cuts: dict[Partition, bool] = {}
+        """Logs that were cut, which is not on disk yet; whether below their recovery point."""
+        self._checkpoint: asyncio.Future[None] | None = None
         self.is_started = False
 
     def start(self) -> None:
@@ -92,6 +95,45 @@ class Fetchers:
                 fetcher.close()
                 del self._by_leader[leader_id]
 
+    # Logs that are cut
+
+    def is_cut(self, partition: Partition) -> bool:
+        """Whether nothing may be copied yet, from whatever leader."""
+        return partition in self._cuts
+
+    def begin_cut(self, partition: Partition, *, is_below_recovery_point: bool) -> None:
+        self._cuts[partition] = is_below_recovery_point or self._cuts.get(partition, False)
+
+    async def sync_cut(self, partition: Partition) -> None:
+        """Put a cut on disk, before anything is copied: after a power loss pages of what was cut off could otherwise
+        stand among those of what came after it, and nothing would tell them apart."""
+        try:
+            if self._cuts[partition]:
+                await self._checkpointed()  # or recovery would trust what is written there from now on
+            await partition.log.sync_end()
+        finally:
+            del self._cuts[partition]
+
+    def _checkpointed(self) -> asyncio.Future[None]:
+        """Checkpoints hold all logs, and to replace their files may take a while: all that are cut in a turn share one
+        time."""
+        if self._checkpoint is None:
+            self._checkpoint = self._node.loop.create_future()
+            self._node.loop.call_soon(self._write_checkpoint, self._checkpoint)
+        return self._checkpoint
+
+    def _write_checkpoint(self, written: asyncio.Future[None]) -> None:
+        self._checkpoint = None
+        self._node.logs.checkpoint()
+        if not written.done():
+            written.set_result(None)
+
+    def resume(self, partition: Partition) -> None:
+        """Copy again what was left out for a while, from the leader that it now has."""
+        leader_id = self._leaders.get(partition)
+        if leader_id is not None:
+            self._by_leader[leader_id].resume(partition)
+
     def close(self) -> None:
         self.is_started = False
         for fetcher in self._by_leader.values():
@@ -116,6 +158,8 @@ class Fetcher:
         self._delayed: dict[Key, Followed] = {}
         self._held_back: dict[Key, None] = {}
         """Those of them that a throttle lets wait, and no error."""
+        self._mending: dict[Key, Followed] = {}
+        """Those that are not asked for before their logs are in line with the leader's, which takes a while."""
         self._session_id, self._session_epoch = NO_SESSION, 0
         self._peer: Peer | None = None
         self._address = ("", 0)
@@ -135,9 +179,23 @@ class Fetcher:
         known = self._followed.get(key)
         if known is not None and known.epoch == partition.leader_epoch and known.partition is partition:
             return
-        self._followed[key] = Followed(partition)
+        followed = self._followed[key] = Followed(partition)
         self._delayed.pop(key, None)
         self._held_back.pop(key, None)
+        self._mending.pop(key, None)
+        if self._fetchers.is_cut(partition):
+            self._mending[key] = followed
+        self._ask_for(key)
+
+    def resume(self, partition: Partition) -> None:
+        """Ask again for a partition that was mended."""
+        key = (partition.topic_id, partition.index)
+        if self._mending.pop(key, None) is not None:
+            self._ask_for(key)
+        else:
+            self.fetch_soon()
+
+    def _ask_for(self, key: Key) -> None:
         self._forgotten.pop(key, None)
         self._changed[key] = None
         if self._is_asking:
@@ -152,6 +210,7 @@ class Fetcher:
             self._leave_out(key)
             self._delayed.pop(key, None)
             self._held_back.pop(key, None)
+            self._mending.pop(key, None)
 
     def _leave_out(self, key: Key) -> None:
         self._changed.pop(key, None)
@@ -164,6 +223,7 @@ class Fetcher:
         self._leave_out(key)
         self._delayed[key] = followed
         self._held_back.pop(key, None)
+        self._mending.pop(key, None)
 
     def close(self) -> None:
         self._is_closed = True
@@ -212,6 +272,8 @@ class Fetcher:
         if self._delayed:
             due = self._next_due()
             wait_ms = min(wait_ms, due - now)
+        for key in self._mending:
+            self._leave_out(key)
         if not self._changed and len(self._told) <= len(self._forgotten):
             if self._delayed:
                 self._wake_at(due)
@@ -374,11 +436,11 @@ class Fetcher:
                     diverging.end_offset,
                 )
                 self._truncate(followed.partition, offset)
-                self._leave_out(key)
+                self._mending[key] = followed
                 self._node.spawn(self._go_on_when_cut(key, followed))
             elif step is Step.FIND_START:
-                self._leave_out(key)
-                self._ask_bounds(key, followed)
+                self._mending[key] = followed
+                self._node.spawn(self._find_bounds(key, followed))
             elif step is Step.WAIT:
                 self._delay(key, followed)
             else:
@@ -457,33 +519,21 @@ class Fetcher:
                 self._leader_id,
                 replica.high_watermark,
             )
-        is_synced = offset < replica.recovery_point
+        is_below = offset < replica.recovery_point
         replica.truncate(offset, timestamp=self._node.clock())
-        if is_synced:
-            self._node.logs.checkpoint()  # or recovery would trust what is written there from now on
+        self._fetchers.begin_cut(partition, is_below_recovery_point=is_below)
         partition.wake_all()
 
     async def _go_on_when_cut(self, key: Key, followed: Followed) -> None:
-        """Copy again once the cut is on disk: after a power loss pages of what was cut off could otherwise stand among
-        those of what came after it, and nothing would tell them apart."""
+        """Copy again once the cut is on disk."""
         try:
-            await followed.partition.log.sync_end()
+            await self._fetchers.sync_cut(followed.partition)
         except KafkaError as error:
             if self._followed.get(key) is followed:
                 self._cannot_copy(key, followed, error)
-        else:
-            self._ask_again(key, followed)
-        self.fetch_soon()
-
-    def _ask_again(self, key: Key, followed: Followed) -> None:
-        if self._followed.get(key) is followed:
-            self._forgotten.pop(key, None)
-            self._changed[key] = None
+        self._fetchers.resume(followed.partition)
 
     # A log that ends outside of its leader's
-
-    def _ask_bounds(self, key: Key, followed: Followed) -> None:
-        self._node.spawn(self._find_bounds(key, followed))
 
     async def _find_bounds(self, key: Key, followed: Followed) -> None:
         partition = followed.partition
@@ -500,7 +550,7 @@ class Fetcher:
             bounds = compare_bounds(replica.log_end_offset, start_offset, end_offset)
             if bounds is Bounds.TRUNCATE:
                 self._truncate(partition, end_offset)
-                await replica.sync_end()
+                await self._fetchers.sync_cut(partition)
             elif bounds is Bounds.RESTART:
                 log.warning(
                     "%s begins anew at %d: its end %d is before its leader's start",
@@ -514,10 +564,9 @@ class Fetcher:
                 replica.advance_log_start(start_offset)
         except KafkaError as error:
             log.warning("%s cannot be brought in line with its leader: %s", replica.name, error)
-            self._delay(key, followed)
-        else:
-            self._ask_again(key, followed)
-        self.fetch_soon()
+            if self._followed.get(key) is followed:
+                self._delay(key, followed)
+        self._fetchers.resume(partition)
 
     async def _leader_offset(self, followed: Followed, timestamp: int) -> int | None:
         partition = followed.partition

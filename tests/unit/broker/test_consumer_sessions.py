@@ -91,9 +91,7 @@ def test_a_second_fetch_ends_the_first(world: World, consumer: Consumer) -> None
     asyncio.run(scenario())
 
 
-def test_a_session_that_ends_takes_its_fetch_along_and_leaves_nothing_behind(
-    world: World, consumer: Consumer
-) -> None:
+def test_a_session_that_ends_takes_its_fetch_along_and_leaves_nothing_behind(world: World, consumer: Consumer) -> None:
     async def scenario() -> None:
         waiting = consumer.fetch(max_wait_ms=3_600_000)
         world.fetch(session_id=consumer.id, session_epoch=-1)
