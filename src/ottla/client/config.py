@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
+from ottla.client.security_config import REFUSED, SecurityConfig
 from ottla.client.security_config import UNUSED as UNUSED_BY_SECURITY
-from ottla.client.security_config import SecurityConfig
 from ottla.client.settings import setting
 
 if TYPE_CHECKING:
@@ -95,6 +95,10 @@ class ClientConfig(SecurityConfig):
     @classmethod
     def unused_names(cls) -> frozenset[str]:
         return frozenset((*_UNUSED, *UNUSED_BY_SECURITY))
+
+    @classmethod
+    def refused_names(cls) -> Mapping[str, str]:
+        return REFUSED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

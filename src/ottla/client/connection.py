@@ -21,6 +21,7 @@ import socket
 import ssl
 from collections import deque
 from collections.abc import Iterable
+from contextlib import suppress
 from random import SystemRandom
 from struct import Struct
 from typing import TYPE_CHECKING, Any, cast
@@ -159,15 +160,13 @@ class Connection(asyncio.BufferedProtocol):
         sock = transport.get_extra_info("socket")
         if sock is None:
             return
-        try:
+        with suppress(OSError):  # a connection that has just ended; it is told by what is asked of it
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             # A size that is set stays: the system would let it grow to what the connection carries.
             if self._config.send_buffer_bytes > 0:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._config.send_buffer_bytes)
             if self._config.receive_buffer_bytes > 0:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._config.receive_buffer_bytes)
-        except OSError:
-            pass
 
     async def _negotiate(self) -> None:
         """ApiVersions, newest first (KIP-511): a broker that lacks that version answers in version 0 with its own."""

@@ -11,6 +11,7 @@ from ottla.client.stores import Store, StoreError, certificates_pem, key_pem
 def read_pkcs12(content: bytes, password: str | None, path: str) -> Store:
     """The private key with its certificates, and whatever other certificates the store holds."""
     try:
+        from cryptography.exceptions import UnsupportedAlgorithm
         from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
         from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
     except ImportError:
@@ -22,6 +23,8 @@ def read_pkcs12(content: bytes, password: str | None, path: str) -> Store:
         found = load_pkcs12(content, None if password is None else password.encode())
     except ValueError:
         raise StoreError("its password is wrong or missing, or it is no PKCS12 store") from None
+    except UnsupportedAlgorithm as error:
+        raise StoreError(f"it is encrypted in a way that is not known here: {error}") from None
     certificates = [] if found.cert is None else [found.cert.certificate]
     certificates += [one.certificate for one in found.additional_certs]
     store = Store(certificates_pem(one.public_bytes(Encoding.DER) for one in certificates))

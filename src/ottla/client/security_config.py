@@ -33,17 +33,53 @@ UNUSED = (
     "sasl.kerberos.ticket.renew.window.factor",
     "sasl.login.callback.handler.class",
     "sasl.login.class",
+    "sasl.login.connect.timeout.ms",
+    "sasl.login.read.timeout.ms",
     "sasl.login.refresh.buffer.seconds",
     "sasl.login.refresh.min.period.seconds",
     "sasl.login.refresh.window.factor",
     "sasl.login.refresh.window.jitter",
+    "sasl.login.retry.backoff.max.ms",
+    "sasl.login.retry.backoff.ms",
+    "sasl.oauthbearer.clock.skew.seconds",
+    "sasl.oauthbearer.expected.audience",
+    "sasl.oauthbearer.expected.issuer",
+    "sasl.oauthbearer.jwks.endpoint.refresh.ms",
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
+    "sasl.oauthbearer.jwks.endpoint.url",
+    "sasl.oauthbearer.jwt.validator.class",
+    "sasl.oauthbearer.scope.claim.name",
+    "sasl.oauthbearer.sub.claim.name",
     "ssl.keymanager.algorithm",
     "ssl.protocol",
     "ssl.provider",
     "ssl.secure.random.implementation",
     "ssl.trustmanager.algorithm",
 )
-"""Settings of Java's clients that say how Java goes about it."""
+"""Settings of Java's clients that say how Java goes about it, and those by which a broker looks at tokens."""
+
+_ANOTHER_TOKEN = (
+    "a token comes from sasl.oauthbearer.token.endpoint.url with a client id and secret, or in Python from "
+    "sasl_oauthbearer_token_provider"
+)
+REFUSED = {
+    "sasl.oauthbearer.assertion.algorithm": _ANOTHER_TOKEN,
+    "sasl.oauthbearer.assertion.claim.aud": _ANOTHER_TOKEN,
+    "sasl.oauthbearer.assertion.claim.exp.seconds": _ANOTHER_TOKEN,
+    "sasl.oauthbearer.assertion.claim.iss": _ANOTHER_TOKEN,
+    "sasl.oauthbearer.assertion.claim.jti.include": _ANOTHER_TOKEN,
+    "sasl.oauthbearer.assertion.claim.nbf.seconds": _ANOTHER_TOKEN,
+    "sasl.oauthbearer.assertion.claim.sub": _ANOTHER_TOKEN,
+    "sasl.oauthbearer.assertion.file": _ANOTHER_TOKEN,
+    "sasl.oauthbearer.assertion.private.key.file": _ANOTHER_TOKEN,
+    "sasl.oauthbearer.assertion.private.key.passphrase": _ANOTHER_TOKEN,
+    "sasl.oauthbearer.assertion.template.file": _ANOTHER_TOKEN,
+    "sasl.oauthbearer.jwt.retriever.class": _ANOTHER_TOKEN,
+    "ssl.cipher.suites": "the ciphers are those that OpenSSL finds good; ssl.enabled.protocols can be set",
+    "ssl.engine.factory.class": "it is a class of Java's; ssl.truststore.* and ssl.keystore.* name the stores",
+}
+"""Settings whose absence would be noticed, or that make a connection safer: to pass over them would be wrong."""
 
 
 def parse_upper(given: object) -> object:
@@ -123,6 +159,9 @@ class SecurityConfig(Settings):
         None, "The secret to ask for a token with.", is_secret=True
     )
     sasl_oauthbearer_scope: str | None = setting(None, "The scope to ask for with it.")
+    sasl_oauthbearer_header_urlencode: bool = setting(
+        False, "Whether id and secret are URL-encoded on their way, as RFC 6749 wants it; some servers do not."
+    )
 
     def __post_init__(self) -> None:
         super(SecurityConfig, self).__post_init__()

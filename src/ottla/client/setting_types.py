@@ -40,6 +40,7 @@ class ClientSettings(TypedDict, total=False):
     sasl_oauthbearer_client_credentials_client_id: str | None
     sasl_oauthbearer_client_credentials_client_secret: str | None
     sasl_oauthbearer_scope: str | None
+    sasl_oauthbearer_header_urlencode: bool
     bootstrap_servers: str | Sequence[str]
     client_id: str
     client_rack: str

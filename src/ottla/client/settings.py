@@ -49,6 +49,11 @@ class Settings:
         return frozenset()
 
     @classmethod
+    def refused_names(cls) -> Mapping[str, str]:
+        """Settings of Kafka's own clients that are not there, and what is in their place."""
+        return {}
+
+    @classmethod
     def parse(cls, *sources: Mapping[str, Any]) -> Self:
         """The settings in dicts of names; what a later dict says wins."""
         return cls._parse(cls._named(*sources))
@@ -63,8 +68,10 @@ class Settings:
                 key = name.replace(".", "_")
                 if key in declared:
                     given[key] = value
-                elif name.replace("_", ".") in cls.unused_names():
+                elif (dotted := _dotted(name)) in cls.unused_names():
                     _log.warning("%s has no effect in this client", name)
+                elif dotted in cls.refused_names():
+                    raise ConfigError(f"This client does not have the setting {name}: {cls.refused_names()[dotted]}")
                 else:
                     _refuse(name, declared)
         return given

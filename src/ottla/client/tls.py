@@ -60,6 +60,9 @@ class _TlsSettings(NamedTuple):
     checks_name: bool
     protocols: tuple[str, ...]
 
+    def __repr__(self) -> str:
+        return "_TlsSettings(...)"  # passwords and a key are in it
+
 
 def _tls_settings(config: SecurityConfig) -> _TlsSettings:
     return _TlsSettings(

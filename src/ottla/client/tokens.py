@@ -12,8 +12,9 @@ import time
 from base64 import b64encode
 from collections.abc import Callable
 from http.client import HTTPException
+from math import isfinite
 from urllib.error import HTTPError, URLError
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote_plus, urlencode, urlsplit
 from urllib.request import HTTPHandler, HTTPSHandler, OpenerDirector, Request
 
 from ottla.client.errors import AuthenticationError, ConfigError, NetworkError
@@ -67,7 +68,8 @@ class TokenEndpoint:
         form = {"grant_type": "client_credentials"}
         if self._scope:
             form["scope"] = self._scope
-        pair = f"{quote(self._client_id, safe='')}:{quote(self._secret, safe='')}"
+        named = (self._client_id, self._secret)
+        pair = ":".join(map(quote_plus, named) if self._config.sasl_oauthbearer_header_urlencode else named)
         request = Request(
             self._url,
             data=urlencode(form).encode(),
@@ -111,6 +113,8 @@ def _read_token(answer: bytes, where: str) -> tuple[str, float]:
         found = json.loads(answer)
         token = found["access_token"]
         lifetime = float(found.get("expires_in", DEFAULT_LIFETIME_SECONDS))
+        if not isfinite(lifetime):
+            raise ValueError
     except (ValueError, TypeError, KeyError, AttributeError):
         token, lifetime = None, 0.0
     if not isinstance(token, str) or not token or not token.isascii() or not token.isprintable():

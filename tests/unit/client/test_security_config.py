@@ -34,6 +34,25 @@ def test_defaults_are_those_of_kafkas_clients() -> None:
         assert defaults[name] is None
 
 
+@pytest.mark.parametrize("name", ["sasl.login.connect.timeout.ms", "sasl.oauthbearer.sub.claim.name", "ssl.protocol"])
+def test_what_only_java_needs_is_passed_over(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    ClientConfig.parse({**SERVERS, name: "1"})
+    assert f"{name} has no effect" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("ssl.cipher.suites", "the ciphers are those that OpenSSL"),
+        ("ssl_engine_factory_class", "a class of Java's"),
+        ("sasl.oauthbearer.assertion.file", "a token comes from"),
+    ],
+)
+def test_what_would_be_missed_is_refused_with_what_there_is(name: str, reason: str) -> None:
+    with pytest.raises(ConfigError, match=f"does not have the setting {name}: .*{reason}"):
+        ClientConfig.parse({**SERVERS, name: "1"})
+
+
 @pytest.mark.parametrize("kind", [AdminConfig, ConsumerConfig, ProducerConfig])
 def test_every_client_has_them(kind: type[ClientConfig]) -> None:
     config = kind.parse(sasl("scram-sha-256", sasl_username="u", sasl_password="p"))

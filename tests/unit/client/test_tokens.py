@@ -48,15 +48,23 @@ class Login(BaseHandler):
         return self._answers.pop(0)()
 
 
-def endpoint(monkeypatch: pytest.MonkeyPatch, login: Login, clock: Callable[[], float]) -> TokenEndpoint:
+def endpoint(
+    monkeypatch: pytest.MonkeyPatch, login: Login, clock: Callable[[], float], **settings: Any
+) -> TokenEndpoint:
     def opener(_: TokenEndpoint) -> OpenerDirector:
         made = OpenerDirector()
         made.add_handler(login)
         return made
 
     monkeypatch.setattr(TokenEndpoint, "_opener", opener)
-    config = ClientConfig.parse({"bootstrap.servers": "a:1"})
-    return TokenEndpoint(URL, "client:1", "hush", "kafka", config, clock)
+    config = ClientConfig.parse({"bootstrap.servers": "a:1"}, settings)
+    return TokenEndpoint(URL, "client 1", "hush+/", "kafka", config, clock)
+
+
+def basic_pair(request: Request) -> bytes:
+    kind, _, pair = str(request.get_header("Authorization")).partition(" ")
+    assert kind == "Basic"
+    return b64decode(pair)
 
 
 def test_a_token_is_asked_for_once_and_again_when_most_of_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,14 +80,20 @@ def test_a_token_is_asked_for_once_and_again_when_most_of_its_time_is_over(monke
     assert [tokens(), tokens()] == ["two", "two"]
     request = login.requests[0]
     assert request.data == b"grant_type=client_credentials&scope=kafka"
-    kind, _, pair = str(request.get_header("Authorization")).partition(" ")
-    assert (kind, b64decode(pair)) == ("Basic", b"client%3A1:hush")
+    assert basic_pair(request) == b"client 1:hush+/"
+
+
+def test_id_and_secret_are_encoded_if_the_server_wants_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As java.net.URLEncoder does it, and not by default: as Kafka's clients."""
+    login = Login(answer({"access_token": "one"}))
+    assert endpoint(monkeypatch, login, lambda: 0.0, sasl_oauthbearer_header_urlencode=True)() == "one"
+    assert basic_pair(login.requests[0]) == b"client+1:hush%2B%2F"
 
 
 @pytest.mark.parametrize(
     ("given", "kind", "expected"),
     [
-        (refused, AuthenticationError, r"gives client 'client:1' no token \(HTTP 401\)"),
+        (refused, AuthenticationError, r"gives client 'client 1' no token \(HTTP 401\)"),
         (answer({}, 302), AuthenticationError, "HTTP 302"),
         (answer({}, 503), NetworkError, "HTTP 503"),
         (silent, NetworkError, "nobody there"),
@@ -88,6 +102,8 @@ def test_a_token_is_asked_for_once_and_again_when_most_of_its_time_is_over(monke
         (answer({"access_token": 5}), AuthenticationError, "holds no access_token"),
         (answer({"access_token": "a\x01b"}), AuthenticationError, "holds no access_token"),
         (answer({"access_token": "a", "expires_in": "soon"}), AuthenticationError, "holds no access_token"),
+        (answer({"access_token": "a", "expires_in": "NaN"}), AuthenticationError, "holds no access_token"),
+        (answer(b'{"access_token": "a", "expires_in": Infinity}'), AuthenticationError, "holds no access_token"),
     ],
 )
 def test_a_server_that_gives_none(

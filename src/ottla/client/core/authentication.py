@@ -77,7 +77,6 @@ class OAuthBearer:
     def __init__(self, token: str, extensions: Mapping[str, str]) -> None:
         self._token = token
         self._extensions = extensions
-        self._refusal = ""
 
     def initial(self) -> bytes:
         pairs = "".join(f"{name}={value}{_KVSEP}" for name, value in self._extensions.items())
