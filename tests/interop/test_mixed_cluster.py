@@ -1,10 +1,13 @@
-"""Clusters of both makes: an Apache Kafka 4.3.1 broker under Ottla's controllers, and an Ottla broker under Kafka's."""
+"""Clusters of both makes: an Apache Kafka 4.3.1 broker under Ottla's controllers, an Ottla broker under Kafka's, and
+controllers of both makes in one quorum."""
 
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,6 +16,7 @@ import pytest
 
 from tests.interop.conftest import ON_KAFKA
 from tests.interop.servers import Kafka, Ottla, Server, kafka_anchor
+from tests.interop.toolbox import Toolbox
 
 confluent_kafka = pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed")
 confluent_admin = pytest.importorskip("confluent_kafka.admin")
@@ -38,19 +42,18 @@ class ClusterNode(Ottla):
 
 
 class MixedCluster:
-    """Node 1 is broker and controller, of one make; node 2 is a broker of the other."""
+    """Brokers of these makes, the first of which are controllers, too."""
 
-    def __init__(self, folder: Path, *, is_controller_ottla: bool) -> None:
-        makes: list[type[Server]] = [ClusterNode, Kafka] if is_controller_ottla else [Kafka, ClusterNode]
+    def __init__(self, folder: Path, makes: list[type[Server]], voter_count: int) -> None:
         self.nodes = {id: make(folder / f"node{id}") for id, make in enumerate(makes, 1)}
-        controller = self.nodes[1].port + 1
+        controllers = {id: f"127.0.0.1:{self.nodes[id].port + 1}" for id in range(1, voter_count + 1)}
         for id, node in self.nodes.items():
             listeners = f"PLAINTEXT://{node.bootstrap}"
             node.overrides = [
                 f"node.id={id}",
-                f"process.roles={'broker,controller' if id == 1 else 'broker'}",
-                f"controller.quorum.voters=1@127.0.0.1:{controller}",
-                f"listeners={listeners}{f',CONTROLLER://127.0.0.1:{controller}' if id == 1 else ''}",
+                f"process.roles={'broker,controller' if id in controllers else 'broker'}",
+                f"controller.quorum.voters={','.join(f'{id}@{address}' for id, address in controllers.items())}",
+                f"listeners={listeners}{f',CONTROLLER://{controllers[id]}' if id in controllers else ''}",
                 "controller.listener.names=CONTROLLER",
                 "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
                 "group.initial.rebalance.delay.ms=0",
@@ -66,6 +69,11 @@ class MixedCluster:
     def start(self) -> None:
         for node in self.nodes.values():
             node.start(PATIENCE_S)
+
+    def start_together(self) -> None:
+        """All at once: one of three voters alone does not answer."""
+        with ThreadPoolExecutor(len(self.nodes)) as pool:
+            list(pool.map(lambda node: node.start(PATIENCE_S), self.nodes.values()))
 
     def close(self) -> None:
         for node in reversed(self.nodes.values()):
@@ -96,6 +104,12 @@ class MixedCluster:
         while (found := self.in_sync(topic)) != expected:
             said = "\n".join(node.output()[-1500:] for node in self.nodes.values())
             assert time.monotonic() < end, f"{found} is not {expected}\n{said}"
+            time.sleep(0.1)
+
+    def until_all_in_sync(self, topic: str, everybody: list[int]) -> None:
+        end = time.monotonic() + PATIENCE_S
+        while any(isr != everybody for _, isr in self.in_sync(topic)):
+            assert time.monotonic() < end, self.in_sync(topic)
             time.sleep(0.1)
 
     def produce(self, topic: str, start: int, **settings: object) -> None:
@@ -142,9 +156,9 @@ class MixedCluster:
         return sorted(found)
 
 
-@pytest.fixture(scope="module", params=[True, False], ids=["kafka-joins", "ottla-joins"])
+@pytest.fixture(scope="module", params=[[ClusterNode, Kafka], [Kafka, ClusterNode]], ids=["kafka-joins", "ottla-joins"])
 def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MixedCluster]:
-    made = MixedCluster(tmp_path_factory.mktemp("mixed"), is_controller_ottla=request.param)
+    made = MixedCluster(tmp_path_factory.mktemp("mixed"), request.param, voter_count=1)
     try:
         made.start()
         yield made
@@ -190,3 +204,33 @@ def test_a_broker_that_was_away_catches_up_with_the_other_make(cluster: MixedClu
     cluster.nodes[2].start(PATIENCE_S)
     cluster.until_in_sync("caught-up", [(1, [1, 2]), (1, [1, 2])])
     assert cluster.consume("caught-up", 2 * COUNT, "readers-after") == list(range(2 * COUNT))
+
+
+def quorum_leader(tools: Toolbox, server: str) -> tuple[int, list[int]]:
+    """Who leads the controllers' quorum, and who votes, as Kafka's tool prints them."""
+    printed = tools("metadata-quorum", "--bootstrap-server", server, "describe", "--status").out
+    said = dict(line.split(":", 1) for line in printed.splitlines() if ":" in line)
+    return int(said["LeaderId"]), sorted(int(id) for id in re.findall(r'"id": (\d+)', said["CurrentVoters"]))
+
+
+@pytest.mark.parametrize("makes", [[ClusterNode, Kafka, ClusterNode], [Kafka, ClusterNode, Kafka]], ids=["2+1", "1+2"])
+def test_controllers_of_both_makes_elect_each_other(makes: list[type[Server]], tmp_path: Path, tools: Toolbox) -> None:
+    cluster = MixedCluster(tmp_path, makes, voter_count=3)
+    try:
+        cluster.start_together()
+        everybody = [1, 2, 3]
+        for turn in range(3):
+            bootstrap = cluster.nodes[everybody[turn]].bootstrap
+            leader, voters = quorum_leader(tools, bootstrap)
+            assert voters == everybody
+            topic = f"turn-{turn}"
+            new = confluent_admin.NewTopic(topic, 2, 3, config={"min.insync.replicas": "2"})
+            cluster.admin.create_topics([new])[topic].result(PATIENCE_S)
+            cluster.produce(topic, 0)
+            cluster.nodes[leader].kill()
+            cluster.produce(topic, COUNT)
+            cluster.nodes[leader].start(PATIENCE_S)
+            cluster.until_all_in_sync(topic, everybody)
+            assert cluster.consume(topic, 2 * COUNT, f"readers-{turn}") == list(range(2 * COUNT))
+    finally:
+        cluster.close()
