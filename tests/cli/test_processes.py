@@ -88,6 +88,15 @@ def test_a_broker_that_is_not_there_is_told_at_once_with_what_to_do(tmp_path: Pa
     assert "nothing listens on 127.0.0.1:1" in said.stderr and "./ottla start" in said.stderr
 
 
+def test_a_node_whose_port_is_taken_says_so_in_one_line(cluster: Server, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "ottla", "start", "--port", str(cluster.port), "--data", str(tmp_path / "data")]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 1
+    assert ended.stdout == ""
+    (line,) = ended.stderr.splitlines()
+    assert f"127.0.0.1:{cluster.port} is taken by another program" in line
+
+
 def test_a_command_that_asks_something_imports_only_what_it_needs(cluster: Server) -> None:
     program = (
         "import sys; from ottla.__main__ import main; code = main(sys.argv[1:]); "

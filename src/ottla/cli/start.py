@@ -135,7 +135,17 @@ def main(
         node = new_node(config, new_cluster_id=options.cluster_id)
         return loop.run_until_complete(_run(config, node, options.metrics_port, started))
     finally:
+        _end_tasks(loop)
         loop.close()
+
+
+def _end_tasks(loop: asyncio.AbstractEventLoop) -> None:
+    """End what a node that did not start, or cannot go on, had begun; after a clean stop there is nothing left."""
+    left = asyncio.all_tasks(loop)
+    for task in left:
+        task.cancel()
+    if left:
+        loop.run_until_complete(asyncio.wait(left, timeout=1))
 
 
 def raise_descriptor_limit() -> None:
