@@ -16,7 +16,7 @@ from typing import Any
 
 from ottla.client.config import ClientConfig
 from ottla.client.core.authentication import Authentication
-from ottla.client.errors import AuthenticationError, KafkaError
+from ottla.client.errors import AuthenticationError, KafkaError, NetworkError
 from ottla.client.logins import new_token
 from ottla.client.tls import tls_context
 from ottla.client.tls_failures import explain_failure
@@ -41,7 +41,10 @@ class SecuredConnection(BlockingConnection):
         try:
             return tls_context(self._config).wrap_socket(plain, server_hostname=self.host)
         except TimeoutError:
-            raise
+            raise NetworkError(
+                f"{self.host}:{self.port} did not finish the TLS handshake within "
+                f"{self._config.socket_connection_setup_timeout_ms} ms"
+            ) from None
         except OSError as error:
             raise explain_failure(error, self.host, self.port) from error
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ottla.client.config import ClientConfig
-from ottla.client.errors import AuthenticationError
+from ottla.client.errors import AuthenticationError, NetworkError
 from ottla.spark.secured_connection import SecuredConnection
 from ottla.wire import Message
 from ottla.wire.frames import decode_request_header, encode_response
@@ -118,4 +118,19 @@ def test_a_renewal_that_is_refused_ends_the_connection(broker: Broker, clock: li
         connection.request(MetadataRequest(topics=[]))
     assert "hush" not in str(failed.value)
     assert connection.is_closed
+    assert broker.is_closed
+
+
+def test_a_handshake_that_does_not_end_may_be_tried_again(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one to another broker may: it is not an error of Python's that ends the task."""
+
+    def wrap_socket(*_: object, **__: object) -> None:
+        raise TimeoutError("_ssl.c:983: The handshake operation timed out")
+
+    monkeypatch.setattr(
+        "ottla.spark.secured_connection.tls_context", lambda _: SimpleNamespace(wrap_socket=wrap_socket)
+    )
+    config = ClientConfig.parse({"bootstrap.servers": "a:1", "security.protocol": "SSL"})
+    with pytest.raises(NetworkError, match="a:1 did not finish the TLS handshake within 10000 ms"):
+        SecuredConnection("a", 1, config)
     assert broker.is_closed
