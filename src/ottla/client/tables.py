@@ -94,6 +94,7 @@ class TableSend:
             anywhere=anywhere,
             uses_keys=not self._config.partitioner_ignore_keys,
             is_round_robin=self._config.partitioner == "round_robin",
+            sums_up=self._config.compression_type == "none",
             spares=spares,
         )
         for rows in self._rows(partition_count):

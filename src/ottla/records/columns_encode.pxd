@@ -3,9 +3,9 @@ cimport cython
 from cpython.bytearray cimport PyByteArray_FromStringAndSize
 from libc.string cimport memcpy
 from ottla.records.columns cimport native_grow, native_view
-from ottla.records.kernel cimport native_subtract, ottla_murmur2
+from ottla.records.kernel cimport native_crc32c_extend, native_subtract, ottla_murmur2
 
-cdef int ANY, HEADER_SIZE, RECORD_OVERHEAD, HEADER_OVERHEAD, SMALLEST_ROOM, FIRST_BYTES
+cdef int ANY, HEADER_SIZE, RECORD_OVERHEAD, HEADER_OVERHEAD, SMALLEST_ROOM, FIRST_BYTES, SUM_BYTES
 cdef unsigned long long MASK_64
 
 
@@ -91,19 +91,21 @@ cdef Py_ssize_t write_varint(unsigned char *output, Py_ssize_t position, long lo
 cdef class OpenBatch:
     cdef bytearray content
     cdef unsigned char *view
-    cdef Py_ssize_t room, position
+    cdef Py_ssize_t room, position, summed
+    cdef unsigned int crc
     cdef int count
     cdef long long base_timestamp, max_timestamp
 
     cdef int reserve(self, Py_ssize_t size) except -1
     cdef int write_bytes(self, BytesColumn column, Py_ssize_t row, Py_ssize_t size) except -1
+    cdef void sum_up(self, Py_ssize_t end) noexcept
 
 
 @cython.final
 cdef class TableEncoder:
     cdef int partition_count
     cdef Py_ssize_t batch_size, first_room
-    cdef bint uses_keys, is_round_robin
+    cdef bint uses_keys, is_round_robin, sums_up
     cdef list anywhere, open, done
     cdef object spares
     cdef Py_ssize_t turn, done_bytes, key_size, value_size
@@ -118,7 +120,7 @@ cdef class TableEncoder:
     @cython.locals(headers=HeadersColumn, index=Py_ssize_t)
     cdef int write(self, OpenBatch batch, Rows rows, Py_ssize_t row, long long timestamp, Py_ssize_t body) except -1
     cdef bytearray new_buffer(self, Py_ssize_t size)
-    @cython.locals(batch=OpenBatch, content=object)
+    @cython.locals(batch=OpenBatch, content=object, crc=object)
     cpdef close(self, int partition)
     @cython.locals(partition=cython.int)
     cpdef close_all(self)

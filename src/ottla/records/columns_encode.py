@@ -27,11 +27,14 @@ FIRST_BYTES = 8 * 1024 * 1024
 RECORD_OVERHEAD = 14
 """About what one record takes beside key, value and headers, as the producer counts it."""
 HEADER_OVERHEAD = 10
+SUM_BYTES = 12 * 1024
+"""Records enter their batch's CRC so many bytes at a time, while the processor's nearest cache has them. (A multiple of
+what the CRC takes in one step.)"""
 MASK_64 = 0xFFFFFFFFFFFFFFFF
 
 if not cython.compiled:
     from ottla.records.columns import native_copy, native_grow, native_view
-    from ottla.records.kernel import murmur2, native_subtract
+    from ottla.records.kernel import murmur2, native_crc32c_extend, native_subtract
 
     def native_hash(data: Any, position: int, size: int) -> int:
         return murmur2(bytes(data[position : position + size]))
@@ -229,6 +232,8 @@ class OpenBatch:
         self.view = native_view(content)
         self.room = len(content)
         self.position = HEADER_SIZE
+        self.summed = HEADER_SIZE
+        self.crc = 0
         self.count = 0
         self.base_timestamp = 0
         self.max_timestamp = 0
@@ -246,6 +251,11 @@ class OpenBatch:
             native_copy(self.view, self.position, column.data, column.position(row), size)
             self.position += size
 
+    def sum_up(self, end: int) -> None:
+        """Let the CRC of the records cover them up to a position."""
+        self.crc = native_crc32c_extend(self.crc, self.view, self.summed, end)
+        self.summed = end
+
 
 class TableEncoder:
     """Makes the batches of one topic out of rows. Each partition has one batch that is still filling."""
@@ -258,11 +268,13 @@ class TableEncoder:
         anywhere: Sequence[int],
         uses_keys: bool = True,
         is_round_robin: bool = False,
+        sums_up: bool = True,
         spares: SpareBuffers | None = None,
     ) -> None:
         """Rows without a partition and a key go to the partitions `anywhere`, a batch full to each in turn, or, if it
-        is round robin, one row to each in turn (keys count for nothing then). Batches are written into spare buffers,
-        if there are any."""
+        is round robin, one row to each in turn (keys count for nothing then). `sums_up` says that batches will be sent
+        as they are: not compressed, so that the CRC is that of what is written here. Batches are written into spare
+        buffers, if there are any."""
         if not anywhere or min(anywhere) < 0 or max(anywhere) >= partition_count:
             raise ValueError(f"{list(anywhere)} of {partition_count} partitions")
         self.partition_count = partition_count
@@ -270,6 +282,7 @@ class TableEncoder:
         self.first_room = min(batch_size, max(SMALLEST_ROOM, FIRST_BYTES // partition_count))
         self.uses_keys = uses_keys and not is_round_robin
         self.is_round_robin = is_round_robin
+        self.sums_up = sums_up
         self.anywhere = list(anywhere)
         self.spares = SpareBuffers() if spares is None else spares
         self.turn = 0
@@ -377,6 +390,9 @@ class TableEncoder:
         if timestamp > batch.max_timestamp:
             batch.max_timestamp = timestamp
         batch.count += 1
+        if self.sums_up:
+            while batch.position - batch.summed >= SUM_BYTES:
+                batch.sum_up(batch.summed + SUM_BYTES)
 
     def new_buffer(self, size: int) -> bytearray:
         spare = self.spares.take(size)
@@ -388,11 +404,17 @@ class TableEncoder:
         if batch is None:
             return
         self.open[partition] = None
+        crc = None
+        if self.sums_up:
+            batch.sum_up(batch.position)
+            crc = batch.crc
         content = memoryview(batch.content)[: batch.position]
         if batch.position < batch.room // 2:
             content = memoryview(bytearray(content))  # what waits to be sent takes no more memory than it counts for
         self.spares.keep(batch.content)
-        self.done.append(EncodedRecords(partition, content, batch.count, batch.base_timestamp, batch.max_timestamp))
+        self.done.append(
+            EncodedRecords(partition, content, batch.count, batch.base_timestamp, batch.max_timestamp, crc)
+        )
         self.done_bytes += batch.position
 
     def close_all(self) -> None:

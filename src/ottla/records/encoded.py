@@ -10,14 +10,21 @@ from ottla.records.compression import compress
 class EncodedRecords:
     """Records of one partition, encoded, behind room for a batch's header."""
 
-    __slots__ = ("_base_timestamp", "_content", "_count", "_max_timestamp", "partition", "size")
+    __slots__ = ("_base_timestamp", "_content", "_count", "_crc", "_max_timestamp", "partition", "size")
 
     timestamps: tuple[int, ...] = ()
     """They are in the records only."""
 
     def __init__(
-        self, partition: int, content: memoryview, count: int, base_timestamp: int, max_timestamp: int
+        self,
+        partition: int,
+        content: memoryview,
+        count: int,
+        base_timestamp: int,
+        max_timestamp: int,
+        crc: int | None = None,
     ) -> None:
+        """`crc` is that of the records alone, if whoever encoded them computed it."""
         self.partition = partition
         self.size = len(content)
         """Bytes of the whole batch, before compression."""
@@ -25,6 +32,7 @@ class EncodedRecords:
         self._count = count
         self._base_timestamp = base_timestamp
         self._max_timestamp = max_timestamp
+        self._crc = crc
 
     def __len__(self) -> int:
         """How many records there are."""
@@ -55,6 +63,7 @@ class EncodedRecords:
             producer_epoch=producer_epoch,
             base_sequence=base_sequence,
             is_transactional=is_transactional,
+            records_crc=self._crc if compression is Compression.NONE else None,
         )
         return batch
 

@@ -142,12 +142,12 @@ cdef extern from *:
     }
     #endif
 
-    static uint32_t ottla_crc32c(const unsigned char *data, size_t size) {
+    static uint32_t ottla_crc32c_extend(uint32_t crc, const unsigned char *data, size_t size) {
         if (!ottla_crc_kind) ottla_prepare_crc();
     #ifdef OTTLA_CRC_INSTRUCTION
-        if (ottla_crc_kind == 2) return ~ottla_crc_by_instruction(~(uint32_t)0, data, size);
+        if (ottla_crc_kind == 2) return ~ottla_crc_by_instruction(~crc, data, size);
     #endif
-        return ~ottla_crc_by_table(~(uint32_t)0, data, size);
+        return ~ottla_crc_by_table(~crc, data, size);
     }
 
     static uint32_t ottla_crc32c_by_table(const unsigned char *data, size_t size) {
@@ -235,7 +235,7 @@ cdef extern from *:
         return (int64_t)((uint64_t)ottla_uint32(data) << 32 | ottla_uint32(data + 4));
     }
     """
-    unsigned int ottla_crc32c(const unsigned char *data, size_t size) nogil
+    unsigned int ottla_crc32c_extend(unsigned int crc, const unsigned char *data, size_t size) nogil
     unsigned int ottla_crc32c_by_table(const unsigned char *data, size_t size) nogil
     void ottla_siphash(
         const unsigned char *data, size_t size, const unsigned char *seed, unsigned long long *high, unsigned long long *low
@@ -253,12 +253,17 @@ cdef int COMPRESSION_MASK, CONTROL_FLAG, CRC_START, DELETE_HORIZON_FLAG, HEADER_
 cdef Py_ssize_t MAX_SIZE
 cdef int CORRUPT_MESSAGE, INVALID_TIMESTAMP, INVALID_RECORD, MAX_RECORD_ERRORS
 cdef long long NO_TIMESTAMP
-cdef unsigned int MASK_32
+cdef unsigned int MASK_32, POLYNOMIAL, X_TO_THE_0, X_TO_THE_8
 cdef unsigned long long MASK_64
 
 
 cdef inline unsigned int native_crc32c(const unsigned char[::1] data, Py_ssize_t start, Py_ssize_t end) noexcept:
-    return ottla_crc32c(&data[start], <size_t>(end - start))
+    return ottla_crc32c_extend(0, &data[start], <size_t>(end - start))
+
+cdef inline unsigned int native_crc32c_extend(
+    unsigned int crc, const unsigned char *data, Py_ssize_t start, Py_ssize_t end
+) noexcept:
+    return ottla_crc32c_extend(crc, data + start, <size_t>(end - start))
 
 cdef inline unsigned int native_crc32c_by_table(const unsigned char[::1] data, Py_ssize_t start, Py_ssize_t end) noexcept:
     return ottla_crc32c_by_table(&data[start], <size_t>(end - start))
@@ -425,6 +430,10 @@ cpdef unsigned int crc32c_by_table(const unsigned char[::1] data) except? 1
 cpdef unsigned int murmur2(bytes data) except? 1
 cpdef long long partition_for_key(bytes key, long long partition_count) except? -1
 cpdef unsigned int crc32c_range(const unsigned char[::1] data, Py_ssize_t start, Py_ssize_t end) except? 1
+@cython.locals(power=cython.uint)
+cpdef unsigned int crc32c_joined(unsigned int first, unsigned int second, unsigned long long second_size) noexcept
+@cython.locals(result=cython.uint)
+cdef unsigned int polynomial_product(unsigned int one, unsigned int other) noexcept
 
 @cython.locals(size=Py_ssize_t, codec=cython.int)
 cdef Cursor cursor_of(object buffer, const unsigned char[::1] data, Py_ssize_t max_decompressed)

@@ -49,6 +49,10 @@ MURMUR2_SEED = 0x9747B28C
 MURMUR2_FACTOR = 0x5BD1E995
 MASK_32 = 0xFFFFFFFF
 MASK_64 = 0xFFFFFFFFFFFFFFFF
+POLYNOMIAL = 0x82F63B78
+"""CRC-32C's, as all polynomials here: the highest bit belongs to the lowest power."""
+X_TO_THE_0 = 0x80000000
+X_TO_THE_8 = 0x00800000
 _INT64 = Struct(">q")
 _INT32 = Struct(">i")
 _UINT32 = Struct(">I")
@@ -65,6 +69,10 @@ if not cython.compiled:
         return value
 
     native_crc32c_by_table = native_crc32c
+
+    def native_crc32c_extend(crc: int, data: Any, start: int, end: int) -> int:
+        value: int = google_crc32c.extend(crc, bytes(memoryview(data)[start:end]))
+        return value
 
     def native_murmur2(data: bytes) -> int:
         size = len(data)
@@ -167,6 +175,29 @@ def crc32c_range(data: Any, start: int, end: int) -> int:
     if start == end:
         return 0
     return native_crc32c(data, start, end)
+
+
+def crc32c_joined(first: int, second: int, second_size: int) -> int:
+    """CRC-32C of two pieces one behind the other, out of each one's own: what the second piece's bytes do to the first
+    one's CRC is a product with a power of x, whatever they are."""
+    power = X_TO_THE_8
+    while second_size > 0:
+        if second_size & 1:
+            first = polynomial_product(first, power)
+        power = polynomial_product(power, power)
+        second_size >>= 1
+    return first ^ second
+
+
+def polynomial_product(one: int, other: int) -> int:
+    """The product of two polynomials over the field of two elements, modulo CRC-32C's."""
+    result = 0
+    while one:
+        if one & X_TO_THE_0:
+            result ^= other
+        one = one << 1 & MASK_32
+        other = other >> 1 ^ POLYNOMIAL if other & 1 else other >> 1
+    return result
 
 
 def crc32c_by_table(data: Any) -> int:

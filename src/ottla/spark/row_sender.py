@@ -143,6 +143,7 @@ class RowSender:
                 len(partitions),
                 min(self._batch_size, self._cluster.max_message_bytes(topic)),
                 anywhere=led[start:] + led[:start] or list(range(len(partitions))),
+                sums_up=self._compression is Compression.NONE,
             )
         return encoder
 

@@ -121,6 +121,21 @@ def test_both_forms_make_the_same_bytes() -> None:
         assert ours == theirs
 
 
+@pytest.mark.parametrize("sums_up", [True, False])
+def test_the_crc_is_that_of_the_whole_batch_however_its_records_came(columns: ModuleType, sums_up: bool) -> None:
+    """Records are summed up in steps of 12 KiB: sizes around that, a record of many steps, and batches side by side."""
+    sizes = [0, 1, 100, 12_200, 12_230, 12_288, 12_400, 30_000, 90, 400_000, 7, *[1_000] * 40]
+    made = [Record(0, NOW + size, None, Random(size).randbytes(size)) for size in sizes]
+    given = rows(columns, made, partitions=[index % 3 for index in range(len(made))])
+    for size in (1, 20_000, 1 << 20):
+        batches = encoded(columns, given, 3, size, sums_up=sums_up)
+        for batch in batches:
+            for sequence in (0, 70_000):
+                built = batch.build(producer_id=1 << 40, producer_epoch=2, base_sequence=sequence)
+                assert records.crc_ok(built, 0, len(built))
+        assert by_partition(batches) == {partition: made[partition::3] for partition in range(3)}
+
+
 def test_a_batch_is_as_large_as_it_may_be_and_a_larger_record_stands_alone(columns: ModuleType) -> None:
     made = [Record(0, NOW, None, bytes(size)) for size in [100] * 30 + [5_000] + [100] * 30]
     batches = encoded(columns, rows(columns, made), 1, 1_000)

@@ -87,6 +87,14 @@ def test_crc32c_is_googles_for_every_length_and_any_buffer() -> None:
     assert crc32c(b"123456789") == 0xE3069283
 
 
+def test_the_crcs_of_two_pieces_give_that_of_both(kernel: ModuleType) -> None:
+    data = Random(3).randbytes(300_000)
+    for size in (0, 1, 9, 40, 61, 4_096, 65_537, len(data)):
+        for cut in (0, min(1, size), size // 3, size):
+            first, second = crc32c(data[:cut]), crc32c(data[cut:size])
+            assert kernel.crc32c_joined(first, second, size - cut) == google_crc32c.value(data[:size])
+
+
 def test_crc32c_of_a_range_outside_the_buffer_is_refused(kernel: ModuleType) -> None:
     assert kernel.crc32c_range(b"0123456789", 1, 10) == crc32c(b"123456789")
     assert kernel.crc32c_range(b"abc", 2, 2) == 0
