@@ -2,6 +2,7 @@ VENV := .venv
 PYTHON := $(VENV)/bin/python
 DEV := $(VENV)/.ottla-requirements-dev.lock
 SEEDS ?= 200
+ORDER ?= 1
 
 .PHONY: check test sim interop chaos bench messages lock format
 
@@ -16,8 +17,8 @@ check: $(DEV)  ## format, lint, types, layers
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
 
-test: $(DEV)  ## everything a change needs; much of it waits for clients and servers, so four run at once
-	$(PYTHON) -m pytest -n 4 --dist loadfile
+test: $(DEV)  ## everything a change needs, four at once, as most of it waits; another order of tests: make test ORDER=2
+	$(PYTHON) -m pytest -n 4 --dist loadfile --randomly-seed=$(ORDER)
 
 sim: $(DEV)  ## simulation in bulk: make sim SEEDS=200; WORLD=replicas for one kind, SEED=7 SECONDS=5 to replay one
 	$(PYTHON) -m ottla.sim $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(if $(WORLD),--only $(WORLD)) $(if $(SECONDS),--seconds $(SECONDS))

@@ -12,7 +12,7 @@ from tests.examples.conftest import ROOT
 
 def test_the_shops_tests_pass(tmp_path: Path) -> None:
     folder = shutil.copytree(ROOT / "examples" / "shop", tmp_path / "shop")
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-W", "error", "-q"]
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:randomly", "-W", "error", "-q"]
     run = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600, check=False)
     assert run.returncode == 0, run.stdout + run.stderr
     assert "6 passed" in run.stdout

@@ -24,7 +24,7 @@ def verdicts(group_broker: Server) -> dict[str, str]:
     if script is None:
         pytest.skip("Java's clients: no anchor script or no java")
     command = [str(script), str(PROGRAM), group_broker.bootstrap, "6", "|".join(CHECKS)]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=550, check=False)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=850, check=False)
     lines = [line for line in result.stdout.splitlines() if line.startswith(("ok ", "failed "))]
     assert lines, result.stdout[-2000:] + result.stderr[-2000:]
     return {re.split(r"[ :]", line)[1]: line for line in lines}

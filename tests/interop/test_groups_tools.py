@@ -81,7 +81,8 @@ def filled(admin: Any, clients: Clients, topic: str) -> str:
 
 def member(clients: Clients, group: str, topic: str, protocol: str, **settings: Any) -> Any:
     """A consumer that owns all three partitions, has read everything and committed 4 and 10 of two of them."""
-    consumer = clients.consumer(group_id=group, group_protocol=protocol, client_id="a-client", **settings)
+    patient = {"max_poll_interval_ms": 3_600_000}  # it is not polled while the tools look at it
+    consumer = clients.consumer(group_id=group, group_protocol=protocol, client_id="a-client", **patient, **settings)
     consumer.subscribe([topic])
     assert len(consume(consumer, 30)) == 30
     offsets = [TopicPartition(topic, 0, 4), TopicPartition(topic, 1, 10)]
@@ -198,15 +199,15 @@ def test_offsets_are_reset_by_time(run: GroupTools, admin: Any, clients: Clients
     create(admin, topic)
     producer = clients.producer()
     now = int(time.time() * 1000)
-    for minutes in range(10, 0, -1):
-        producer.produce(topic, b"x", partition=0, timestamp=now - minutes * 60_000)
+    for hours in range(10, 0, -1):  # however long the tools take, it is not half an hour
+        producer.produce(topic, b"x", partition=0, timestamp=now - hours * 3_600_000)
     assert producer.flush(120) == 0
     group = f"time-{topic}"
-    moment = datetime.datetime.fromtimestamp(now / 1000 - 390, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.000")
+    moment = datetime.datetime.fromtimestamp(now / 1000 - 6.5 * 3_600, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.000")
     of = ("--topic", topic)
     assert run.reset(group, *of, "--to-datetime", moment, "--execute") == {0: 4}
     assert run.reset(group, *of, "--to-datetime", "2001-01-01T00:00:00.000", "--execute") == {0: 0}
-    assert run.reset(group, *of, "--by-duration", "PT3M30S", "--execute") == {0: 7}
+    assert run.reset(group, *of, "--by-duration", "PT3H30M", "--execute") == {0: 7}
     assert run.reset(group, *of, "--by-duration", "PT0M1S", "--execute") == {0: 10}
     assert run.offsets(group) == {0: 10}
 

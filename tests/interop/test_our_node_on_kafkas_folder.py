@@ -49,7 +49,7 @@ def test_we_lead_a_quorum_whose_voters_are_dynamic(start_server: StartServer, to
         f"controller.listener.names=CONTROLLER\nlog.dirs={folder}\n"
     )
     command = [str(script), "storage", "format", "--standalone", "-t", "AAAAAAAAAAAAAAAAAAAAAQ", "-c", str(properties)]
-    subprocess.run(command, check=True, capture_output=True, timeout=60)
+    subprocess.run(command, check=True, capture_output=True, timeout=600)
     contents = Contents(tools)
     ours = start_server(data=folder, on_kafka=False)
     contents.add(ours)

@@ -37,7 +37,7 @@ def verdicts(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         command = [str(script), str(PROGRAM), server.bootstrap, "4", "check.*"]
         if request.param != PROTOCOL_VERSIONS[0]:
             command.append(str(request.param))
-        result = subprocess.run(command, capture_output=True, text=True, timeout=550, check=False)
+        result = subprocess.run(command, capture_output=True, text=True, timeout=850, check=False)
         assert server.is_running(), server.output()
     finally:
         server.stop()

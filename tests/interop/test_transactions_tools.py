@@ -20,6 +20,8 @@ from tests.interop.transaction_scenes import Producer, Script, wait_for_coordina
 
 pytestmark = pytest.mark.timeout(900)
 ALL = os.environ.get("OTTLA_INTEROP_ALL") == "1"
+PATIENCE_MS = 800_000
+"""The timeout of transactions that stay open while tools and servers start."""
 
 
 class Transactions:
@@ -57,7 +59,7 @@ def script(transaction_broker: Server, topic: str) -> Iterator[Script]:
 
 def opened(script: Script, name: str = "tx", *, topic: str = "t") -> Producer:
     """A transaction with two records in it."""
-    producer = script.init(script.called(name))
+    producer = script.init(script.called(name), timeout=PATIENCE_MS)
     script.produce(producer, 0, topic=topic, count=2)
     assert '"none"' in script.lines[-1], script.lines[-1]
     return producer
@@ -73,7 +75,7 @@ def test_transactions_are_listed(script: Script, transactions: Transactions) -> 
     assert [row["TransactionalId"] for row in transactions("list", "--transactional-id-pattern", pattern)] == [
         producer.transactional_id
     ]
-    assert producer.transactional_id not in str(transactions("list", "--duration-filter", "100000"))
+    assert producer.transactional_id not in str(transactions("list", "--duration-filter", str(PATIENCE_MS)))
     script.commit(producer)
     script.rested(producer.transactional_id)
     rows = {row["TransactionalId"]: row for row in transactions("list")}
@@ -86,7 +88,7 @@ def test_a_transaction_and_its_producers_are_described(script: Script, transacti
     (row,) = transactions("describe", "--transactional-id", producer.transactional_id)
     assert row["TransactionState"] == "Ongoing" and row["TopicPartitions"] == f"{topic}-0"
     assert (int(row["ProducerId"]), int(row["ProducerEpoch"])) == producer[1:]
-    assert int(row["TransactionTimeoutMs"]) == 60_000 and 0 <= int(row["TransactionDurationMs"]) < 60_000
+    assert int(row["TransactionTimeoutMs"]) == PATIENCE_MS and 0 <= int(row["TransactionDurationMs"]) < PATIENCE_MS
     (row,) = transactions("describe-producers", "--topic", topic, "--partition", "0")
     assert (int(row["ProducerId"]), int(row["ProducerEpoch"]), row["LastSequence"]) == (*producer[1:], "1")
     assert row["CurrentTransactionStartOffset"] == "0"
@@ -136,7 +138,7 @@ def test_hanging_transactions_are_found_and_aborted(start_server: StartServer, t
     transactions, script = Transactions(tools, server), Script(server, topic)
     wait_for_coordinators(script)
     script.topic()
-    hanging, known = script.init(script.called("hanging")), script.init(script.called("known"))
+    hanging, known = (script.init(script.called(name), timeout=PATIENCE_MS) for name in ("hanging", "known"))
     script.produce(hanging, 0, 11)
     assert '"none"' in script.lines[-1], script.lines[-1]
     script.produce(known, 0, 12)
@@ -270,8 +272,8 @@ class TestFolderThatChangesHands:
         # Kafka, started after a kill, waits 9 s for the old registration to run out; transactions that its coordinator
         # ends meanwhile it completes without their markers. So what is prepared or times out then is Ottla's to finish.
         is_kafkas = how == "kill" and not kafka_first
-        open_ = script.init(script.called("open"))
-        slow = script.init(script.called("slow"), timeout=60_000 if is_kafkas else 3000)
+        open_ = script.init(script.called("open"), timeout=PATIENCE_MS)
+        slow = script.init(script.called("slow"), timeout=PATIENCE_MS if is_kafkas else 3000)
         script.produce(open_, 0)
         script.produce(slow, 0)
         script.commit_offset(open_, script.called("group"), 77)

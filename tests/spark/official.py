@@ -6,6 +6,7 @@ Without it they are looked for in the user's cache, and else Maven is asked to p
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -34,7 +35,11 @@ def official_jars() -> str | None:
     named = os.environ.get("OTTLA_SPARK_KAFKA_JARS")
     folder = Path(named) if named else Path.home() / ".cache" / f"spark-kafka-{pyspark.__version__}"
     if not named and not folder.is_dir():
-        _download(folder)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with open(f"{folder}.lock", "w") as lock:  # several workers want them at the same time
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not folder.is_dir():
+                _download(folder)
     jars = sorted(folder.glob("*.jar"))
     return ",".join(map(str, jars)) if any("spark-sql-kafka" in jar.name for jar in jars) else None
 
@@ -46,10 +51,15 @@ def _download(folder: Path) -> None:
     with tempfile.TemporaryDirectory() as work:
         (Path(work) / "pom.xml").write_text(POM.format(scala=SCALA, version=pyspark.__version__))
         command = [maven, "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={work}/jars"]
-        done = subprocess.run(command, cwd=work, capture_output=True, timeout=300, check=False)
+        try:
+            done = subprocess.run(command, cwd=work, capture_output=True, timeout=300, check=False)
+        except subprocess.TimeoutExpired:
+            return
         if done.returncode == 0:
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copytree(f"{work}/jars", folder)
+            new = folder.with_name(f"{folder.name}.new")
+            shutil.rmtree(new, ignore_errors=True)
+            shutil.copytree(f"{work}/jars", new)
+            new.rename(folder)
 
 
 @cache

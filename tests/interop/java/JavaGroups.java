@@ -42,7 +42,8 @@ public class JavaGroups {
     static String bootstrap;
     static Admin admin;
     static final AtomicInteger numbers = new AtomicInteger();
-    static final long PATIENCE_SECONDS = 40;
+    static final long PATIENCE_SECONDS = 120;
+    static final String MORTAL_SESSION_MS = "8000";
 
     // ---- the small vocabulary of the checks
 
@@ -125,7 +126,7 @@ public class JavaGroups {
         properties.putIfAbsent("enable.auto.commit", "false");
         properties.putIfAbsent("metadata.max.age.ms", "1000");
         if (!"consumer".equals(properties.get("group.protocol"))) {
-            properties.putIfAbsent("session.timeout.ms", "3000");
+            properties.putIfAbsent("session.timeout.ms", "30000");
             properties.putIfAbsent("heartbeat.interval.ms", "200");
         }
         return new KafkaConsumer<>(properties, new ByteArrayDeserializer(), new ByteArrayDeserializer());
@@ -144,7 +145,7 @@ public class JavaGroups {
     /** A session this short makes a dead member's partitions move soon. */
     static void shortSession(String group) throws Exception {
         ConfigResource resource = new ConfigResource(ConfigResource.Type.GROUP, group);
-        admin.incrementalAlterConfigs(Map.of(resource, List.of(new AlterConfigOp(new ConfigEntry("consumer.session.timeout.ms", "2000"), AlterConfigOp.OpType.SET)))).all().get();
+        admin.incrementalAlterConfigs(Map.of(resource, List.of(new AlterConfigOp(new ConfigEntry("consumer.session.timeout.ms", MORTAL_SESSION_MS), AlterConfigOp.OpType.SET)))).all().get();
     }
 
     /** What a crew read: how often each offset of each partition. */
@@ -242,7 +243,7 @@ public class JavaGroups {
         void end(CloseOptions.GroupMembershipOperation how) throws Exception {
             ending = how;
             stopping = true;
-            thread.join(20_000);
+            thread.join(120_000);
             truth(!thread.isAlive(), "the consumer does not end");
         }
 
@@ -297,7 +298,7 @@ public class JavaGroups {
                 worker.stopping = true;
             }
             for (Worker worker : workers) {
-                worker.thread.join(15_000);
+                worker.thread.join(120_000);
             }
         }
     }
@@ -313,7 +314,8 @@ public class JavaGroups {
             crew.sharesAre(6);
             Worker second = crew.worker(settings).on(topic);
             crew.sharesAre(3, 3);
-            Worker third = crew.worker(settings).on(topic);
+            boolean isClassic = !List.of(settings).contains("consumer");
+            Worker third = crew.worker(isClassic ? with(settings, "session.timeout.ms", MORTAL_SESSION_MS) : settings).on(topic);
             crew.sharesAre(2, 2, 2);
             write(topic, 6, 50);
             crew.seen.eachOnce(topic, 6, 50);
@@ -472,7 +474,7 @@ public class JavaGroups {
         try (KafkaConsumer<byte[], byte[]> consumer = consumer(name("pattern"), "group.protocol", "consumer")) {
             consumer.subscribe(new SubscriptionPattern("(unclosed"));
             refused(InvalidRegularExpression.class, () -> {
-                for (int attempt = 0; attempt < 200; attempt++) {
+                for (int attempt = 0; attempt < 1_200; attempt++) {
                     consumer.poll(Duration.ofMillis(100));
                 }
                 return null;
@@ -612,7 +614,7 @@ public class JavaGroups {
         try (KafkaConsumer<byte[], byte[]> consumer = consumer(group, settings)) {
             consumer.subscribe(List.of(topic));
             int read = 0;
-            for (long end = System.nanoTime() + 20_000_000_000L; read < 20 && System.nanoTime() < end; ) {
+            for (long end = System.nanoTime() + 120_000_000_000L; read < 20 && System.nanoTime() < end; ) {
                 read += consumer.poll(Duration.ofMillis(100)).count();
             }
             same(20, read);
@@ -630,7 +632,7 @@ public class JavaGroups {
             });
             AtomicInteger done = new AtomicInteger();
             consumer.commitAsync(Map.of(one, new OffsetAndMetadata(6)), (committed, failure) -> done.set(failure == null ? 1 : 2));
-            for (int attempt = 0; attempt < 100 && done.get() == 0; attempt++) {
+            for (int attempt = 0; attempt < 2_400 && done.get() == 0; attempt++) {
                 consumer.poll(Duration.ofMillis(50));
             }
             same(1, done.get());
@@ -641,7 +643,7 @@ public class JavaGroups {
         try (KafkaConsumer<byte[], byte[]> consumer = consumer(group, settings)) {
             consumer.subscribe(List.of(topic));
             Map<Integer, Long> first = new HashMap<>();
-            for (long end = System.nanoTime() + 20_000_000_000L; first.size() < 2 && System.nanoTime() < end; ) {
+            for (long end = System.nanoTime() + 120_000_000_000L; first.size() < 2 && System.nanoTime() < end; ) {
                 consumer.poll(Duration.ofMillis(100)).forEach(record -> first.putIfAbsent(record.partition(), record.offset()));
             }
             same(Map.of(0, 4L, 1, 6L), first);
@@ -750,7 +752,7 @@ public class JavaGroups {
         String topic = topic(1);
         String group = name("removed");
         write(topic, 1, 10);
-        try (KafkaConsumer<byte[], byte[]> consumer = consumer(group, "heartbeat.interval.ms", "900")) {
+        try (KafkaConsumer<byte[], byte[]> consumer = consumer(group, "heartbeat.interval.ms", "9000")) {
             consumer.subscribe(List.of(topic));
             for (int read = 0; read < 10; ) {
                 read += consumer.poll(Duration.ofMillis(50)).count();
@@ -772,7 +774,7 @@ public class JavaGroups {
         try (KafkaConsumer<byte[], byte[]> consumer = consumer(name("assignor"), "group.protocol", "consumer", "group.remote.assignor", "nonsense")) {
             consumer.subscribe(List.of(topic));
             refused(UnsupportedAssignorException.class, () -> {
-                for (int attempt = 0; attempt < 200; attempt++) {
+                for (int attempt = 0; attempt < 1_200; attempt++) {
                     consumer.poll(Duration.ofMillis(100));
                 }
                 return null;
@@ -789,7 +791,7 @@ public class JavaGroups {
             try (KafkaConsumer<byte[], byte[]> other = consumer(group, "partition.assignment.strategy", "org.apache.kafka.clients.consumer.RoundRobinAssignor")) {
                 other.subscribe(List.of(topic));
                 refused(InconsistentGroupProtocolException.class, () -> {
-                    for (int attempt = 0; attempt < 200; attempt++) {
+                    for (int attempt = 0; attempt < 1_200; attempt++) {
                         other.poll(Duration.ofMillis(100));
                     }
                     return null;
@@ -816,7 +818,7 @@ public class JavaGroups {
 
     public static void main(String[] arguments) throws Exception {
         bootstrap = arguments[0];
-        admin = Admin.create(properties("default.api.timeout.ms", "20000", "request.timeout.ms", "10000"));
+        admin = Admin.create(properties("default.api.timeout.ms", "120000", "request.timeout.ms", "60000"));
         Map<String, Method> checks = new TreeMap<>();
         for (Method method : JavaGroups.class.getDeclaredMethods()) {
             boolean isWanted = arguments.length > 2 ? method.getName().matches(arguments[2]) : method.getName().startsWith("check");

@@ -31,7 +31,7 @@ public class JavaTransactions {
     static Admin admin;
     static int transactionVersion = 2;
     static final AtomicInteger numbers = new AtomicInteger();
-    static final long PATIENCE_SECONDS = 40;
+    static final long PATIENCE_SECONDS = 120;
 
     // ---- the small vocabulary of the checks
 
@@ -326,7 +326,7 @@ public class JavaTransactions {
                     done.incrementAndGet();
                 }
             }
-            same(20L, admin.listConsumerGroupOffsets(group).partitionsToOffsetAndMetadata().get().get(from).offset());
+            eventually(() -> admin.listConsumerGroupOffsets(group).partitionsToOffsetAndMetadata().get().get(from).offset() == 20, "the last offset is committed");
         }
         same(20, committed(sink, 1).size());
         same(3, aborted);
@@ -345,7 +345,7 @@ public class JavaTransactions {
                 refused(() -> consumer.committed(Set.of(from), Duration.ofMillis(1500)), org.apache.kafka.common.errors.TimeoutException.class);
             }
             producer.commitTransaction();
-            same(new OffsetAndMetadata(7, "text"), admin.listConsumerGroupOffsets(group).partitionsToOffsetAndMetadata().get().get(from));
+            eventually(() -> new OffsetAndMetadata(7, "text").equals(admin.listConsumerGroupOffsets(group).partitionsToOffsetAndMetadata().get().get(from)), "the offset is committed");
             producer.beginTransaction();
             producer.sendOffsetsToTransaction(Map.of(from, new OffsetAndMetadata(9)), new ConsumerGroupMetadata(group));
             producer.abortTransaction();
@@ -413,7 +413,7 @@ public class JavaTransactions {
     static void checkATransactionThatTakesTooLongIsAborted() throws Exception {
         String topic = topic(1);
         String id = name("tx");
-        try (KafkaProducer<String, String> producer = producer(id, "transaction.timeout.ms", "1000")) {
+        try (KafkaProducer<String, String> producer = producer(id, "transaction.timeout.ms", "5000")) {
             producer.beginTransaction();
             send(producer, topic, 0, "slow");
             producer.flush();
@@ -433,14 +433,14 @@ public class JavaTransactions {
     static void checkTransactionsAreListedAndDescribed() throws Exception {
         String topic = topic(2);
         String id = name("listed");
-        try (KafkaProducer<String, String> producer = producer(id, "transaction.timeout.ms", "30000")) {
+        try (KafkaProducer<String, String> producer = producer(id, "transaction.timeout.ms", "600000")) {
             producer.beginTransaction();
             send(producer, topic, 0, "a");
             send(producer, topic, 1, "b");
             producer.flush();
             TransactionDescription found = describe(id);
             same(TransactionState.ONGOING, found.state());
-            same(30_000L, found.transactionTimeoutMs());
+            same(600_000L, found.transactionTimeoutMs());
             same(Set.copyOf(partitions(topic, 2)), found.topicPartitions());
             truth(found.transactionStartTimeMs().isPresent(), "there is a start time");
             ListTransactionsOptions open = new ListTransactionsOptions().filterStates(List.of(TransactionState.ONGOING));

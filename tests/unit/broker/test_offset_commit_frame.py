@@ -38,8 +38,9 @@ class Commits(World):
 
     async def prepare(self) -> Commits:
         self.groups.start()
-        await asyncio.sleep(0.02)
-        await self.commit((0, 1))
+        async with asyncio.timeout(60):
+            while await self.commit((0, 1)) != [0]:  # noqa: ASYNC110 (its coordinator reads the log)
+                await asyncio.sleep(0)
         joined = await self.join("m")
         self.member_id = joined.member_id
         sync = SyncGroupRequest(

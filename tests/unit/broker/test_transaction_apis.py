@@ -27,7 +27,6 @@ from ottla.broker.metrics import Metrics
 from ottla.broker.partitions import Partition, Partitions
 from ottla.broker.quotas import Quotas
 from ottla.broker.transaction_coordinator import TransactionCoordinator
-from ottla.broker.transaction_markers import RETRY_MS
 from ottla.broker.transaction_metrics import register_transaction_metrics
 from ottla.cluster import ClusterImage, PartitionImage, TopicImage
 from ottla.config import BrokerConfig, TopicConfig
@@ -264,6 +263,12 @@ class World:
         state = response.transaction_states[0]
         return str(state.transaction_state) or ErrorCode(state.error_code).name
 
+    async def reaches(self, state: str) -> None:
+        """Markers are tried again after a while: wait until the transaction is in this state."""
+        async with asyncio.timeout(60):
+            while await self.state() != state:  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+
     def committed_offset(self, group: str = "g") -> int | None:
         machine = self.groups.shard(self.groups.partition_for(group)).machine
         assert machine is not None
@@ -453,8 +458,7 @@ def test_a_marker_that_cannot_be_written_is_tried_until_it_is(tmp_path: Path) ->
         assert await world.state() == "PrepareCommit"
         assert await world.produce(following, 0) == [ErrorCode.CONCURRENT_TRANSACTIONS]
         world.log(1).is_offline = False
-        await asyncio.sleep(2 * RETRY_MS / 1000)
-        assert await world.state() == "CompleteCommit"
+        await world.reaches("CompleteCommit")
         assert [world.kinds(index) for index in (0, 1)] == [["data", "commit"]] * 2
         assert await world.produce(following, 0) == [0]
 
@@ -472,7 +476,7 @@ def test_a_batch_waits_a_little_for_the_markers_of_the_transaction_before(tmp_pa
         world.log(1).is_offline = False
         assert await waiting == [0]
 
-    run(scenario, tmp_path, add_partitions_to_txn_retry_backoff_max_ms="2000")
+    run(scenario, tmp_path, add_partitions_to_txn_retry_backoff_max_ms="60000")
 
 
 def test_batches_of_a_producer_that_wait_keep_their_order(tmp_path: Path) -> None:
@@ -485,16 +489,13 @@ def test_batches_of_a_producer_that_wait_keep_their_order(tmp_path: Path) -> Non
         second = asyncio.ensure_future(world.produce(following, 0, sequence=1))
         await asyncio.sleep(0)
         world.log(1).is_offline = False
-        for _ in range(500):
-            await asyncio.sleep(0.001)
-            if await world.state() == "CompleteCommit":
-                break
+        await world.reaches("CompleteCommit")
         third = await world.produce(following, 0, sequence=2)
         assert [await first, await second, third] == [[0], [0], [0]]
         assert world.kinds(0) == ["data", "commit", "data", "data", "data"]
         assert not world.transactions.waiting
 
-    run(scenario, tmp_path, add_partitions_to_txn_retry_backoff_max_ms="2000")
+    run(scenario, tmp_path, add_partitions_to_txn_retry_backoff_max_ms="60000")
 
 
 def test_a_client_that_takes_over_keeps_a_prepared_transaction(tmp_path: Path) -> None:
@@ -505,6 +506,7 @@ def test_a_client_that_takes_over_keeps_a_prepared_transaction(tmp_path: Path) -
         await world.produce(old, 0, 1)
         world.restart()
         await asyncio.sleep(0.01)
+        await world.reaches("Ongoing")
         request.keep_prepared_txn = True
         kept = await world.ask(init_producer_id, request, 6)
         assert (kept.error_code, kept.ongoing_txn_producer_id, kept.ongoing_txn_producer_epoch) == (0, *old)
@@ -524,10 +526,7 @@ def test_a_coordinator_that_reads_its_log_again_goes_on_with_its_markers(tmp_pat
         await world.end(producer, commit=False)
         world.restart()
         world.log(1).is_offline = False
-        for _ in range(100):
-            await asyncio.sleep(0.005)
-            if await world.state() == "CompleteAbort":
-                break
+        await world.reaches("CompleteAbort")
         assert world.kinds(1) == ["data", "abort"]
         assert world.kinds(0)[:2] == ["data", "abort"]
         assert world.log(0).last_stable_offset == world.log(0).log_end_offset
