@@ -415,7 +415,7 @@ def _client_config(cls: type[Any], options: Mapping[str, str], fixed: Mapping[st
         if not name.startswith("kafka."):
             continue
         key = name.removeprefix("kafka.")
-        if key in declared or key in cls.unused_names():
+        if key in declared or key in cls.unused_names() or key in cls.refused_names():
             given[key] = value
         elif key not in others:
             _log.warning("%s has no effect in this connector", name)

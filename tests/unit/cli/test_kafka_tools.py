@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.cli.kafka.connection import known_settings
 from ottla.cli.kafka.consumer_perf_test import format_date
 from ottla.cli.kafka.deserializers import deserializer
 from ottla.cli.kafka.line_reader import InputRecord, LineReader, Lines
@@ -14,8 +15,14 @@ from ottla.cli.kafka.message_formatters import DEFAULT, formatter
 from ottla.cli.kafka.offset_resets import format_csv, parse_duration_ms, parse_moment, read_csv
 from ottla.cli.kafka.options import ToolError
 from ottla.cli.kafka.performance import Latencies, fixed, ratio
+from ottla.client.config import AdminConfig
 from ottla.client.core.fetching import LogAppendTimeRecord
 from ottla.client.metadata import TopicPartition
+
+
+def test_settings_that_nobody_knows_are_passed_over_and_those_that_would_be_missed_are_not() -> None:
+    given = {"client.id": "me", "my.own": "1", "ssl.cipher.suites": "TLS_AES_128_GCM_SHA256"}
+    assert list(known_settings(AdminConfig, given)) == ["client.id", "ssl.cipher.suites"]
 
 
 def test_lines_end_as_javas_do_wherever_the_input_is_cut() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.client.core.partitions import TopicPartition
+from ottla.client.errors import ConfigError
 from ottla.spark.options import (
     AT_LEAST_ONCE,
     EARLIEST,
@@ -50,6 +51,11 @@ def test_a_time_for_all_wins_over_a_time_for_each_and_that_over_offsets() -> Non
     assert parse_read_options(given, is_streaming=True).starting.timestamps == {TopicPartition("orders", 0): 5}
     given["startingTimestamp"] = "9"
     assert parse_read_options(given, is_streaming=True).starting.timestamp == 9
+
+
+def test_a_setting_of_kafkas_that_would_be_missed_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"does not have the setting ssl\.cipher\.suites"):
+        parse_read_options({**SUBSCRIBED, "kafka.ssl.cipher.suites": "x"}, is_streaming=False)
 
 
 def test_kafka_properties_reach_the_client() -> None:

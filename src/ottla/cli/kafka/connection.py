@@ -38,9 +38,9 @@ def read_properties(path: str) -> dict[str, str]:
 
 
 def known_settings(kind: type[ClientConfig], given: dict[str, str]) -> dict[str, Any]:
-    """Those settings that a client of ours has."""
-    declared = {one.name for one in fields(kind)}
-    return {name: value for name, value in given.items() if name.replace(".", "_") in declared}
+    """Those settings that a client of ours has, or refuses; Kafka's tools pass over what no client knows."""
+    declared = {one.name.replace("_", ".") for one in fields(kind)}
+    return {name: value for name, value in given.items() if name in declared or name in kind.refused_names()}
 
 
 def check_addresses(bootstrap: str) -> str:
