@@ -7,12 +7,18 @@ request that waits for a commit would hold back the very records that the commit
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 
 from ottla.broker.suspicions import Look
 from ottla.net import NoAnswer, Peer, ReceiveBuffers, Sockets
 from ottla.wire import Message
 from ottla.wire.messages.api_versions import ApiVersionsRequest
+
+log = logging.getLogger("ottla.peers")
+
+NAME_S = 30.0
+"""How long a name's address is believed."""
 
 
 class Peers:
@@ -26,6 +32,9 @@ class Peers:
         self._buffers = buffers
         self._client_id = client_id
         self._by_address: dict[tuple[str, int, str], Peer] = {}
+        self._found: dict[str, tuple[str, float]] = {}
+        """By name, the address that it had, and until when nobody looks it up again."""
+        self._looking_up: dict[str, asyncio.Task[None]] = {}
 
     def send(
         self,
@@ -63,6 +72,11 @@ class Peers:
     async def look_at(self, host: str, port: int, timeout_ms: int) -> Look:
         """Whether somebody answers at an address. A process that is about to end may still take a connection, but it
         closes it instead of answering."""
+        if self._sockets.is_name(host):
+            address = await self._address_of(host, timeout_ms)
+            if address is None:
+                return Look.SILENT
+            host = address
         seen: asyncio.Future[Look] = self._loop.create_future()
 
         def take(answer: Message | NoAnswer) -> None:
@@ -75,7 +89,30 @@ class Peers:
         self.ask_once(host, port, ApiVersionsRequest(), take, timeout_ms)
         return await seen
 
+    async def _address_of(self, name: str, timeout_ms: int) -> str | None:
+        """The address of a name, None if that is not known in time. Brokers are looked at many times in a second: their
+        names are not looked up each time, and nobody waits for that where the last address can serve."""
+        found = self._found.get(name)
+        if found is None or found[1] <= self._loop.time():
+            looking_up = self._looking_up.get(name)
+            if looking_up is None:
+                looking_up = self._looking_up[name] = self._loop.create_task(self._look_up(name))
+            if found is None:
+                await asyncio.wait([looking_up], timeout=timeout_ms / 1000)
+                found = self._found.get(name)
+        return None if found is None else found[0]
+
+    async def _look_up(self, name: str) -> None:
+        try:
+            self._found[name] = (await self._sockets.look_up(name), self._loop.time() + NAME_S)
+        except OSError as error:
+            log.warning("%s is not looked at: %s", name, error)
+        finally:
+            del self._looking_up[name]
+
     def close(self) -> None:
+        for looking_up in self._looking_up.values():
+            looking_up.cancel()
         for peer in self._by_address.values():
             peer.close()
         self._by_address.clear()

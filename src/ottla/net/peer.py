@@ -101,8 +101,10 @@ class Peer:
         if connection is None or connection.is_closed:
             try:
                 sock = self._sockets.connect(self._host, self._port)
-            except OSError:
-                self._loop.call_soon(on_answer, NoAnswer(is_closed=True))
+            except OSError as error:
+                # A name that cannot be found, no route or no descriptor left say nothing of the other side.
+                is_refused = isinstance(error, ConnectionError)
+                self._loop.call_soon(on_answer, NoAnswer(is_closed=is_refused))
                 return
             channel = Channel(
                 self._loop,

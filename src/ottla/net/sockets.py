@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import sys
@@ -39,6 +40,14 @@ class Sockets(Protocol):
     """Whether `fileno()` is a real descriptor that os.sendfile can write to."""
 
     def listen(self, host: str, port: int, backlog: int) -> ListenSocket: ...
+    def is_name(self, host: str) -> bool:
+        """Whether a host has to be looked up before it can be connected."""
+        ...
+
+    async def look_up(self, host: str) -> str:
+        """The address of a name, without keeping the loop waiting; OSError if it has none."""
+        ...
+
     def connect(self, host: str, port: int) -> Socket:
         """A connection on its way: writable once it stands; the first send or receive raises if it was refused."""
         ...
@@ -78,6 +87,18 @@ class OsSockets:
         listening.listen(backlog)
         listening.setblocking(False)
         return _OsListenSocket(listening)
+
+    def is_name(self, host: str) -> bool:
+        for family in (socket.AF_INET, socket.AF_INET6):
+            with suppress(OSError, ValueError):
+                socket.inet_pton(family, host)
+                return False
+        return True
+
+    async def look_up(self, host: str) -> str:
+        # The family is what `connect` takes a name for.
+        found = await asyncio.get_running_loop().getaddrinfo(host, None, family=socket.AF_INET, type=socket.SOCK_STREAM)
+        return str(found[0][4][0])
 
     def connect(self, host: str, port: int) -> Socket:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET

@@ -189,6 +189,12 @@ class Sockets:
             raise
         return sock
 
+    def is_name(self, host: str) -> bool:
+        return False
+
+    async def look_up(self, host: str) -> str:
+        return host
+
     def connect(self, host: str, port: int) -> Socket:
         """Non-blocking: the socket turns writable when the connection stands or failed (SO_ERROR says which)."""
         name = self.host if host in LOCAL_NAMES else host

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import socket
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -31,11 +33,16 @@ class OtherNode:
         self.timers: list[Callable[[], None]] = []
         monkeypatch.setattr(peer, "Channel", lambda *_, **__: self)
         nothing: Any = None
-        sockets = SimpleNamespace(connect=lambda host, port: None, supports_sendfile=False)
+        self.connect_error: OSError | None = None
+        sockets: Any = SimpleNamespace(connect=self._connect, supports_sendfile=False)
         loop: Any = SimpleNamespace(
             call_soon=lambda act, *given: act(*given), call_later=self._call_later, time=lambda: self.time
         )
         self.peer = Peer(loop, sockets, nothing, "127.0.0.1", 9093, client_id="1")
+
+    def _connect(self, host: str, port: int) -> None:
+        if self.connect_error is not None:
+            raise self.connect_error
 
     def _call_later(self, delay: float, act: Callable[..., None], *given: Any) -> Any:
         def fire() -> None:
@@ -164,6 +171,21 @@ def test_a_connection_that_is_refused_is_told_at_once(other: OtherNode) -> None:
     assert other.answers == [NoAnswer(is_closed=True)]
     other.let_time_pass()
     assert len(other.answers) <= 1, "no deadline is left"
+
+
+@pytest.mark.parametrize(
+    ("error", "is_closed"),
+    [
+        (ConnectionRefusedError(errno.ECONNREFUSED, "refused"), True),
+        (socket.gaierror(socket.EAI_AGAIN, "no name server"), False),
+        (OSError(errno.EMFILE, "too many open files"), False),
+        (OSError(errno.ENETUNREACH, "no route"), False),
+    ],
+)
+def test_who_cannot_be_connected_at_all_need_not_be_gone(other: OtherNode, error: OSError, is_closed: bool) -> None:
+    other.connect_error = error
+    other.ask(BrokerHeartbeatRequest())
+    assert other.answers == [NoAnswer(is_closed=is_closed)]
 
 
 def test_a_connection_that_refuses_to_say_its_versions_is_given_up(other: OtherNode) -> None:

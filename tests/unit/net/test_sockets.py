@@ -46,3 +46,10 @@ def test_a_link_that_heals_is_used_again_within_a_second(monkeypatch: pytest.Mon
     if sys.platform == "linux" and not is_old:
         expected[TCP_RTO_MAX_MS] = MAX_RETRANSMISSION_MS
     assert kernel.options == expected
+
+
+@pytest.mark.parametrize(
+    ("host", "is_name"), [("127.0.0.1", False), ("::1", False), ("localhost", True), ("10.0.0", True), ("a.b", True)]
+)
+def test_what_has_to_be_looked_up(host: str, is_name: bool) -> None:
+    assert OsSockets().is_name(host) == is_name

@@ -1,0 +1,97 @@
+"""Other brokers by name: looked up beside the loop, and not each time somebody looks at them."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ottla.broker import peers
+from ottla.broker.peers import Peers
+from ottla.broker.suspicions import Look
+from ottla.wire.messages.api_versions import ApiVersionsResponse
+
+TIMEOUT_MS = 20
+
+
+class Names:
+    """A name server, and brokers that answer at once; which addresses were asked."""
+
+    def __init__(self) -> None:
+        self.lookup_count = 0
+        self.asked: list[str] = []
+        self.answer: asyncio.Future[str] | None = None
+        self.error: OSError | None = None
+        self.time = 1_000.0
+        running = asyncio.get_running_loop()
+        loop: Any = SimpleNamespace(
+            create_task=running.create_task, create_future=running.create_future, time=lambda: self.time
+        )
+        nothing: Any = None
+        sockets: Any = self
+        self.peers = Peers(loop, sockets, nothing, client_id="1")
+        self.peers.ask_once = self._ask_once  # type: ignore[method-assign]
+
+    def is_name(self, host: str) -> bool:
+        return not host[0].isdigit()
+
+    async def look_up(self, host: str) -> str:
+        self.lookup_count += 1
+        if self.error is not None:
+            raise self.error
+        return "10.0.0.1" if self.answer is None else await self.answer
+
+    def _ask_once(self, host: str, port: int, request: Any, on_answer: Any, timeout_ms: int) -> None:
+        self.asked.append(host)
+        on_answer(ApiVersionsResponse())
+
+    async def look(self, host: str = "broker-1") -> Look:
+        return await self.peers.look_at(host, 9092, TIMEOUT_MS)
+
+
+def test_an_address_is_not_looked_up() -> None:
+    async def scenario() -> None:
+        names = Names()
+        assert await names.look("10.0.0.7") is Look.ANSWERED
+        assert (names.asked, names.lookup_count) == (["10.0.0.7"], 0)
+
+    asyncio.run(scenario())
+
+
+def test_a_name_is_looked_up_once_in_a_while_and_nobody_waits_for_it_again() -> None:
+    async def scenario() -> None:
+        names = Names()
+        for _ in range(3):
+            assert await names.look() is Look.ANSWERED
+        assert (names.asked, names.lookup_count) == (["10.0.0.1"] * 3, 1)
+        names.time += peers.NAME_S
+        names.answer = asyncio.get_running_loop().create_future()
+        for _ in range(3):
+            assert await names.look() is Look.ANSWERED
+            await asyncio.sleep(0)
+        assert names.lookup_count == 2, "one at a time"
+        names.answer.set_result("10.0.0.2")
+        await asyncio.wait(names.peers._looking_up.values())
+        assert await names.look() is Look.ANSWERED
+        assert names.asked[-1] == "10.0.0.2"
+
+    asyncio.run(scenario())
+
+
+def test_who_has_no_address_is_not_gone(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        names = Names()
+        names.error = OSError("no name server answers")
+        assert await names.look() is Look.SILENT
+        names.error = None
+        names.answer = asyncio.get_running_loop().create_future()
+        assert await names.look() is Look.SILENT
+        assert names.asked == []
+        names.peers.close()
+        await asyncio.sleep(0)
+        assert names.answer.cancelled()
+
+    asyncio.run(scenario())
+    assert "broker-1 is not looked at: no name server answers" in caplog.text
