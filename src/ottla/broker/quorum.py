@@ -103,7 +103,8 @@ class Quorum:
         self._failure: BaseException | None = None
         self._changed = asyncio.Event()
         self.on_commit: Callable[[Sequence[Message], int], None] | None = None
-        """Told of committed records, in the order of the log, before anybody who waits for them."""
+        """Told of committed records, in the order of the log, before anybody who waits for them; also of none, where
+        the quorum's own records are committed (who leads, who votes)."""
         self.on_snapshot: Callable[[list[Message], int], None] | None = None
         """Told of a snapshot of the leader, which stands for everything before its end offset."""
         self.on_leader: Callable[[int, int], None] | None = None
@@ -410,7 +411,7 @@ class Quorum:
 
     def _commit(self, high_watermark: int) -> None:
         for written in self.log.commit(high_watermark):
-            if written.records and self.on_commit is not None:
+            if self.on_commit is not None:
                 self.on_commit(written.records, written.end_offset)
         while self._awaited and self._awaited[0].end_offset <= high_watermark:
             awaited = self._awaited.popleft()
