@@ -3,8 +3,9 @@
 Receiving: all connections of a loop share one receive buffer, since only one of them is read at a time. Whole frames
 are handed on as views of it and must not be kept: what a receiver wants to keep, it copies. Only a frame that has not
 arrived whole gets a buffer of its own, which grows with the bytes that really came, never with the size a peer
-declares (it may begin as large as a frame that this peer has sent before). So an idle connection holds no buffer, and a
-hostile one holds about what it has sent.
+declares (it may begin as large as a frame that this peer has sent before). Where the last frame was larger than the
+shared buffer, only the next one's beginning is read into that: the rest then comes to its place at once. So an idle
+connection holds no buffer, and a hostile one holds about what it has sent.
 
 Sending: a part is bytes or a piece of a file. Files go to the socket by sendfile where both sides are real; elsewhere
 (TLS, simulation) by read and send. A piece that is not in the page cache is first read by a thread, so that a consumer
@@ -217,6 +218,8 @@ class Channel:
                 if received:
                     received += kept
                     self._head = b""
+            elif self._largest_frame > len(self._buffer):
+                received = self._receive(self._view[:FIRST_FRAME_BYTES])
             else:
                 received = self._receive(self._buffer)
         except (BlockingIOError, InterruptedError):
@@ -287,6 +290,7 @@ class Channel:
                 memoryview(frame)[: self._filled] = view[start:end]
                 self._frame, self._frame_size, self._frame_end = frame, size, min(size, len(frame))
                 return
+            self._largest_frame = min(self._largest_frame, len(buffer))
             self.bytes_in += size + 4
             self.receiver.frame_received(view[start:stop])
             position = stop

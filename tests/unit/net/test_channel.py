@@ -84,9 +84,11 @@ class Sock:
         self.room = 1 << 30
         self.is_closed = False
         self.has_ended = False
+        self.asked_bytes: list[int] = []
 
     def recv_into(self, buffer: Any) -> int:
         view = memoryview(buffer)
+        self.asked_bytes.append(len(view))
         if not self.incoming:
             if self.has_ended:
                 return 0
@@ -307,6 +309,20 @@ def test_a_frame_that_does_not_arrive_whole_takes_the_buffer_of_one_that_was_ans
             world.arrive(whole[start : start + 100])
         frame = frame[:-1]
     assert world.frames.frames == [bytes(range(200)) * 3, (bytes(range(200)) * 3)[:-1], (bytes(range(200)) * 3)[:-2]]
+
+
+def test_behind_a_large_frame_only_the_beginning_of_the_next_one_is_copied() -> None:
+    shared, large, small = 100_000, bytes(range(250)) * 800, b"small"
+    world = World(buffer_bytes=shared)
+    bodies = [large, large, small, small, large, small]
+    for body in bodies:
+        world.sock.asked_bytes.clear()
+        world.arrive(framed(body))
+        after_large = len(world.frames.frames) > 1 and world.frames.frames[-2] == large
+        assert world.sock.asked_bytes[0] == (32 * 1024 if after_large else shared)
+    assert world.frames.frames == bodies
+    world.arrive(b"".join(map(framed, bodies)))
+    assert world.frames.frames == bodies * 2
 
 
 def test_only_few_and_small_buffers_are_kept() -> None:
