@@ -135,9 +135,6 @@ class Sender:
 
     def _run(self) -> None:
         self._soon = None
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
         if self._is_closed:
             return
         now = self._loop.time() * 1000
@@ -155,7 +152,16 @@ class Sender:
             self._send_ready(ready, now)
         deadline = self._accumulator.deadline(now)
         if deadline is not None:
-            self._timer = self._loop.call_at(max(deadline, now + 1) / 1000, self._run_later)
+            self._look_again_at(max(deadline, now + 1) / 1000)
+
+    def _look_again_at(self, when: float) -> None:
+        """A timer that is set for an earlier moment stays: to look once more costs less than to set another each time
+        something is sent."""
+        if self._timer is not None:
+            if self._timer.when() <= when:
+                return
+            self._timer.cancel()
+        self._timer = self._loop.call_at(when, self._run_later)
 
     def _run_later(self) -> None:
         self._timer = None

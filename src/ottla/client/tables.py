@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 BATCH_BYTES = 1024 * 1024
 """What a batch of a table holds if batch.size says less: that is made for records that come one by one, and a table is
 there as a whole."""
-PIECE_BYTES = 1024 * 1024
-"""So much is encoded before others have their turn."""
-AHEAD_BYTES = 2 * 1024 * 1024
+PIECE_BYTES = 2 * 1024 * 1024
+"""So much is encoded before others have their turn. That is two batches: the program that sends them has left the
+processor's cache before the first of them, and is still there for the second."""
+AHEAD_BYTES = 4 * 1024 * 1024
 """So much is encoded before it can be sent: more would only leave the processor's cache before its turn comes."""
 
 
@@ -56,12 +57,15 @@ class TableSend:
         largest = min(config.max_request_size - 512, config.buffer_memory // 4)
         wanted = max(config.batch_size, BATCH_BYTES) if batch_size is None else batch_size
         self._batch_size = max(min(wanted, largest), BATCH_OVERHEAD)
+        self._checked: Rows | None = None
+        """All rows, where they are few enough to be kept from the check until they are encoded."""
 
     def check(self, partition_count: int) -> None:
         """Raise for rows that cannot be sent, before any is."""
         max_record_size = min(self._config.max_request_size, self._config.buffer_memory) - BATCH_OVERHEAD
         first = 0
         for rows in self._rows(partition_count):
+            self._checked = rows if rows.count == self._table.num_rows else None
             row = rows.row_elsewhere(partition_count)
             if row >= 0:
                 raise KafkaError(
@@ -78,6 +82,9 @@ class TableSend:
             first += rows.count
 
     def _rows(self, partition_count: int) -> Iterator[Rows]:
+        if self._checked is not None:
+            yield self._checked
+            return
         partitioner = self._config.partitioner if callable(self._config.partitioner) else None
         for batch in arrow.as_batches(self._table):
             if partitioner is not None:

@@ -237,6 +237,18 @@ def test_batches_keep_to_what_a_request_and_the_buffer_hold() -> None:
         encoded(table, batch_size=0)
 
 
+def test_a_function_that_chooses_partitions_is_asked_once_for_each_row() -> None:
+    asked: list[bytes | None] = []
+
+    def choose(topic: str, key: bytes | None, partition_count: int) -> int:
+        asked.append(key)
+        return len(asked) % partition_count
+
+    table = pa.table({"value": [b"a", b"b", b"c"], "key": [b"1", None, b"3"]})
+    found = {batch.partition: values([batch]) for batch in encoded(table, partitioner=choose)}
+    assert asked == [b"1", None, b"3"] and found == {0: [b"b"], 1: [b"a", b"c"]}
+
+
 def test_without_pyarrow_one_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ImportError, match=r"pip install 'ottla\[arrow\]'"):
