@@ -331,17 +331,20 @@ class Consumer(Generic[K, V]):
                 self._commit_when_due(loop.time())
                 taken = collect()
                 self._locate()
-                fetcher.pump()
+                if not taken or not fetcher.gives_way:
+                    fetcher.pump()
                 if taken:
                     return taken
                 left = ends_at - loop.time()
                 if left <= 0:
                     return None
+                fetcher.is_awaited = True
                 await self._wait(left)
+                fetcher.is_awaited = False
                 if self._is_closing:
                     raise ClientClosed("the consumer was closed")
         finally:
-            self._is_polling = False
+            self._is_polling = fetcher.is_awaited = False
             if self._member is not None:
                 self._member.poll_ended()
 

@@ -26,6 +26,8 @@ from ottla.wire.primitives import ZERO_UUID
 FETCH_LANE = "fetch"
 AHEAD = 2
 """A partition is fetched until about so many times max.partition.fetch.bytes of it wait."""
+FEW_BYTES = 16 * 1024
+"""So few the application has at once: to ask for the next takes longer than to hand these out."""
 NO_REPLICA = -1
 
 _log = logging.getLogger("ottla.client")
@@ -69,6 +71,10 @@ class Fetcher:
         self._isolation_level = IsolationLevel[config.isolation_level.upper()]
         self._validation = PositionValidation(cluster, subscription, config.retry_backoff_ms, self._validated)
         self._is_stopped = False
+        self.is_awaited = False
+        """Whether the application waits for records, and for nothing else."""
+        self.gives_way = False
+        """Whether the application has its few records first, and the next fetch leaves in a moment."""
 
     def _validated(self, error: KafkaError | None) -> None:
         self.error = error or self.error
@@ -82,6 +88,7 @@ class Fetcher:
 
     def pump(self) -> None:
         """Begin a fetch at every broker that has none under way and leads partitions with room."""
+        self.gives_way = False
         if self._is_stopped:
             return
         now = self._now()
@@ -210,7 +217,16 @@ class Fetcher:
             for state in states:
                 state.is_fetching = False
             self._tasks.pop(node_id, None)
-        self.pump()
+        if self.is_awaited and 0 < sum(state.fetched_size for state in states) <= FEW_BYTES:
+            # What the application does with them, such as to send others, goes before the next fetch.
+            self.gives_way = True
+            self._loop.call_soon(self._loop.call_soon, self._give_way)
+        else:
+            self.pump()
+
+    def _give_way(self) -> None:
+        if self.gives_way:
+            self.pump()
 
     # Answers
 
