@@ -6,6 +6,7 @@ Connect) runs when OTTLA_INTEROP_ALL=1.
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import shutil
@@ -47,6 +48,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
             if shutil.which("java") is None:
                 item.add_marker(pytest.mark.skip(reason="Spark needs Java 17"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def rubbish_goes_with_its_module() -> Iterator[None]:
+    """What Spark's sockets leave is collected here, where it is no error."""
+    yield
+    gc.collect()
 
 
 class Topics:
