@@ -1,12 +1,16 @@
 from __future__ import annotations
 
 from random import Random
+from types import SimpleNamespace
 
 import pytest
 
 from ottla.broker import telemetry as module
+from ottla.broker.api import Caller, Peer
+from ottla.broker.apis.api_versions import api_versions
 from ottla.broker.telemetry import Telemetry, TelemetryClient
 from ottla.wire.errors import ErrorCode, KafkaError
+from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.primitives import uuid_text
 
 NO_ID = bytes(16)
@@ -167,3 +171,28 @@ def test_the_number_of_clients_is_bounded(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_stored_subscription_that_cannot_be_read_is_left_out() -> None:
     telemetry = made(a={"match": "client_id=["}, b={"metrics": "x."})
     assert telemetry.subscription_names == ["b"]
+
+
+def test_clients_are_offered_telemetry_while_somebody_subscribes_to_it() -> None:
+    node = SimpleNamespace(
+        telemetry=Telemetry(),
+        config=SimpleNamespace(transaction_two_phase_commit_enable=False),
+        supported_features={},
+        image=SimpleNamespace(features={}),
+        image_offset=1,
+        quorum=SimpleNamespace(voters=SimpleNamespace(kraft_version=0)),
+    )
+
+    def is_offered() -> bool:
+        peer = Peer("127.0.0.1", 1, "PLAINTEXT", "broker")
+        request = ApiVersionsRequest(client_software_name="tester", client_software_version="1")
+        response = api_versions(request, node, Caller("tester", peer, 18, 4))  # type: ignore[arg-type]
+        offered = {row.api_key for row in response.api_keys} & {71, 72}
+        assert len(offered) != 1
+        return bool(offered)
+
+    assert not is_offered()
+    node.telemetry.replace([("all", {"metrics": "*"})])
+    assert is_offered()
+    node.telemetry.replace([])
+    assert not is_offered()

@@ -25,6 +25,9 @@ INIT_PRODUCER_ID_KEY = 22
 """Its newest version is for two-phase commit: Kafka holds it back, and so do we unless that is switched on."""
 PRODUCE_OLDEST_TOLD = 0
 """As Kafka 4 does: old librdkafka chooses codecs by the oldest Produce version it is told of. v0 to v2 are refused."""
+TELEMETRY_KEYS = (71, 72)
+"""Offered while somebody subscribes to clients' metrics. Kafka offers them with a receiver plugin only: without, every
+client would ask what it should send, librdkafka with a line on stderr, and be told nothing."""
 FIRST_VERSION_WITH_SOFTWARE_NAME = 3
 FIRST_VERSION_WITH_ZERO_MIN_FEATURES = 4
 
@@ -37,7 +40,12 @@ def api_versions(request: ApiVersionsRequest, node: Node, caller: Caller) -> Api
     caller.peer.software_name = request.client_software_name
     caller.peer.software_version = request.client_software_version
     return ApiVersionsResponse(
-        api_keys=[_served(key, node) for key in sorted(SERVED) if caller.peer.role in APIS[key].listeners],
+        api_keys=[
+            _served(key, node)
+            for key in sorted(SERVED)
+            if caller.peer.role in APIS[key].listeners
+            and (key not in TELEMETRY_KEYS or node.telemetry.subscription_names)
+        ],
         supported_features=[
             SupportedFeatureKey(name=name, min_version=low, max_version=high)
             for name, (low, high) in node.supported_features.items()
