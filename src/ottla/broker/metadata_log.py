@@ -759,6 +759,11 @@ class MetadataLog:
                 return None
             finally:
                 file.close()
+            if self.start_offset > end_offset or (self._snapshots and self._snapshots[-1].end_offset >= end_offset):
+                # The leader sent one meanwhile that stands for more, or for the same.
+                if self._disk.exists(f"{path}.part"):
+                    self._disk.remove(f"{path}.part")
+                return None
             self._disk.rename(f"{path}.part", path)
             self._disk.sync_directory(self._directory)
             self._snapshots.append(id)

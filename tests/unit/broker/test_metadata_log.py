@@ -139,6 +139,32 @@ def test_bootstrap_records_are_read_from_the_folder(tmp_path: Path) -> None:
         started.log.bootstrap_records()
 
 
+def test_a_snapshot_that_the_leader_sent_meanwhile_replaces_ones_own(tmp_path: Path) -> None:
+    """Found by a seed: one's own, begun before and ended after, took away the log that begins where that one ends."""
+    use(tmp_path / "leader", LEVEL, *map(topic, range(1, 9)))
+
+    async def scenario() -> None:
+        leader = Started(tmp_path / "leader")
+        await leader.lead()
+        sent = await leader.log.snapshot(leader.image)
+        assert sent is not None
+        follower = Started(tmp_path / "follower")
+        await follower.lead()
+        await follower.append(LEVEL)
+        writing = asyncio.create_task(follower.log.snapshot(follower.image))
+        await asyncio.sleep(0)
+        follower.log.write_snapshot(sent, 0, leader.log.read_snapshot(sent, 0, 1_000_000)[1])
+        follower.log.install_snapshot(sent)
+        assert await writing is None
+        assert follower.log.latest_snapshot == sent
+        assert follower.log.start_offset == follower.log.end_offset == sent.end_offset
+        names = sorted(path.name for path in follower.folder.iterdir())
+        assert f"{sent.end_offset:020d}.log" in names
+        assert [name for name in names if "checkpoint" in name] == [sent.name, "leader-epoch-checkpoint"]
+
+    run(scenario())
+
+
 def test_what_the_quorum_writes_for_itself_counts_as_applied(tmp_path: Path) -> None:
     """Found by a seed: who got it in a snapshot seemed to know more than those who were there."""
     use(tmp_path, LEVEL, topic(1))
