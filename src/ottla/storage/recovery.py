@@ -114,9 +114,15 @@ def load_log(
             if next_base is not None and log_end_offset < next_base and not may_have_gaps:
                 # Lost pages may end at a batch: nothing to cut, yet what follows is not the continuation.
                 is_cut = True
+            if next_base is not None and log_end_offset > next_base:
+                # A file that had been removed came back with a power loss: the log went on here, not there.
+                logger.warning("%s begins within the segment before it and is removed", segments[index + 1].path)
+                is_cut = True
         if is_cut:
             for rest in segments[index + 1 :]:
                 _remove_segment(disk, rest)
+            if segments[index + 1 :]:
+                disk.sync_directory(directory)  # or they could come back
             del segments[index + 1 :]
             break
 

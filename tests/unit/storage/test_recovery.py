@@ -148,6 +148,24 @@ def test_corruption_in_an_unflushed_segment_drops_the_later_ones(tmp_path: Path)
     assert len(files(tmp_path, ".log")) == 2
 
 
+@pytest.mark.parametrize("content", [b"", b"what was there before"])
+def test_a_removed_segment_that_came_back_within_another_is_removed_again(tmp_path: Path, content: bytes) -> None:
+    """Found by a seed: a power loss brought an empty file back, records were written to it, and at their offsets stood
+    those of the segment before it as well."""
+    log = filled(tmp_path)
+    last = log.segments[-1]
+    end_offset = log.log_end_offset
+    assert last.base_offset < end_offset - 1
+    log.close()
+    back = tmp_path / "topic-0" / f"{end_offset - 1:020d}.log"
+    back.write_bytes(content)
+    log = reopened(tmp_path)
+    assert log.log_end_offset == end_offset and not back.exists()
+    assert [segment.base_offset for segment in log.segments][-1] == last.base_offset
+    append(log, batch(producer=PRODUCER, sequence=end_offset))
+    assert offsets(log) == list(range(end_offset + 1))
+
+
 def test_segments_before_the_recovery_point_are_not_read_again(tmp_path: Path) -> None:
     log = filled(tmp_path)
     log.flush_now()
