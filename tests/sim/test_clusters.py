@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from ottla.broker.coordinators import partition_for
 from ottla.sim.__main__ import fingerprint_elsewhere
 from ottla.sim.checkers import Violation
 from ottla.sim.client import Client
@@ -14,9 +15,11 @@ from ottla.sim.cluster_admin import add_voter, reassign, remove_voter
 from ottla.sim.replica_world import CLUSTER, GROUPS, MOVES
 from ottla.sim.replicas import Cluster
 from ottla.sim.shape import Shape
+from ottla.sim.transaction_client import VERSION_1, TransactionalProducer
 from ottla.sim.workloads import until_done
 from ottla.sim.world import run_seed
 from ottla.wire.errors import ErrorCode, KafkaError
+from ottla.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from ottla.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -137,6 +140,35 @@ def test_a_coordinator_that_does_not_know_of_the_next_one_tells_no_stable_offset
     assert sim.run(stable_offset(sim.router().of(old))) == (ErrorCode.NOT_COORDINATOR, -1)
     new = sim.names[sim.coordinator("group")[0] - 1]
     assert sim.run(stable_offset(sim.router().of(new))) == (ErrorCode.NONE, 2)
+
+
+@pytest.mark.parametrize("sim", [APART], indirect=True)
+def test_a_coordinator_that_does_not_know_of_the_next_one_fences_no_producer(sim: Cluster) -> None:
+    """Found by a seed: it knew an older epoch of the transactional id than the producer had from its successor."""
+    producer = TransactionalProducer(sim.client(), "t", VERSION_1, clock=lambda: 0)
+    sim.run(producer.init())
+
+    def coordinator() -> str:
+        count = int(sim.properties["transaction.state.log.num.partitions"])
+        image = sim.image("__transaction_state", partition_for("t", count))
+        assert image is not None
+        return sim.names[image.leader - 1]
+
+    old = coordinator()
+    for controller in sim.shape.controllers:
+        sim.network.cut(old, controller)
+    sim.wait_for(lambda: coordinator() != old, "there is another coordinator")
+    before = producer.producer
+    sim.run(producer.init())
+    assert producer.producer > before
+    asked = EndTxnRequest(
+        transactional_id="t", producer_id=producer.producer[0], producer_epoch=producer.producer[1], committed=True
+    )
+    stale = sim.run(sim.router().of(old).request(asked, EndTxnResponse, version=4))
+    assert stale.error_code == ErrorCode.NOT_COORDINATOR
+    asked.producer_epoch -= 1
+    true = sim.run(sim.router().of(coordinator()).request(asked, EndTxnResponse, version=4))
+    assert true.error_code == ErrorCode.PRODUCER_FENCED
 
 
 @pytest.mark.parametrize("sim", [LARGE], indirect=True)

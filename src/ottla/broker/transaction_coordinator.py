@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.broker.coordinators import Coordinator
+from ottla.broker.hosted_shard import NO_PRODUCER, Decision, Finish, Refuse, Request, coordinator_error
 from ottla.broker.remote_transactions import admit_at
 from ottla.broker.transaction_markers import TransactionMarkers
 from ottla.cluster.features import TRANSACTION_VERSION
@@ -28,9 +29,11 @@ if TYPE_CHECKING:
     from ottla.broker.api import Caller
     from ottla.broker.hosted_shard import HostedShard
     from ottla.broker.node import Node
+    from ottla.broker.partitions import Partition
 
 TRANSACTION_STATE_TOPIC = "__transaction_state"
 CLIENT_VERSION_THAT_ADDS = 2
+FENCING = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
 
 
 class Partitions(NamedTuple):
@@ -116,6 +119,32 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
     def perform(self, hosted: HostedShard[TransactionShard], effects: list[SendMarkers]) -> None:
         for effect in effects:
             self.markers.send(hosted, effect)
+
+    def run(
+        self,
+        key: str,
+        command: Callable[[TransactionShard, Request, Any], Decision],
+        request: Request,
+        call: Any,
+        refuse: Refuse,
+        finish: Finish | None = None,
+        producer: tuple[int, int] = NO_PRODUCER,
+    ) -> Any:
+        """As every coordinator's; but a producer is not told that it is out, which ends it, by a coordinator that was
+        replaced and has not heard of what the next one gave the producer."""
+        answer = super().run(key, command, request, call, refuse, finish, producer)
+        code = answer if isinstance(answer, ErrorCode) else getattr(answer, "error_code", ErrorCode.NONE)
+        hosted = self.shards.get(self.partition_for(key)) if code in FENCING else None
+        if hosted is None or self.node.leadership.is_certain(hosted.partition):
+            return answer
+        return self.node.spawn(self._confirmed(answer, hosted.partition, request, refuse))
+
+    async def _confirmed(self, answer: Any, partition: Partition, request: Any, refuse: Refuse) -> Any:
+        try:
+            await self.node.leadership.confirm(partition)
+        except KafkaError as error:
+            return refuse(request, coordinator_error(error))
+        return answer
 
     # Partitions of transactions
 
