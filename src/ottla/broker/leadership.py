@@ -87,7 +87,7 @@ class Confirmation:
         """KafkaError NOT_LEADER_OR_FOLLOWER if it is known already that somebody else may lead."""
         partition.check_leader()
         leader = partition.leader
-        assert leader is not None
+        electable = () if leader is None else leader.electable()  # alone by now: its other replicas were given up
         self._loop = loop
         self.future: asyncio.Future[None] = loop.create_future()
         self._awaited: dict[FetchSession, tuple[FetchPartition, int]] = {}
@@ -95,7 +95,7 @@ class Confirmation:
         if not partition.has_enough_in_sync():
             # Others that were in sync before may be elected (KIP-966).
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        for replica_id in leader.electable():
+        for replica_id in electable:
             fetch = partition.fetches.get(replica_id)
             session = None if fetch is None else fetch.session
             if fetch is None or session is None:

@@ -201,6 +201,15 @@ def test_without_enough_in_sync_somebody_else_may_lead(world: World) -> None:
     asyncio.run(scenario())
 
 
+def test_who_leads_alone_by_now_asks_nobody(world: World) -> None:
+    async def scenario() -> None:
+        asked = world.ask()
+        world.leader = None  # type: ignore[assignment]
+        await asked
+
+    asyncio.run(scenario())
+
+
 def test_who_leads_alone_asks_nobody(world: World) -> None:
     async def scenario() -> None:
         world.is_alone = True
