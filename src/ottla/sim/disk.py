@@ -461,6 +461,9 @@ class Disk:
         if self.device.begin("syncdir", path, self):
             directory.commit(len(directory.changes))
 
+    def absolute(self, path: str) -> str:
+        return path
+
     def free_bytes(self, path: str) -> int:
         self.device.directory(path)
         if self.device.capacity_bytes is None:

@@ -4,9 +4,10 @@ from ottla.storage.checkpoints import CorruptCheckpoint, MetaProperties, read_me
 from ottla.storage.compaction import Cleaner
 from ottla.storage.disk import Disk, File, FileSlice, OsDisk
 from ottla.storage.index import AbortedTransaction
-from ottla.storage.log import Appended, Log, RecordsRefused, TimestampOffset
+from ottla.storage.log import Appended, Log, RecordsRefused
+from ottla.storage.log_reads import TimestampOffset
 from ottla.storage.logs import LogDir, Logs
-from ottla.storage.recovery import load_log
+from ottla.storage.recovery import LastStop, load_log
 from ottla.storage.segment import Segment
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "Disk",
     "File",
     "FileSlice",
+    "LastStop",
     "Log",
     "LogDir",
     "Logs",

@@ -103,6 +103,10 @@ class Disk(Protocol):
 
     def sync_directory(self, path: str) -> None: ...
 
+    def absolute(self, path: str) -> str:
+        """The path from the root, as other programs on the machine find it."""
+        ...
+
     def free_bytes(self, path: str) -> int: ...
 
     def total_bytes(self, path: str) -> int: ...
@@ -322,6 +326,9 @@ class OsDisk:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+    def absolute(self, path: str) -> str:
+        return os.path.abspath(path)
 
     def free_bytes(self, path: str) -> int:
         answer = os.statvfs(path)

@@ -13,13 +13,14 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Iterator
 from random import Random
+from typing import NamedTuple
 
 from ottla.config import BrokerConfig, TopicConfig
 from ottla.storage import checkpoints
 from ottla.storage.checkpoints import CorruptCheckpoint
 from ottla.storage.disk import Disk
 from ottla.storage.log import Log
-from ottla.storage.recovery import load_log
+from ottla.storage.recovery import LastStop, load_log
 from ottla.storage.retention import retain
 from ottla.wire.errors import ErrorCode, KafkaError
 
@@ -71,6 +72,15 @@ class LogDir:
         return f"LogDir({self.path!r}, {'online' if self.is_online else 'offline'}, {len(self.logs)} logs)"
 
 
+class Loading(NamedTuple):
+    """The log that a start loads now."""
+
+    log_dir: LogDir
+    number: int
+    """From 1 on, among the logs of the log dir."""
+    log_count: int
+
+
 class Logs:
     """The logs a node keeps. `load` first, then `create`, `get`, `delete`; `close` makes the next start quick."""
 
@@ -90,8 +100,10 @@ class Logs:
         self.config = config
         self.log_dirs = [LogDir(path.rstrip("/") or "/") for path in log_dirs]
         self.previous_broker_epoch = -1
-        self._are_markers_taken = False
         """Of the clean shutdown that every log dir remembers alike; -1 otherwise."""
+        self._are_markers_taken = False
+        self.loading: Loading | None = None
+        """How far `load` has come; None before it began."""
         self.on_dir_failure = on_dir_failure
         self._disk = disk
         self._clock = clock
@@ -212,14 +224,12 @@ class Logs:
         timestamp = self._clock()
         expiration_ms = self.config.producer_id_expiration_ms
         configs: dict[str, TopicConfig] = {}
-        for name in disk.names(log_dir.path):
+        matches = [match for name in disk.names(log_dir.path) if (match := _FOLDER.match(name)) is not None]
+        folders = [one for one in matches if one["topic"] != METADATA_TOPIC and one["suffix"] != STRAY]
+        for number, match in enumerate(folders, 1):
+            self.loading = Loading(log_dir, number, len(folders))
             yield
-            match = _FOLDER.match(name)
-            if match is None:
-                continue
-            topic, partition, suffix = match["topic"], int(match["partition"]), match["suffix"]
-            if topic == METADATA_TOPIC or suffix == STRAY:
-                continue
+            name, topic, partition, suffix = match.string, match["topic"], int(match["partition"]), match["suffix"]
             directory = f"{log_dir.path}/{name}"
             if suffix == DELETE:
                 self._doomed.append((self._now() + self.config.log_segment_delete_delay_ms, directory))
@@ -233,11 +243,13 @@ class Logs:
                 topic,
                 partition,
                 config,
-                is_clean=log_dir.had_clean_shutdown,
-                recovery_point=recovery_points.get((topic, partition), 0),
-                log_start_offset=start_offsets.get((topic, partition), 0),
+                LastStop(
+                    log_dir.had_clean_shutdown,
+                    recovery_points.get((topic, partition), 0),
+                    start_offsets.get((topic, partition), 0),
+                    may_have_gaps,
+                ),
                 timestamp=timestamp,
-                may_have_gaps=may_have_gaps,
                 producer_expiration_ms=expiration_ms,
                 rng=self._rng,
                 remove_later=self._remove_later,
@@ -632,6 +644,20 @@ class Logs:
             elif isinstance(outcome, BaseException):
                 raise outcome
         self._close(broker_epoch, unclean)
+
+    def abandon(self) -> None:
+        """The end of a start that did not come to its end. Log dirs whose logs were not touched yet get the marker of
+        their last clean stop back; the others are recovered at the next start."""
+        for log_dir in self.log_dirs:
+            try:
+                if log_dir.is_online and log_dir.had_clean_shutdown and self.loading is None:
+                    checkpoints.write_clean_shutdown(self._disk, log_dir.path, self.previous_broker_epoch)
+            except OSError as trouble:
+                logger.warning("log dir %s will be recovered at the next start: %s", log_dir.path, trouble)
+            finally:
+                if log_dir.release is not None:
+                    log_dir.release()
+                    log_dir.release = None
 
     def close_now(self, broker_epoch: int = -1) -> None:
         """`close` without a loop."""

@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from random import Random
 
 from ottla.config import TopicConfig
 from ottla.replication import LeaderEpochs, ProducerState
 from ottla.storage.checkpoints import CorruptCheckpoint, read_epochs, read_topic_id
 from ottla.storage.disk import Disk
-from ottla.storage.index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE
+from ottla.storage.index import MAX_RELATIVE_OFFSET, OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE
 from ottla.storage.log import Log
 from ottla.storage.segment import CLEANED, DELETED, SEGMENT_SUFFIXES, SWAP, Segment
 from ottla.storage.snapshots import (
@@ -35,150 +36,249 @@ from ottla.storage.snapshots import (
 logger = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class LastStop:
+    """What a log dir knows of a log's last stop. The offsets are those of its checkpoint files, 0 if they are lost:
+    then everything is checked."""
+
+    is_clean: bool
+    """Whether the log dir was closed properly."""
+    recovery_point: int = 0
+    log_start_offset: int = 0
+    may_have_gaps: bool = False
+    """Whether a hole between the offsets beyond the recovery point need not come from lost bytes, since that point
+    itself is lost."""
+
+
 def load_log(
     disk: Disk,
     directory: str,
     topic: str,
     partition: int,
     config: TopicConfig,
+    last_stop: LastStop,
     *,
-    is_clean: bool,
-    recovery_point: int,
-    log_start_offset: int,
     timestamp: int,
-    may_have_gaps: bool = False,
     producer_expiration_ms: int = 86_400_000,
     rng: Random | None = None,
     remove_later: Callable[[list[str], int], None] | None = None,
     on_failure: Callable[[Log, OSError], None] | None = None,
 ) -> Log:
-    """The log in a folder, ready for use. `is_clean` says that the log dir was closed properly; the two offsets are
-    those of its checkpoint files (0 when they are lost: then everything is checked). `may_have_gaps`: a hole between
-    the offsets beyond the recovery point need not come from lost bytes, since that point itself is lost."""
-    names = disk.names(directory)
-    if any(name.endswith((CLEANED, SWAP, DELETED)) for name in names):
-        names = _finish_swaps(disk, directory, names)
-    present = set(names)
-    snapshots = sorted(
-        offset for name in names if name.endswith(SNAPSHOT) and (offset := _offset_of(name, SNAPSHOT)) is not None
-    )
-    segments, damaged = _load_segments(disk, directory, names, present, timestamp)
-    try:
-        epochs = LeaderEpochs(read_epochs(disk, directory)) if "leader-epoch-checkpoint" in present else LeaderEpochs()
-    except CorruptCheckpoint as trouble:
-        logger.warning("%s: %s; leader epochs are read from the log", directory, trouble)
-        epochs = LeaderEpochs()
-    # The file is replaced whenever an epoch begins, and synced later: a power loss may leave it empty, though the log
-    # up to the recovery point is there.
-    are_epochs_lost = not is_clean and not len(epochs)
-    producers = ProducerState()
-    interval_bytes = config.index_interval_bytes
-
-    may_have_gaps = may_have_gaps or "compact" in config.cleanup_policy
-
-    def recover(index: int, may_have_gaps: bool) -> bool:
-        return _recover(
-            disk,
-            segments,
-            index,
-            interval_bytes,
-            epochs,
-            snapshots,
-            log_start_offset,
-            timestamp,
-            producer_expiration_ms,
-            may_have_gaps,
-        )
-
-    is_cut = False
-    log_end_offset = log_start_offset
-    for index, segment in enumerate(segments):
-        next_base = segments[index + 1].base_offset if index + 1 < len(segments) else None
-        is_beyond = next_base is None or next_base > recovery_point
-        if are_epochs_lost and not is_beyond:
-            _note_epochs(segment, epochs)
-        if not is_clean and is_beyond:
-            # Of what is beyond the recovery point the log itself knows its epochs: the file may tell of records that
-            # were lost, where others stand that had been cut off before.
-            epochs.truncate_from_end(segment.base_offset)
-            is_cut = recover(index, may_have_gaps)
-        elif segment in damaged and segment.size:
-            logger.warning("%s: its index files are not usable and are made anew", segment.path)
-            segment.rebuild_indexes(interval_bytes)
-        if next_base is None or (is_beyond and not is_clean):
-            log_end_offset, end = segment.next_offset()
-            if end != segment.size:
-                logger.warning("%s does not end with a whole batch in spite of a clean stop", segment.path)
-                is_cut = recover(index, True)
-                log_end_offset, _ = segment.next_offset()
-            if next_base is not None and log_end_offset < next_base and not may_have_gaps:
-                # Lost pages may end at a batch: nothing to cut, yet what follows is not the continuation.
-                is_cut = True
-            if next_base is not None and log_end_offset > next_base:
-                # A file that had been removed came back with a power loss: the log went on here, not there.
-                logger.warning("%s begins within the segment before it and is removed", segments[index + 1].path)
-                is_cut = True
-        if is_cut:
-            for rest in segments[index + 1 :]:
-                _remove_segment(disk, rest)
-            if segments[index + 1 :]:
-                disk.sync_directory(directory)  # or they could come back
-            del segments[index + 1 :]
-            break
-
-    if segments and log_end_offset < log_start_offset:
-        logger.warning(
-            "%s ends at %d, before its start at %d: it starts anew", directory, log_end_offset, log_start_offset
-        )
-        for segment in segments:
-            _remove_segment(disk, segment)
-        segments = []
-        epochs.clear()
-        for offset in snapshots:
-            disk.remove(snapshot_path(directory, offset))
-        snapshots = []
-        log_end_offset = log_start_offset
-    if not segments:
-        segments = [Segment.create(disk, directory, log_start_offset, created_timestamp=timestamp)]
-    log_start_offset = max(log_start_offset, segments[0].base_offset)
-    epochs.truncate_from_end(log_end_offset)
-    epochs.truncate_from_start(log_start_offset)
-    recovery_point = log_end_offset if is_clean and not is_cut else min(recovery_point, log_end_offset)
-
-    if log_end_offset > log_start_offset or snapshots:
-        _remove_stray_snapshots(disk, directory, segments, snapshots)
-        rebuild_producers(
-            disk,
-            directory,
-            segments,
-            producers,
-            snapshots,
-            log_start_offset=log_start_offset,
-            end_offset=log_end_offset,
-            timestamp=timestamp,
-            expiration_ms=producer_expiration_ms,
-            is_clean=is_clean,
-        )
-    else:
-        producers.end_offset = log_end_offset
+    """The log in a folder, ready for use."""
+    found = _Recovery(disk, directory, config, last_stop, timestamp, producer_expiration_ms)
+    found.check_segments()
+    found.start_anew_if_behind()
+    found.settle_offsets()
+    found.rebuild_producers()
     return Log(
         disk,
         directory,
         topic,
         partition,
         config,
-        segments=segments,
-        log_start_offset=log_start_offset,
-        log_end_offset=log_end_offset,
-        recovery_point=max(recovery_point, log_start_offset),
-        epochs=epochs,
-        producers=producers,
-        snapshots=snapshots,
-        topic_id=read_topic_id(disk, directory) if "partition.metadata" in present else None,
+        segments=found.segments,
+        log_start_offset=found.log_start_offset,
+        log_end_offset=found.log_end_offset,
+        recovery_point=found.recovery_point,
+        epochs=found.epochs,
+        producers=found.producers,
+        snapshots=found.snapshots,
+        topic_id=read_topic_id(disk, directory) if "partition.metadata" in found.present else None,
         rng=rng,
         remove_later=remove_later,
         on_failure=on_failure,
     )
+
+
+class _Recovery:
+    """A folder on its way to a log: made from the files that are there, then the steps of `load_log` in their order."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        config: TopicConfig,
+        last_stop: LastStop,
+        timestamp: int,
+        producer_expiration_ms: int,
+    ) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._interval_bytes = config.index_interval_bytes
+        self._is_clean = last_stop.is_clean
+        self._may_have_gaps = last_stop.may_have_gaps or "compact" in config.cleanup_policy
+        self._timestamp = timestamp
+        self._producer_expiration_ms = producer_expiration_ms
+        self._is_cut = False
+        names = disk.names(directory)
+        if any(name.endswith((CLEANED, SWAP, DELETED)) for name in names):
+            names = _finish_swaps(disk, directory, names)
+        self.present = set(names)
+        self.snapshots = sorted(
+            offset for name in names if name.endswith(SNAPSHOT) and (offset := _offset_of(name, SNAPSHOT)) is not None
+        )
+        self.segments, self._damaged = _load_segments(disk, directory, names, self.present, timestamp)
+        self.epochs = self._read_epochs()
+        # The file is replaced whenever an epoch begins, and synced later: a power loss may leave it empty, though the
+        # log up to the recovery point is there.
+        self._are_epochs_lost = not self._is_clean and not len(self.epochs)
+        self.producers = ProducerState()
+        self.log_start_offset = self.log_end_offset = last_stop.log_start_offset
+        self.recovery_point = last_stop.recovery_point
+
+    def _read_epochs(self) -> LeaderEpochs:
+        try:
+            if "leader-epoch-checkpoint" in self.present:
+                return LeaderEpochs(read_epochs(self._disk, self._directory))
+        except CorruptCheckpoint as trouble:
+            logger.warning("%s: %s; leader epochs are read from the log", self._directory, trouble)
+        return LeaderEpochs()
+
+    def check_segments(self) -> None:
+        """Recover what the last stop does not vouch for, and find the log's end: before the first segment that does not
+        continue its predecessor."""
+        segments = self.segments
+        for index in range(len(segments)):
+            next_base = segments[index + 1].base_offset if index + 1 < len(segments) else None
+            is_beyond = next_base is None or next_base > self.recovery_point
+            self._check_segment(index, is_beyond)
+            if next_base is None or (is_beyond and not self._is_clean):
+                self._find_end(index, next_base)
+            if self._is_cut:
+                self._remove_behind(index)
+                break
+
+    def _check_segment(self, index: int, is_beyond: bool) -> None:
+        segment = self.segments[index]
+        if self._are_epochs_lost and not is_beyond:
+            _note_epochs(segment, self.epochs)
+        if not self._is_clean and is_beyond:
+            # Of what is beyond the recovery point the log itself knows its epochs: the file may tell of records that
+            # were lost, where others stand that had been cut off before.
+            self.epochs.truncate_from_end(segment.base_offset)
+            self._is_cut = self._recover(index, self._may_have_gaps)
+        elif segment in self._damaged and segment.size:
+            logger.warning("%s: its index files are not usable and are made anew", segment.path)
+            segment.rebuild_indexes(self._interval_bytes)
+
+    def _find_end(self, index: int, next_base: int | None) -> None:
+        """Where the log ends if this segment is its last; cut it there if the next one is no continuation."""
+        segment = self.segments[index]
+        self.log_end_offset, end = segment.next_offset()
+        if end != segment.size:
+            logger.warning("%s does not end with a whole batch in spite of a clean stop", segment.path)
+            self._is_cut = self._recover(index, True)
+            self.log_end_offset, _ = segment.next_offset()
+        if next_base is not None and self.log_end_offset < next_base and not self._may_have_gaps:
+            # Lost pages may end at a batch: nothing to cut, yet what follows is not the continuation.
+            self._is_cut = True
+        if next_base is not None and self.log_end_offset > next_base:
+            # A file that had been removed came back with a power loss: the log went on here, not there.
+            logger.warning("%s begins within the segment before it and is removed", self.segments[index + 1].path)
+            self._is_cut = True
+
+    def _recover(self, index: int, may_have_gaps: bool) -> bool:
+        """Check a segment's batches, cut it after the last good one, and rebuild what goes with it. True if bytes were
+        cut."""
+        segment = self.segments[index]
+        segment.offset_index.reset()
+        segment.time_index.reset()
+        segment.transaction_index.reset()
+        segment.max_timestamp = segment.first_timestamp = -1
+        segment.offset_of_max_timestamp = segment.base_offset
+        segment.bytes_since_entry = segment.largest_batch_size = 0
+        producers = ProducerState()
+        self._rebuild(producers, self.segments[:index], segment.base_offset, is_clean=False)
+        end = 0
+        next_offset = segment.base_offset
+        for position, header, batch in segment.batches(check=True):
+            if header.last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
+                break
+            if header.base_offset != next_offset and not may_have_gaps:
+                break  # the base offset is outside the CRC: rot there shows only so
+            segment.note(
+                position,
+                len(batch),
+                header.base_offset,
+                header.last_offset,
+                header.max_timestamp,
+                self._interval_bytes,
+            )
+            if header.leader_epoch > self.epochs.latest:
+                self.epochs.assign(header.leader_epoch, header.base_offset)
+            replay(producers, header, batch, segment)
+            end = position + len(batch)
+            next_offset = header.next_offset
+        cut = segment.size - end
+        if cut:
+            logger.warning("%s: %d bytes after position %d are no valid batches and are cut", segment.path, cut, end)
+            segment.file.truncate(end)
+            segment.size = end
+        segment.is_checked = True
+        segment.seal()
+        write_snapshot(self._disk, self._directory, producers, self.snapshots)
+        return cut > 0
+
+    def _remove_behind(self, index: int) -> None:
+        rest = self.segments[index + 1 :]
+        for segment in rest:
+            _remove_segment(self._disk, segment)
+        if rest:
+            self._disk.sync_directory(self._directory)  # or they could come back
+        del self.segments[index + 1 :]
+
+    def start_anew_if_behind(self) -> None:
+        """Remove a log that ends before its start offset; a folder without segments gets an empty one."""
+        if self.segments and self.log_end_offset < self.log_start_offset:
+            logger.warning(
+                "%s ends at %d, before its start at %d: it starts anew",
+                self._directory,
+                self.log_end_offset,
+                self.log_start_offset,
+            )
+            for segment in self.segments:
+                _remove_segment(self._disk, segment)
+            self.segments = []
+            self.epochs.clear()
+            for offset in self.snapshots:
+                self._disk.remove(snapshot_path(self._directory, offset))
+            self.snapshots = []
+            self.log_end_offset = self.log_start_offset
+        if not self.segments:
+            self.segments = [
+                Segment.create(self._disk, self._directory, self.log_start_offset, created_timestamp=self._timestamp)
+            ]
+
+    def settle_offsets(self) -> None:
+        """Bring start, recovery point and epochs in line with the segments that are left."""
+        is_trusted = self._is_clean and not self._is_cut
+        self.log_start_offset = max(self.log_start_offset, self.segments[0].base_offset)
+        self.epochs.truncate_from_end(self.log_end_offset)
+        self.epochs.truncate_from_start(self.log_start_offset)
+        point = self.log_end_offset if is_trusted else min(self.recovery_point, self.log_end_offset)
+        self.recovery_point = max(point, self.log_start_offset)
+
+    def rebuild_producers(self) -> None:
+        """Know the producers as of the log's end."""
+        if self.log_end_offset > self.log_start_offset or self.snapshots:
+            _remove_stray_snapshots(self._disk, self._directory, self.segments, self.snapshots)
+            self._rebuild(self.producers, self.segments, self.log_end_offset, is_clean=self._is_clean)
+        else:
+            self.producers.end_offset = self.log_end_offset
+
+    def _rebuild(self, producers: ProducerState, segments: list[Segment], end_offset: int, *, is_clean: bool) -> None:
+        rebuild_producers(
+            self._disk,
+            self._directory,
+            segments,
+            producers,
+            self.snapshots,
+            log_start_offset=self.log_start_offset,
+            end_offset=end_offset,
+            timestamp=self._timestamp,
+            expiration_ms=self._producer_expiration_ms,
+            is_clean=is_clean,
+        )
 
 
 def _offset_of(name: str, suffix: str) -> int | None:
@@ -266,64 +366,6 @@ def _load_segments(
             logger.warning("%s/%s belongs to no segment and is removed", directory, name)
             disk.remove(f"{directory}/{name}")
     return segments, damaged
-
-
-def _recover(
-    disk: Disk,
-    segments: list[Segment],
-    index: int,
-    interval_bytes: int,
-    epochs: LeaderEpochs,
-    snapshots: list[int],
-    log_start_offset: int,
-    timestamp: int,
-    expiration_ms: int,
-    may_have_gaps: bool,
-) -> bool:
-    """Check a segment's batches, cut it after the last good one, and rebuild what goes with it. True if bytes were
-    cut."""
-    segment = segments[index]
-    segment.offset_index.reset()
-    segment.time_index.reset()
-    segment.transaction_index.reset()
-    segment.max_timestamp = segment.first_timestamp = -1
-    segment.offset_of_max_timestamp = segment.base_offset
-    segment.bytes_since_entry = segment.largest_batch_size = 0
-    producers = ProducerState()
-    rebuild_producers(
-        disk,
-        segment.directory,
-        segments[:index],
-        producers,
-        snapshots,
-        log_start_offset=log_start_offset,
-        end_offset=segment.base_offset,
-        timestamp=timestamp,
-        expiration_ms=expiration_ms,
-        is_clean=False,
-    )
-    end = 0
-    next_offset = segment.base_offset
-    for position, header, batch in segment.batches(check=True):
-        if header.last_offset - segment.base_offset > 2**31 - 1:
-            break
-        if header.base_offset != next_offset and not may_have_gaps:
-            break  # the base offset is outside the CRC: rot there shows only so
-        segment.note(position, len(batch), header.base_offset, header.last_offset, header.max_timestamp, interval_bytes)
-        if header.leader_epoch > epochs.latest:
-            epochs.assign(header.leader_epoch, header.base_offset)
-        replay(producers, header, batch, segment)
-        end = position + len(batch)
-        next_offset = header.next_offset
-    cut = segment.size - end
-    if cut:
-        logger.warning("%s: %d bytes after position %d are no valid batches and are cut", segment.path, cut, end)
-        segment.file.truncate(end)
-        segment.size = end
-    segment.is_checked = True
-    segment.seal()
-    write_snapshot(disk, segment.directory, producers, snapshots)
-    return cut > 0
 
 
 def _note_epochs(segment: Segment, epochs: LeaderEpochs) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ottla.config import TopicConfig
 from ottla.records import Compression, Record, build, read
-from ottla.storage import Appended, Log, OsDisk, load_log
+from ottla.storage import Appended, LastStop, Log, OsDisk, load_log
 from ottla.storage.disk import Buffer, OsFile
 
 NOW = 1_700_000_000_000
@@ -64,9 +64,7 @@ def open_log(
         "topic",
         0,
         TopicConfig(**config),
-        is_clean=is_clean,
-        recovery_point=recovery_point,
-        log_start_offset=log_start_offset,
+        LastStop(is_clean, recovery_point, log_start_offset),
         timestamp=timestamp,
     )
     log.advance_high_watermark(log.log_end_offset)

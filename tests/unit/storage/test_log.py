@@ -15,6 +15,7 @@ from ottla.records import Compression, crc_ok, end_txn_marker, read, read_header
 from ottla.storage import Log, OsDisk, RecordsRefused
 from ottla.storage.index import AbortedTransaction
 from ottla.wire.errors import ErrorCode, KafkaError
+from tests.unit.records.test_kernel import with_header
 from tests.unit.storage.logs_on_disk import (
     NOW,
     TOPIC_ID,
@@ -152,6 +153,16 @@ def test_a_follower_keeps_offsets_and_epochs(tmp_path: Path) -> None:
     with pytest.raises(KafkaError):
         log.append_as_follower(flipped)
     assert log.append_as_follower(bytearray()) == 21
+
+
+def test_a_follower_refuses_a_batch_that_ends_before_it_begins(tmp_path: Path) -> None:
+    log = new_log(tmp_path)
+    assert log.append_as_follower(batch(2, base_offset=10, leader_epoch=3)) == 12
+    for delta in (-1, -5, -(2**31)):
+        with pytest.raises(KafkaError) as caught:
+            log.append_as_follower(with_header(batch(1, base_offset=12, leader_epoch=3), last_offset_delta=delta))
+        assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
+    assert log.log_end_offset == 12
 
 
 # --- rolling

@@ -83,6 +83,39 @@ def test_a_kill_is_recovered_with_the_checkpoints_of_before(tmp_path: Path) -> N
     assert (loaded.log_end_offset, loaded.high_watermark, loaded.recovery_point) == (4, 3, 3)
 
 
+def test_a_start_that_is_given_up_before_logs_are_loaded_leaves_a_clean_log_dir(tmp_path: Path) -> None:
+    logs = started(tmp_path)
+    filled(logs)
+    asyncio.run(logs.close(broker_epoch=17))
+    before = {path.name: path.read_bytes() for path in (tmp_path / "0").glob("*checkpoint")}
+    logs = Logs(OsDisk(), [f"{tmp_path}/0"], CONFIG, Clock())
+    logs.open_dirs()
+    logs.take_clean_shutdowns()
+    logs.abandon()
+    assert before == {path.name: path.read_bytes() for path in (tmp_path / "0").glob("*checkpoint")}
+    logs = started(tmp_path)
+    assert logs.log_dirs[0].had_clean_shutdown and logs.previous_broker_epoch == 17
+    assert logs.get("topic", 0) is not None
+
+
+def test_a_start_that_is_given_up_while_logs_are_loaded_has_to_recover(tmp_path: Path) -> None:
+    logs = started(tmp_path)
+    for partition in range(3):
+        filled(logs, partition=partition)
+    asyncio.run(logs.close())
+    logs = Logs(OsDisk(), [f"{tmp_path}/0"], CONFIG, Clock())
+    logs.open_dirs()
+    assert logs.loading is None
+    loading = logs.load(lambda topic: TopicConfig())
+    for number in (1, 2):
+        next(loading)
+        assert logs.loading == (logs.log_dirs[0], number, 3)
+    logs.abandon()
+    logs = started(tmp_path)
+    assert not logs.log_dirs[0].had_clean_shutdown
+    assert [len(offsets(log)) for partition in range(3) if (log := logs.get("topic", partition))] == [3, 3, 3]
+
+
 def release(logs: Logs) -> None:
     """As a kill does: nothing is written, only the lock goes."""
     for log_dir in logs.log_dirs:

@@ -1,0 +1,185 @@
+"""How a log becomes durable: flushes that several callers share, and the ways to close it."""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_right
+
+from ottla.storage.checkpoints import sync_epochs
+from ottla.storage.disk import File
+from ottla.storage.log_reads import base_offset_of
+from ottla.storage.log_truncation import LogTruncation
+from ottla.storage.segment import Segment
+from ottla.storage.snapshots import snapshot_path
+from ottla.wire.errors import ErrorCode, KafkaError
+
+
+class LogFlush(LogTruncation):
+    """Syncing and closing."""
+
+    __slots__ = ()
+
+    @property
+    def has_unflushed_segments(self) -> bool:
+        """Whether closed segments are not on disk yet; they should be soon, so that recovery stays short."""
+        return self.recovery_point < self.segments[-1].base_offset
+
+    async def flush(self, offset: int | None = None) -> None:
+        """Return once everything below `offset` (the log's end now) is on the medium. One sync serves all
+        callers that wait; callers that arrive while it runs share the next."""
+        target = self.log_end_offset if offset is None else min(offset, self.log_end_offset)
+        while self.recovery_point < target:
+            await asyncio.shield(self._flush_under_way(self.log_end_offset, include_active=True))
+
+    async def flush_closed_segments(self) -> None:
+        """What Kafka does in the background after a roll: the recovery point moves up to the active segment."""
+        target = self.segments[-1].base_offset
+        while self.recovery_point < target:
+            await asyncio.shield(self._flush_under_way(target, include_active=False))
+
+    def _flush_under_way(self, end_offset: int, *, include_active: bool) -> asyncio.Future[None]:
+        """The flush that runs, or a new one. One that is done is none: to wait for it would be to spin."""
+        if self._flushing is None or self._flushing.done():
+            self._flushing = asyncio.ensure_future(self._flush(end_offset, include_active=include_active))
+        return self._flushing
+
+    async def _flush(self, end_offset: int, *, include_active: bool) -> None:
+        if self.is_offline:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+        truncations = self._truncations
+        segments = self.segments
+        start = max(0, bisect_right(segments, self.recovery_point, key=base_offset_of) - 1)
+        active = segments[-1]
+        try:
+            if self.epochs.is_dirty:
+                self.write_epochs(sync=True)
+            for segment in segments[start:-1]:
+                await self._sync_closed(segment)
+            if include_active:
+                await active.file.sync()
+                if active is not self.segments[-1]:
+                    # It was closed meanwhile. The recovery point moves behind it, so no later flush syncs its indexes.
+                    await self._sync_closed(active)
+            if self._unsynced_snapshot >= 0:
+                snapshot, self._unsynced_snapshot = self._unsynced_snapshot, -1
+                await self._sync_snapshot(snapshot)
+            if self._fresh_files:
+                self._fresh_files = False
+                loop = asyncio.get_running_loop()
+                await loop.run_in_executor(None, self._disk.sync_directory, self.directory)
+        except FileNotFoundError as trouble:
+            if not self.is_offline:
+                self._failed(trouble)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR) from None  # deleted under our hands
+        except OSError as trouble:
+            self._failed(trouble)
+        if truncations == self._truncations:
+            self.recovery_point = max(self.recovery_point, min(end_offset, self.log_end_offset))
+
+    async def _sync_closed(self, segment: Segment) -> None:
+        try:
+            await segment.sync()
+        except FileNotFoundError:
+            if segment in self.segments:
+                raise
+        segment.offset_index.close()
+        segment.time_index.close()
+
+    async def _sync_snapshot(self, offset: int) -> None:
+        try:
+            file = self._disk.open(snapshot_path(self.directory, offset))
+        except FileNotFoundError:
+            return  # its segment has been removed
+        try:
+            await file.sync()
+        finally:
+            file.close()
+
+    def flush_now(self) -> None:
+        """`flush`, blocking: for a stop without a loop."""
+        segments = self.segments
+        start = max(0, bisect_right(segments, self.recovery_point, key=base_offset_of) - 1)
+        try:
+            if self.epochs.is_dirty:
+                self.write_epochs(sync=True)
+            if self.recovery_point < self.log_end_offset:
+                for segment in segments[start:]:
+                    segment.sync_now()
+            if self._fresh_files:
+                self._fresh_files = False
+                self._disk.sync_directory(self.directory)
+        except OSError as trouble:
+            self._failed(trouble)
+        self.recovery_point = self.log_end_offset
+
+    # --- closing
+
+    def close(self, *, sync: bool = False) -> None:
+        """Write what only memory knows (indexes, epochs, producers) and give the descriptors back. With `sync` it is on
+        the medium: a clean stop is only clean if a power loss after it changes nothing."""
+        try:
+            for file in self._write_out(sync=sync):
+                if sync:
+                    file.sync_now()
+                file.close()
+            if sync and self._fresh_files:
+                self._fresh_files = False
+                self._disk.sync_directory(self.directory)
+        except OSError as trouble:
+            self._failed(trouble)
+        finally:
+            self._give_back()
+
+    async def shut(self) -> None:
+        """`flush` and `close` with `sync`, without stopping the loop: many logs at once take little longer than one. A
+        log that never held a record has nothing that a power loss could take."""
+        if not self.log_end_offset:
+            self.close()
+            return
+        await self.flush()
+        try:
+            if self.epochs.is_dirty:
+                await sync_epochs(self._disk, self.directory, self.epochs.entries)
+                self.epochs.is_dirty = False
+            for file in self._write_out(sync=True):
+                await file.sync()
+                file.close()
+            if self._fresh_files:
+                self._fresh_files = False
+                loop = asyncio.get_running_loop()
+                await loop.run_in_executor(None, self._disk.sync_directory, self.directory)
+        except OSError as trouble:
+            self._failed(trouble)
+        finally:
+            self._give_back()
+
+    def _write_out(self, *, sync: bool) -> list[File]:
+        """Write down what only memory knows; the files that a power loss could take it from."""
+        if self._is_epoch_file_due:
+            self.write_epochs(sync=sync and bool(self.epochs.epochs))
+        self.take_snapshot()
+        files: list[File] = []
+        active = self.segments[-1]
+        if self._active is not None or active.is_index_missing():
+            active.seal()
+            self._fresh_files = True
+            for index in (active.offset_index, active.time_index, active.transaction_index):
+                file = index.file()
+                if file is not None and len(index):
+                    files.append(file)
+        if self._unsynced_snapshot >= 0:
+            files.append(self._disk.open(snapshot_path(self.directory, self._unsynced_snapshot)))
+            self._unsynced_snapshot = -1
+            self._fresh_files = True
+        return files
+
+    def _give_back(self) -> None:
+        for segment in self.segments:
+            segment.close()
+        self._active = None
+
+    def moved(self, directory: str) -> None:
+        """Its folder was renamed."""
+        self.directory = directory
+        for segment in self.segments:
+            segment.moved(directory)
