@@ -6,12 +6,13 @@ all brokers, the file, Kafka's default. The list of synonyms holds every source 
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from enum import IntEnum
 from typing import NamedTuple
 
 from ottla.config.broker import BROKER_KEYS, DYNAMIC_BROKER_KEYS, BrokerConfig
 from ottla.config.groups import CLIENT_METRICS_KEYS, GROUP_KEYS, group_synonym, group_values
+from ottla.config.hash_order import hash_order, string_hash
 from ottla.config.keys import READ_ONLY, ConfigKey, ConfigType, Value, format_value
 from ottla.config.synonyms import TOPIC_SYNONYMS, broker_synonyms, without_listener_prefix
 from ottla.config.topic import TOPIC_KEYS, topic_values
@@ -56,20 +57,10 @@ class ConfigEntry(NamedTuple):
         return DOCS.get(self.name if base is None else base, "")
 
 
-class _Everything:
-    def __contains__(self, name: object) -> bool:
-        return True
-
-
-EVERYTHING: Container[str] = _Everything()
-
-
-def describe_topic(
-    overrides: Mapping[str, str], broker: BrokerConfig, names: Container[str] = EVERYTHING
-) -> list[ConfigEntry]:
+def describe_topic(overrides: Mapping[str, str], broker: BrokerConfig) -> list[ConfigEntry]:
     values = topic_values(overrides, broker)
     entries: list[ConfigEntry] = []
-    for key in _shown(TOPIC_KEYS, overrides, names):
+    for key in _shown(TOPIC_KEYS, overrides):
         name = key.name
         value = _text(values.get(name, key.default_value))
         synonyms: list[ConfigSynonym] = []
@@ -78,36 +69,33 @@ def describe_topic(
         if name in TOPIC_SYNONYMS:
             synonyms += _broker_chain(TOPIC_SYNONYMS[name][0], broker, is_sensitive=key.is_sensitive)
         entries.append(ConfigEntry(name, value, _source(synonyms), False, False, key.type, synonyms))
-    return entries
+    return _in_kafkas_order(entries, TOPIC_KEYS, overrides)
 
 
-def describe_broker(broker: BrokerConfig, names: Container[str] = EVERYTHING) -> list[ConfigEntry]:
+def describe_broker(broker: BrokerConfig) -> list[ConfigEntry]:
     """Every setting of a node that is not internal, and whatever else it was given."""
     given = {**broker.static, **broker.dynamic_default, **broker.dynamic}
     all_names = [name for name, key in BROKER_KEYS.items() if not key.is_internal or name in given]
     all_names += [name for name in given if name not in BROKER_KEYS]
-    return [_broker_entry(name, broker, given) for name in all_names if name in names]
+    return _in_kafkas_order([_broker_entry(name, broker, given) for name in all_names], BROKER_KEYS, given)
 
 
-def describe_broker_defaults(broker: BrokerConfig, names: Container[str] = EVERYTHING) -> list[ConfigEntry]:
+def describe_broker_defaults(broker: BrokerConfig) -> list[ConfigEntry]:
     """The dynamic settings of all brokers: the resource with an empty name."""
     entries: list[ConfigEntry] = []
     for name, text in broker.dynamic_default.items():
-        if name in names:
-            entry = _broker_entry(name, broker, broker.dynamic_default)
-            source = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
-            synonyms = [synonym for synonym in entry.synonyms if synonym.source is source]
-            value = None if entry.is_sensitive else text
-            entries.append(entry._replace(value=value, source=_source(synonyms), synonyms=synonyms))
-    return entries
+        entry = _broker_entry(name, broker, broker.dynamic_default)
+        source = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
+        synonyms = [synonym for synonym in entry.synonyms if synonym.source is source]
+        value = None if entry.is_sensitive else text
+        entries.append(entry._replace(value=value, source=_source(synonyms), synonyms=synonyms))
+    return hash_order(entries, _hash)
 
 
-def describe_group(
-    overrides: Mapping[str, str], broker: BrokerConfig, names: Container[str] = EVERYTHING
-) -> list[ConfigEntry]:
+def describe_group(overrides: Mapping[str, str], broker: BrokerConfig) -> list[ConfigEntry]:
     values = group_values(overrides, broker)
     entries: list[ConfigEntry] = []
-    for key in _shown(GROUP_KEYS, overrides, names):
+    for key in _shown(GROUP_KEYS, overrides):
         name = key.name
         value = _text(values.get(name, key.default_value))
         synonyms: list[ConfigSynonym] = []
@@ -119,12 +107,12 @@ def describe_group(
         else:
             synonyms.append(ConfigSynonym(name, _text(key.default_value), ConfigSource.DEFAULT_CONFIG))
         entries.append(ConfigEntry(name, value, _source(synonyms), False, False, key.type, synonyms))
-    return entries
+    return _in_kafkas_order(entries, GROUP_KEYS, overrides)
 
 
-def describe_client_metrics(overrides: Mapping[str, str], names: Container[str] = EVERYTHING) -> list[ConfigEntry]:
+def describe_client_metrics(overrides: Mapping[str, str]) -> list[ConfigEntry]:
     entries: list[ConfigEntry] = []
-    for key in _shown(CLIENT_METRICS_KEYS, overrides, names):
+    for key in _shown(CLIENT_METRICS_KEYS, overrides):
         name = key.name
         if name in overrides:
             value = _text(key.parse(overrides[name]))
@@ -133,7 +121,7 @@ def describe_client_metrics(overrides: Mapping[str, str], names: Container[str] 
             value = _text(key.default_value)
             synonyms = []
         entries.append(ConfigEntry(name, value, _source(synonyms), False, False, key.type, synonyms))
-    return entries
+    return _in_kafkas_order(entries, CLIENT_METRICS_KEYS, overrides)
 
 
 def broker_key(name: str) -> ConfigKey | None:
@@ -187,10 +175,26 @@ def _broker_chain(name: str, broker: BrokerConfig, *, is_sensitive: bool) -> lis
     return []
 
 
-def _shown(keys: Mapping[str, ConfigKey], overrides: Mapping[str, str], names: Container[str]) -> Iterator[ConfigKey]:
+def _shown(keys: Mapping[str, ConfigKey], overrides: Mapping[str, str]) -> Iterator[ConfigKey]:
     for name, key in keys.items():
-        if name in names and (not key.is_internal or name in overrides):
+        if not key.is_internal or name in overrides:
             yield key
+
+
+def _in_kafkas_order(
+    entries: list[ConfigEntry], keys: Mapping[str, ConfigKey], given: Mapping[str, str]
+) -> list[ConfigEntry]:
+    """What is internal or not declared comes first, by its place among the settings given, then what is declared."""
+    by_name = {entry.name: entry for entry in entries}
+    declared = [entry for entry in entries if entry.name in keys and not keys[entry.name].is_internal]
+    for entry in declared:
+        del by_name[entry.name]
+    others = [by_name[name] for name in hash_order(given, string_hash) if name in by_name]
+    return others + hash_order(declared, _hash)
+
+
+def _hash(entry: ConfigEntry) -> int:
+    return string_hash(entry.name)
 
 
 def _source(synonyms: list[ConfigSynonym]) -> ConfigSource:

@@ -6,6 +6,7 @@ import re
 from ipaddress import ip_address
 from math import isfinite
 
+from ottla.config.hash_order import entity_hash, hash_order, string_hash
 from ottla.controller.view import MAX_RECORDS_PER_COMMAND, View
 from ottla.machine import Decision
 from ottla.wire.errors import ErrorCode, KafkaError
@@ -54,13 +55,13 @@ def alter_client_quotas(view: View, request: AlterClientQuotasRequest) -> Decisi
             error_code=ErrorCode.NONE if error is None else error.code,
             error_message=None if error is None else error.message,
             entity=[
-                AlterClientQuotasResponseEntityData(entity_type=part.entity_type, entity_name=part.entity_name)
-                for part in entry.entity
+                AlterClientQuotasResponseEntityData(entity_type=kind, entity_name=name)
+                for kind, name in hash_order(named, lambda part: string_hash(part[0]))
             ],
         )
     if len(records) > MAX_RECORDS_PER_COMMAND:
         records = []
-    response = AlterClientQuotasResponse(entries=list(entries.values()))
+    response = AlterClientQuotasResponse(entries=[entries[key] for key in hash_order(entries, entity_hash)])
     return Decision([] if request.validate_only else list(records), response)
 
 
