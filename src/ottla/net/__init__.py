@@ -1,5 +1,6 @@
 """The edge to the network: listening sockets, connections that carry length-prefixed frames, the event loop."""
 
+from ottla.net.beside import beside_loop
 from ottla.net.channel import Channel, FilePart, FrameReceiver, ReceiveBuffers
 from ottla.net.deadlines import Deadline, Deadlines
 from ottla.net.listener import Listener
@@ -21,5 +22,6 @@ __all__ = [
     "ReceiveBuffers",
     "Socket",
     "Sockets",
+    "beside_loop",
     "new_event_loop",
 ]

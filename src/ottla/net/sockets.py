@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import socket
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, Protocol
+
+from ottla.net.beside import beside_loop
 
 MAX_RETRANSMISSION_MS = 1_000
 """TCP waits twice as long after each try to send again; after a link was down for 6 s it would let 6 more pass. This is
@@ -97,7 +98,7 @@ class OsSockets:
 
     async def look_up(self, host: str) -> str:
         # The family is what `connect` takes a name for.
-        found = await asyncio.get_running_loop().getaddrinfo(host, None, family=socket.AF_INET, type=socket.SOCK_STREAM)
+        found = await beside_loop(lambda: socket.getaddrinfo(host, None, socket.AF_INET, socket.SOCK_STREAM))
         return str(found[0][4][0])
 
     def connect(self, host: str, port: int) -> Socket:

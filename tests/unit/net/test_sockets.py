@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import socket
 import sys
+import threading
 from typing import Any
 
 import pytest
@@ -53,3 +55,43 @@ def test_a_link_that_heals_is_used_again_within_a_second(monkeypatch: pytest.Mon
 )
 def test_what_has_to_be_looked_up(host: str, is_name: bool) -> None:
     assert OsSockets().is_name(host) == is_name
+
+
+def test_a_name_server_that_does_not_answer_holds_neither_the_loop_nor_its_end_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    is_asked, may_answer = threading.Event(), threading.Event()
+    looking: list[threading.Thread] = []
+
+    def getaddrinfo(*_: object) -> list[object]:
+        looking.append(threading.current_thread())
+        is_asked.set()
+        may_answer.wait()
+        return [(None, None, None, None, ("10.0.0.1", 0))]
+
+    async def scenario() -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(OsSockets().look_up("broker-1"), 0.01)
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    asyncio.run(scenario())
+    is_asked.wait()
+    (thread,) = looking
+    assert thread.daemon, "the process does not wait for it either"
+    may_answer.set()
+    thread.join()
+
+
+def test_a_name_is_looked_up_and_one_without_an_address_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def getaddrinfo(host: str, *_: object) -> list[object]:
+        if host == "broker-1":
+            return [(None, None, None, None, ("10.0.0.1", 0))]
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    async def scenario() -> None:
+        assert await OsSockets().look_up("broker-1") == "10.0.0.1"
+        with pytest.raises(socket.gaierror):
+            await OsSockets().look_up("broker-2")
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    asyncio.run(scenario())
