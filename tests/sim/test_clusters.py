@@ -15,11 +15,18 @@ from ottla.sim.cluster_admin import add_voter, reassign, remove_voter
 from ottla.sim.replica_world import CLUSTER, GROUPS, MOVES
 from ottla.sim.replicas import Cluster
 from ottla.sim.shape import Shape
-from ottla.sim.transaction_client import VERSION_1, TransactionalProducer
+from ottla.sim.transaction_client import OLD_VERSION_1, VERSION_1, TransactionalProducer
 from ottla.sim.workloads import until_done
 from ottla.sim.world import run_seed
 from ottla.wire.errors import ErrorCode, KafkaError
+from ottla.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
 from ottla.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
+from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -32,6 +39,7 @@ from ottla.wire.messages.offset_fetch import (
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
 )
+from ottla.wire.messages.produce import ProduceResponse
 from tests.sim.test_replicas import with_records
 
 APART = Shape(broker_count=3, combined_count=0, controller_count=3)
@@ -158,17 +166,67 @@ def test_a_coordinator_that_does_not_know_of_the_next_one_fences_no_producer(sim
     for controller in sim.shape.controllers:
         sim.network.cut(old, controller)
     sim.wait_for(lambda: coordinator() != old, "there is another coordinator")
-    before = producer.producer
-    sim.run(producer.init())
-    assert producer.producer > before
-    asked = EndTxnRequest(
-        transactional_id="t", producer_id=producer.producer[0], producer_epoch=producer.producer[1], committed=True
-    )
+    given = (-1, -1)
+
+    async def take_over() -> ErrorCode:
+        """At the new coordinator: the old one would write a record that is never committed, and answer nothing then."""
+        nonlocal given
+        request = InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=60_000)
+        answer = await sim.router().of(coordinator()).request(request, InitProducerIdResponse, version=4)
+        given = answer.producer_id, answer.producer_epoch
+        return ErrorCode(answer.error_code)
+
+    while sim.run(take_over()) is not ErrorCode.NONE:  # it has still to load
+        sim.sleep(0.1)
+    assert given > producer.producer
+    asked = EndTxnRequest(transactional_id="t", producer_id=given[0], producer_epoch=given[1], committed=True)
     stale = sim.run(sim.router().of(old).request(asked, EndTxnResponse, version=4))
     assert stale.error_code == ErrorCode.NOT_COORDINATOR
     asked.producer_epoch -= 1
     true = sim.run(sim.router().of(coordinator()).request(asked, EndTxnResponse, version=4))
     assert true.error_code == ErrorCode.PRODUCER_FENCED
+
+
+@pytest.mark.parametrize("sim", [APART], indirect=True)
+def test_a_coordinator_that_does_not_know_of_the_next_one_refuses_no_batch(sim: Cluster) -> None:
+    """Found by a seed: the replaced coordinator, which led the partition too, asked itself whether the partition is in
+    the transaction. The next coordinator had added it."""
+    sim.create_topic("wide", partitions=6)
+    producer = TransactionalProducer(sim.client(), "t", OLD_VERSION_1, clock=lambda: 0)
+    sim.run(producer.init())
+    shard = partition_for("t", int(sim.properties["transaction.state.log.num.partitions"]))
+    old = sim.leader("__transaction_state", shard)
+    index = next(index for index in range(6) if sim.leader("wide", index) == old)
+    for controller in sim.shape.controllers:
+        sim.network.cut(old, controller)
+    sim.wait_for_leader("__transaction_state", shard, other_than=old)
+    topics = [AddPartitionsToTxnTopic(name="wide", partitions=[index])]
+    producer_id, epoch = producer.producer
+
+    async def add() -> ErrorCode:
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id="t",
+            v3_and_below_producer_id=producer_id,
+            v3_and_below_producer_epoch=epoch,
+            v3_and_below_topics=topics,
+        )
+        new = sim.router().of(sim.leader("__transaction_state", shard))
+        answer = await new.request(request, AddPartitionsToTxnResponse, version=3)
+        return ErrorCode(answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code)
+
+    while sim.run(add()) is not ErrorCode.NONE:  # it has still to load
+        sim.sleep(0.1)
+    batch = producer.produce_request(("wide", index), [(b"key", b"value")], 0)
+    stale = sim.run(sim.router().of(old).request(batch, ProduceResponse, version=9))
+    assert stale.responses[0].partition_responses[0].error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+    transaction = AddPartitionsToTxnTransaction(
+        transactional_id="t", producer_id=producer_id, producer_epoch=epoch, verify_only=True, topics=topics
+    )
+    asked = AddPartitionsToTxnRequest(transactions=[transaction])
+    verified = sim.run(sim.router().of(old).request(asked, AddPartitionsToTxnResponse, version=5))
+    row = verified.results_by_transaction[0].topic_results[0].results_by_partition[0]
+    assert row.partition_error_code == ErrorCode.NOT_COORDINATOR
+    sim.run(producer.end(is_commit=False))
 
 
 @pytest.mark.parametrize("sim", [LARGE], indirect=True)

@@ -21,6 +21,7 @@ TESTS = (
     "tests/unit/broker/test_fetch_frame.py",
     "tests/unit/broker/test_replica_frames.py",
     "tests/unit/broker/test_replicated_partitions.py",
+    "tests/unit/converters/test_json_values.py",
 )
 
 

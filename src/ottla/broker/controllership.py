@@ -97,6 +97,7 @@ class Controllership:
         # A leader that answered no more, and so lost its office, may be a broker that does not answer either.
         self.heartbeats.backdate(*quorum.machine.last_answer, node.now(), LATE_MS)
         await node.commit(self._controller.activate(node.metadata_log.bootstrap_records()))
+        log.info("this node is the active controller, of epoch %d", epoch)
         self._handover_offsets.clear()
         self._watch()
         for broker_id in alive:

@@ -171,6 +171,10 @@ class Coordinator(ABC, Generic[S]):
                 return refuse(request, error)
         return hosted.run(command, request, call, refuse, finish, producer)
 
+    def confirmed(self, hosted: HostedShard[S], answer: Any, request: Any, refuse: Refuse) -> Any:
+        """The answer of a shard, or a future that first makes sure that this node still coordinates."""
+        return answer
+
     def active(self) -> list[HostedShard[S]]:
         return [hosted for hosted in self.shards.values() if hosted.machine is not None]
 

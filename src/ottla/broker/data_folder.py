@@ -61,9 +61,9 @@ def format_data_folder(
     if cluster_id is None:
         if not is_alone:
             raise DataFolderError(
-                f"{log_dirs[0]} is not formatted, and a node of a cluster must be told which one: give all nodes the "
-                "same --cluster-id (bin/kafka-storage.sh random-uuid makes one), or format the folders with "
-                "bin/kafka-storage.sh format"
+                f"{log_dirs[0]} is not formatted, and this node is one of several: give all nodes the same "
+                "--cluster-id (kafka-storage.sh random-uuid makes one), or format the folders with "
+                "kafka-storage.sh format"
             )
         cluster_id = uuid_text(new_uuid(rng))
     elif new_cluster_id is not None and new_cluster_id != cluster_id:

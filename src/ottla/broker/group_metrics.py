@@ -3,14 +3,15 @@
 Lag is told in records and in seconds: the age of the first record that a group has not committed yet, which is what an
 operator wants to know and what Kafka leaves to tools beside it. That record is found through the log's index and the
 header of its batch, so a scrape reads no records; what it found is kept for as long as the group stays where it is, and
-one scrape looks for no more than so many.
+one scrape looks for no more than so many. Transaction markers are no records: a group that stands in front of the last
+ones is not behind.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.broker.metrics import Labels, Sample
 from ottla.records import HEADER_SIZE, CorruptRecords, read_header
@@ -25,6 +26,8 @@ MAX_LAG_SERIES = 5_000
 """Partitions of groups that are told one by one; what is left out is counted."""
 MAX_LOOKUPS_PER_SCRAPE = 1_000
 """A lookup takes some 20 microseconds; partitions that had to wait are told from the next scrape on."""
+MAX_MARKERS = 8
+"""Transaction markers that a lookup passes over. Each is a batch of its own."""
 
 _STATES = {
     "classic": ("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty"),
@@ -62,7 +65,9 @@ def register_group_metrics(node: Node) -> None:
         lambda: groups.load_ms_total / groups.load_count if groups.load_count else 0.0,
     )
     metrics.gauge(
-        "ottla_group_lag_records", "Records behind the committed offset, by group and partition.", lag.records
+        "ottla_group_lag_records",
+        "Records behind the committed offset, by group and partition; 0 if only transaction markers are.",
+        lag.records,
     )
     metrics.gauge(
         "ottla_group_lag_seconds", "Age of the first record that is not committed, by group and partition.", lag.seconds
@@ -114,21 +119,33 @@ def _partitions(node: Node) -> Iterator[Sample]:
     yield (("state", "active"),), len(node.groups.shards) - loading
 
 
+class Unread(NamedTuple):
+    """What lies behind a committed offset."""
+
+    end_offset: int
+    """Up to here it was looked at."""
+    has_data: bool
+    timestamp: int | None
+    """When the first record was written, as exactly as its batch's header tells."""
+
+
 class Lag:
     """How far every group is behind, found anew at every scrape but for what has not moved."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._timestamps: dict[tuple[bytes, int, int], int] = {}
-        """Of the record at an offset of a partition, by topic id, partition and offset."""
-        self._behind: list[tuple[Labels, Partition, int]] = []
+        self._known: dict[tuple[bytes, int, int], Unread] = {}
+        """By topic id, partition and committed offset."""
+        self._behind: list[tuple[Labels, Unread | None]] = []
         self.omitted = 0
 
     def records(self) -> Iterator[Sample]:
-        """Lag in records; also remembers for `seconds`, which is asked next, who is behind and where."""
+        """Lag in records, 0 if nothing but transaction markers follow: consumers that commit the record plus one stay
+        in front of them. `seconds` is asked next and goes by what was found here."""
         node = self._node
         self._behind = []
-        seen = 0
+        kept: dict[tuple[bytes, int, int], Unread] = {}
+        seen = lookups = 0
         for group_id, topic, index, committed in _committed(node):
             if seen == MAX_LAG_SERIES:
                 break
@@ -137,46 +154,61 @@ class Lag:
             if partition is None:
                 continue
             labels = (("group", group_id), ("topic", topic), ("partition", str(index)))
-            lag = max(0, partition.log.high_watermark - committed.offset)
-            self._behind.append((labels, partition, committed.offset if lag else -1))
-            yield labels, lag
+            high_watermark = partition.log.high_watermark
+            lag = max(0, high_watermark - committed.offset)
+            if not lag:
+                self._behind.append((labels, _NOTHING))
+                yield labels, 0
+                continue
+            key = partition.topic_id, index, committed.offset
+            found = kept.get(key) or self._known.get(key)
+            if found is None or (not found.has_data and found.end_offset < high_watermark):
+                found = None
+                if lookups < MAX_LOOKUPS_PER_SCRAPE:
+                    lookups += 1
+                    found = first_unread(partition, committed.offset)
+            if found is not None:
+                kept[key] = found
+            self._behind.append((labels, found))
+            yield labels, lag if found is None or found.has_data else 0
+        self._known = kept
         self.omitted = _offset_count(node) - seen
 
     def seconds(self) -> Iterator[Sample]:
         timestamp = self._node.clock()
-        kept: dict[tuple[bytes, int, int], int] = {}
-        lookups = 0
-        for labels, partition, offset in self._behind:
-            if offset < 0:
-                yield labels, 0.0
+        for labels, found in self._behind:
+            if found is None:
                 continue
-            key = partition.topic_id, partition.index, offset
-            found = kept.get(key)
-            if found is None:
-                found = self._timestamps.get(key)
-            if found is None:
-                if lookups >= MAX_LOOKUPS_PER_SCRAPE:
-                    continue
-                lookups += 1
-                found = first_timestamp(partition, offset)
-            if found is not None:
-                kept[key] = found
-                yield labels, max(0, timestamp - found) / 1000
-        self._timestamps = kept
+            if not found.has_data:
+                yield labels, 0.0
+            elif found.timestamp is not None:
+                yield labels, max(0, timestamp - found.timestamp) / 1000
         self._behind = []
 
 
-def first_timestamp(partition: Partition, offset: int) -> int | None:
-    """When the first record from an offset on was written, as exactly as its batch's header tells; None if there is no
-    such record, or it has no timestamp."""
+_NOTHING = Unread(0, False, None)
+
+
+def first_unread(partition: Partition, offset: int) -> Unread:
+    """The first batch from an offset on that is no transaction marker. No more than a few markers are passed over: what
+    lies behind them counts as data."""
     log = partition.log
+    offset = max(offset, log.log_start_offset)
     try:
-        found = log.read(max(offset, log.log_start_offset), max_bytes=HEADER_SIZE)
-        if found is None:
-            return None
-        header = read_header(found.file.read(found.position, HEADER_SIZE))
+        for _ in range(MAX_MARKERS):
+            if offset >= log.high_watermark:
+                return Unread(offset, False, None)
+            found = log.read(offset, max_bytes=HEADER_SIZE)
+            if found is None:
+                return Unread(offset, True, None)
+            header = read_header(found.file.read(found.position, HEADER_SIZE))
+            if not header.is_control:
+                break
+            offset = header.next_offset
+        else:
+            return Unread(offset, offset < log.high_watermark, None)
     except (KafkaError, CorruptRecords, OSError):
-        return None
+        return Unread(offset, True, None)
     is_first = offset <= header.base_offset and header.delete_horizon is None and not header.has_log_append_time
     timestamp = header.base_timestamp if is_first else header.max_timestamp
-    return timestamp if timestamp >= 0 else None
+    return Unread(offset, True, timestamp if timestamp >= 0 else None)

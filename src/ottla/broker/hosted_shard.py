@@ -209,8 +209,10 @@ class HostedShard(Generic[S]):
         try:
             decision = command(machine, request, call)
         except KafkaError as error:
-            return refuse(request, coordinator_error(error))
-        return self._carry_out(decision, call, request, refuse, finish, producer)
+            answer = refuse(request, coordinator_error(error))
+        else:
+            answer = self._carry_out(decision, call, request, refuse, finish, producer)
+        return self._coordinator.confirmed(self, answer, request, refuse)
 
     def carry_out(self, decision: Decision, call: Any) -> None:
         """What the machine decided by itself, without anyone having asked."""

@@ -77,6 +77,11 @@ class Hosting:
         if any(not partition.is_alone for partition in self._node.partitions):
             self._node.logs.checkpoint_high_watermarks()
 
+    @property
+    def waiting_count(self) -> int:
+        """Partitions of the image that are not looked at yet."""
+        return len(self._waiting)
+
     def open_all(self) -> Iterator[None]:
         """At a start, when the logs on disk are loaded: host what the image says, one partition with each step."""
         for topic in self._node.image.topics_by_name.values():

@@ -28,6 +28,7 @@ SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 CATCH_UP_MS = 20
 """Between heartbeats of a broker that is about to be unfenced, or to stop."""
 DUPLICATE_RETRY_MS = 500
+LOST_REGISTRATION = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
 SHUTDOWN_MS = 30_000
 FAREWELL_MS = 200
 """How long a stopping broker that has handed over answers clients with the new leaders (KIP-951). Those who learn of
@@ -49,6 +50,10 @@ class Lifecycle:
         self.broker_epoch = -1
         self.is_fenced = True
         self._is_full = False
+        self.wish = ""
+        """What the active controller has to do for this node to go on, in words."""
+        self.obstacle = ""
+        """Why it has not done so, if that is known."""
 
     # Registering
 
@@ -75,10 +80,21 @@ class Lifecycle:
             listeners=listeners,
             features=features,
         )
-        await node.controllership.ask(request, timeout_ms=node.config.initial_broker_registration_timeout_ms)
+        self.wish = f"waiting for the active controller to register controller {node.config.node_id}"
+        while True:
+            try:
+                response = await node.controllership.ask(request)
+                break
+            except KafkaError as error:
+                # Kafka's limit is for brokers: a controller waits for its quorum, as before the first leader.
+                if error.code is not ErrorCode.REQUEST_TIMED_OUT or node.is_stopped:
+                    raise
+        if response.error_code:
+            raise KafkaError(ErrorCode(response.error_code), response.error_message)
 
     async def register(self) -> None:
-        """Be a broker of the cluster, still fenced."""
+        """Be a broker of the cluster, still fenced. KafkaError if the active controller refuses it, or is not found
+        within initial.broker.registration.timeout.ms."""
         node, config = self._node, self._node.config
         request = BrokerRegistrationRequest(
             broker_id=config.node_id,
@@ -101,6 +117,7 @@ class Lifecycle:
             log_dirs=[directory.directory_id for directory in node.logs.online_dirs if directory.directory_id],
             previous_broker_epoch=node.logs.previous_broker_epoch,
         )
+        self.wish = f"waiting for the active controller to register broker {config.node_id}"
         end = node.now() + config.initial_broker_registration_timeout_ms
         while True:
             response: BrokerRegistrationResponse = await node.controllership.ask(
@@ -108,28 +125,58 @@ class Lifecycle:
             )
             if response.error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION:
                 # The process that had this id before may have left a session behind, which ends by itself.
-                log.warning("another broker is registered with id %d and alive: waiting for it to go", config.node_id)
+                self.obstacle = f"another broker with node.id {config.node_id} is registered and alive"
             elif response.error_code != ErrorCode.KAFKA_STORAGE_ERROR or node.controllership.is_active:
                 break  # a controller elsewhere whose disk is full makes room for another
             if node.now() >= end:
                 break
             await asyncio.sleep(DUPLICATE_RETRY_MS / 1000)
+        self.obstacle = ""
         if response.error_code:
-            raise KafkaError(ErrorCode(response.error_code), "the active controller refuses this broker")
+            raise KafkaError(ErrorCode(response.error_code), self._refusal(response.error_code))
         self.broker_epoch = response.broker_epoch
+        log.info("broker %d is registered with epoch %d", config.node_id, self.broker_epoch)
+
+    def _refusal(self, code: int) -> str:
+        node_id = self._node.config.node_id
+        match code:
+            case ErrorCode.DUPLICATE_BROKER_REGISTRATION:
+                return (
+                    f"another broker with node.id {node_id} is registered and alive; give this node a node.id of its "
+                    "own, or stop the other broker"
+                )
+            case ErrorCode.INCONSISTENT_CLUSTER_ID:
+                return (
+                    f"the controllers belong to another cluster: this node's data folder is of {self._node.cluster_id}"
+                )
+            case ErrorCode.UNSUPPORTED_VERSION:
+                return "this node does not support the features that are in force in the cluster; upgrade it"
+            case _:
+                return f"the active controller refuses broker {node_id}"
 
     # Living
 
     async def unfence(self) -> None:
         """Until the controller lets this broker serve, and its own image says so."""
         node = self._node
+        self.wish = f"waiting for the active controller to unfence broker {node.config.node_id}"
         while True:
             response = await self._beat()
             if response is not None and not response.is_fenced:
                 break
+            if response is None:
+                self.obstacle = "it does not answer heartbeats"
+            elif response.error_code in LOST_REGISTRATION:
+                await self.register()  # unregistered meanwhile, or the controller's disk forgot it
+            elif self._is_full:
+                self.obstacle = "the disk of this broker is full"
+            else:
+                self.obstacle = ""
             await asyncio.sleep(CATCH_UP_MS / 1000)
+        self.obstacle = ""
         await node.quorum.wait_until(lambda: not node.image.brokers[node.config.node_id].is_fenced)
         self.is_fenced = False
+        log.info("broker %d is unfenced", node.config.node_id)
         self._beating = node.spawn(self._beat_on())
 
     def beat_soon(self) -> None:
@@ -147,10 +194,14 @@ class Lifecycle:
             response = await self._beat()
             if response is None:
                 continue
-            if response.error_code in (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED):
+            if response.error_code in LOST_REGISTRATION:
                 # Somebody unregistered it, or the controller's disk forgot it: begin again.
                 log.warning("this broker is not registered any more (%s): it registers anew", response.error_code)
-                await self.register()
+                try:
+                    await self.register()
+                except KafkaError as error:
+                    log.warning("this broker could not register anew, and tries again: %s", error.message)
+                    continue
             self.is_fenced = response.is_fenced
 
     async def _beat(self, *, wants_to_stop: bool = False) -> BrokerHeartbeatResponse | None:
@@ -171,7 +222,7 @@ class Lifecycle:
         try:
             response: BrokerHeartbeatResponse = await node.controllership.ask(request, timeout_ms=timeout_ms)
         except KafkaError as error:
-            if error.code in (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED):
+            if error.code in LOST_REGISTRATION:
                 return BrokerHeartbeatResponse(error_code=error.code)
             log.info("no answer to a heartbeat: %s", error.message)
             return None
@@ -207,6 +258,10 @@ class Lifecycle:
             await node.commit(node.controller.shut_down(node.config.node_id))
             await node.commit(node.controller.fence(node.config.node_id))
             return
+        self.wish = (
+            "waiting for the active controller to move the partitions that this broker leads (a second signal ends "
+            "the wait)"
+        )
         end = node.now() + SHUTDOWN_MS
         pause_ms = FAREWELL_MS if any(partition.is_leader for partition in node.partitions) else CATCH_UP_MS
         while node.now() < end:

@@ -60,7 +60,8 @@ class LogDirMoves:
         logs = self._node.logs
         if len(topic) + len(str(index)) + FUTURE_NAME_OVERHEAD > MAX_NAME_SIZE:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic name is too long.")
-        log_dir = next((one for one in logs.log_dirs if one.path == path.rstrip("/")), None)
+        absolute = self._node.disk.absolute
+        log_dir = next((one for one in logs.log_dirs if absolute(one.path) == absolute(path)), None)
         if log_dir is None:
             raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"Log dir {path} is not found in the config.")
         if not log_dir.is_online:

@@ -7,6 +7,7 @@ simulator runs this very class. Nothing here decides anything: the controller de
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import socket
 import time
@@ -38,6 +39,7 @@ from ottla.broker.replication_throttles import ReplicationThrottles
 from ottla.broker.suspicions import Look
 from ottla.broker.telemetry import Telemetry
 from ottla.broker.transaction_coordinator import TransactionCoordinator
+from ottla.broker.waits import Waits
 from ottla.cluster import ClusterImage, ImageChanges, PartitionImage
 from ottla.cluster.features import SUPPORTED_FEATURES
 from ottla.cluster.image import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, TOPIC_RESOURCE
@@ -45,7 +47,7 @@ from ottla.config import BrokerConfig, TopicConfig
 from ottla.config import Listener as ListenerConfig
 from ottla.controller import Controller
 from ottla.machine import Decision
-from ottla.net import Channel, Deadlines, Listener, OsSockets, ReceiveBuffers, Sockets
+from ottla.net import Channel, Deadlines, Listener, OsSockets, ReceiveBuffers, Sockets, beside_loop
 from ottla.net import Peer as NodePeer
 from ottla.replication.fetch_sessions import FetchSessions
 from ottla.storage import Disk, LogDir, Logs, OsDisk
@@ -119,6 +121,7 @@ class Node:
         self.quorum: Quorum
         self.controllership = Controllership(self)
         self.lifecycle = Lifecycle(self)
+        self.waits = Waits(self)
         self.fetch_sessions = FetchSessions(
             max_slots=config.max_incremental_fetch_session_cache_slots,
             eviction_ms=FETCH_SESSION_EVICTION_MS,
@@ -141,6 +144,9 @@ class Node:
         self.failure: str | None = None
         """Why the node has to end, when it has to."""
         self.on_failure: Callable[[], None] | None = None
+        self._has_quorum = self._are_logs_open = False
+        """How far the start has come: what a stop has to close."""
+        self._farewell: asyncio.Task[None] | None = None
         self._timers: list[asyncio.TimerHandle] = []
         self._cleaning: asyncio.Task[int] | None = None
         self._receive_buffers = ReceiveBuffers()
@@ -294,7 +300,8 @@ class Node:
     # Life
 
     async def start(self, *, metrics_port: int | None = None) -> None:
-        """Open the data folder (formatting an empty one), recover, and listen."""
+        """Open the data folder (formatting an empty one), recover, and listen. Each wait is logged. A start that is
+        cancelled, or fails, is followed by `stop`."""
         self.loop = asyncio.get_running_loop()
         self.deadlines = Deadlines(self.loop)
         config = self.config
@@ -309,6 +316,26 @@ class Node:
             on_dir_failure=self._dir_failed,
         )
         try:
+            self._open_data_folder()
+            await self._find_host_name()
+            await self._join_quorum()
+            self._use_dynamic_config()
+            await self._reconcile()
+            doors = [self._open(listener, "broker") for listener in config.broker_listeners]
+            await self._register()
+            if metrics_port is not None:
+                await self._serve_metrics(metrics_port)
+        finally:
+            self.waits.give_up()
+        # Not before: a client that learnt of a broker that is still fenced would think that the cluster has none.
+        for accepting in doors:
+            accepting.start_accepting()
+        self._schedule()
+
+    def _open_data_folder(self) -> None:
+        config = self.config
+        folders = ", ".join(config.log_directories)
+        try:
             self.logs.open_dirs()
             self.metadata_log = MetadataLog(
                 self.disk, config, clock=self.clock, rng=self.rng, new_cluster_id=self._new_cluster_id
@@ -319,33 +346,23 @@ class Node:
         except DataFolderError as error:
             raise StartError(str(error)) from None
         except BlockingIOError:
-            folders = ", ".join(config.log_directories)
             raise StartError(
                 f"the data folder {folders} is in use by another node; stop it, or choose another"
             ) from None
         except OSError as error:
-            folders = ", ".join(config.log_directories)
             raise StartError(f"the data folder {folders} cannot be used: {error.strerror or error}") from error
-        await self._join_quorum()
-        self._use_dynamic_config()
-        await self._reconcile()
-        doors = [self._open(listener, "broker") for listener in config.broker_listeners]
-        if config.is_controller:
-            await self.lifecycle.register_controller()
-        if config.is_broker:
-            await self.lifecycle.register()
-            self.hosting.start()
-            await self.lifecycle.unfence()
-            for coordinator in self.coordinators.values():
-                coordinator.start()
-        if metrics_port is not None:
-            from ottla.broker.metrics_http import serve_metrics
+        roles = [
+            role for role, is_one in (("broker", config.is_broker), ("controller", config.is_controller)) if is_one
+        ]
+        log.info("node %d of cluster %s, %s, data in %s", config.node_id, self.cluster_id, "+".join(roles), folders)
 
-            self._metrics_server = await serve_metrics(self, metrics_port)
-        # Not before: a client that learnt of a broker that is still fenced would think that the cluster has none.
-        for accepting in doors:
-            accepting.start_accepting()
-        self._schedule()
+    async def _find_host_name(self) -> None:
+        """Look up the name that Metadata gives for a listener on every interface, before the loop would wait for it."""
+        listeners = (*self.config.advertised_broker_listeners, *self.config.advertised_controller_listeners)
+        if self._host_name is None and not all(listener.host for listener in listeners):
+            self.waits.begin(self.waits.for_host_name)
+            self._host_name = await beside_loop(socket.getfqdn)
+            self.waits.end(f"listeners without a host are advertised as {self._host_name}")
 
     async def _join_quorum(self) -> None:
         """Have all metadata that is committed by now, and know the active controller."""
@@ -357,6 +374,7 @@ class Node:
         )
         send = self.peers.send_in_quorum
         self.quorum = Quorum(self.metadata_log, config, send=send, rng=self.rng, endpoints=endpoints)
+        self._has_quorum = True
         self.quorum.on_commit = self._replay
         self.quorum.on_snapshot = self._replay_snapshot
         self.quorum.on_failure = self._metadata_failed
@@ -366,23 +384,51 @@ class Node:
                 if listener.port:
                     self._open(listener, "controller").start_accepting()
         self.quorum.start()
+        self.waits.begin(self.waits.for_quorum)
         await self.quorum.caught_up()
         await self.controllership.active()
+        self.waits.end(f"controller {self.quorum.leader_id} leads the quorum (epoch {self.quorum.epoch})")
+
+    async def _register(self) -> None:
+        """Be known to the active controller; a broker may serve afterwards."""
+        config = self.config
+        self.waits.begin(self.waits.for_controller)
+        try:
+            if config.is_controller:
+                await self.lifecycle.register_controller()
+            if config.is_broker:
+                await self.lifecycle.register()
+                self.hosting.start()
+                await self.lifecycle.unfence()
+        except KafkaError as error:
+            if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
+                raise
+            raise StartError(f"node {config.node_id} could not be registered: {error.message}") from error
+        self.waits.end(f"node {config.node_id} is registered")
+        if config.is_broker:
+            for coordinator in self.coordinators.values():
+                coordinator.start()
+
+    async def _serve_metrics(self, port: int) -> None:
+        from ottla.broker.metrics_http import serve_metrics
+
+        try:
+            self._metrics_server = await serve_metrics(self, port)
+        except OSError as error:
+            raise _no_listener(f"127.0.0.1:{port}", "--metrics-port", error) from error
 
     @property
     def address(self) -> str:
         """Where clients reach this node; other nodes, if it is a controller alone."""
         listeners = self.config.broker_listeners or self.config.controller_listeners
-        return ", ".join(f"{listener.host or '*'}:{self.ports[listener.name]}" for listener in listeners)
+        hosts = [f"[{one.host}]" if ":" in one.host else one.host or "*" for one in listeners]
+        return ", ".join(f"{host}:{self.ports[one.name]}" for host, one in zip(hosts, listeners, strict=True))
 
     async def stop(self) -> None:
-        """Clean shutdown: nothing needs recovery at the next start."""
+        """Clean shutdown: nothing needs recovery at the next start. Also ends a start that was cancelled or failed."""
         self.is_stopping = True
-        try:
-            await self.lifecycle.shut_down()
-        except KafkaError as error:
-            # A full disk: the next start finds a broker that did not say goodbye, as after a crash.
-            log.warning("the shutdown could not be written: %s", error)
+        if self._has_quorum:
+            await self._shut_down()
         self.is_stopped = True
         for listener in self._listeners:
             listener.close()
@@ -394,10 +440,41 @@ class Node:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self.hosting.stop()
-        await self.quorum.close()
+        if self._has_quorum:
+            await self.quorum.close()
         self.peers.close()
         self.deadlines.close()
-        await self.logs.close(self.lifecycle.broker_epoch)
+        if self._are_logs_open:
+            self.waits.begin(self.waits.for_closing)
+            is_registered = self.lifecycle.broker_epoch >= 0
+            await self.logs.close(self.lifecycle.broker_epoch if is_registered else self.logs.previous_broker_epoch)
+            self.waits.end("all logs are closed")
+        else:
+            self.logs.abandon()
+
+    async def _shut_down(self) -> None:
+        """The controlled shutdown, until it is done or `hurry` ends it."""
+        self.waits.begin(self.waits.for_controller)
+        self._farewell = self.loop.create_task(self.lifecycle.shut_down())
+        try:
+            await asyncio.wait([self._farewell])
+        finally:
+            self._farewell.cancel()
+        if self._farewell.cancelled():
+            self.waits.end("the controlled shutdown was given up")
+            return
+        try:
+            self._farewell.result()
+        except KafkaError as error:
+            # A full disk: the next start finds a broker that did not say goodbye, as after a crash.
+            log.warning("the shutdown could not be written: %s", error)
+        self.waits.end("the controlled shutdown is done")
+
+    def hurry(self) -> None:
+        """End the controlled shutdown that a `stop` waits for: logs are closed at once, and other brokers learn of the
+        end of this one as of a crash."""
+        if self._farewell is not None:
+            self._farewell.cancel()
 
     def _open(self, config: ListenerConfig, role: str) -> Listener:
         def accept(channel: Channel, host: str, port: int) -> Connection:
@@ -420,7 +497,12 @@ class Node:
         listener.connections_per_ip = self.config.connections_per_ip_overrides
         # Kafka's default of 50 is for a thread that does nothing but accept; ours also answers requests.
         backlog = max(self.config.socket_listen_backlog_size, MIN_LISTEN_BACKLOG)
-        self.ports[config.name] = listener.open(config.host, config.port, backlog)
+        address = f"{config.host or '*'}:{config.port}"
+        try:
+            self.ports[config.name] = listener.open(config.host, config.port, backlog)
+        except OSError as error:
+            raise _no_listener(address, "--port or listeners", error) from error
+        log.info("listener %s is %s:%d", config.name, config.host or "*", self.ports[config.name])
         self._listeners.append(listener)
         return listener
 
@@ -481,12 +563,18 @@ class Node:
         quorum, hosting = self.quorum, self.hosting
         quorum.on_commit = lambda records, offset: committed.append((self.image.apply(records), offset))
         quorum.on_snapshot = lambda records, offset: committed.append((self.image.replace(records), offset))
+        self.waits.begin(self.waits.for_logs)
         loading = self.logs.load(self.topic_config, is_stray=hosting.is_stray, directory_of=hosting.directory_of)
         await in_pieces(loading, self.timer)
+        count = sum(len(log_dir.logs) for log_dir in self.logs.online_dirs)
+        self.waits.end(f"{count} logs are loaded")
+        self.waits.begin(self.waits.for_partitions)
         self.cleaner = Cleaner(self.logs, self.disk, rng=self.rng)
         self.quotas.replace(self.image.client_quotas)
         self._use_telemetry_subscriptions()
         await in_pieces(hosting.open_all(), self.timer)
+        self._are_logs_open = True
+        self.waits.end("the partitions of this node are open")
         quorum.on_commit = self._apply
         quorum.on_snapshot = self._apply_snapshot
         for changes, offset in committed:
@@ -581,6 +669,13 @@ class Node:
 
         position = len(self._timers)
         self._timers.append(self.loop.call_later(interval_ms / 1000, run))
+
+
+def _no_listener(address: str, setting: str, error: OSError) -> StartError:
+    """Why an address cannot be listened on."""
+    if error.errno == errno.EADDRINUSE:
+        return StartError(f"{address} is taken by another program; stop it, or choose another port with {setting}")
+    return StartError(f"{address} cannot be listened on ({error.strerror or error}); see {setting}")
 
 
 def _wall_clock() -> int:

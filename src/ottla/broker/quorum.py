@@ -102,6 +102,8 @@ class Quorum:
         self._is_closed = False
         self._failure: BaseException | None = None
         self._changed = asyncio.Event()
+        self.answers: dict[Destination, int | None] = {}
+        """The error code with which each replica last answered; None if it did not answer."""
         self.on_commit: Callable[[Sequence[Message], int], None] | None = None
         """Told of committed records, in the order of the log, before anybody who waits for them; also of none, where
         the quorum's own records are committed (who leads, who votes)."""
@@ -141,6 +143,12 @@ class Quorum:
     def leader_address(self) -> Destination | None:
         """Where the leader's controller listens."""
         return self._machine.destination(self._machine.leader_id)
+
+    def others(self) -> list[Destination]:
+        """Where the other voters listen; while none is known, the addresses that the configuration names."""
+        voters = [self._machine.destination(id) for id in self.voters.by_id if id != self._config.node_id]
+        known = [voter for voter in voters if voter is not None]
+        return known if self.voters.by_id else list(_bootstrap(self._config))
 
     # Life
 
@@ -363,6 +371,7 @@ class Quorum:
 
     def _ask(self, effect: raft.Send) -> None:
         def answered(answer: Message | NoAnswer) -> None:
+            self.answers[effect.to] = None if isinstance(answer, NoAnswer) else getattr(answer, "error_code", 0)
             if isinstance(answer, NoAnswer):
                 self._handle(raft.Unanswered(effect.id, answer.is_closed))
             else:

@@ -26,7 +26,7 @@ from ottla.wire.messages.write_txn_markers import (
 
 if TYPE_CHECKING:
     from ottla.broker.node import Node
-    from ottla.broker.transaction_coordinator import Partitions
+    from ottla.broker.transaction_coordinator import Codes, Partitions
 
 OnCodes = Callable[[dict[TopicPartition, ErrorCode]], None]
 
@@ -65,13 +65,13 @@ def write_markers_at(
     node.peers.send(*address, request, answered, node.config.request_timeout_ms)
 
 
-def admit_at(node: Node, coordinator_id: int, request: Partitions, *, adds: bool) -> asyncio.Future[ErrorCode]:
+def admit_at(node: Node, coordinator_id: int, request: Partitions, *, adds: bool) -> asyncio.Future[Codes]:
     """Ask a coordinator on another broker whether these partitions are, or may be, in the transaction (KIP-890)."""
-    admitted: asyncio.Future[ErrorCode] = node.loop.create_future()
+    admitted: asyncio.Future[Codes] = node.loop.create_future()
 
     def tell(code: ErrorCode) -> None:
         if not admitted.done():
-            admitted.set_result(code)
+            admitted.set_result(dict.fromkeys(request.partitions, code))
 
     def answered(answer: Message | NoAnswer) -> None:
         if not isinstance(answer, AddPartitionsToTxnResponse):

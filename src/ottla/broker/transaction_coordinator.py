@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.broker.coordinators import Coordinator
-from ottla.broker.hosted_shard import NO_PRODUCER, Decision, Finish, Refuse, Request, coordinator_error
+from ottla.broker.hosted_shard import Refuse, coordinator_error
 from ottla.broker.remote_transactions import admit_at
 from ottla.broker.transaction_markers import TransactionMarkers
 from ottla.cluster.features import TRANSACTION_VERSION
@@ -33,7 +33,16 @@ if TYPE_CHECKING:
 
 TRANSACTION_STATE_TOPIC = "__transaction_state"
 CLIENT_VERSION_THAT_ADDS = 2
-FENCING = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+ENDING = frozenset(
+    [
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.TRANSACTION_ABORTABLE,
+    ]
+)
+"""Refusals after which a producer ends, or gives its transaction up."""
 
 
 class Partitions(NamedTuple):
@@ -120,22 +129,12 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         for effect in effects:
             self.markers.send(hosted, effect)
 
-    def run(
-        self,
-        key: str,
-        command: Callable[[TransactionShard, Request, Any], Decision],
-        request: Request,
-        call: Any,
-        refuse: Refuse,
-        finish: Finish | None = None,
-        producer: tuple[int, int] = NO_PRODUCER,
-    ) -> Any:
-        """As every coordinator's; but a producer is not told that it is out, which ends it, by a coordinator that was
-        replaced and has not heard of what the next one gave the producer."""
-        answer = super().run(key, command, request, call, refuse, finish, producer)
+    def confirmed(self, hosted: HostedShard[TransactionShard], answer: Any, request: Any, refuse: Refuse) -> Any:
+        """The answer; if it ends a producer or its transaction, a future that confirms leadership first. A coordinator
+        that was replaced and does not know it has an older epoch or state than the next one gave the producer."""
         code = answer if isinstance(answer, ErrorCode) else getattr(answer, "error_code", ErrorCode.NONE)
-        hosted = self.shards.get(self.partition_for(key)) if code in FENCING else None
-        if hosted is None or self.node.leadership.is_certain(hosted.partition):
+        is_ending = not ENDING.isdisjoint(answer.values()) if isinstance(answer, dict) else code in ENDING
+        if not is_ending or self.node.leadership.is_certain(hosted.partition):
             return answer
         return self.node.spawn(self._confirmed(answer, hosted.partition, request, refuse))
 
@@ -155,18 +154,20 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         )
         return found
 
-    def verify_partitions(self, request: Partitions) -> Codes:
+    def verify_partitions(self, request: Partitions) -> Codes | asyncio.Future[Codes]:
         try:
-            machine = self.shard(self.partition_for(request.transactional_id)).machine
+            hosted = self.shard(self.partition_for(request.transactional_id))
         except KafkaError as error:
-            return dict.fromkeys(request.partitions, error.code)
-        if machine is None:
+            return _refused_all(request, error)
+        if hosted.machine is None:
             return dict.fromkeys(request.partitions, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        return machine.verify_partitions(
+        codes = hosted.machine.verify_partitions(
             request.transactional_id, request.producer_id, request.producer_epoch, request.partitions
         )
+        verified: Codes | asyncio.Future[Codes] = self.confirmed(hosted, codes, request, _refused_all)
+        return verified
 
-    def admit(self, request: Partitions) -> Codes | asyncio.Future[ErrorCode]:
+    def admit(self, request: Partitions) -> Codes | asyncio.Future[Codes]:
         """May batches of this producer go into these partitions (KIP-890)? What a partition's leader wants to know
         before it opens a transaction in its log. From version 2 of the protocol on the partitions join the transaction
         with this; the record that says so is in the log before the answer, so that data never is without it."""
@@ -177,14 +178,16 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         if not adds:
             return self.verify_partitions(request)
         call = Call(self.node.now(), self.node.clock(), api_version=5)
-        answer = self.add_partitions(request, call)
-        if isinstance(answer, ErrorCode):
-            return dict.fromkeys(request.partitions, answer)
+        answer: Codes | asyncio.Future[Codes] = self.run(
+            request.transactional_id, _add_partitions, request, call, _refused_all, _for_all
+        )
+        if isinstance(answer, dict):
+            return answer
         if not answer.done():
             hosted = self.shards.get(self.partition_for(request.transactional_id))
             if hosted is not None:
                 hosted.append_now()
-        return dict.fromkeys(request.partitions, answer.result()) if answer.done() else answer
+        return answer.result() if answer.done() else answer
 
     # Producer ids
 
@@ -215,3 +218,11 @@ def _add_partitions(machine: TransactionShard, request: Partitions, call: Call) 
 
 def _refused(request: Partitions, error: KafkaError) -> ErrorCode:
     return error.code
+
+
+def _refused_all(request: Partitions, error: KafkaError) -> Codes:
+    return dict.fromkeys(request.partitions, error.code)
+
+
+def _for_all(request: Partitions, code: ErrorCode) -> Codes:
+    return dict.fromkeys(request.partitions, code)

@@ -72,7 +72,7 @@ def produce_transactional(
         return refuse_all(request, error.code)
     waiting = node.transactions.waiting
     before = waiting.get(_producer_id(request)) if waiting else None
-    codes: Codes | asyncio.Future[ErrorCode]
+    codes: Codes | asyncio.Future[Codes]
     if unverified and (adds or node.config.transaction_partition_verification_enable):
         codes = node.transactions.admit(_asked(request, unverified, adds))
     elif unverified:
@@ -114,7 +114,7 @@ async def _append_when_admitted(
     node: Node,
     caller: Caller,
     unverified: list[Unverified],
-    codes: Codes | asyncio.Future[ErrorCode],
+    codes: Codes | asyncio.Future[Codes],
     before: asyncio.Future[None] | None,
     appended: asyncio.Future[None],
 ) -> ProduceResponse:
@@ -136,7 +136,7 @@ async def _append_in_turn(
     node: Node,
     caller: Caller,
     unverified: list[Unverified],
-    codes: Codes | asyncio.Future[ErrorCode],
+    codes: Codes | asyncio.Future[Codes],
     before: asyncio.Future[None] | None,
 ) -> ProduceResponse | asyncio.Future[ProduceResponse] | None:
     from ottla.broker.apis.produce import append_all
@@ -147,7 +147,7 @@ async def _append_in_turn(
     give_up_at = node.now() + config.add_partitions_to_txn_retry_backoff_max_ms
     while True:
         if isinstance(codes, asyncio.Future):
-            codes = dict.fromkeys(_names(unverified), await codes)
+            codes = await codes
         if ErrorCode.CONCURRENT_TRANSACTIONS not in codes.values() or node.now() >= give_up_at:
             break
         await asyncio.sleep(config.add_partitions_to_txn_retry_backoff_ms / 1000)

@@ -99,7 +99,7 @@ class Conversion:
         for member in group.members.values():
             try:
                 subscription = decode_subscription(member.protocols.metadata(protocol_name))
-                assigned = self._assigned(member, group.generation)
+                assigned = self._assigned(group, member)
             except (WireError, KeyError):
                 raise _cannot_upgrade(group.id, "the embedded consumer protocol is malformed") from None
             for topic_id, partitions in assigned.items():
@@ -132,20 +132,21 @@ class Conversion:
         # wait have no share yet, and an answer with epoch 0, in a first rebalance, would mean that nobody has joined
         return upgraded
 
-    def _assigned(self, member: ClassicMember, generation: int) -> Ownership:
+    def _assigned(self, group: ClassicGroup, member: ClassicMember) -> Ownership:
         if not member.assignment:
             return NOTHING  # it has joined and not synced yet
         assignment = decode_assignment(member.assignment)
         if assignment.user_data:
-            raise KafkaError(
-                ErrorCode.GROUP_ID_NOT_FOUND,
-                "Cannot upgrade classic group to consumer group because an unsupported custom assignor is in use. "
-                "Please refer to the documentation or switch to a default assignor before re-attempting the upgrade.",
+            raise _cannot_upgrade(
+                group.id,
+                "an unsupported custom assignor is in use. Please refer to the documentation or switch to a default "
+                "assignor before re-attempting the upgrade",
             )
         partitions = partitions_by_topic_id(
             ((topic.topic, topic.partitions) for topic in assignment.assigned_partitions), self._state.image
         )
-        return {topic_id: dict.fromkeys(sorted(set(numbers)), generation) for topic_id, numbers in partitions.items()}
+        epoch = group.generation
+        return {topic_id: dict.fromkeys(sorted(set(numbers)), epoch) for topic_id, numbers in partitions.items()}
 
     # to a classic group
 

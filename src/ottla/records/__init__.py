@@ -38,7 +38,7 @@ from ottla.records.control import (
     read_end_txn_marker,
 )
 from ottla.records.errors import CorruptRecords, UnsupportedMagic
-from ottla.records.kernel import OffsetMap, crc32c, is_compiled
+from ottla.records.kernel import WITHOUT_KEY, OffsetMap, crc32c, is_compiled
 
 RECORDS_COMPILED: bool = is_compiled()
 
@@ -50,6 +50,7 @@ __all__ = [
     "NO_TIMESTAMP",
     "OFFSET_MAP_SLOT_SIZE",
     "RECORDS_COMPILED",
+    "WITHOUT_KEY",
     "BatchHeader",
     "Compacted",
     "Compression",

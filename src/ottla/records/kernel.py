@@ -41,6 +41,7 @@ CORRUPT_MESSAGE = 2
 INVALID_TIMESTAMP = 32
 INVALID_RECORD = 87
 
+WITHOUT_KEY = "Compacted topic cannot accept message without key"
 MAX_RECORD_ERRORS = 1000
 """A refused batch names this many of its records at most, so that an answer cannot be larger than the question."""
 
@@ -442,27 +443,36 @@ def check(
                 if error != INVALID_TIMESTAMP:
                     error = problem
                 if len(record_errors) < MAX_RECORD_ERRORS:
-                    record_errors.append(
-                        RecordError(index, describe(problem, record_timestamp, earliest, latest, log_append_time))
-                    )
+                    if problem == INVALID_RECORD:
+                        message = WITHOUT_KEY
+                    elif not log_append_time and record_timestamp != NO_TIMESTAMP:
+                        message = out_of_range(cursor.offset_delta, record_timestamp, earliest, latest)
+                    else:
+                        sizes = (max(cursor.key_size, 0), max(cursor.value_size, 0))
+                        message = wrong_type(cursor.offset_delta, record_timestamp, sizes)
+                    record_errors.append(RecordError(index, message))
             index += 1
         cursor.finish()
     except CorruptRecords as corrupt:
         return refused(INVALID_RECORD, str(corrupt), [])
     if error != 0:
-        message = "timestamps" if error == INVALID_TIMESTAMP else "records without a key"
-        return refused(error, f"one or more {message} are not acceptable", record_errors)
+        return refused(error, "One or more records have been rejected due to invalid timestamp", record_errors)
     if log_append_time:
         max_timestamp = timestamp
     return tuple.__new__(Validated, (0, None, [], max_timestamp, index_of_max, is_in_place))
 
 
-def describe(problem: int, timestamp: int, earliest: int, latest: int, log_append_time: bool) -> str:
-    if problem == INVALID_RECORD:
-        return "Compacted topic cannot accept message without key"
-    if log_append_time:
-        return "Producer should not set timestamp type to LogAppendTime"
-    return f"Timestamp {timestamp} is out of range. The timestamp should be within [{earliest}, {latest}]"
+def out_of_range(offset: int, timestamp: int, earliest: int, latest: int) -> str:
+    return (
+        f"Timestamp {timestamp} of message with offset {offset} is out of range. "
+        f"The timestamp should be within [{earliest}, {latest}]"
+    )
+
+
+def wrong_type(offset: int, timestamp: int, sizes: tuple[int, int]) -> str:
+    """Kafka's sentence about a record whose producer set the timestamp type; it names the class of Kafka's record."""
+    record = f"DefaultRecord(offset={offset}, timestamp={timestamp}, key={sizes[0]} bytes, value={sizes[1]} bytes)"
+    return f"Invalid timestamp type in message {record}. Producer should not set timestamp type to LogAppendTime."
 
 
 def read(buffer: Any, max_decompressed: int) -> list[Record]:

@@ -117,6 +117,11 @@ class Host:
             self.sim.node_made(self, node)
             self.node = node
             await node.start()
+        except asyncio.CancelledError:
+            started.cancel()
+            if self._stop.is_set():
+                await node.stop()
+            return
         except BaseException as error:
             if not started.done():
                 started.set_exception(error)
@@ -127,10 +132,12 @@ class Host:
         await node.stop()
 
     async def stop(self) -> None:
-        """Clean shutdown."""
+        """Clean shutdown; of a node that still starts, as SIGTERM does it."""
         assert self.is_running and self._running is not None and self.process is not None
         self.sim.loop.trace.note(self.name, "stop")
         self._stop.set()
+        if self._started is not None and not self._started.done():
+            self._running.cancel()
         await self._running
         self.sim.network.kill(self.name)
         self.device.kill()

@@ -326,6 +326,47 @@ def find_quotas(world: World, *components: tuple[str, int, str | None], strict: 
     return describe_client_quotas(request, world, CALLER)  # type: ignore[arg-type]
 
 
+QUOTAS_LIKE_KAFKA = (
+    ({"user": "zoe"}, ["zoe"]),
+    ({"user": "amy"}, ["zoe", "amy"]),
+    ({"client-id": "c1"}, ["zoe", "amy", "c1"]),
+    ({"user": "amy", "client-id": "c1"}, ["c1 amy", "amy", "c1", "zoe"]),
+    ({"client-id": "c1", "user": "bob"}, ["c1 amy", "c1 bob", "amy", "c1", "zoe"]),
+    ({"user": None}, ["c1 amy", "c1 bob", "amy", "c1", "None", "zoe"]),
+    ({"user": "u1"}, ["c1 amy", "u1", "amy", "c1", "c1 bob", "None", "zoe"]),
+)
+"""Entities in the order in which they got quotas, and how Apache Kafka 4.3.1 lists all of them then."""
+
+
+def test_quotas_are_listed_in_kafkas_order(world: World) -> None:
+    rates = {"request_percentage": 50.0, "producer_byte_rate": 5.0, "controller_mutation_rate": 5.0}
+    for entity, listed in QUOTAS_LIKE_KAFKA:
+        assert set_quota(world, {**rates, "consumer_byte_rate": 5.0}, **entity) is ErrorCode.NONE
+        found = find_quotas(world).entries
+        assert [" ".join(str(part.entity_name) for part in entry.entity) for entry in found] == listed
+        assert [value.key for value in found[0].values] == [
+            "producer_byte_rate",
+            "consumer_byte_rate",
+            "controller_mutation_rate",
+            "request_percentage",
+        ]
+
+
+def test_altered_quotas_are_answered_in_kafkas_order(world: World) -> None:
+    entries = [
+        AlterClientQuotasRequestEntryData(
+            entity=[
+                AlterClientQuotasRequestEntityData(entity_type=kind, entity_name=name) for kind, name in entity.items()
+            ],
+            ops=[OpData(key="producer_byte_rate", value=5.0)],
+        )
+        for entity, _ in QUOTAS_LIKE_KAFKA
+    ]
+    response = asyncio.run(alter_client_quotas(AlterClientQuotasRequest(entries=entries), world, CALLER))  # type: ignore[arg-type]
+    names = [" ".join(str(part.entity_name) for part in entry.entity) for entry in response.entries]
+    assert names == ["c1 amy", "u1", "amy", "c1", "c1 bob", "None", "zoe"]
+
+
 def test_quotas_are_found_by_entity(world: World) -> None:
     assert set_quota(world, {"producer_byte_rate": 1000.0}, user="bob") is ErrorCode.NONE
     assert set_quota(world, {"producer_byte_rate": 10.0}, user="bob", client_id=None) is ErrorCode.NONE

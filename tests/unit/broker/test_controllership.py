@@ -15,6 +15,7 @@ from ottla.broker.controllership import Controllership, forwarding
 from ottla.cluster import BrokerImage
 from ottla.controller.heartbeats import Heartbeats
 from ottla.machine import Decision
+from ottla.net import OsSockets
 from ottla.raft.leader import Leader, Replica
 from ottla.raft.voters import Voters
 from ottla.wire import Message
@@ -120,7 +121,7 @@ def test_the_metadata_log_has_connections_of_its_own(monkeypatch: pytest.MonkeyP
     made: list[Recorder] = []
     monkeypatch.setattr(peers, "Peer", Recorder)
     nothing: Any = None
-    others = peers.Peers(nothing, nothing, nothing, client_id="1")
+    others = peers.Peers(nothing, OsSockets(), nothing, client_id="1")
     for _ in range(2):
         others.send("127.0.0.1", 9093, ApiVersionsRequest(), nothing, 1)
         others.send_in_quorum("127.0.0.1", 9093, ApiVersionsRequest(), nothing, 1)

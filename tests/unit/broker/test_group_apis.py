@@ -25,7 +25,7 @@ from ottla.broker.apis.offset_delete import offset_delete
 from ottla.broker.apis.offset_fetch import offset_fetch
 from ottla.broker.apis.sync_group import sync_group
 from ottla.broker.group_coordinator import GROUP_OPERATIONS, GroupCoordinator
-from ottla.broker.group_metrics import MAX_LOOKUPS_PER_SCRAPE, Lag, first_timestamp, register_group_metrics
+from ottla.broker.group_metrics import MAX_LOOKUPS_PER_SCRAPE, Lag, Unread, first_unread, register_group_metrics
 from ottla.broker.leadership import Leadership
 from ottla.broker.metrics import Metrics
 from ottla.broker.partitions import Partition, Partitions
@@ -574,11 +574,11 @@ def test_a_place_in_the_log_is_looked_for_once(tmp_path: Path, monkeypatch: pyte
         await world.commit((0, 0), group="h")
         looked_for: list[int] = []
 
-        def counted(partition: Partition, offset: int) -> int | None:
+        def counted(partition: Partition, offset: int) -> Unread:
             looked_for.append(offset)
-            return first_timestamp(partition, offset)
+            return first_unread(partition, offset)
 
-        monkeypatch.setattr("ottla.broker.group_metrics.first_timestamp", counted)
+        monkeypatch.setattr("ottla.broker.group_metrics.first_unread", counted)
         lag = Lag(world)  # type: ignore[arg-type]
         for _ in range(3):
             assert len(list(lag.records())) == len(list(lag.seconds())) == 2
@@ -607,10 +607,10 @@ def test_a_scrape_looks_for_no_more_than_so_many_places(tmp_path: Path, monkeypa
 
 def test_records_without_a_place_or_a_timestamp_have_no_age(tmp_path: Path) -> None:
     async def scenario(world: World) -> None:
-        assert first_timestamp(world.partition("t", 0), 0) is None
+        assert first_unread(world.partition("t", 0), 0).timestamp is None
         world.append(-1)
-        assert first_timestamp(world.partition("t", 0), 0) is None
-        assert first_timestamp(world.partition("t", 0), 5) is None
+        assert first_unread(world.partition("t", 0), 0).timestamp is None
+        assert first_unread(world.partition("t", 0), 5).timestamp is None
 
     run(scenario, tmp_path)
 

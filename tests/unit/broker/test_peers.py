@@ -11,7 +11,8 @@ import pytest
 from ottla.broker import peers
 from ottla.broker.peers import Peers
 from ottla.broker.suspicions import Look
-from ottla.wire.messages.api_versions import ApiVersionsResponse
+from ottla.net import NoAnswer
+from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 TIMEOUT_MS = 20
 
@@ -94,4 +95,50 @@ def test_who_has_no_address_is_not_gone(caplog: pytest.LogCaptureFixture) -> Non
         assert names.answer.cancelled()
 
     asyncio.run(scenario())
-    assert "broker-1 is not looked at: no name server answers" in caplog.text
+    assert caplog.messages == ["the name broker-1 cannot be looked up: no name server answers"]
+
+
+def test_a_request_to_a_name_waits_for_the_name_server_and_not_the_loop() -> None:
+    async def scenario() -> None:
+        names = Names()
+        names.answer = asyncio.get_running_loop().create_future()
+        sent: list[str] = []
+        answers: list[object] = []
+        names.peers._send = lambda host, *_: sent.append(host)  # type: ignore[method-assign]
+        names.peers.send("controller-2", 9093, ApiVersionsRequest(), answers.append, 60_000)
+        await asyncio.sleep(0)
+        assert (sent, answers) == ([], [])
+        names.answer.set_result("10.0.0.2")
+        await asyncio.wait(list(names.peers._sending))
+        assert sent == ["10.0.0.2"]
+
+    asyncio.run(scenario())
+
+
+def test_a_request_to_a_name_that_is_not_found_is_not_answered() -> None:
+    async def scenario() -> None:
+        names = Names()
+        names.error = OSError("Name or service not known")
+        answers: list[object] = []
+        names.peers.send("controller-2", 9093, ApiVersionsRequest(), answers.append, 60_000)
+        await asyncio.wait(list(names.peers._sending))
+        assert answers == [NoAnswer(is_closed=False)]
+
+    asyncio.run(scenario())
+
+
+def test_the_address_of_a_node_that_does_not_answer_is_looked_up_again() -> None:
+    async def scenario() -> None:
+        names = Names()
+        answers: list[object] = []
+
+        def answer(host: str, port: int, request: Any, on_answer: Any, timeout_ms: int, purpose: str) -> None:
+            on_answer(NoAnswer(is_closed=True) if len(answers) < 2 else ApiVersionsResponse())
+
+        names.peers._send = answer  # type: ignore[method-assign]
+        for _ in range(4):
+            names.peers.send("controller-2", 9093, ApiVersionsRequest(), answers.append, 60_000)
+            await asyncio.wait(list(names.peers._sending))
+        assert names.lookup_count == 3, "after each of the two requests without an answer"
+
+    asyncio.run(scenario())

@@ -46,7 +46,7 @@ def add_partitions_to_txn(request: AddPartitionsToTxnRequest, node: Node, caller
 
 def _of_transaction(
     transaction: AddPartitionsToTxnTransaction, node: Node, caller: Caller
-) -> Codes | ErrorCode | asyncio.Future[ErrorCode]:
+) -> Codes | ErrorCode | asyncio.Future[Codes] | asyncio.Future[ErrorCode]:
     partitions = [TopicPartition(topic.name, index) for topic in transaction.topics for index in topic.partitions]
     refused: Codes = {}
     for partition in partitions:

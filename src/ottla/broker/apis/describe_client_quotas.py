@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ottla.broker.api import Api, Caller
+from ottla.config.hash_order import entity_hash, hash_order, string_hash
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.describe_client_quotas import (
     ComponentData,
@@ -30,16 +31,25 @@ def describe_client_quotas(
         exact, specified = _read_filter(request.components)
     except KafkaError as error:
         return DescribeClientQuotasResponse(error_code=error.code, error_message=error.message, entries=None)
+    # Kafka's tables grow with the image. Entities that share a place stand in the order in which they came; Kafka
+    # reverses these few if they came with one request or a snapshot.
     entries = []
-    for entity, quotas in node.image.client_quotas.items():
+    known = {entity: quotas for entity, quotas in node.image.client_quotas.items() if quotas}
+    for entity in hash_order(known, entity_hash, least_table_size=1):
         names = dict(entity)
         if request.strict and len(names) != len(exact) + len(specified):
             continue
-        if quotas and _matches(names, exact, specified):
+        if _matches(names, exact, specified):
+            quotas = known[entity]
             entries.append(
                 EntryData(
-                    entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
-                    values=[ValueData(key=key, value=value) for key, value in quotas.items()],
+                    entity=[
+                        EntityData(entity_type=kind, entity_name=names[kind]) for kind in hash_order(names, string_hash)
+                    ],
+                    values=[
+                        ValueData(key=key, value=quotas[key])
+                        for key in hash_order(quotas, string_hash, least_table_size=1)
+                    ],
                 )
             )
     return DescribeClientQuotasResponse(error_message=None, entries=entries)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
 from typing import TYPE_CHECKING
 
 from ottla.broker.api import Api, Caller
@@ -11,7 +10,6 @@ from ottla.cluster.image import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_
 from ottla.cluster.topic import why_topic_name_is_invalid
 from ottla.config import ConfigType
 from ottla.config.describe import (
-    EVERYTHING,
     ConfigEntry,
     ConfigSource,
     describe_broker,
@@ -99,23 +97,27 @@ def _same_description(resource: DescribeConfigsResource, node: Node) -> tuple[ob
 
 
 def _entries(resource: DescribeConfigsResource, node: Node) -> list[ConfigEntry]:
+    entries = _all_entries(resource, node)
+    names = resource.configuration_keys
+    return [entry for entry in entries if entry.name in names] if names else entries
+
+
+def _all_entries(resource: DescribeConfigsResource, node: Node) -> list[ConfigEntry]:
     kind, name = resource.resource_type, resource.resource_name
-    names: Container[str] = frozenset(resource.configuration_keys) if resource.configuration_keys else EVERYTHING
     own = node.image.configs.get((kind, name), {})
     if kind == TOPIC_RESOURCE:
-        return describe_topic(own, node.config, names)
+        return describe_topic(own, node.config)
     if kind == BROKER_RESOURCE:
-        return describe_broker(node.config, names) if name else describe_broker_defaults(node.config, names)
+        return describe_broker(node.config) if name else describe_broker_defaults(node.config)
     if kind == BROKER_LOGGER_RESOURCE:
         source = ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG
         return [
             ConfigEntry(logger, level, source, False, False, ConfigType.UNKNOWN, [])
             for logger, level in loggers().items()
-            if logger in names
         ]
     if kind == CLIENT_METRICS_RESOURCE:
-        return describe_client_metrics(own, names)
-    return describe_group(own, node.config, names)
+        return describe_client_metrics(own)
+    return describe_group(own, node.config)
 
 
 def check_is_this_node(name: str, node: Node) -> None:

@@ -24,8 +24,9 @@ def describe_log_dirs(request: DescribeLogDirsRequest, node: Node, caller: Calle
         asked = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
     results = []
     for directory in node.logs.log_dirs:
+        path = node.disk.absolute(directory.path)
         if not directory.is_online:
-            results.append(DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=directory.path))
+            results.append(DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=path))
             continue
         topics: dict[str, list[DescribeLogDirsPartition]] = {}
         for (topic, index), log in directory.all_logs.items():
@@ -43,7 +44,7 @@ def describe_log_dirs(request: DescribeLogDirsRequest, node: Node, caller: Calle
                 )
         results.append(
             DescribeLogDirsResult(
-                log_dir=directory.path,
+                log_dir=path,
                 topics=[DescribeLogDirsTopic(name=name, partitions=rows) for name, rows in topics.items()],
                 total_bytes=node.disk.total_bytes(directory.path),
                 usable_bytes=node.disk.free_bytes(directory.path),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from struct import Struct
 from typing import TYPE_CHECKING
 
 from ottla.broker.acknowledgements import Acknowledgements
 from ottla.broker.api import Api, Caller
 from ottla.broker.transactional_produce import Verdicts, is_verified, overtaken, produce_transactional
-from ottla.records import Compression
+from ottla.records import HEADER_SIZE, Compression
+from ottla.records.batch import LOG_OVERHEAD, MAGIC
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -30,7 +32,11 @@ FIRST_VERSION_WITH_ZSTD = 7
 CODEC_MASK = 0x07
 ALL = -1
 ADMIN_CLIENT_ID = "__admin_client"
+LENGTH_POSITION = 8
+MAGIC_POSITION = 16
 ATTRIBUTES_POSITION = 22
+LEAST_LENGTH = 14
+"""Of a message of magic 0 without key and value; no batch is shorter."""
 TRANSACTIONAL = 0x10
 WITHOUT_START_OFFSET = (
     ErrorCode.CORRUPT_MESSAGE,
@@ -38,7 +44,10 @@ WITHOUT_START_OFFSET = (
     ErrorCode.RECORD_LIST_TOO_LARGE,
     ErrorCode.KAFKA_STORAGE_ERROR,
 )
-"""As in Kafka, what is wrong with a batch in these ways is told without the offset that the log starts at."""
+"""As in Kafka, these refusals do not carry the log's start offset."""
+
+_LENGTH = Struct(">i")
+_MAGIC_BYTE = Struct(">b")
 
 
 def produce(
@@ -141,11 +150,55 @@ def append_all(
 
 
 def _is_zstd(records: memoryview | None) -> bool:
+    """Whether the first batch is whole and says that zstd compressed it."""
     return (
         records is not None
-        and len(records) > ATTRIBUTES_POSITION
+        and len(records) >= HEADER_SIZE
+        and records[MAGIC_POSITION] == MAGIC
+        and LOG_OVERHEAD + _LENGTH.unpack_from(records, LENGTH_POSITION)[0] <= len(records)
         and records[ATTRIBUTES_POSITION] & CODEC_MASK == Compression.ZSTD
     )
+
+
+def check_framing(records: memoryview | None) -> memoryview:
+    """The records, if they are one whole batch of magic 2; anything else does not reach the log. As in Kafka, lengths
+    and magic bytes that no message can have are CORRUPT_MESSAGE, which producers send again; the rest is
+    INVALID_RECORD, which they give up."""
+    if records is None or len(records) == 0:
+        raise KafkaError(ErrorCode.INVALID_RECORD, "a produce request holds no record batch for this partition")
+    size = batch_size(records, 0)
+    if size < 0:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD, f"the record batch is cut off: the request holds {len(records)} bytes of it"
+        )
+    magic = records[MAGIC_POSITION]
+    if magic != MAGIC:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD, f"record batches of magic {magic} are not accepted: magic 2 came with Kafka 0.11"
+        )
+    if batch_size(records, size) >= 0:
+        raise KafkaError(ErrorCode.INVALID_RECORD, "a produce request holds one record batch per partition, not more")
+    return records
+
+
+def batch_size(records: memoryview, position: int) -> int:
+    """The bytes of the batch at a position; -1 if it is not there as a whole. KafkaError CORRUPT_MESSAGE if its length
+    or magic byte is one that no message of any version has."""
+    left = len(records) - position
+    if left < LOG_OVERHEAD:
+        return -1
+    (length,) = _LENGTH.unpack_from(records, position + LENGTH_POSITION)
+    if length < LEAST_LENGTH:
+        raise KafkaError(
+            ErrorCode.CORRUPT_MESSAGE, f"Record size {length} is less than the minimum record overhead ({LEAST_LENGTH})"
+        )
+    if left <= MAGIC_POSITION:
+        return -1
+    (magic,) = _MAGIC_BYTE.unpack_from(records, position + MAGIC_POSITION)
+    if not 0 <= magic <= MAGIC:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"Invalid magic found in record: {magic}")
+    size: int = LOG_OVERHEAD + length
+    return size if size <= left else -1
 
 
 def append_to(
@@ -158,8 +211,7 @@ def append_to(
 ) -> tuple[PartitionProduceResponse, int]:
     """Append what a request holds for one partition; what is answered, and how many records the log grew by."""
     try:
-        if records is None or len(records) == 0:
-            raise KafkaError(ErrorCode.INVALID_RECORD, "a produce request holds no record batch for this partition")
+        records = check_framing(records)
         may_open = True
         if len(records) > ATTRIBUTES_POSITION and records[ATTRIBUTES_POSITION] & TRANSACTIONAL:
             if verdicts is None:

@@ -75,10 +75,9 @@ async def _commit_when_admitted(
     refused: list[TxnOffsetCommitResponseTopic],
     partition: Partition,
     verification: Verification,
-    answer: asyncio.Future[ErrorCode],
+    answer: asyncio.Future[Codes],
 ) -> TxnOffsetCommitResponse:
-    codes = {TopicPartition(partition.topic, partition.index): await answer}
-    committed = _after(request, node, caller, refused, partition, verification, codes)
+    committed = _after(request, node, caller, refused, partition, verification, await answer)
     response: TxnOffsetCommitResponse = committed if isinstance(committed, TxnOffsetCommitResponse) else await committed
     return response
 

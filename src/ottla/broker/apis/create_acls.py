@@ -1,0 +1,24 @@
+"""CreateAcls v1-v3. There is no authorizer: as Kafka without one, SECURITY_DISABLED for each ACL."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.api import Api, Caller
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
+
+def create_acls(request: CreateAclsRequest, node: Node, caller: Caller) -> CreateAclsResponse:
+    return CreateAclsResponse(
+        results=[
+            AclCreationResult(error_code=ErrorCode.SECURITY_DISABLED, error_message="No Authorizer is configured.")
+            for _ in request.creations
+        ]
+    )
+
+
+api = Api(key=30, handler=create_acls)

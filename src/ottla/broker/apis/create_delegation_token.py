@@ -1,0 +1,36 @@
+"""CreateDelegationToken v1-v3. As Kafka's, a listener without authentication gives no tokens:
+DELEGATION_TOKEN_REQUEST_NOT_ALLOWED."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.api import Api, Caller
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
+FIRST_VERSION_WITH_REQUESTER = 3
+
+
+def create_delegation_token(
+    request: CreateDelegationTokenRequest, node: Node, caller: Caller
+) -> CreateDelegationTokenResponse:
+    requester_type, _, requester_name = caller.principal.partition(":")
+    response = CreateDelegationTokenResponse(
+        error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
+        principal_type=request.owner_principal_type or requester_type,
+        principal_name=request.owner_principal_name or requester_name,
+        issue_timestamp_ms=-1,
+        expiry_timestamp_ms=-1,
+        max_timestamp_ms=-1,
+    )
+    if caller.api_version >= FIRST_VERSION_WITH_REQUESTER:
+        response.token_requester_principal_type = requester_type
+        response.token_requester_principal_name = requester_name
+    return response
+
+
+api = Api(key=38, handler=create_delegation_token)

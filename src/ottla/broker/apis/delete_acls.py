@@ -1,0 +1,24 @@
+"""DeleteAcls v1-v3. There is no authorizer: as Kafka without one, SECURITY_DISABLED for each filter."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.api import Api, Caller
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsRequest, DeleteAclsResponse
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
+
+def delete_acls(request: DeleteAclsRequest, node: Node, caller: Caller) -> DeleteAclsResponse:
+    return DeleteAclsResponse(
+        filter_results=[
+            DeleteAclsFilterResult(error_code=ErrorCode.SECURITY_DISABLED, error_message="No Authorizer is configured.")
+            for _ in request.filters
+        ]
+    )
+
+
+api = Api(key=31, handler=delete_acls)

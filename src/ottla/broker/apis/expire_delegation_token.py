@@ -1,0 +1,24 @@
+"""ExpireDelegationToken v1-v2. As Kafka's, a listener without authentication expires no tokens:
+DELEGATION_TOKEN_REQUEST_NOT_ALLOWED."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.api import Api, Caller
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
+
+def expire_delegation_token(
+    request: ExpireDelegationTokenRequest, node: Node, caller: Caller
+) -> ExpireDelegationTokenResponse:
+    return ExpireDelegationTokenResponse(
+        error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, expiry_timestamp_ms=-1
+    )
+
+
+api = Api(key=40, handler=expire_delegation_token)
