@@ -63,8 +63,17 @@ _MODULES = {
 }
 
 
+_SUBMODULES = ("blocking", "errors")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_SUBMODULES})
+
+
 def __getattr__(name: str) -> Any:
     """A command that only produces need not import what consumes."""
+    if name in _SUBMODULES:
+        return import_module(f"ottla.client.{name}")
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"ottla.client.{_MODULES[name]}"), name)

@@ -7,13 +7,16 @@
         print(delivery.result().offset)
 
 A blocking client may be used from any number of threads, but for the consumer: that reads for one thread at a time. A
-rebalance listener is called on the client's own thread.
+rebalance listener, on_error, on_statistics and delivery callbacks are called on the client's own thread.
+
+A client does not survive a fork (gunicorn, celery and multiprocessing fork): make it in the child.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
+import warnings
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import CancelledError
@@ -22,11 +25,14 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, Ty
 
 from ottla.client import admin as async_admin
 from ottla.client import consumer as async_consumer
+from ottla.client import lifetimes
 from ottla.client import producer as async_producer
+from ottla.client.callbacks import call_back
 from ottla.client.config import AdminConfig, ProducerConfig
 from ottla.client.core.fetching import ConsumerRecord
-from ottla.client.errors import ClientClosed, RequestTimedOut
+from ottla.client.errors import ClientClosed, MadeBeforeFork, RequestTimedOut
 from ottla.client.producer import Delivery, Headers, RecordMetadata
+from ottla.client.times import check_ms
 from ottla.net import new_event_loop
 
 if TYPE_CHECKING:
@@ -39,18 +45,29 @@ P = ParamSpec("P")
 R = TypeVar("R")
 C = TypeVar("C", covariant=True)
 
+EXIT_SECONDS = 2.0
+"""How long the interpreter waits at its exit for the thread of a client that was not closed."""
 INBOX_COUNT = 4_000
 """So many records may be on their way from the caller's thread to the client's; then `send` waits."""
 
 
-class _LoopThread:
+class _NoLoop:
+    """In place of an event loop that runs in the parent of this process."""
+
+    def call_soon_threadsafe(self, *_: object) -> None:
+        raise MadeBeforeFork
+
+
+class _LoopThread(lifetimes.Open):
     """An event loop that runs on a thread of its own until it is stopped."""
 
     def __init__(self, name: str) -> None:
         self.loop = new_event_loop()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._is_stopped = False
+        self._is_forked = False
         self._thread.start()
+        lifetimes.opened(self)
 
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
@@ -63,11 +80,24 @@ class _LoopThread:
         self.loop.run_until_complete(self.loop.shutdown_asyncgens())
         self.loop.close()
 
+    def _forked(self) -> None:
+        self._is_forked = self._is_stopped = True
+        lifetimes.keep(self.loop)
+        self.loop = _NoLoop()  # type: ignore[assignment]  # a call raises MadeBeforeFork
+
+    def _before_exit(self) -> None:
+        """Nothing is sent from now on, so that what is left can be counted."""
+        self.stop(EXIT_SECONDS)
+
+    @property
+    def is_stopped(self) -> bool:
+        return self._is_stopped
+
     def run(self, work: Coroutine[Any, Any, R]) -> R:
         """The result of a coroutine, waited for; one that is interrupted is cancelled."""
         if self._is_stopped:
             work.close()
-            raise ClientClosed
+            raise MadeBeforeFork if self._is_forked else ClientClosed
         if threading.current_thread() is self._thread:
             work.close()
             raise RuntimeError(
@@ -90,15 +120,27 @@ class _LoopThread:
 
         return self.run(called())
 
-    def stop(self) -> None:
+    def stop(self, timeout: float | None = None) -> None:
         if self._is_stopped:
             return
         self._is_stopped = True
+        lifetimes.closed(self)
         self.loop.call_soon_threadsafe(self.loop.stop)
-        self._thread.join()
+        self._thread.join(timeout)
+
+    def abandon(self, closing: Coroutine[Any, Any, None]) -> None:
+        """Close the client, then end, without a caller that waits for it."""
+
+        async def close() -> None:
+            try:
+                await closing
+            finally:
+                self.loop.stop()
+
+        asyncio.run_coroutine_threadsafe(close(), self.loop)
 
 
-class _Blocking(Generic[C]):
+class _Blocking(lifetimes.Open, Generic[C]):
     """A client and the thread it lives on."""
 
     def __init__(self, name: str, make: Callable[[], C]) -> None:
@@ -112,15 +154,35 @@ class _Blocking(Generic[C]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        self._close(error)
+
+    def __del__(self) -> None:
+        thread = getattr(self, "_thread", None)
+        if thread is None or thread.is_stopped or not hasattr(self, "_client"):
+            return
+        warnings.warn(f"unclosed {type(self).__name__} (blocking)", ResourceWarning, source=self, stacklevel=2)
+        client: Any = self._client
+        thread.abandon(client.close())
 
     def close(self) -> None:
-        """End the client and its thread."""
+        """End the client and its thread.
+
+        Example:
+
+            producer = Producer(bootstrap_servers="127.0.0.1:9092")
+            try:
+                producer.send("orders", b"one apple")
+            finally:
+                producer.close()
+        """
+        self._close(lifetimes.unwinding_error())
+
+    def _close(self, error: BaseException | None) -> None:
         client: Any = self._client
         try:
-            self._thread.run(client.close())
-        except ClientClosed:
+            self._thread.run(client.__aexit__(type(error), error, None))
+        except (ClientClosed, MadeBeforeFork):
             return
         finally:
             self._thread.stop()
@@ -146,8 +208,14 @@ def _calls(method: Callable[Concatenate[C, P], R]) -> Callable[Concatenate[_Bloc
 
 def _like(function: Callable[P, R], method: Any) -> Callable[P, R]:
     function.__name__ = method.__name__
-    function.__doc__ = method.__doc__
+    function.__doc__ = _blocking_doc(method.__doc__)
     return function
+
+
+def _blocking_doc(doc: str) -> str:
+    """A docstring whose example waits without `await`."""
+    text, found, example = doc.partition("Example:")
+    return text + found + example.replace("await ", "").replace("async ", "")
 
 
 class BlockingDelivery:
@@ -161,18 +229,32 @@ class BlockingDelivery:
         self._error: BaseException | None = None
 
     def done(self) -> bool:
+        """Whether the record is written, or given up.
+
+        Example:
+
+            delivery = producer.send("orders", b"one apple")
+            print(delivery.done())
+        """
         return self._error is not None or (self._delivery is not None and self._delivery.done())
 
-    def result(self, timeout_ms: float | None = None) -> RecordMetadata:
-        """Where the record was written, or raises why it was not; RequestTimedOut if that is not known in time."""
+    def result(self, timeout_ms: int | None = None) -> RecordMetadata:
+        """Where the record was written, or raises why it was not; RequestTimedOut if that is not known in time.
+
+        Example:
+
+            print(producer.send("orders", b"one apple").result(timeout_ms=10_000).offset)
+        """
         if not self.done():
+            check_ms(timeout_ms, "result")
             self._thread.run(self._wait(timeout_ms))
         if self._error is not None:
             raise self._error
-        assert self._delivery is not None
+        if self._delivery is None:
+            raise ClientClosed("the producer was closed before the record was sent")
         return self._delivery.result()
 
-    async def _wait(self, timeout_ms: float | None) -> None:
+    async def _wait(self, timeout_ms: int | None) -> None:
         """Return when the record is written or was refused, whichever it is."""
         # Records leave the caller's thread in order: what was sent before this call has arrived.
         if self._delivery is None:
@@ -183,14 +265,22 @@ class BlockingDelivery:
             async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
                 await waiter
         except TimeoutError:
-            raise RequestTimedOut(f"not written within {timeout_ms:.0f} ms") from None
+            raise RequestTimedOut(f"not written within {timeout_ms} ms") from None
 
     def add_done_callback(self, callback: Callable[[BlockingDelivery], Any]) -> None:
-        """Call with this delivery when it is done, on the client's thread."""
+        """Call with this delivery when it is done, on the client's thread.
+
+        Example:
+
+            def delivered(delivery):
+                print(delivery.result())
+
+            producer.send("orders", b"one apple").add_done_callback(delivered)
+        """
 
         def added() -> None:
             if self._delivery is None:
-                callback(self)
+                call_back(callback, self)
             else:
                 self._delivery.add_done_callback(lambda _: callback(self))
 
@@ -206,6 +296,11 @@ class Producer(_Blocking[async_producer.Producer]):
         super().__init__("ottla-producer", lambda: async_producer.Producer(config, **settings))
         self._inbox: deque[tuple[tuple[Any, ...], BlockingDelivery]] = deque()
         self._is_draining = False
+        lifetimes.opened(self)
+
+    def _forked(self) -> None:
+        self._inbox = deque()
+        self._is_draining = False  # by a thread that this process does not have
 
     def send(
         self,
@@ -216,7 +311,12 @@ class Producer(_Blocking[async_producer.Producer]):
         partition: int | None = None,
         timestamp: int | None = None,
     ) -> BlockingDelivery:
-        """Send a record. Waits while the buffer is full; whatever else is wrong is raised by the delivery's result."""
+        """Send a record. Waits while the buffer is full; whatever else is wrong is raised by the delivery's result.
+
+        Example:
+
+            written = producer.send("orders", b"one apple", key=b"alice").result()
+        """
         if len(self._inbox) >= INBOX_COUNT:
             self._thread.run(self._client.room())
         delivery = BlockingDelivery(self._thread)
@@ -225,6 +325,9 @@ class Producer(_Blocking[async_producer.Producer]):
             self._is_draining = True
             try:
                 self._thread.loop.call_soon_threadsafe(self._drain)
+            except MadeBeforeFork:
+                self._forked()
+                raise
             except RuntimeError:
                 self._is_draining = False
                 raise ClientClosed("the producer is closed") from None
@@ -243,7 +346,14 @@ class Producer(_Blocking[async_producer.Producer]):
 
     @contextmanager
     def transaction(self) -> Iterator[Producer]:
-        """A transaction that is committed at the end of the block, and aborted if the block raises."""
+        """A transaction that is committed at the end of the block, and aborted if the block raises.
+
+        Example:
+
+            with producer.transaction():
+                producer.send("orders", b"one apple")
+                producer.send("payments", b"1.20")
+        """
         block = self._client.transaction()
         self._thread.run(block.__aenter__())
         try:
@@ -299,6 +409,19 @@ class Consumer(_Blocking[async_consumer.Consumer[Any, Any]]):
         """Records without end; stop by leaving the loop."""
         while True:
             yield from self.poll(1_000)
+
+    def batches(self, *, max_records: int | None = None) -> Iterator[list[ConsumerRecord[Any, Any]]]:
+        """`for records in consumer.batches()`: what poll returns, without end and without empty lists.
+
+        Example:
+
+            for records in consumer.batches(max_records=100):
+                print(len(records))
+                break
+        """
+        while True:
+            if records := self.poll(1_000, max_records=max_records):
+                yield records
 
     poll = _waits(async_consumer.Consumer[Any, Any].poll)
     poll_arrow = _waits(async_consumer.Consumer[Any, Any].poll_arrow)

@@ -16,16 +16,21 @@ import logging
 from collections.abc import Callable, Iterable
 from enum import IntEnum
 from random import Random, SystemRandom
+from time import time_ns
 from typing import Any, TypeVar
 
+from ottla.client import lifetimes, statistics
+from ottla.client.callbacks import call_back
 from ottla.client.config import ClientConfig, split_address
 from ottla.client.connection import Connection
+from ottla.client.core.outages import Notice, Outages
 from ottla.client.errors import (
     AuthenticationError,
     ClientClosed,
     ConfigError,
     ErrorCode,
     KafkaError,
+    MadeBeforeFork,
     NetworkError,
     NoBrokerReached,
     RequestTimedOut,
@@ -45,6 +50,8 @@ MAIN = "main"
 """The lane of everything that is answered soon."""
 MAX_TOPIC_COUNT = 100_000
 MAX_COORDINATOR_COUNT = 10_000
+SLOW_SECONDS = 5
+"""A connection that takes longer than this is said to be an outage before its attempt ends."""
 
 
 class CoordinatorType(IntEnum):
@@ -69,7 +76,7 @@ class Backoff:
         return longest * (0.8 + 0.4 * self._rng.random())
 
 
-class Cluster:
+class Cluster(lifetimes.Open):
     """A cluster as one client sees it. Made without I/O; what first needs a broker connects."""
 
     def __init__(
@@ -98,7 +105,13 @@ class Cluster:
         self._listeners: list[Callable[[Metadata], None]] = []
         self._failure_listeners: list[Callable[[KafkaError], None]] = []
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._outages = Outages()
+        self.own_statistics: Callable[[], dict[str, Any]] = lambda: {"type": "admin", "topics": {}}
+        """What the client itself adds to the statistics."""
+        self._statistics_timer: asyncio.TimerHandle | None = None
         self._is_closed = False
+        self._is_forked = False
+        lifetimes.opened(self)
 
     # Lifecycle
 
@@ -106,14 +119,47 @@ class Cluster:
     def is_closed(self) -> bool:
         return self._is_closed
 
+    @property
+    def is_forked(self) -> bool:
+        """Whether this process is a child of the one that made the client."""
+        return self._is_forked
+
+    @property
+    def is_out(self) -> bool:
+        """Whether no broker answers, as far as is known."""
+        return self._outages.is_cluster_out
+
+    @property
+    def has_connections(self) -> bool:
+        """Whether there is something that only `close` ends."""
+        return bool(self._bootstrapping) or any(not one.is_closed for one in self._connections.values())
+
+    def check_process(self) -> None:
+        """Raises in a process that was forked after the client was made: the connections are those of its parent."""
+        if self._is_forked:
+            raise MadeBeforeFork
+
+    def _forked(self) -> None:
+        """In the child of a fork: leave the connections, the event loop and its timers to the parent."""
+        self._is_forked = True
+        lifetimes.keep(self._connections, self._bootstrapping, self._connecting, self._finding, self._tasks)
+        lifetimes.keep(self._refreshing, self._timer, self._idle_timer, self._statistics_timer)
+        self._connections, self._connecting, self._finding = {}, {}, {}
+        self._bootstrapping, self._tasks = set(), set()
+        self._refreshing = self._timer = self._idle_timer = self._statistics_timer = None
+
     def _check_open(self) -> None:
+        self.check_process()
         if self._is_closed:
             raise ClientClosed
 
     async def close(self) -> None:
         """End every connection; whoever waits gets an error."""
         self._is_closed = True
-        for timer in (self._timer, self._idle_timer):
+        lifetimes.closed(self)
+        if self._is_forked:
+            return
+        for timer in (self._timer, self._idle_timer, self._statistics_timer):
             if timer is not None:
                 timer.cancel()
         tasks = [*self._connecting.values(), *self._finding.values(), *self._tasks]
@@ -212,16 +258,63 @@ class Cluster:
         broker = self.metadata.brokers.get(node_id)
         if broker is None:
             raise NetworkError(f"no broker {node_id} is known")
+        began_at = self._now()
         try:
-            connection = await Connection.connect(broker.host, broker.port, self.config)
-        except KafkaError:
+            connection = await self._watched(broker.label, broker.host, broker.port)
+        except KafkaError as error:
             self._failures[node_id] = (
                 failures + 1,
                 loop.time() + self._reconnect_backoff.pause_ms(failures + 1) / 1000,
             )
+            if is_retriable(error):
+                reason = error.message or error.code.text
+                self._say(self._outages.broker_failed(broker.label, reason, began_at, self._now()), error)
             raise
         self._failures.pop(node_id, None)
+        self._say(self._outages.broker_answered(broker.label, self._now()))
         return connection
+
+    async def _watched(self, name: str, host: str, port: int) -> Connection:
+        """A new connection. An attempt that takes long is said while it lasts."""
+        self._begin_statistics()
+        began_at = self._now()
+
+        def slow() -> None:
+            reason = f"silence for {SLOW_SECONDS} s"
+            notice = self._outages.broker_failed(name, reason, began_at, self._now())
+            self._say(notice, NetworkError(f"{host}:{port} does not answer: {reason}"))
+
+        timer = asyncio.get_running_loop().call_later(SLOW_SECONDS, slow)
+        try:
+            return await Connection.connect(host, port, self.config)
+        finally:
+            timer.cancel()
+
+    # What is said about brokers that do not answer
+
+    def _now(self) -> int:
+        return int(asyncio.get_running_loop().time() * 1000)
+
+    def retries(self, error: KafkaError) -> None:
+        """A call that failed with this error is tried again: said if it failed since no broker answers."""
+        if isinstance(error, NoBrokerReached):
+            self._say(self._outages.cluster_failed(error.message or error.code.text, self._now()), error)
+
+    def _say(self, notice: Notice | None, error: KafkaError | None = None) -> None:
+        if notice is not None and not self._is_closed:
+            _log.warning("%s%s", self.log_prefix, notice.text)
+            if error is not None:
+                self.report(error)
+
+    @property
+    def log_prefix(self) -> str:
+        """What a line of the log begins with: the client's name, if it has one."""
+        return f"{self.config.client_id}: " if self.config.client_id else ""
+
+    def report(self, error: KafkaError) -> None:
+        """Tell the application's on_error."""
+        if self.config.on_error is not None:
+            call_back(self.config.on_error, error)
 
     def _connected(self, key: tuple[int, str], task: asyncio.Task[Connection]) -> None:
         self._connecting.pop(key, None)
@@ -285,6 +378,37 @@ class Cluster:
             raise error_of(ErrorCode.NOT_CONTROLLER, "no controller is known")
         return self.metadata.controller_id
 
+    # Statistics
+
+    def _begin_statistics(self) -> None:
+        if self.config.on_statistics is not None and self._statistics_timer is None and not self._is_closed:
+            loop = asyncio.get_running_loop()
+            self._statistics_timer = loop.call_later(self.config.statistics_interval_ms / 1000, self._tell_statistics)
+
+    def _tell_statistics(self) -> None:
+        self._statistics_timer = None
+        self._begin_statistics()
+        if self.config.on_statistics is not None and not self._is_closed:
+            call_back(
+                self.config.on_statistics,
+                {
+                    "client_id": self.config.client_id,
+                    "timestamp": time_ns() // 1_000_000,
+                    "brokers": statistics.of_brokers(self),
+                    **self.own_statistics(),
+                },
+            )
+
+    def state_of(self, node_id: int) -> dict[str, Any]:
+        """A broker's connections, all lanes together, for the statistics."""
+        lanes = {lane: one for (node, lane), one in self._connections.items() if node == node_id and not one.is_closed}
+        is_connecting = any(node == node_id for node, _ in self._connecting)
+        return {
+            "state": "up" if lanes else "connecting" if is_connecting else "down",
+            "in_flight_count": sum(one.in_flight_count for one in lanes.values()),
+            "rtt_ms": lanes[MAIN].rtt_ms if MAIN in lanes else None,
+        }
+
     # Metadata
 
     def on_change(self, listener: Callable[[Metadata], None]) -> None:
@@ -325,7 +449,7 @@ class Cluster:
 
     def request_update(self) -> None:
         """Ask for the metadata soon, without waiting for it; repeated until a broker answers."""
-        if self._is_closed:
+        if self._is_closed or self._is_forked:
             return
         self._is_update_wanted = True
         if self._refreshing is None:
@@ -337,6 +461,7 @@ class Cluster:
         if not task.cancelled() and (error := task.exception()) is not None and not self._is_closed:
             _log.debug("metadata could not be refreshed: %s", error)
             if isinstance(error, AuthenticationError | ConfigError):
+                self.report(error)
                 for listener in self._failure_listeners:
                     listener(error)
         if self._is_update_wanted and not self._is_closed and not task.cancelled() and task.exception() is None:
@@ -360,6 +485,7 @@ class Cluster:
                     raise
                 attempt += 1
                 _log.debug("metadata: %s", error)
+                self.retries(error)
                 await asyncio.sleep(self.retry_backoff.pause_ms(attempt) / 1000)
 
     async def refresh(self, topics: Iterable[str] | None = None) -> Metadata:
@@ -380,6 +506,7 @@ class Cluster:
             raise NetworkError("the broker asked to begin again at bootstrap.servers")
         loop = asyncio.get_running_loop()
         self._refreshed_at = loop.time()
+        self._say(self._outages.cluster_answered(self._now()))
         if self._timer is not None:
             self._timer.cancel()
         self._timer = loop.call_later(max(self.config.metadata_max_age_ms / 1000, 0.01), self.request_update)
@@ -391,6 +518,7 @@ class Cluster:
                     if lane_node == node_id:
                         self.disconnect(node_id, lane)
                 self._failures.pop(node_id, None)
+                self._outages.broker_left(broker.label)
         return self.metadata
 
     def _set_metadata(self, metadata: Metadata) -> None:
@@ -423,11 +551,13 @@ class Cluster:
                 raise
             except KafkaError as failed:
                 error = failed
-        raise NoBrokerReached(f"none of {', '.join(self.config.bootstrap_servers)} answers: {error}")
+        reason = "" if error is None else f": {error.message or error.code.text}"
+        raise NoBrokerReached(f"none of {', '.join(self.config.bootstrap_servers)} answers{reason}")
 
     async def _ask_bootstrap_server(self, address: str, request: MetadataRequest) -> MetadataResponse:
         self._check_open()
-        connection = await Connection.connect(*split_address(address), self.config)
+        connection = await self._watched(address, *split_address(address))
+        self._outages.broker_left(address)
         self._bootstrapping.add(connection)
         is_adopted = False
         try:
@@ -450,6 +580,8 @@ class Cluster:
             if (broker.host, broker.port) == (connection.host, connection.port) and key not in self._connections:
                 self._connections[key] = connection
                 self._failures.pop(broker.node_id, None)
+                known = Broker(broker.node_id, broker.host, broker.port, broker.rack)
+                self._say(self._outages.broker_answered(known.label, self._now()))
                 self._watch_idle()
                 return True
         return False
@@ -490,7 +622,9 @@ class Cluster:
                 raise error
             attempt += 1
             pause = self.retry_backoff.pause_ms(attempt) / 1000
-            if loop.time() + pause >= ends_at:
+            if loop.time() + pause < ends_at:
+                self.retries(error)
+            else:
                 self._topics.pop(name, None)
                 raise RequestTimedOut(f"topic {name} was not found within {timeout_ms:.0f} ms: {error}") from error
             await asyncio.sleep(pause)
@@ -551,6 +685,7 @@ class Cluster:
                 if not is_retriable(error):
                     raise
                 attempt += 1
+                self.retries(error)
                 await asyncio.sleep(self.retry_backoff.pause_ms(attempt) / 1000)
                 continue
             if self.metadata.brokers.get(broker.id) is None:

@@ -1,12 +1,15 @@
 """The settings that all clients have, and an admin client's: Kafka's names, and the defaults of Kafka 4.3 but for the
 sockets' buffers, which the system sizes better."""
 
+# ruff: noqa: RUF009
+
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
+from ottla.client.errors import KafkaError
 from ottla.client.security_config import REFUSED, SecurityConfig
 from ottla.client.security_config import UNUSED as UNUSED_BY_SECURITY
 from ottla.client.settings import setting
@@ -14,6 +17,9 @@ from ottla.client.settings import setting
 if TYPE_CHECKING:
     from ottla.client.consumer_config import ConsumerConfig as ConsumerConfig
     from ottla.client.producer_config import ProducerConfig as ProducerConfig
+
+ErrorCallback = Callable[[KafkaError], Any]
+StatisticsCallback = Callable[[dict[str, Any]], Any]
 
 MAX_INT = 2**31 - 1
 MAX_LONG = 2**63 - 1
@@ -32,6 +38,14 @@ _UNUSED = (
     "security.providers",
     "socket.connection.setup.timeout.max.ms",
 )
+
+_OTHER_NAMES = {
+    "error.cb": "it is called on_error here, and gets a KafkaError",
+    "stats.cb": "it is called on_statistics here, and gets a dict",
+    "on.delivery": "use producer.send(...).add_done_callback(function)",
+    "logger": "this client logs to logging.getLogger('ottla.client')",
+}
+"""Names of other Python clients, and what is in their place."""
 
 
 def parse_addresses(given: object) -> tuple[str, ...]:
@@ -53,6 +67,13 @@ def split_address(address: str) -> tuple[str, int]:
     if not host or not port.isdigit() or not 0 < int(port) < 65536:
         raise ValueError(f"{address!r} is no host:port")
     return host.strip("[]"), int(port)
+
+
+def parse_callback(given: object) -> object:
+    """A function of the application; text, as a properties file has it, names none."""
+    if given is None or callable(given):
+        return given
+    raise ValueError("it is a function with one argument")
 
 
 def parse_lower(given: object) -> object:
@@ -92,13 +113,27 @@ class ClientConfig(SecurityConfig):
         -1, "The socket's receive buffer; -1: as much as the system finds useful.", low=-1
     )
 
+    on_error: ErrorCallback | None = setting(
+        None,
+        "A function that is called with a KafkaError when no broker answers (at first and every 30 s), one broker does "
+        "not, or the credentials are refused. The client goes on by itself.",
+        parse=parse_callback,
+    )
+    on_statistics: StatisticsCallback | None = setting(
+        None,
+        "A function that is called every statistics.interval.ms with a dict of what the client does: see "
+        "ottla.client.statistics.",
+        parse=parse_callback,
+    )
+    statistics_interval_ms: int = setting(60_000, "How often on_statistics is called.", low=1)
+
     @classmethod
     def unused_names(cls) -> frozenset[str]:
         return frozenset((*_UNUSED, *UNUSED_BY_SECURITY))
 
     @classmethod
     def refused_names(cls) -> Mapping[str, str]:
-        return REFUSED
+        return {**REFUSED, **_OTHER_NAMES}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

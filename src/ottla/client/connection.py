@@ -108,6 +108,9 @@ class Connection(asyncio.BufferedProtocol):
         """When a request was last sent, on the loop's clock in seconds."""
         self.muted_until = 0.0
         """A broker that throttles asks for silence: nothing should be sent before this moment of the loop's clock."""
+        self.rtt_ms: float | None = None
+        """How long the last answer took; measured for statistics only."""
+        self._measures = config.on_statistics is not None
         self._loop = loop
         self._config = config
         self._transport: asyncio.Transport | None = None
@@ -408,6 +411,9 @@ class Connection(asyncio.BufferedProtocol):
             version = 0
         response: Any = decode(cls, version, frame, position)
         self._waiting.popleft()
+        if self._measures:
+            sent_at = waiting.expires_at - waiting.timeout_ms / 1000
+            self.rtt_ms = round((self._loop.time() - sent_at) * 1000, 3)
         throttle_time_ms = getattr(response, "throttle_time_ms", 0)
         if throttle_time_ms > 0:
             self.muted_until = self._loop.time() + throttle_time_ms / 1000
@@ -486,7 +492,9 @@ def _unconnected(error: OSError, connection: Connection) -> KafkaError:
         from ottla.client.tls_failures import explain_failure
 
         return explain_failure(error, host, port)
-    return NetworkError(f"cannot connect to {host}:{port}: {error}")
+    # asyncio's own text names the address again: "[Errno 111] Connect call failed ('127.0.0.1', 9092)".
+    is_refused = isinstance(error, ConnectionRefusedError)
+    return NetworkError(f"cannot connect to {host}:{port}: {'Connection refused' if is_refused else error}")
 
 
 def _another(error: KafkaError) -> KafkaError:

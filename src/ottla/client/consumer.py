@@ -16,6 +16,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar, Unpack, overload
 
+from ottla.client import lifetimes, statistics
 from ottla.client.cluster import Cluster
 from ottla.client.config import ConsumerConfig
 from ottla.client.core.fetching import ConsumerRecord
@@ -44,6 +45,7 @@ from ottla.client.fetcher import Fetcher
 from ottla.client.group_member import GroupMember
 from ottla.client.metadata import ConsumerGroupMetadata, Metadata, PartitionInfo
 from ottla.client.offset_requests import OffsetRequests
+from ottla.client.times import check_ms, check_timestamp
 
 if TYPE_CHECKING:
     import pyarrow
@@ -56,6 +58,7 @@ T = TypeVar("T")
 V = TypeVar("V")
 Committable = int | OffsetAndMetadata
 _ALL = 2**62
+CLOSE_TIMEOUT_MS = 30_000
 _log = logging.getLogger("ottla.client")
 
 
@@ -72,7 +75,7 @@ class RebalanceListener(Protocol):
         """Called when others may have these already: nothing can be committed for them."""
 
 
-class Consumer(Generic[K, V]):
+class Consumer(lifetimes.Client, Generic[K, V]):
     """Reads records. Settings are Kafka's: `Consumer(bootstrap_servers="localhost:9092", group_id="g")` or
     `Consumer({"bootstrap.servers": "localhost:9092", "group.id": "g"})`.
 
@@ -140,16 +143,22 @@ class Consumer(Generic[K, V]):
         """`async for` hands these out one by one; so many it has."""
         self._tables: Tables | None = None
         self._deserializes = self.config.key_deserializer is not None or self.config.value_deserializer is not None
+        self._cluster.own_statistics = self._statistics
+        lifetimes.opened(self)
 
     # Lifecycle
+
+    def _statistics(self) -> dict[str, Any]:
+        return statistics.of_consumer(self._cluster, self._subscription, self._member)
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
+    async def __aexit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        await self.close(lifetimes.close_limit_ms(error, is_out=self._cluster.is_out))
 
     def _open(self) -> Fetcher:
+        self._cluster.check_process()
         if self._is_closed:
             raise ClientClosed("the consumer is closed")
         if self._fetcher is None:
@@ -158,11 +167,32 @@ class Consumer(Generic[K, V]):
             self._cluster.on_failure(self._metadata_failed)
         return self._fetcher
 
-    async def close(self, timeout_ms: float = 30_000) -> None:
-        """Commit if that is automatic, leave the group, end every connection."""
+    async def close(self, timeout_ms: int | None = None) -> None:
+        """Commit if that is automatic, leave the group, end every connection; all within timeout_ms (30 s if not said).
+
+        A consumer that is left by an exception takes five seconds at most, in a task that was cancelled (Ctrl-C) one
+        second, and no time if no broker answers.
+
+        Example:
+
+            consumer = Consumer(bootstrap_servers="127.0.0.1:9092")
+            try:
+                consumer.assign([("orders", 0)])
+                print(await consumer.poll(1_000))
+            finally:
+                await consumer.close()
+        """
+        check_ms(timeout_ms, "close")
         if self._is_closing:
             return
         self._is_closing = True
+        if self._cluster.is_forked:
+            self._is_closed = True
+            return
+        if timeout_ms is None:
+            timeout_ms = lifetimes.close_limit_ms(None, is_out=self._cluster.is_out)
+        if timeout_ms is None:
+            timeout_ms = CLOSE_TIMEOUT_MS
         self._wakes.set()
         try:
             if self._fetcher is not None:
@@ -171,9 +201,16 @@ class Consumer(Generic[K, V]):
                 await self._end_background()
                 await self._leave(timeout_ms)
         except TimeoutError:
-            _log.warning("the consumer closed before everything was done")
+            _log.warning(
+                "%s was closed after %d ms without an answer: its offsets may not be committed, and group %s may keep "
+                "its partitions until the session ends",
+                self._name,
+                timeout_ms,
+                self.config.group_id,
+            )
         finally:
             self._is_closed = True
+            lifetimes.closed(self)
             if self._update_timer is not None:
                 self._update_timer.cancel()
             if self._member is not None:
@@ -213,6 +250,11 @@ class Consumer(Generic[K, V]):
 
         A compiled pattern is matched here, against whole names of topics, whenever metadata comes. A pattern as text
         is the broker's to match (RE2) when group.protocol is consumer.
+
+        Example:
+
+            consumer.subscribe(["orders", "payments"])
+            consumer.subscribe(pattern=re.compile("order.*"))
         """
         self._check_open()
         if self.config.group_id is None:
@@ -233,7 +275,12 @@ class Consumer(Generic[K, V]):
         self._wakes.set()
 
     def assign(self, partitions: Iterable[tuple[str, int]]) -> None:
-        """Read exactly these partitions, without sharing them with anybody."""
+        """Read exactly these partitions, without sharing them with anybody.
+
+        Example:
+
+            consumer.assign([("orders", 0), ("orders", 1)])
+        """
         self._check_open()
         self._subscription.assign([TopicPartition(*partition) for partition in partitions])
         self._is_assignment_new = True
@@ -241,7 +288,12 @@ class Consumer(Generic[K, V]):
         self._wakes.set()
 
     async def unsubscribe(self) -> None:
-        """Read nothing, and leave the group."""
+        """Read nothing, and leave the group.
+
+        Example:
+
+            await consumer.unsubscribe()
+        """
         self._check_open()
         if self._member is not None:
             await self._leave(self.config.default_api_timeout_ms)
@@ -253,23 +305,40 @@ class Consumer(Generic[K, V]):
         self._drop_handed()
 
     def subscription(self) -> frozenset[str]:
-        """The topics subscribed to; of a pattern those that matched so far."""
+        """The topics subscribed to; of a pattern those that matched so far.
+
+        Example:
+
+            print(sorted(consumer.subscription()))
+        """
         return frozenset(self._subscription.topics)
 
     def assignment(self) -> frozenset[TopicPartition]:
-        """The partitions that are read now."""
+        """The partitions that are read now.
+
+        Example:
+
+            for topic, partition in sorted(consumer.assignment()):
+                print(topic, partition)
+        """
         return frozenset(self._subscription.assigned)
 
     def _check_open(self) -> None:
+        self._cluster.check_process()
         if self._is_closing:
             raise ClientClosed("the consumer is closed")
 
     # Records
 
-    async def poll(self, timeout_ms: float = 1_000, *, max_records: int | None = None) -> list[ConsumerRecord[K, V]]:
+    async def poll(self, timeout_ms: int = 1_000, *, max_records: int | None = None) -> list[ConsumerRecord[K, V]]:
         """The next records, at most max.poll.records: at once if there are some, otherwise none after timeout_ms.
 
         It also does what a rebalance asks for, and says that the records of the last poll are done with.
+
+        Example:
+
+            for record in await consumer.poll(1_000):
+                print(record.offset, record.key, record.value)
         """
         count = self.config.max_poll_records if max_records is None else max_records
         taken: list[Any] | None = await self._poll(timeout_ms, lambda: self._subscription.collect(count))
@@ -277,7 +346,7 @@ class Consumer(Generic[K, V]):
 
     async def poll_arrow(
         self,
-        timeout_ms: float = 1_000,
+        timeout_ms: int = 1_000,
         *,
         max_records: int | None = None,
         columns: Sequence[str] | None = None,
@@ -294,6 +363,11 @@ class Consumer(Generic[K, V]):
 
             (await consumer.poll_arrow()).to_pandas()
             polars.from_arrow(await consumer.poll_arrow())
+
+        Example:
+
+            table = await consumer.poll_arrow(1_000, columns=["key", "value"])
+            print(table.num_rows)
         """
         from ottla.client import arrow  # not before it is needed: most programs start without
 
@@ -308,8 +382,9 @@ class Consumer(Generic[K, V]):
         )
         return wanted.empty_table() if found is None else found
 
-    async def _poll(self, timeout_ms: float, collect: Callable[[], T]) -> T | None:
+    async def _poll(self, timeout_ms: int, collect: Callable[[], T]) -> T | None:
         """What `collect` finds as soon as it finds something; None after timeout_ms."""
+        check_ms(timeout_ms, "poll")
         fetcher = self._open()
         if self._is_closing:
             raise ClientClosed("the consumer is being closed")
@@ -402,7 +477,14 @@ class Consumer(Generic[K, V]):
                 return True
 
     async def batches(self, *, max_records: int | None = None) -> AsyncIterator[list[ConsumerRecord[K, V]]]:
-        """`async for records in consumer.batches()`: what poll returns, without end and without empty lists."""
+        """`async for records in consumer.batches()`: what poll returns, without end and without empty lists.
+
+        Example:
+
+            async for records in consumer.batches(max_records=100):
+                print(len(records))
+                break
+        """
         while True:
             try:
                 records = await self.poll(self.config.max_poll_interval_ms, max_records=max_records)
@@ -553,7 +635,12 @@ class Consumer(Generic[K, V]):
                 await result
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """Who this consumer is in its group, for `Producer.send_offsets`."""
+        """Who this consumer is in its group, for `Producer.send_offsets`.
+
+        Example:
+
+            print(consumer.group_metadata().group_id)
+        """
         if self.config.group_id is None:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "this consumer has no group.id")
         if self._member is None:
@@ -629,23 +716,44 @@ class Consumer(Generic[K, V]):
                 state.seek(found[partition].offset, found[partition].leader_epoch, validated_epoch=validated_epoch)
 
     def seek(self, partition: tuple[str, int], offset: int, *, leader_epoch: int = -1) -> None:
-        """Read on at this offset."""
+        """Read on at this offset.
+
+        Example:
+
+            consumer.seek(("orders", 0), 0)
+        """
         if offset < 0:
             raise ValueError(f"offset {offset} is below 0")
         self._seeking(partition).seek(offset, leader_epoch)
 
     def seek_to_beginning(self, partitions: Iterable[tuple[str, int]] | None = None) -> None:
-        """Read on at the first record there is; all partitions if none is named. It is looked up by the next poll."""
+        """Read on at the first record there is; all partitions if none is named. It is looked up by the next poll.
+
+        Example:
+
+            consumer.seek_to_beginning()
+        """
         for partition in self._subscription.assigned if partitions is None else partitions:
             self._seeking(partition).begin_reset(EARLIEST)
 
     def seek_to_end(self, partitions: Iterable[tuple[str, int]] | None = None) -> None:
-        """Read on with what is written from now on (read_committed: after the last stable offset)."""
+        """Read on with what is written from now on (read_committed: after the last stable offset).
+
+        Example:
+
+            consumer.seek_to_end([("orders", 0)])
+        """
         for partition in self._subscription.assigned if partitions is None else partitions:
             self._seeking(partition).begin_reset(LATEST)
 
     async def seek_to_time(self, timestamp: int, partitions: Iterable[tuple[str, int]] | None = None) -> None:
-        """Read on at the first record of that time (milliseconds since 1970) or later, at the end if there is none."""
+        """Read on at the first record of that time (milliseconds since 1970) or later, at the end if there is none.
+
+        Example:
+
+            an_hour_ago = int(time.time() * 1000) - 3_600_000
+            await consumer.seek_to_time(an_hour_ago)
+        """
         wanted = [TopicPartition(*partition) for partition in partitions or self._subscription.assigned]
         found = await self.offsets_for_times(dict.fromkeys(wanted, timestamp))
         for partition in wanted:
@@ -664,8 +772,14 @@ class Consumer(Generic[K, V]):
         self._wakes.set()
         return state
 
-    async def position(self, partition: tuple[str, int], timeout_ms: float | None = None) -> int:
-        """The offset of the next record that is handed out."""
+    async def position(self, partition: tuple[str, int], timeout_ms: int | None = None) -> int:
+        """The offset of the next record that is handed out.
+
+        Example:
+
+            print(await consumer.position(("orders", 0)))
+        """
+        check_ms(timeout_ms, "position")
         wanted = TopicPartition(*partition)
         state = self._subscription.state_of(wanted)
         self._open()
@@ -695,20 +809,43 @@ class Consumer(Generic[K, V]):
         return firsts
 
     def pause(self, partitions: Iterable[tuple[str, int]] | None = None) -> None:
-        """Hand out no records of these (of all) until `resume`; the consumer stays in its group."""
+        """Hand out no records of these (of all) until `resume`; the consumer stays in its group.
+
+        Example:
+
+            consumer.pause([("orders", 0)])
+        """
         for partition in list(self._subscription.assigned) if partitions is None else partitions:
             self._subscription.state_of(TopicPartition(*partition)).is_paused = True
 
     def resume(self, partitions: Iterable[tuple[str, int]] | None = None) -> None:
+        """Hand out records of these (of all) again after `pause`.
+
+        Example:
+
+            consumer.resume([("orders", 0)])
+        """
         for partition in list(self._subscription.assigned) if partitions is None else partitions:
             self._subscription.state_of(TopicPartition(*partition)).is_paused = False
         self._wakes.set()
 
     def paused(self) -> frozenset[TopicPartition]:
+        """The partitions that `pause` was called for.
+
+        Example:
+
+            consumer.pause([("orders", 0)])
+            print(consumer.paused())
+        """
         return frozenset(partition for partition, state in self._subscription.assigned.items() if state.is_paused)
 
     def lag(self, partition: tuple[str, int]) -> int | None:
-        """Records between the position and the end as of the last fetch; None if nothing was fetched yet."""
+        """Records between the position and the end as of the last fetch; None if nothing was fetched yet.
+
+        Example:
+
+            print(consumer.lag(("orders", 0)))
+        """
         return self._subscription.state_of(TopicPartition(*partition)).lag
 
     # Commits
@@ -720,10 +857,19 @@ class Consumer(Generic[K, V]):
         | ConsumerRecord[Any, Any]
         | None = None,
         *,
-        timeout_ms: float | None = None,
+        timeout_ms: int | None = None,
     ) -> None:
         """Commit what was handed out, or what is given: offsets of the records to read next, or a record that is done
-        with. It returns when the coordinator has written it; CommitFailed if the group went on without this member."""
+        with. It returns when the coordinator has written it; CommitFailed if the group went on without this member.
+
+        Example:
+
+            for record in await consumer.poll(1_000):
+                print(record.value)
+                await consumer.commit(record)
+            await consumer.commit({("orders", 0): 5})
+        """
+        check_ms(timeout_ms, "commit")
         self._open()
         if offsets is None:
             wanted = self._consumed()
@@ -766,9 +912,16 @@ class Consumer(Generic[K, V]):
             _log.warning("group %s: offsets were not committed: %s", self.config.group_id, error)
 
     async def committed(
-        self, partitions: Iterable[tuple[str, int]], *, timeout_ms: float | None = None
+        self, partitions: Iterable[tuple[str, int]], *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What the group has committed for these; None where it has nothing."""
+        """What the group has committed for these; None where it has nothing.
+
+        Example:
+
+            committed = await consumer.committed([("orders", 0)])
+            print(committed[("orders", 0)])
+        """
+        check_ms(timeout_ms, "committed")
         self._open()
         wanted = [TopicPartition(*partition) for partition in partitions]
         found = await self._offsets.committed(wanted, timeout_ms)
@@ -780,35 +933,62 @@ class Consumer(Generic[K, V]):
         self,
         timestamps: Mapping[TopicPartition, int] | Mapping[tuple[str, int], int],
         *,
-        timeout_ms: float | None = None,
+        timeout_ms: int | None = None,
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record at or after each time (milliseconds since 1970); None where there is none."""
+        """The first record at or after each time (milliseconds since 1970); None where there is none.
+
+        Example:
+
+            found = await consumer.offsets_for_times({("orders", 0): int(time.time() * 1000) - 3_600_000})
+            print(found[("orders", 0)])
+        """
+        for timestamp in timestamps.values():
+            check_timestamp(timestamp)
         if any(timestamp < 0 for timestamp in timestamps.values()):
             raise ValueError("a time is at least 0")
         found = await self._list({TopicPartition(*partition): at for partition, at in timestamps.items()}, timeout_ms)
         return {partition: at if at.offset >= 0 else None for partition, at in found.items()}
 
     async def beginning_offsets(
-        self, partitions: Iterable[tuple[str, int]], *, timeout_ms: float | None = None
+        self, partitions: Iterable[tuple[str, int]], *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, int]:
+        """The offset of the first record that can be read.
+
+        Example:
+
+            print(await consumer.beginning_offsets([("orders", 0)]))
+        """
         wanted = {TopicPartition(*partition): EARLIEST_TIMESTAMP for partition in partitions}
         return {partition: at.offset for partition, at in (await self._list(wanted, timeout_ms)).items()}
 
     async def end_offsets(
-        self, partitions: Iterable[tuple[str, int]], *, timeout_ms: float | None = None
+        self, partitions: Iterable[tuple[str, int]], *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, int]:
-        """The offset after the last record that can be read (read_committed: the last stable offset)."""
+        """The offset after the last record that can be read (read_committed: the last stable offset).
+
+        Example:
+
+            print(await consumer.end_offsets([("orders", 0)]))
+        """
         wanted = {TopicPartition(*partition): LATEST_TIMESTAMP for partition in partitions}
         return {partition: at.offset for partition, at in (await self._list(wanted, timeout_ms)).items()}
 
     async def _list(
-        self, timestamps: Mapping[TopicPartition, int], timeout_ms: float | None
+        self, timestamps: Mapping[TopicPartition, int], timeout_ms: int | None
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
+        check_ms(timeout_ms, "timeout_ms")
         self._open()
         found = await self._offsets.list_offsets(timestamps, timeout_ms)
         return {partition: found[partition] for partition in timestamps}
 
-    async def partitions_for(self, topic: str, *, timeout_ms: float | None = None) -> tuple[PartitionInfo, ...]:
-        """The partitions of a topic, their leaders and replicas."""
+    async def partitions_for(self, topic: str, *, timeout_ms: int | None = None) -> tuple[PartitionInfo, ...]:
+        """The partitions of a topic, their leaders and replicas.
+
+        Example:
+
+            for partition in await consumer.partitions_for("orders"):
+                print(partition.partition, partition.leader_id)
+        """
+        check_ms(timeout_ms, "partitions_for")
         self._open()
         return await self._cluster.partitions(topic, timeout_ms=timeout_ms)

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable, Generator
 from typing import Any, NamedTuple
 
+from ottla.client.callbacks import call_back
 from ottla.client.core.accumulator import Batch
 from ottla.client.errors import ErrorCode, KafkaError, error_of
 
@@ -38,10 +39,24 @@ class Delivery:
         self._index = index
 
     def done(self) -> bool:
+        """Whether the record is written, or given up.
+
+        Example:
+
+            delivery = producer.send("orders", b"one apple")
+            print(delivery.done())
+        """
         return self._batch.is_done
 
     def exception(self) -> KafkaError | None:
-        """Why the record was not written; None if it was. Only when done."""
+        """Why the record was not written; None if it was. Only when done.
+
+        Example:
+
+            delivery = producer.send("orders", b"one apple")
+            await producer.flush()
+            print(delivery.exception() or "written")
+        """
         if not self.done():
             raise asyncio.InvalidStateError("the record is still on its way")
         batch, index = self._batch.place_of(self._index)
@@ -54,7 +69,14 @@ class Delivery:
         return batch.error
 
     def result(self) -> RecordMetadata:
-        """Where the record was written, or raises why it was not. Only when done."""
+        """Where the record was written, or raises why it was not. Only when done.
+
+        Example:
+
+            delivery = producer.send("orders", b"one apple")
+            await producer.flush()
+            print(delivery.result().offset)
+        """
         error = self.exception()
         if error is not None:
             raise error
@@ -67,8 +89,16 @@ class Delivery:
         return RecordMetadata(topic, partition, offset, timestamp)
 
     def add_done_callback(self, callback: Callable[[Delivery], Any]) -> None:
-        """Call with this delivery when it is done; at once if it is."""
-        self._when_done(lambda: callback(self))
+        """Call with this delivery when it is done; at once if it is. What the callback raises is logged.
+
+        Example:
+
+            def delivered(delivery):
+                print(delivery.exception() or delivery.result())
+
+            producer.send("orders", b"one apple").add_done_callback(delivered)
+        """
+        self._when_done(lambda: call_back(callback, self))
 
     def _when_done(self, callback: Callable[[], None]) -> None:
         if self.done():

@@ -18,6 +18,7 @@ __all__ = [
     "DeserializationFailed",
     "ErrorCode",
     "KafkaError",
+    "MadeBeforeFork",
     "NetworkError",
     "NoBrokerReached",
     "OutOfOrderSequence",
@@ -73,6 +74,17 @@ class ClientClosed(KafkaError):
 
     def __init__(self, message: str | None = None) -> None:
         super().__init__(ErrorCode.OPERATION_NOT_ATTEMPTED, message or "the client is closed")
+
+
+class MadeBeforeFork(KafkaError):
+    """The client was made in another process: a fork copies neither its thread nor its event loop, and its connections
+    stay those of the parent."""
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(
+            ErrorCode.OPERATION_NOT_ATTEMPTED,
+            message or "this client was made in another process; make the client after the fork",
+        )
 
 
 class UnsupportedByBroker(KafkaError):

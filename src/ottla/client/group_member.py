@@ -103,6 +103,7 @@ class GroupMember:
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._left = asyncio.Event()
+        self._prefix = cluster.log_prefix
 
     def _now(self) -> int:
         return int(self._loop.time() * 1000)
@@ -117,6 +118,8 @@ class GroupMember:
 
     def poll_began(self) -> None:
         self.membership.is_polling = True
+        if self.membership.has_expired:
+            _log.warning("%sgroup %s: the application polls again: joining anew", self._prefix, self.group_id)
         for effect in self.membership.handle(Polled(), self._now()):
             self._perform(effect)
 
@@ -141,7 +144,16 @@ class GroupMember:
 
     def _tick(self) -> None:
         self._timer = None
+        had_expired = self.membership.has_expired
         self.step(Tick())
+        if self.membership.has_expired and not had_expired:
+            text = (
+                f"group {self.group_id}: no poll for {self._config.max_poll_interval_ms} ms (max.poll.interval.ms), so "
+                "this member gave its partitions back; other members read their records again from the last commit. "
+                "Poll more often, handle fewer records between polls (max.poll.records) or raise max.poll.interval.ms"
+            )
+            _log.warning("%s%s", self._prefix, text)
+            self._cluster.report(KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, text))
 
     # Effects
 

@@ -32,6 +32,11 @@ class Broker(NamedTuple):
     port: int
     rack: str | None = None
 
+    @property
+    def label(self) -> str:
+        """The broker in a line of the log."""
+        return f"broker {self.id} at {self.host}:{self.port}"
+
 
 class PartitionInfo(NamedTuple):
     """One partition as the last metadata showed it."""

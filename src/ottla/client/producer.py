@@ -8,11 +8,14 @@
 in the log). To write much, `await producer.send_many(topic, values)`; or send without awaiting each and call
 `await producer.room()` now and then, so that the buffer (buffer.memory) does not run full; `await producer.flush()`
 waits until everything is written.
+
+A producer has to be closed, by `async with` or `close`: records that were not sent are lost, and the log counts them.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
@@ -21,6 +24,7 @@ from random import Random
 from time import time_ns
 from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
+from ottla.client import lifetimes, statistics
 from ottla.client.cluster import Cluster
 from ottla.client.config import ProducerConfig
 from ottla.client.core.accumulator import BATCH_OVERHEAD, RECORD_OVERHEAD, Accumulator, Batch, PartitionQueue
@@ -40,6 +44,7 @@ from ottla.client.errors import (
 )
 from ottla.client.metadata import ConsumerGroupMetadata, PartitionInfo, TopicInfo, TopicPartition
 from ottla.client.sender import Sender
+from ottla.client.times import check_ms, check_timestamp
 from ottla.client.transactions import State, Transactions
 from ottla.wire.spares import SpareBuffers
 
@@ -53,6 +58,7 @@ __all__ = ["Delivery", "Headers", "Producer", "RecordMetadata"]
 
 Headers = Iterable[tuple[str, bytes | None]] | Mapping[str, bytes | None]
 Partitioner = Callable[[str, bytes | None, int], int]
+_log = logging.getLogger("ottla.client")
 ROOM_EVERY = 500
 """`send_many` looks after so many records whether the buffer has room."""
 
@@ -107,7 +113,7 @@ class _Pending:
         self.delivery = PendingDelivery()
 
 
-class Producer:
+class Producer(lifetimes.Client):
     """A client that writes records. Settings are Kafka's, as keywords (`linger_ms=5`) or in a dict (`{"linger.ms":
     5}`).
 
@@ -174,15 +180,22 @@ class Producer:
         self._sender: Sender | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_closed = False
+        self._cluster.own_statistics = self._statistics
+        lifetimes.opened(self)
 
     async def __aenter__(self) -> Producer:
         self._start()
         return self
 
-    async def __aexit__(self, kind: object, *_: object) -> None:
-        await self.close()
+    async def __aexit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        await self.close(lifetimes.close_limit_ms(error, is_out=self._cluster.is_out))
+
+    def _forked(self) -> None:
+        lifetimes.keep(self._topics, self._looking_up, self._room, self._line_timer, self._idle_timer, self._sender)
+        self._topics, self._looking_up = {}, {}  # so that `send` looks where it is
 
     def _start(self) -> Sender:
+        self._cluster.check_process()
         if self._sender is None:
             self._loop = asyncio.get_running_loop()
             self._sender = Sender(self.config, self._cluster, self._accumulator, self._sequences, self._transactions)
@@ -206,6 +219,11 @@ class Producer:
         The partition is the given one, or chosen by the key, or any. `timestamp` is in milliseconds since 1970 (now, if
         not said). Raises at once what can be known at once: a record that is too large, a closed producer, a buffer
         that has been overrun (see `room`).
+
+        Example:
+
+            written = await producer.send("orders", b"one apple", key=b"alice")
+            producer.send("orders", "two pears", headers={"source": b"shop"}).add_done_callback(print)
         """
         known = self._topics.get(topic)
         if known and self._is_plain and type(value) is bytes and partition is None and not headers and not self._line:
@@ -217,7 +235,11 @@ class Producer:
             else:
                 batch = None
             if batch is not None:
-                place = batch.records.append(time_ns() // 1_000_000 if timestamp is None else timestamp, key, value)
+                if timestamp is None:
+                    place = batch.records.append(time_ns() // 1_000_000, key, value)
+                else:
+                    check_timestamp(timestamp)
+                    place = batch.records.append(timestamp, key, value)
                 if place >= 0:
                     return Delivery(batch, place)
         config = self.config
@@ -238,10 +260,13 @@ class Producer:
             size += headers_size
         if timestamp is None:
             timestamp = time_ns() // 1_000_000
+        else:
+            check_timestamp(timestamp)
         if size + BATCH_OVERHEAD > self._max_record_size:
             raise RecordTooLarge(
                 f"a record of {size} bytes is larger than max.request.size or buffer.memory allow "
-                f"({self._max_record_size} bytes)"
+                f"({self._max_record_size} bytes): raise max_request_size, and max.message.bytes of topic {topic}, or "
+                "send smaller records"
             )
         record = _Outgoing(topic, value, key, pairs, partition, timestamp, size)
         if known is not None and not self._line and self._transactions is None:
@@ -265,7 +290,8 @@ class Producer:
         if not 0 <= partition < topic.count:
             raise KafkaError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"{topic.info.name} has partitions 0 to {topic.count - 1}, not {partition}",
+                f"{topic.info.name} has no partition {partition}, "
+                + ("only partition 0" if topic.count == 1 else f"only partitions 0 to {topic.count - 1}"),
             )
         queue = topic.queues[partition]
         opened = queue.open
@@ -448,7 +474,16 @@ class Producer:
         self._advance_line()
 
     async def room(self) -> None:
-        """Wait while the buffer is more than half full: the place to pause in a loop that sends without awaiting."""
+        """Wait while the buffer is more than half full: the place to pause in a loop that sends without awaiting.
+
+        Example:
+
+            for number in range(100_000):
+                producer.send("orders", b"%d" % number)
+                if number % 500 == 0:
+                    await producer.room()
+        """
+        self._cluster.check_process()
         if self._accumulator.used_bytes + self._pending_bytes < self._buffer_memory // 2 or self._is_closed:
             return
         sender = self._start()
@@ -468,7 +503,13 @@ class Producer:
         partition: int | None = None,
         timestamp: int | None = None,
     ) -> RecordMetadata:
-        """`await send(...)`, for those who know it by this name."""
+        """`await send(...)` under the name that other clients have for it.
+
+        Example:
+
+            written = await producer.send_and_wait("orders", b"one apple")
+            print(written.partition, written.offset)
+        """
         return await self.send(topic, value, key, headers, partition, timestamp)
 
     async def send_many(
@@ -476,7 +517,13 @@ class Producer:
     ) -> list[Delivery]:
         """Send a record for each value, with the key at the same place, and wait until all of them are written, never
         holding more than the buffer does. The deliveries are all done; if records were not written, raises why the
-        first of them was not."""
+        first of them was not.
+
+        Example:
+
+            deliveries = await producer.send_many("orders", [b"one", b"two"], keys=[b"alice", b"bob"])
+            print(deliveries[0].result().offset)
+        """
         deliveries: list[Delivery] = []
         pairs = zip(values, repeat(None), strict=False) if keys is None else zip(values, keys, strict=True)
         for count, (value, key) in enumerate(pairs):
@@ -508,6 +555,11 @@ class Producer:
         string) and, if wanted, `key`, `partition`, `timestamp`, `headers`, and `topic` if none is given here. Rows
         without partition go where records of `send` would; serializers are not asked. `batch_size` is what a batch
         holds at most: batch.size, or 1 MB if that is less, unless said here. Nothing is sent if a row is refused.
+
+        Example:
+
+            table = pyarrow.table({"key": ["alice", "bob"], "value": ["one apple", "two pears"]})
+            await producer.send_table("orders", table)
         """
         from ottla.client import tables  # not before it is needed: most programs start without
 
@@ -555,21 +607,34 @@ class Producer:
             ) from None
 
     async def partitions(self, topic: str) -> tuple[PartitionInfo, ...]:
-        """The partitions of a topic."""
+        """The partitions of a topic.
+
+        Example:
+
+            print(len(await producer.partitions("orders")))
+        """
         self._start()
         return (await self._cluster.topic(topic, timeout_ms=self.config.max_block_ms)).partitions
 
     # Waiting for all, ending
 
-    async def flush(self, timeout_ms: float | None = None) -> None:
-        """Send everything now and wait until it is written or given up; RequestTimedOut if that takes longer."""
+    async def flush(self, timeout_ms: int | None = None) -> None:
+        """Send everything now and wait until it is written or given up; RequestTimedOut if that takes longer.
+
+        Example:
+
+            producer.send("orders", b"one apple")
+            await producer.flush(timeout_ms=10_000)
+        """
+        check_ms(timeout_ms, "flush")
+        self._cluster.check_process()
         try:
             async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
                 await self._drained()
         except TimeoutError as error:
             if isinstance(error, KafkaError):
                 raise
-            raise RequestTimedOut(f"not everything was written within {timeout_ms:.0f} ms") from None
+            raise RequestTimedOut(f"not everything was written within {timeout_ms} ms") from None
 
     async def _drained(self) -> None:
         if self._sender is None:
@@ -582,25 +647,58 @@ class Producer:
             if not self._looking_up and not self._line and not self._accumulator.incomplete():
                 return
 
-    async def close(self, timeout_ms: float | None = None) -> None:
+    async def close(self, timeout_ms: int | None = None) -> None:
         """Write what is waiting (for at most timeout_ms; without limit but delivery.timeout.ms if not said), then end.
 
-        An open transaction is aborted.
+        An open transaction is aborted. A producer that is left by an exception waits for five seconds, in a task that
+        was cancelled (Ctrl-C) for one second, or not at all if no broker answers. The log says how many records were
+        not sent.
+
+        Example:
+
+            producer = Producer(bootstrap_servers="127.0.0.1:9092")
+            try:
+                await producer.send("orders", b"one apple")
+            finally:
+                await producer.close()
         """
+        check_ms(timeout_ms, "close")
         if self._is_closed:
             return
+        if self._cluster.is_forked:
+            self._is_closed = True
+            return
+        if timeout_ms is None:
+            timeout_ms = lifetimes.close_limit_ms(None, is_out=self._cluster.is_out)
         try:
             if self._sender is not None:
-                transactions = self._transactions
-                if transactions is not None and transactions.state is State.IN_TRANSACTION:
-                    await self.abort_transaction()
-                await self.flush(timeout_ms)
-        except KafkaError:
+                async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
+                    transactions = self._transactions
+                    if transactions is not None and transactions.state is State.IN_TRANSACTION:
+                        await self.abort_transaction()
+                    await self._drained()
+        except (KafkaError, TimeoutError):
             pass
         finally:
             self._is_closed = True
             self._topics.clear()
+            if unsent := self._unsent():
+                _log.warning("%s was closed early: %s", self._name, lifetimes.in_words(unsent))
+            lifetimes.closed(self)
             await self._stop()
+
+    def _statistics(self) -> dict[str, Any]:
+        return statistics.of_producer(self._cluster, self._accumulator, sum(self._unsent().values()))
+
+    def _unsent(self) -> dict[str, int]:
+        counts: dict[str, int] = {}
+        for line in (self._line, *self._unknown.values()):
+            for pending in line:
+                counts[pending.record.topic] = counts.get(pending.record.topic, 0) + 1
+        for batch in self._accumulator.incomplete():
+            topic = batch.queue.partition.topic
+            counts[topic] = counts.get(topic, 0) + (batch.count if batch.is_closed else len(batch.records))
+        return counts
 
     async def _stop(self) -> None:
         for timer in (self._line_timer, self._idle_timer):
@@ -639,14 +737,24 @@ class Producer:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Producer]:
-        """A transaction that is committed at the end of the block, and aborted if the block raises."""
+        """A transaction that is committed at the end of the block, and aborted if the block raises.
+
+        Example:
+
+            async with producer.transaction():
+                producer.send("orders", b"one apple")
+                producer.send("payments", b"1.20")
+        """
         await self.begin_transaction()
         try:
             yield self
-        except BaseException:
+        except BaseException as error:
             transactions = self._transactional()
             if transactions.fatal_error is None and transactions.state is State.IN_TRANSACTION:
-                await self.abort_transaction()
+                if isinstance(error, asyncio.CancelledError | KeyboardInterrupt):
+                    await self._abort_quickly()
+                else:
+                    await self.abort_transaction()
             raise
         try:
             await self.commit_transaction()
@@ -654,23 +762,65 @@ class Producer:
             await self.abort_transaction()
             raise
 
+    async def _abort_quickly(self) -> None:
+        """Abort while the task unwinds from a cancellation: what is not done soon is left to the coordinator."""
+        limit_ms = 0 if self._cluster.is_out else lifetimes.INTERRUPTED_MS
+        try:
+            async with asyncio.timeout(limit_ms / 1000):
+                await self.abort_transaction()
+        except (KafkaError, TimeoutError):
+            _log.warning(
+                "%s: the transaction was not aborted; its coordinator does it after transaction.timeout.ms (%d ms)",
+                self._name,
+                self.config.transaction_timeout_ms,
+            )
+
     async def init_transactions(self) -> None:
         """Take over the transactional id: fences its former owner and ends what that left open. Done by the first
-        transaction if not before."""
+        transaction if not before.
+
+        Example:
+
+            await producer.init_transactions()
+        """
         await self._transactional().init()
 
     async def begin_transaction(self) -> None:
+        """Begin a transaction: what is sent from now on becomes visible with commit_transaction, or never.
+
+        Takes over the transactional id if that was not done yet. `transaction` does this, and the end, in one block.
+
+        Example:
+
+            await producer.begin_transaction()
+            producer.send("orders", b"one apple")
+            await producer.commit_transaction()
+        """
         transactions = self._transactional()
         await transactions.init()
         transactions.begin()
 
     async def commit_transaction(self) -> None:
         """Write everything, then make it visible. TransactionAborted: a record could not be written; abort. After
-        RequestTimedOut nobody knows: call it again."""
+        RequestTimedOut the outcome is unknown: call it again.
+
+        Example:
+
+            await producer.begin_transaction()
+            producer.send("orders", b"one apple")
+            await producer.commit_transaction()
+        """
         await self._transactional().end(True, self._drained)
 
     async def abort_transaction(self) -> None:
-        """Throw away everything since begin."""
+        """Throw away everything since begin.
+
+        Example:
+
+            await producer.begin_transaction()
+            producer.send("orders", b"one apple")
+            await producer.abort_transaction()
+        """
         await self._transactional().end(False, self._dropped)
 
     async def _dropped(self) -> None:
@@ -689,14 +839,29 @@ class Producer:
     ) -> None:
         """Commit the offsets of a consumer's group with this transaction: the records read and the records written
         count together, or not at all. `group` is `consumer.group_metadata()`; a bare group id skips the check that
-        the consumer still owns what it has read."""
+        the consumer still owns what it has read.
+
+        Example:
+
+            async with producer.transaction():
+                for record in await consumer.poll(1_000):
+                    producer.send("payments", record.value)
+                    read_up_to = {TopicPartition(record.topic, record.partition): record.offset + 1}
+                    await producer.send_offsets(read_up_to, consumer.group_metadata())
+        """
         if isinstance(group, str):
             group = ConsumerGroupMetadata(group)
         await self._transactional().send_offsets(offsets, group)
 
     @property
     def is_fenced(self) -> bool:
-        """Whether another producer has taken over the transactional id."""
+        """Whether another producer has taken over the transactional id.
+
+        Example:
+
+            if producer.is_fenced:
+                print("another producer has this transactional id now")
+        """
         return self._transactions is not None and isinstance(self._transactions.fatal_error, ProducerFenced)
 
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Sequence
+from math import ceil
 from typing import Generic, TypeVar
 
 from ottla.client.consumer import Consumer
@@ -25,6 +26,7 @@ from ottla.client.core.fetching import ConsumerRecord
 from ottla.client.core.partitions import TopicPartition
 from ottla.client.dead_letters import AnyRecord, D, DeadLetters, Sends, headers_with_error
 from ottla.client.errors import ClientClosed
+from ottla.client.times import check_ms
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -39,6 +41,8 @@ class RetryTopics(Generic[D]):
     def __init__(
         self, producer: Sends[D], topic: str, delays_ms: Sequence[int] = (1_000, 10_000, 60_000), *, name: str = ""
     ) -> None:
+        for delay_ms in delays_ms:
+            check_ms(delay_ms, "delays_ms")
         if not delays_ms or min(delays_ms) < 0:
             raise ValueError(f"delays_ms is at least one delay of 0 ms or more, not {delays_ms!r}")
         name = name or topic
@@ -78,7 +82,7 @@ class RetryTopics(Generic[D]):
             wait_ms = min((due_at - now for due_at in waiting.values()), default=LONGEST_WAIT_MS)
             try:
                 # One at a time: whatever is committed, and whenever, is then what has been handed out.
-                records = await consumer.poll(min(wait_ms, LONGEST_WAIT_MS), max_records=1)
+                records = await consumer.poll(ceil(min(wait_ms, LONGEST_WAIT_MS)), max_records=1)
             except ClientClosed:
                 return
             for record in records:

@@ -18,10 +18,12 @@ from ottla.client.core.accumulator import Accumulator, Batch, PartitionQueue
 from ottla.client.core.sequences import Sequences
 from ottla.client.errors import (
     AuthenticationError,
+    ClientClosed,
     ConfigError,
     ErrorCode,
     KafkaError,
     NetworkError,
+    RecordTooLarge,
     RequestTimedOut,
     TransactionAborted,
     error_of,
@@ -321,6 +323,8 @@ class Sender:
 
     def _refused(self, batch: Batch, answered: PartitionProduceResponse, brokers: list[Broker]) -> None:
         error = error_of(answered.error_code, answered.error_message)
+        if error.code is ErrorCode.MESSAGE_TOO_LARGE:
+            error = _too_large(batch, error)
         leader = answered.current_leader
         if leader is not None and leader.leader_id >= 0:
             self._cluster.leader_moved(*batch.queue.partition, leader.leader_id, leader.leader_epoch, brokers)
@@ -383,7 +387,7 @@ class Sender:
         self._sequences.gave_up(batch)
         self._accumulator.bring_back(batch.queue)
         batch.error = error
-        if not batch.is_watched and not isinstance(error, TransactionAborted):
+        if not batch.is_watched and not isinstance(error, TransactionAborted | ClientClosed):
             topic, partition = batch.queue.partition
             _log.error("%d records for %s-%d were not written: %s", batch.count, topic, partition, error)
         self._accumulator.finish(batch)
@@ -426,6 +430,17 @@ class Sender:
         finally:
             self._identifying = None
             self.wake()
+
+
+def _too_large(batch: Batch, error: KafkaError) -> KafkaError:
+    """The same error with what to do: the broker's own message names neither the setting nor a way out."""
+    topic = batch.queue.partition.topic
+    return RecordTooLarge(
+        f"{(error.message or error.code.text).rstrip('.')}: the limit is max.message.bytes of topic {topic}, or "
+        "message.max.bytes of the broker if the topic does not set it. Raise it "
+        f'(admin.set_topic_config("{topic}", {{"max.message.bytes": "..."}})), send smaller records, or compress them '
+        "(compression_type)"
+    )
 
 
 _SEQUENCE_ERRORS = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID)

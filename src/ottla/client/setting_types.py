@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypedDict
 
+from ottla.client.config import ErrorCallback, StatisticsCallback
 from ottla.client.producer_config import Serializer
 from ottla.client.security_config import TokenProvider
 
@@ -56,6 +57,9 @@ class ClientSettings(TypedDict, total=False):
     metadata_recovery_rebootstrap_trigger_ms: int
     send_buffer_bytes: int
     receive_buffer_bytes: int
+    on_error: ErrorCallback | None
+    on_statistics: StatisticsCallback | None
+    statistics_interval_ms: int
 
 
 class AdminSettings(ClientSettings, total=False):

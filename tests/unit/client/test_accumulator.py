@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from ottla.client.core.accumulator import Accumulator, Batch, PartitionQueue
 from ottla.client.core.partitions import TopicPartition
 from ottla.client.core.sequences import MAX_EPOCH, Sequences
@@ -50,6 +52,14 @@ def identified() -> Sequences:
     sequences = Sequences()
     sequences.begin(7, 0)
     return sequences
+
+
+def test_a_record_that_cannot_be_encoded_leaves_no_batch_behind() -> None:
+    accumulator = new_accumulator()
+    queue = accumulator.queue(FIRST)
+    with pytest.raises(TypeError):
+        accumulator.append(queue, "today", None, b"x", (), 30, 0, False)  # type: ignore[arg-type]  # what is tested
+    assert accumulator.is_empty and queue.open is None and accumulator.used_bytes == 0
 
 
 def test_a_batch_waits_for_linger_ms() -> None:

@@ -3,30 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import pytest
 
 from ottla.client.admin.calls import AdminCalls, PartialFailure, errors_by_item
+from ottla.client.cluster import Cluster
 from ottla.client.config import AdminConfig
 from ottla.client.errors import ErrorCode, KafkaError, RequestTimedOut
-
-
-class _Backoff:
-    def pause_ms(self, attempt: int) -> int:
-        return 1
-
-
-class _Cluster:
-    retry_backoff = _Backoff()
 
 
 class Calls(AdminCalls):
     """Asks nobody: broker 2 is silent for ever, broker 3 refuses."""
 
     def __init__(self) -> None:
-        self.config = AdminConfig.parse({"bootstrap.servers": "127.0.0.1:1", "default.api.timeout.ms": "50"})
-        self._cluster: Any = _Cluster()
+        self.config = AdminConfig.parse(
+            {"bootstrap.servers": "127.0.0.1:1", "default.api.timeout.ms": "50", "retry.backoff.ms": "1"}
+        )
+        self._cluster = Cluster(self.config)
 
     async def describe(self, *brokers: int) -> dict[int, str]:
         async def ask(left: dict[int, None]) -> dict[int, str | KafkaError]:

@@ -126,6 +126,16 @@ def test_the_leader_learns_the_topics_of_all_members_and_shares_out() -> None:
     assert given == {"me": [ZERO], "you": [ONE, TopicPartition("u", 0)]}
 
 
+@pytest.mark.parametrize("protocol", [None, "of-another-client"])
+def test_a_leader_whose_assignor_is_not_there_fails(protocol: str | None) -> None:
+    member = membership()
+    request = sent(member.handle(Subscribed(("t",)), 0))
+    answer = join_answer(leader="me")
+    answer.protocol_name = protocol
+    (failed,) = member.handle(Responded(request, answer), 0)
+    assert isinstance(failed, Fail) and failed.error.code is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
 def test_the_leader_rejoins_when_a_topic_grows() -> None:
     member = membership()
     request = sent(member.handle(Subscribed(("t",)), 0))

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from random import Random
 from typing import TYPE_CHECKING, Any, Unpack
 
+from ottla.client import lifetimes
 from ottla.client.admin.calls import PartialFailure
 from ottla.client.admin.clusters import (
     ClusterCalls,
@@ -121,7 +122,7 @@ __all__ = [
 ]
 
 
-class Admin(GroupCalls, ConfigCalls, ClusterCalls, TransactionCalls, SecurityCalls):
+class Admin(lifetimes.Client, GroupCalls, ConfigCalls, ClusterCalls, TransactionCalls, SecurityCalls):
     """A client that manages a cluster. Settings are Kafka's, as keywords or in a dict."""
 
     def __init__(
@@ -139,6 +140,7 @@ class Admin(GroupCalls, ConfigCalls, ClusterCalls, TransactionCalls, SecurityCal
         else:
             self.config = AdminConfig.parse(config or {}, settings)
         self._cluster = Cluster(self.config, rng=rng, allow_auto_topic_creation=False)
+        lifetimes.opened(self)
 
     async def __aenter__(self) -> Admin:
         return self
@@ -152,6 +154,10 @@ class Admin(GroupCalls, ConfigCalls, ClusterCalls, TransactionCalls, SecurityCal
 
         Every call connects by itself and tries again until its time is over; a program that should rather know at
         once begins with this.
+
+        Example:
+
+            await admin.connect()
         """
         await self._cluster.refresh([])
         brokers = self._cluster.metadata.brokers
@@ -175,4 +181,15 @@ class Admin(GroupCalls, ConfigCalls, ClusterCalls, TransactionCalls, SecurityCal
         )
 
     async def close(self) -> None:
+        """End every connection; calls that wait raise ClientClosed.
+
+        Example:
+
+            admin = Admin(bootstrap_servers="127.0.0.1:9092")
+            try:
+                print(sorted(await admin.list_topics()))
+            finally:
+                await admin.close()
+        """
+        lifetimes.closed(self)
         await self._cluster.close()

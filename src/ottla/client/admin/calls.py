@@ -62,6 +62,7 @@ class AdminCalls:
     ) -> dict[K, R]:
         """The result of every item. `ask` is called with those that are left until all have one or time is over; a
         single item's error is raised as it is, several as PartialFailure."""
+        self._cluster.check_process()
         results: dict[K, R] = {}
         errors: dict[K, KafkaError] = {}
         left = dict(items)
@@ -87,6 +88,7 @@ class AdminCalls:
                 answer = answers.get(item)
                 if isinstance(answer, KafkaError):
                     if answer.code in RETRIED and may_retry:
+                        self._cluster.retries(answer)
                         again[item] = wanted
                     else:
                         errors[item] = answer

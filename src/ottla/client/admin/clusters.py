@@ -112,6 +112,14 @@ class ReplicaPlace(NamedTuple):
 
 class ClusterCalls(AdminCalls):
     async def describe_cluster(self, *, include_fenced: bool = False) -> ClusterDescription:
+        """The id of the cluster, its controller and its brokers; fenced brokers, too, if asked for.
+
+        Example:
+
+            cluster = await admin.describe_cluster()
+            print(cluster.cluster_id, [broker.id for broker in cluster.brokers])
+        """
+
         async def ask() -> ClusterDescription:
             response: DescribeClusterResponse = await self._ask_any(
                 DescribeClusterRequest(include_fenced_brokers=include_fenced)
@@ -127,7 +135,13 @@ class ClusterCalls(AdminCalls):
     async def describe_log_dirs(
         self, broker_ids: Iterable[int] | None = None, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[int, list[LogDir]]:
-        """The data folders of brokers, and what lies in them."""
+        """The data folders of brokers, and what lies in them.
+
+        Example:
+
+            for broker_id, folders in (await admin.describe_log_dirs()).items():
+                print(broker_id, [(folder.path, folder.usable_bytes) for folder in folders])
+        """
         wanted = None
         if partitions is not None:
             wanted = [
@@ -165,7 +179,13 @@ class ClusterCalls(AdminCalls):
         return await self._each_alone(ids, ask)
 
     async def describe_quorum(self) -> QuorumDescription:
-        """The quorum of controllers: its leader, and how far each voter and observer has got."""
+        """The quorum of controllers: its leader, and how far each voter and observer has got.
+
+        Example:
+
+            quorum = await admin.describe_quorum()
+            print(quorum.leader_id, quorum.high_watermark)
+        """
 
         async def ask() -> QuorumDescription:
             request = DescribeQuorumRequest(
@@ -196,7 +216,12 @@ class ClusterCalls(AdminCalls):
         return await self._one(ask)
 
     async def describe_features(self, broker_id: int | None = None) -> Features:
-        """The features that a broker (any, if none is named) supports, and their finalized levels."""
+        """The features that a broker (any, if none is named) supports, and their finalized levels.
+
+        Example:
+
+            print((await admin.describe_features()).features["transaction.version"].finalized)
+        """
 
         async def ask() -> Features:
             request = ApiVersionsRequest(client_software_name="ottla", client_software_version="0")
@@ -221,7 +246,12 @@ class ClusterCalls(AdminCalls):
         return await self._one(ask)
 
     async def alter_replica_log_dirs(self, folders: Mapping[ReplicaPlace, str]) -> None:
-        """Move replicas to other data folders of their brokers."""
+        """Move replicas to other data folders of their brokers.
+
+        Example:
+
+            await admin.alter_replica_log_dirs({ReplicaPlace("orders", 0, broker_id=1): "/disk2/kafka"})
+        """
 
         async def ask(left: dict[ReplicaPlace, str]) -> dict[ReplicaPlace, KafkaError | None]:
             answers: dict[ReplicaPlace, KafkaError | None] = {}
@@ -258,7 +288,14 @@ class ClusterCalls(AdminCalls):
         await self._each(folders, ask)
 
     async def add_raft_voter(self, voter_id: int, directory_id: bytes, endpoints: Iterable[Endpoint]) -> None:
-        """Let a controller that already follows the quorum vote in it (KIP-853)."""
+        """Let a controller that already follows the quorum vote in it (KIP-853).
+
+        Example:
+
+            observer = (await admin.describe_quorum()).observers[0]
+            endpoint = Endpoint("CONTROLLER", "10.0.0.4", 9093)
+            await admin.add_raft_voter(observer.replica_id, observer.directory_id, [endpoint])
+        """
         request = AddRaftVoterRequest(
             cluster_id=None,
             timeout_ms=self._timeout_ms,
@@ -269,7 +306,13 @@ class ClusterCalls(AdminCalls):
         await self._one(lambda: self._changed_by(request))
 
     async def remove_raft_voter(self, voter_id: int, directory_id: bytes) -> None:
-        """Take a controller's vote."""
+        """Take a controller's vote.
+
+        Example:
+
+            voter = (await admin.describe_quorum()).voters[0]
+            await admin.remove_raft_voter(voter.replica_id, voter.directory_id)
+        """
         request = RemoveRaftVoterRequest(cluster_id=None, voter_id=voter_id, voter_directory_id=directory_id)
         await self._one(lambda: self._changed_by(request))
 
@@ -279,7 +322,12 @@ class ClusterCalls(AdminCalls):
             raise error_of(response.error_code, response.error_message)
 
     async def unregister_broker(self, broker_id: int) -> None:
-        """Forget a broker that will not come back."""
+        """Forget a broker that will not come back.
+
+        Example:
+
+            await admin.unregister_broker(4)
+        """
 
         await self._one(lambda: self._changed_by(UnregisterBrokerRequest(broker_id=broker_id)))
 

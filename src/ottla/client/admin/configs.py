@@ -114,7 +114,14 @@ class ConfigCalls(AdminCalls):
         include_synonyms: bool = False,
         include_documentation: bool = False,
     ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
-        """All settings of each resource, by name. A broker's own are asked of that broker."""
+        """All settings of each resource, by name. A broker's own are asked of that broker.
+
+        Example:
+
+            topic = ConfigResource(ResourceType.TOPIC, "orders")
+            settings = (await admin.describe_configs([topic]))[topic]
+            print(settings["retention.ms"].value)
+        """
 
         async def ask(
             left: dict[ConfigResource, None],
@@ -146,7 +153,13 @@ class ConfigCalls(AdminCalls):
     async def alter_configs(
         self, changes: Mapping[ConfigResource, Iterable[ConfigChange]], *, validate_only: bool = False
     ) -> None:
-        """Change some settings and leave the others as they are."""
+        """Change some settings and leave the others as they are.
+
+        Example:
+
+            topic = ConfigResource(ResourceType.TOPIC, "orders")
+            await admin.alter_configs({topic: [ConfigChange("retention.ms", "60000")]})
+        """
 
         async def ask(
             left: dict[ConfigResource, list[ConfigChange]],
@@ -181,12 +194,22 @@ class ConfigCalls(AdminCalls):
         await self._each({resource: list(wanted) for resource, wanted in changes.items()}, ask)
 
     async def topic_config(self, topic: str) -> dict[str, ConfigEntry]:
-        """The settings of one topic."""
+        """The settings of one topic.
+
+        Example:
+
+            print((await admin.topic_config("orders"))["retention.ms"].value)
+        """
         resource = ConfigResource(ResourceType.TOPIC, topic)
         return (await self.describe_configs([resource]))[resource]
 
     async def set_topic_config(self, topic: str, settings: Mapping[str, str | None]) -> None:
-        """Change settings of one topic; None takes the broker's default again."""
+        """Change settings of one topic; None takes the broker's default again.
+
+        Example:
+
+            await admin.set_topic_config("orders", {"retention.ms": "60000", "cleanup.policy": None})
+        """
         changes = [
             ConfigChange(name, value, Operation.DELETE if value is None else Operation.SET)
             for name, value in settings.items()
@@ -194,7 +217,12 @@ class ConfigCalls(AdminCalls):
         await self.alter_configs({ConfigResource(ResourceType.TOPIC, topic): changes})
 
     async def list_config_resources(self, types: Iterable[ResourceType] = ()) -> list[ConfigResource]:
-        """Everything of these types (of all, if none is named) that has settings."""
+        """Everything of these types (of all, if none is named) that has settings.
+
+        Example:
+
+            print(await admin.list_config_resources([ResourceType.TOPIC]))
+        """
 
         async def ask() -> list[ConfigResource]:
             request = ListConfigResourcesRequest(resource_types=[int(one) for one in types])
@@ -211,7 +239,12 @@ class ConfigCalls(AdminCalls):
         self, entity: Mapping[str, str | None] | None = None, *, is_strict: bool = False
     ) -> dict[QuotaEntity, dict[str, float]]:
         """Quotas of the users, client ids and addresses that match: by type a name, or None for the default; all, if
-        nothing is given. Strict leaves out those that have a further type."""
+        nothing is given. Strict leaves out those that have a further type.
+
+        Example:
+
+            print(await admin.describe_client_quotas({"user": "alice"}))
+        """
 
         async def ask() -> dict[QuotaEntity, dict[str, float]]:
             components = [
@@ -232,7 +265,12 @@ class ConfigCalls(AdminCalls):
         return await self._one(ask)
 
     async def alter_client_quotas(self, changes: Mapping[QuotaEntity, Mapping[str, float | None]]) -> None:
-        """Set quotas (`producer_byte_rate`, `consumer_byte_rate`, `request_percentage` ...); None removes one."""
+        """Set quotas (`producer_byte_rate`, `consumer_byte_rate`, `request_percentage` ...); None removes one.
+
+        Example:
+
+            await admin.alter_client_quotas({(("user", "alice"),): {"producer_byte_rate": 1_000_000.0}})
+        """
 
         async def ask(
             left: dict[QuotaEntity, Mapping[str, float | None]],
@@ -264,7 +302,12 @@ class ConfigCalls(AdminCalls):
         await self._each(changes, ask)
 
     async def update_features(self, levels: Mapping[str, int], *, allow_downgrade: bool = False) -> None:
-        """Finalize features at these levels."""
+        """Finalize features at these levels.
+
+        Example:
+
+            await admin.update_features({"group.version": 1})
+        """
 
         async def ask() -> None:
             request = UpdateFeaturesRequest(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from ottla.client.admin.calls import AdminCalls, outcome
@@ -99,7 +100,13 @@ class PartitionLag(NamedTuple):
 
 class GroupCalls(TopicCalls, AdminCalls):
     async def list_groups(self, *, states: Iterable[str] = (), types: Iterable[str] = ()) -> list[GroupListing]:
-        """All groups of all brokers, or those of these states and types."""
+        """All groups of all brokers, or those of these states and types.
+
+        Example:
+
+            for group in await admin.list_groups(states=["Stable"]):
+                print(group.group_id)
+        """
 
         async def ask() -> list[GroupListing]:
             found: dict[str, GroupListing] = {}
@@ -115,7 +122,13 @@ class GroupCalls(TopicCalls, AdminCalls):
         return await self._one(ask)
 
     async def describe_groups(self, group_ids: Iterable[str]) -> dict[str, GroupDescription]:
-        """State and members of groups of both protocols."""
+        """State and members of groups of both protocols.
+
+        Example:
+
+            described = await admin.describe_groups(["billing"])
+            print(described["billing"].state)
+        """
 
         async def ask(left: dict[str, None]) -> dict[str, GroupDescription | KafkaError]:
             return {group_id: await self._describe_group(group_id) for group_id in left}
@@ -149,7 +162,12 @@ class GroupCalls(TopicCalls, AdminCalls):
         return _classic_group(found, coordinator_id)
 
     async def delete_groups(self, group_ids: Iterable[str]) -> None:
-        """Delete groups without members, and what they have committed."""
+        """Delete groups without members, and what they have committed.
+
+        Example:
+
+            await admin.delete_groups(["billing"])
+        """
 
         async def ask(left: dict[str, None]) -> dict[str, KafkaError | None]:
             answers: dict[str, KafkaError | None] = {}
@@ -167,7 +185,13 @@ class GroupCalls(TopicCalls, AdminCalls):
     async def group_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition] | None = None, *, require_stable: bool = False
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What a group has committed, for these partitions or for all."""
+        """What a group has committed, for these partitions or for all.
+
+        Example:
+
+            for partition, committed in (await admin.group_offsets("billing")).items():
+                print(partition, committed.offset)
+        """
         wanted = None if partitions is None else by_topic(partitions)
 
         async def ask() -> dict[TopicPartition, OffsetAndMetadata]:
@@ -200,7 +224,12 @@ class GroupCalls(TopicCalls, AdminCalls):
     async def alter_group_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, int | OffsetAndMetadata]
     ) -> None:
-        """Set what a group has committed. It must have no members."""
+        """Set what a group has committed. It must have no members.
+
+        Example:
+
+            await admin.alter_group_offsets("billing", {TopicPartition("orders", 0): 0})
+        """
 
         async def ask(
             left: dict[TopicPartition, OffsetAndMetadata],
@@ -225,7 +254,12 @@ class GroupCalls(TopicCalls, AdminCalls):
         await self._each(given, ask)
 
     async def delete_group_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
-        """Forget what a group has committed for partitions of topics it does not read."""
+        """Forget what a group has committed for partitions of topics it does not read.
+
+        Example:
+
+            await admin.delete_group_offsets("billing", [TopicPartition("orders", 0)])
+        """
 
         async def ask(left: dict[TopicPartition, None]) -> dict[TopicPartition, KafkaError | None]:
             request = OffsetDeleteRequest(
@@ -253,7 +287,16 @@ class GroupCalls(TopicCalls, AdminCalls):
     async def group_lag(
         self, group_id: str, *, isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
     ) -> dict[TopicPartition, PartitionLag]:
-        """How far a group is behind, for every partition it has committed or reads now."""
+        """How far a group is behind, for every partition it has committed or reads now.
+
+        With READ_COMMITTED the end is the last stable offset, and a short tail is counted by the records in it that a
+        reader can get: transaction markers and aborted records are no lag.
+
+        Example:
+
+            for partition, behind in (await admin.group_lag("billing")).items():
+                print(partition, behind.lag)
+        """
         committed = await self.group_offsets(group_id)
         partitions = dict.fromkeys(committed)
         for member in (await self.describe_groups([group_id]))[group_id].members:
@@ -266,10 +309,31 @@ class GroupCalls(TopicCalls, AdminCalls):
             lags[partition] = PartitionLag(
                 None if known is None else known.offset, end, None if known is None else max(end - known.offset, 0)
             )
+        if isolation_level is IsolationLevel.READ_COMMITTED:
+            tails = {
+                partition: (end - lag, end) for partition, (_, end, lag) in lags.items() if lag is not None and lag > 0
+            }
+            if tails:
+                with suppress(KafkaError):  # what cannot be counted stays a difference of offsets
+                    for partition, count in (await self._count_readable(tails)).items():
+                        lags[partition] = lags[partition]._replace(lag=count)
         return lags
 
+    async def _count_readable(self, tails: Mapping[TopicPartition, tuple[int, int]]) -> dict[TopicPartition, int]:
+        from ottla.client.admin.tails import count_readable  # reads records, which few commands need
+
+        counts: dict[TopicPartition, int] = {}
+        for node_id, led in (await self._by_leader(tails)).items():
+            counts |= await count_readable(self._cluster, node_id, {one: tails[one] for one in led})
+        return counts
+
     async def remove_members(self, group_id: str, group_instance_ids: Iterable[str], *, reason: str = "") -> None:
-        """Make static members leave a group at once."""
+        """Make static members leave a group at once.
+
+        Example:
+
+            await admin.remove_members("billing", ["instance-1"], reason="its machine is gone")
+        """
 
         async def ask(left: dict[str, None]) -> dict[str, KafkaError | None]:
             request = LeaveGroupRequest(

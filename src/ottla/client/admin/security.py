@@ -107,7 +107,13 @@ class ScramCredential(NamedTuple):
 
 class SecurityCalls(AdminCalls):
     async def describe_acls(self, matching: AclFilter | None = None) -> list[Acl]:
-        """The entries that match, or all."""
+        """The entries that match, or all.
+
+        Example:
+
+            for acl in await admin.describe_acls(AclFilter(principal="User:alice")):
+                print(acl)
+        """
         wanted = matching or AclFilter()
 
         async def ask() -> list[Acl]:
@@ -140,6 +146,13 @@ class SecurityCalls(AdminCalls):
         return await self._one(ask)
 
     async def create_acls(self, acls: Iterable[Acl]) -> None:
+        """Add entries to the access control lists; an entry that is there already is no error.
+
+        Example:
+
+            await admin.create_acls([Acl(AclResource.TOPIC, "orders", "User:alice", AclOperation.READ)])
+        """
+
         async def ask(left: dict[Acl, None]) -> dict[Acl, KafkaError | None]:
             request = CreateAclsRequest(
                 creations=[
@@ -164,7 +177,12 @@ class SecurityCalls(AdminCalls):
         await self._each(dict.fromkeys(acls), ask)
 
     async def delete_acls(self, filters: Iterable[AclFilter]) -> dict[AclFilter, list[Acl]]:
-        """Delete what matches; what that was, by filter."""
+        """Delete what matches; what that was, by filter.
+
+        Example:
+
+            await admin.delete_acls([AclFilter(AclResource.TOPIC, "orders", principal="User:alice")])
+        """
 
         async def ask(left: dict[AclFilter, None]) -> dict[AclFilter, list[Acl] | KafkaError]:
             request = DeleteAclsRequest(
@@ -207,7 +225,12 @@ class SecurityCalls(AdminCalls):
     async def describe_user_scram_credentials(
         self, users: Iterable[str] | None = None
     ) -> dict[str, list[ScramCredential]]:
-        """Which mechanisms users have passwords for; of all users if none is named. One without any is not in it."""
+        """Which mechanisms users have passwords for; of all users if none is named. One without any is not in it.
+
+        Example:
+
+            print(await admin.describe_user_scram_credentials(["alice"]))
+        """
         named = None if users is None else [UserName(name=name) for name in users]
 
         async def ask() -> dict[str, list[ScramCredential]]:
@@ -237,7 +260,12 @@ class SecurityCalls(AdminCalls):
         mechanism: ScramMechanism = ScramMechanism.SCRAM_SHA_512,
         iterations: int = 8192,
     ) -> None:
-        """Give a user a password. What leaves this machine is salted: the password itself does not."""
+        """Give a user a password. What leaves this machine is salted: the password itself does not.
+
+        Example:
+
+            await admin.set_scram_password("alice", getpass.getpass())
+        """
         from hashlib import pbkdf2_hmac
 
         salt = self._cluster.rng.randbytes(SALT_BYTES)
@@ -249,6 +277,12 @@ class SecurityCalls(AdminCalls):
         await self._alter_scram({user: AlterUserScramCredentialsRequest(upsertions=[upsertion])})
 
     async def delete_scram_password(self, user: str, mechanism: ScramMechanism) -> None:
+        """Take a user's password for one mechanism away.
+
+        Example:
+
+            await admin.delete_scram_password("alice", ScramMechanism.SCRAM_SHA_512)
+        """
         deletion = ScramCredentialDeletion(name=user, mechanism=mechanism)
         await self._alter_scram({user: AlterUserScramCredentialsRequest(deletions=[deletion])})
 

@@ -82,7 +82,12 @@ class TopicCalls(AdminCalls):
     async def create_topics(
         self, topics: Iterable[NewTopic], *, validate_only: bool = False
     ) -> dict[str, CreatedTopic]:
-        """Create topics, or only say whether that would work."""
+        """Create topics, or only say whether that would work.
+
+        Example:
+
+            await admin.create_topics([NewTopic("orders", 6), NewTopic("payments", config={"retention.ms": "60000"})])
+        """
 
         async def ask(left: dict[str, NewTopic]) -> dict[str, CreatedTopic | KafkaError]:
             request = CreateTopicsRequest(
@@ -109,10 +114,22 @@ class TopicCalls(AdminCalls):
         replication_factor: int = -1,
         config: Mapping[str, str] | None = None,
     ) -> CreatedTopic:
-        """Create one topic; -1 takes the broker's default."""
+        """Create one topic; -1 takes the broker's default.
+
+        Example:
+
+            await admin.create_topic("orders", partition_count=6, config={"retention.ms": "60000"})
+        """
         return (await self.create_topics([NewTopic(name, partition_count, replication_factor, config or {})]))[name]
 
     async def delete_topics(self, names: Iterable[str]) -> None:
+        """Delete topics and all their records.
+
+        Example:
+
+            await admin.delete_topics(["orders"])
+        """
+
         async def ask(left: dict[str, None]) -> dict[str, KafkaError | None]:
             request = DeleteTopicsRequest(
                 topics=[DeleteTopicState(name=name) for name in left],
@@ -129,12 +146,24 @@ class TopicCalls(AdminCalls):
         await self._each(dict.fromkeys(names), ask)
 
     async def list_topics(self, *, include_internal: bool = False) -> dict[str, TopicInfo]:
-        """Every topic with its partitions, by name."""
+        """Every topic with its partitions, by name.
+
+        Example:
+
+            for name, info in (await admin.list_topics()).items():
+                print(name, len(info.partitions))
+        """
         topics = await self._one(lambda: self._describe(None))
         return {name: topics[name] for name in sorted(topics) if include_internal or not topics[name].is_internal}
 
     async def describe_topics(self, names: Iterable[str]) -> dict[str, TopicInfo]:
-        """Partitions, leaders, replicas and ISR of topics. A topic that does not exist is not created by asking."""
+        """Partitions, leaders, replicas and ISR of topics. A topic that does not exist is not created by asking.
+
+        Example:
+
+            described = await admin.describe_topics(["orders"])
+            print(described["orders"].partitions[0].isr)
+        """
 
         async def ask(left: dict[str, None]) -> dict[str, TopicInfo | KafkaError]:
             topics = await self._describe(list(left))
@@ -159,7 +188,12 @@ class TopicCalls(AdminCalls):
         assignments: Mapping[str, Sequence[Sequence[int]]] | None = None,
         validate_only: bool = False,
     ) -> None:
-        """Raise the number of partitions of topics to these counts. Keys move: see partition_for_key."""
+        """Raise the number of partitions of topics to these counts. Keys move: see partition_for_key.
+
+        Example:
+
+            await admin.create_partitions({"orders": 12})
+        """
 
         async def ask(left: dict[str, int]) -> dict[str, KafkaError | None]:
             request = CreatePartitionsRequest(
@@ -176,7 +210,12 @@ class TopicCalls(AdminCalls):
         await self._each(counts, ask)
 
     async def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Delete the records before these offsets (END_OF_LOG: all); the first offset that is left, by partition."""
+        """Delete the records before these offsets (END_OF_LOG: all); the first offset that is left, by partition.
+
+        Example:
+
+            await admin.delete_records({TopicPartition("orders", 0): 1})
+        """
 
         async def ask(left: dict[TopicPartition, int]) -> dict[TopicPartition, int | KafkaError]:
             answers: dict[TopicPartition, int | KafkaError] = {}
@@ -213,7 +252,13 @@ class TopicCalls(AdminCalls):
         isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
         """The first offset at or after a time in milliseconds, by partition; or EARLIEST, LATEST, MAX_TIMESTAMP. The
-        offset is -1 where no record is that young."""
+        offset is -1 where no record is that young.
+
+        Example:
+
+            ends = await admin.list_offsets({TopicPartition("orders", 0): LATEST})
+            print(ends[TopicPartition("orders", 0)].offset)
+        """
 
         async def ask(left: dict[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTimestamp | KafkaError]:
             answers: dict[TopicPartition, OffsetAndTimestamp | KafkaError] = {}
@@ -233,7 +278,12 @@ class TopicCalls(AdminCalls):
         self, partitions: Iterable[TopicPartition] | None = None, *, unclean: bool = False
     ) -> dict[TopicPartition, KafkaError | None]:
         """Make the preferred replicas leaders again (or any replica at all, `unclean`: data may be lost); of all
-        partitions if none are named. The outcome by partition; ELECTION_NOT_NEEDED is one of them."""
+        partitions if none are named. The outcome by partition; ELECTION_NOT_NEEDED is one of them.
+
+        Example:
+
+            await admin.elect_leaders([TopicPartition("orders", 0)])
+        """
 
         async def ask() -> dict[TopicPartition, KafkaError | None]:
             wanted = None if partitions is None else by_topic(partitions)
@@ -258,7 +308,12 @@ class TopicCalls(AdminCalls):
     async def alter_partition_reassignments(
         self, replicas: Mapping[TopicPartition, Sequence[int] | None], *, may_change_replication_factor: bool = True
     ) -> None:
-        """Move partitions to other brokers; None cancels a move that is going on."""
+        """Move partitions to other brokers; None cancels a move that is going on.
+
+        Example:
+
+            await admin.alter_partition_reassignments({TopicPartition("orders", 0): [1, 2]})
+        """
 
         async def ask(
             left: dict[TopicPartition, Sequence[int] | None],
@@ -289,7 +344,13 @@ class TopicCalls(AdminCalls):
     async def list_partition_reassignments(
         self, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, Reassignment]:
-        """The partitions that are being moved, among these or among all."""
+        """The partitions that are being moved, among these or among all.
+
+        Example:
+
+            for partition, moving in (await admin.list_partition_reassignments()).items():
+                print(partition, moving.adding, moving.removing)
+        """
 
         async def ask() -> dict[TopicPartition, Reassignment]:
             wanted = None

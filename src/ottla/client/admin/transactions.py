@@ -65,7 +65,13 @@ class TransactionCalls(AdminCalls):
         running_longer_than_ms: int = -1,
         pattern: str | None = None,
     ) -> list[TransactionListing]:
-        """The transactional ids that all brokers know, or those that fit."""
+        """The transactional ids that all brokers know, or those that fit.
+
+        Example:
+
+            for found in await admin.list_transactions(running_longer_than_ms=60_000):
+                print(found.transactional_id, found.state)
+        """
 
         async def ask() -> list[TransactionListing]:
             found: dict[str, TransactionListing] = {}
@@ -91,6 +97,14 @@ class TransactionCalls(AdminCalls):
         return await self._one(ask)
 
     async def describe_transactions(self, transactional_ids: Iterable[str]) -> dict[str, TransactionDescription]:
+        """State, producer and partitions of transactions, by transactional id.
+
+        Example:
+
+            described = await admin.describe_transactions(["payments-1"])
+            print(described["payments-1"].state)
+        """
+
         async def ask(left: dict[str, None]) -> dict[str, TransactionDescription | KafkaError]:
             answers: dict[str, TransactionDescription | KafkaError] = {}
             for name in left:
@@ -121,7 +135,13 @@ class TransactionCalls(AdminCalls):
         self, partitions: Iterable[TopicPartition], *, broker_id: int | None = None
     ) -> dict[TopicPartition, list[ActiveProducer]]:
         """Who writes to partitions, as their leaders know it, or the one broker named; the first step in finding a
-        transaction that hangs."""
+        transaction that hangs.
+
+        Example:
+
+            for partition, producers in (await admin.describe_producers([TopicPartition("orders", 0)])).items():
+                print(partition, [producer.producer_id for producer in producers])
+        """
 
         async def ask(left: dict[TopicPartition, None]) -> dict[TopicPartition, list[ActiveProducer] | KafkaError]:
             answers: dict[TopicPartition, list[ActiveProducer] | KafkaError] = {}
@@ -156,7 +176,12 @@ class TransactionCalls(AdminCalls):
         return await self._each(dict.fromkeys(partitions), ask)
 
     async def fence_producers(self, transactional_ids: Iterable[str]) -> None:
-        """Fence whoever uses these transactional ids; what they left open is aborted."""
+        """Fence the producers of these transactional ids; the coordinator aborts the transactions they left open.
+
+        Example:
+
+            await admin.fence_producers(["payments-1"])
+        """
 
         async def ask(left: dict[str, None]) -> dict[str, KafkaError | None]:
             answers: dict[str, KafkaError | None] = {}
@@ -175,7 +200,12 @@ class TransactionCalls(AdminCalls):
         self, partition: TopicPartition, producer_id: int, producer_epoch: int, coordinator_epoch: int
     ) -> None:
         """Write the abort marker of a transaction that hangs straight to a partition (`describe_producers` has the
-        numbers): the coordinator knows nothing of it any more."""
+        numbers): the coordinator knows nothing of it any more.
+
+        Example:
+
+            await admin.abort_transaction(TopicPartition("orders", 0), 1000, 0, coordinator_epoch=-1)
+        """
 
         async def ask() -> None:
             (node_id,) = await self._by_leader([partition])

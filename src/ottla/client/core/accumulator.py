@@ -259,10 +259,11 @@ class Accumulator:
         reserved_bytes = max(self.batch_size, BATCH_OVERHEAD + size)
         if self.used_bytes + reserved_bytes > self.buffer_memory:
             return None
-        batch = self._begin(queue, RecordBuffer(self.batch_size), reserved_bytes, now, is_transactional)
+        records = RecordBuffer(self.batch_size)
+        index = records.append(timestamp, key, value, headers)  # first: a record that is refused leaves no empty batch
+        batch = self._begin(queue, records, reserved_bytes, now, is_transactional)
         queue.open = batch
         self._lingering.append(batch)
-        index = batch.records.append(timestamp, key, value, headers)
         if batch.records.size >= self.batch_size:
             self.close_batch(batch)
         return batch, index

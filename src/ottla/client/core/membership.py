@@ -196,6 +196,10 @@ class Membership(Protocol):
     @property
     def has_failed(self) -> bool: ...
 
+    @property
+    def has_expired(self) -> bool:
+        """Whether the application did not poll for max.poll.interval.ms, and the member is out of the group."""
+
     def handle(self, event: object, now: int) -> list[Effect]: ...
 
     def deadline(self) -> int | None: ...
@@ -248,6 +252,10 @@ class Member:
     @property
     def has_failed(self) -> bool:
         return self.state is State.FAILED
+
+    @property
+    def has_expired(self) -> bool:
+        return self.state is State.EXPIRED
 
     def _poll_due(self) -> list[int]:
         """When the application has to have come back, if it has to."""

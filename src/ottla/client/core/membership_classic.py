@@ -337,7 +337,9 @@ class ClassicMembership(Member):
     # Leading
 
     def _lead(self, response: JoinGroupResponse) -> list[Effect]:
-        assert self.protocol is not None
+        if self.protocol is None or self.protocol not in ASSIGNORS:
+            message = f"the coordinator chose the assignor {self.protocol!r}, which no member of this client offers"
+            return self._fail(KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, message))
         self._join_response = response
         topics: set[str] = set(self._joined_topics)
         for member in response.members:
