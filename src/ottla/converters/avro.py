@@ -13,7 +13,17 @@ from typing import Any
 import pyarrow
 
 from ottla.converters.avro_schema import VALUE, AvroSchema
-from ottla.converters.decoding import ERRORS, Decoded, Decoder, Encoder, converted, fitted, python_values, refused_row
+from ottla.converters.decoding import (
+    ERRORS,
+    Decoded,
+    Decoder,
+    Encoder,
+    converted,
+    fitted,
+    is_exact,
+    python_values,
+    refused_row,
+)
 from ottla.converters.errors import ConverterError, UnusableSchema
 from ottla.converters.framing import Frame, header
 from ottla.converters.registry import AVRO, RegisteredSchema, Registry, RegistrySettings, registry_of
@@ -25,11 +35,19 @@ except ModuleNotFoundError as error:
 
 
 class AvroDecoder(Decoder):
-    """Values of a topic as rows of the reader's schema, whatever schema they were written with."""
+    """Values of a topic as rows of the reader's schema, whatever schema they were written with. `is_lenient`:
+    nanoseconds are cut to microseconds."""
 
-    def __init__(self, schema: str, references: tuple[str, ...] = (), registry: RegistrySettings | None = None) -> None:
-        self._given = (schema, references, registry)
+    def __init__(
+        self,
+        schema: str,
+        references: tuple[str, ...] = (),
+        registry: RegistrySettings | None = None,
+        is_lenient: bool = False,
+    ) -> None:
+        self._given = (schema, references, registry, is_lenient)
         self._registry = registry
+        self._is_lenient = is_lenient
         self.is_framed = registry is not None
         self._schema = AvroSchema(schema, references)
         self.type = self._schema.type
@@ -61,7 +79,7 @@ class AvroDecoder(Decoder):
 
     def _array(self, rows: list[Any]) -> pyarrow.Array:
         schema = self._schema
-        return pyarrow.array(rows, schema.stored).cast(schema.meant).cast(schema.type)
+        return pyarrow.array(rows, schema.stored).cast(schema.meant).cast(schema.type, safe=not self._is_lenient)
 
     def _writer(self, schema_id: int) -> Any:
         """The schema that values were written with; the reader's own object where it is the same."""
@@ -97,9 +115,9 @@ def _texts(registry: Registry, schema: RegisteredSchema) -> tuple[str, ...]:
     return tuple(needed.text for _, needed in registry.references_of(schema))
 
 
-def registered_decoder(settings: RegistrySettings, schema: RegisteredSchema) -> AvroDecoder:
+def registered_decoder(settings: RegistrySettings, schema: RegisteredSchema, is_lenient: bool = False) -> AvroDecoder:
     """A decoder whose rows are of a registered schema."""
-    return AvroDecoder(schema.text, _texts(registry_of(settings), schema), settings)
+    return AvroDecoder(schema.text, _texts(registry_of(settings), schema), settings, is_lenient)
 
 
 class AvroEncoder(Encoder):
@@ -111,7 +129,7 @@ class AvroEncoder(Encoder):
         self._writer = _usable(self._schema)
         if not self._schema.is_record and [field.name for field in columns] != [VALUE]:
             raise ConverterError(f"the Avro schema is no record: rows need the one column {VALUE}")
-        self._meant = fitted(columns, self._schema.meant, "")
+        self._meant = fitted(columns, self._schema.meant, "", is_exact)
         self._stored = fitted(columns, self._schema.stored, "")
         self.header = b"" if schema_id is None else header(schema_id)
 
@@ -120,7 +138,7 @@ class AvroEncoder(Encoder):
 
     def encode(self, rows: pyarrow.Array) -> pyarrow.Array:
         try:
-            stored = rows.cast(self._meant, safe=False).cast(self._stored)
+            stored = rows.cast(self._meant).cast(self._stored)
         except pyarrow.ArrowException as error:
             raise ConverterError(f"rows of {rows.type} do not fit the Avro schema: {error}") from None
         values: list[bytes | None] = []

@@ -84,6 +84,26 @@ def converted(
         return pyarrow.concat_arrays(arrays)
 
 
+def replaced(array: pyarrow.Array, rows: Sequence[int], others: pyarrow.Array) -> pyarrow.Array:
+    """An array with other values in some rows."""
+    if not rows:
+        return array
+    if len(rows) == len(array):
+        return others
+    places = list(range(len(array)))
+    for index, row in enumerate(rows):
+        places[row] = len(array) + index
+    return pyarrow.concat_arrays([array, others]).take(pyarrow.array(places, pyarrow.int64()))
+
+
+def is_utf8(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 class Encoder(ABC):
     """Encodes rows as values of a topic; it goes to Spark's workers, too."""
 
@@ -134,7 +154,9 @@ def refused_row(row: object, what: str, error: object) -> ConverterError:
     return ConverterError(f"a row cannot be written as {what}: {error}; it is {shown(row)}")
 
 
-def fitted(columns: Any, wanted: Any, where: str) -> Any:
+def fitted(
+    columns: Any, wanted: Any, where: str, may_become: Callable[[Any, Any], bool] = lambda column, wanted: True
+) -> Any:
     """The type that rows are cast to: the columns' own fields in their order, each of the type the schema has."""
     if pyarrow.types.is_struct(columns) and pyarrow.types.is_struct(wanted):
         known = {field.name: field.type for field in wanted}
@@ -145,13 +167,38 @@ def fitted(columns: Any, wanted: Any, where: str) -> Any:
                     "of the view, or add it to the schema"
                 )
         return pyarrow.struct(
-            [pyarrow.field(one.name, fitted(one.type, known[one.name], f"{where}{one.name}.")) for one in columns]
+            [
+                pyarrow.field(one.name, fitted(one.type, known[one.name], f"{where}{one.name}.", may_become))
+                for one in columns
+            ]
         )
     is_list = pyarrow.types.is_list(columns) or pyarrow.types.is_large_list(columns)
     if is_list and pyarrow.types.is_list(wanted):
-        return pyarrow.list_(fitted(columns.value_type, wanted.value_type, where))
+        return pyarrow.list_(fitted(columns.value_type, wanted.value_type, where, may_become))
     if pyarrow.types.is_map(columns) and pyarrow.types.is_map(wanted):
-        return pyarrow.map_(columns.key_type, fitted(columns.item_type, wanted.item_type, where))
+        return pyarrow.map_(columns.key_type, fitted(columns.item_type, wanted.item_type, where, may_become))
     if pyarrow.types.is_nested(columns) != pyarrow.types.is_nested(wanted):
         raise ConverterError(f"the column {where.removesuffix('.')} is {columns}, and the schema has {wanted} there")
+    if not may_become(columns, wanted):
+        raise ConverterError(
+            f"the column {where.removesuffix('.')} is {columns}, and the schema has {wanted} there: cast the column in "
+            "the view"
+        )
     return wanted
+
+
+def is_exact(column: Any, wanted: Any) -> bool:
+    """Whether values of a type become those of another without a guess; a value that does not fit is found when it is
+    cast."""
+    types = pyarrow.types
+    if types.is_null(column) or column == wanted:
+        return True
+    if types.is_floating(column):
+        return bool(types.is_floating(wanted) and wanted.bit_width >= column.bit_width)
+    if types.is_integer(column) or types.is_decimal(column):
+        return bool(types.is_integer(wanted) or types.is_decimal(wanted) or types.is_floating(wanted))
+    if types.is_timestamp(column):
+        return bool(types.is_timestamp(wanted))
+    if types.is_large_string(column):
+        return bool(types.is_string(wanted))
+    return bool(types.is_large_binary(column) and types.is_binary(wanted))

@@ -11,6 +11,10 @@ class RegistryError(ConverterError):
     """The schema registry refused, or did not answer: nothing is known about the rows themselves."""
 
 
+class RegistryUnreachable(RegistryError):
+    """None of the registry's addresses answered: the same request may succeed later."""
+
+
 class SchemaNotFound(RegistryError):
     """The registry answered: it has no such schema, subject or version."""
 

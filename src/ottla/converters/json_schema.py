@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow
 
 from ottla.converters.errors import ConverterError
+from ottla.converters.json_reader import ANY
 
 _DIALECT = "http://json-schema.org/draft-07/schema#"
 _FORMATS = {"date-time": pyarrow.timestamp("us", "UTC"), "date": pyarrow.date32()}
@@ -19,6 +20,8 @@ _SCALARS = {
     "boolean": pyarrow.bool_(),
 }
 _CHOICES = ("oneOf", "anyOf", "allOf")
+_ANYTHING = pyarrow.large_string()
+"""Stands for what may be anything, until it is a field."""
 
 
 class _Reader:
@@ -27,9 +30,9 @@ class _Reader:
         self._others = others
 
     def type_of(self, schema: Any, open_: tuple[str, ...] = ()) -> Any:
-        """The type of a schema. What is not said, or may be this and that, is text: Spark gives the JSON itself."""
+        """The type of a schema. What is not said, or may be this and that, is text: the JSON itself."""
         if not isinstance(schema, Mapping):
-            return pyarrow.string()
+            return _ANYTHING
         if "$ref" in schema:
             name = str(schema["$ref"])
             if name in open_:
@@ -37,7 +40,7 @@ class _Reader:
             return self.type_of(self._referred(name), (*open_, name))
         choices = [one for key in _CHOICES for one in schema.get(key) or () if not _is_null(one)]
         if choices and "properties" not in schema:
-            return self.type_of(choices[0], open_) if len(choices) == 1 else pyarrow.string()
+            return self.type_of(choices[0], open_) if len(choices) == 1 else _ANYTHING
         kind = schema.get("type")
         if isinstance(kind, list):
             kinds = [one for one in kind if one != "null"]
@@ -47,19 +50,24 @@ class _Reader:
         if kind == "object" or (kind is None and "properties" in schema):
             return self._object(schema, open_)
         if kind == "array":
-            return pyarrow.list_(self.type_of(schema.get("items"), open_))
+            return pyarrow.list_(_field("element", self.type_of(schema.get("items"), open_)))
         if kind == "string":
             return _FORMATS.get(str(schema.get("format")), pyarrow.string())
-        return _SCALARS.get(str(kind), pyarrow.string())
+        return _SCALARS.get(str(kind), _ANYTHING)
 
     def _object(self, schema: Mapping[str, Any], open_: tuple[str, ...]) -> Any:
         properties = schema.get("properties")
         if isinstance(properties, Mapping) and properties:
+            required = schema.get("required") or ()
             return pyarrow.struct(
-                [pyarrow.field(str(name), self.type_of(one, open_)) for name, one in properties.items()]
+                [
+                    _field(str(name), self.type_of(one, open_), is_nullable=name not in required or _allows_null(one))
+                    for name, one in properties.items()
+                ]
             )
         more = schema.get("additionalProperties")
-        return pyarrow.map_(pyarrow.string(), self.type_of(more if isinstance(more, Mapping) else {}, open_))
+        kind = self.type_of(more if isinstance(more, Mapping) else {}, open_)
+        return pyarrow.map_(pyarrow.string(), _field("value", kind))
 
     def _referred(self, name: str) -> Any:
         place, _, pointer = name.partition("#")
@@ -72,12 +80,25 @@ class _Reader:
         return found
 
 
+def _field(name: str, kind: Any, *, is_nullable: bool = True) -> Any:
+    if kind == _ANYTHING:
+        return pyarrow.field(name, pyarrow.string(), is_nullable, ANY)
+    return pyarrow.field(name, kind, is_nullable)
+
+
+def _allows_null(schema: Any) -> bool:
+    """Whether null is a value of a schema, as far as its own words say."""
+    if not isinstance(schema, Mapping) or "type" not in schema:
+        return True
+    return schema["type"] == "null" or (isinstance(schema["type"], list) and "null" in schema["type"])
+
+
 def _is_null(schema: Any) -> bool:
     return isinstance(schema, Mapping) and schema.get("type") == "null"
 
 
 def json_columns(text: str, references: Iterable[tuple[str, str]] = ()) -> Any:
-    """The struct of the columns that a JSON schema describes."""
+    """The struct of the columns that a JSON schema describes, as `json_values` reads it."""
     try:
         document = json.loads(text)
         others = {name: json.loads(one) for name, one in references}

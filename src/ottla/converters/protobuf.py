@@ -10,7 +10,18 @@ from typing import Any
 import pyarrow
 import pyarrow.compute as pc
 
-from ottla.converters.decoding import ERRORS, Decoded, Decoder, Encoder, converted, fitted, python_values, refused_row
+from ottla.converters.decoding import (
+    ERRORS,
+    Decoded,
+    Decoder,
+    Encoder,
+    converted,
+    fitted,
+    is_exact,
+    python_values,
+    refused_row,
+)
+from ottla.converters.errors import ConverterError
 from ottla.converters.framing import Frame, header
 from ottla.converters.protobuf_schema import (
     DURATION,
@@ -32,12 +43,16 @@ MICROSECONDS = 1_000_000
 
 class ProtobufDecoder(Decoder):
     """Values of a topic as rows of one message. Fields are known by their numbers, so values of older and newer
-    schemas are read with the reader's own; the writer's only tells which message a value is."""
+    schemas are read with the reader's own; the writer's only tells which message a value is. `is_lenient`: nanoseconds
+    are cut to microseconds."""
 
     has_indexes = True
 
-    def __init__(self, files: bytes, message: str, registry: RegistrySettings | None = None) -> None:
-        self._given = (files, message, registry)
+    def __init__(
+        self, files: bytes, message: str, registry: RegistrySettings | None = None, is_lenient: bool = False
+    ) -> None:
+        self._given = (files, message, registry, is_lenient)
+        self._is_lenient = is_lenient
         self._registry = registry
         self.is_framed = registry is not None
         self._schema = ProtobufSchema(files, message)
@@ -63,7 +78,7 @@ class ProtobufDecoder(Decoder):
         return converted(messages, errors, self._array), pyarrow.array(errors, ERRORS)
 
     def _array(self, messages: list[Any]) -> pyarrow.Array:
-        return rows_of(self._schema.descriptor, messages)
+        return rows_of(self._schema.descriptor, messages, self._is_lenient)
 
     def _message_of(self, frame: Frame) -> str:
         """The name of the message that values with one beginning are."""
@@ -84,30 +99,30 @@ def _parsed(parse: Callable[[bytes], Any], value: bytes, errors: list[str | None
         return None
 
 
-def rows_of(descriptor: Any, messages: list[Any]) -> pyarrow.Array:
+def rows_of(descriptor: Any, messages: list[Any], is_lenient: bool) -> pyarrow.Array:
     """Messages as a struct array; null where there is none."""
     is_null = pyarrow.array([message is None for message in messages], pyarrow.bool_())
     has_null = pc.any(is_null, min_count=0).as_py()
     fields = shown_fields(descriptor)
-    arrays = [_column(field, messages, has_null) for field in fields]
+    arrays = [_column(field, messages, has_null, is_lenient) for field in fields]
     types = [pyarrow.field(field.name, array.type) for field, array in zip(fields, arrays, strict=True)]
     return pyarrow.StructArray.from_arrays(arrays, fields=types, mask=is_null)
 
 
-def _column(field: Any, messages: list[Any], has_null: bool) -> pyarrow.Array:
+def _column(field: Any, messages: list[Any], has_null: bool, is_lenient: bool) -> pyarrow.Array:
     name = field.name
     if is_repeated(field):
-        return _collection(field, [None if one is None else getattr(one, name) for one in messages])
+        return _collection(field, [None if one is None else getattr(one, name) for one in messages], is_lenient)
     if field.has_presence:
         values = [getattr(one, name) if one is not None and one.HasField(name) else None for one in messages]
     elif has_null:
         values = [None if one is None else getattr(one, name) for one in messages]
     else:
         values = list(map(attrgetter(name), messages))
-    return _values(field, values)
+    return _values(field, values, is_lenient)
 
 
-def _collection(field: Any, values: list[Any]) -> pyarrow.Array:
+def _collection(field: Any, values: list[Any], is_lenient: bool) -> pyarrow.Array:
     """A repeated field or a map: all their elements one after the other, and where each row's begin."""
     offsets: list[int | None] = []
     end = 0
@@ -118,25 +133,28 @@ def _collection(field: Any, values: list[Any]) -> pyarrow.Array:
     starts = pyarrow.array(offsets, pyarrow.int32())
     if is_map(field):
         key, item = map_parts(field)
-        keys = _values(key, [name for one in values if one is not None for name in one])
-        items = _values(item, [one[name] for one in values if one is not None for name in one])
+        keys = _values(key, [name for one in values if one is not None for name in one], is_lenient)
+        items = _values(item, [one[name] for one in values if one is not None for name in one], is_lenient)
         return pyarrow.MapArray.from_arrays(starts, keys, items)
     return pyarrow.ListArray.from_arrays(
-        starts, _values(field, [each for one in values if one is not None for each in one])
+        starts, _values(field, [each for one in values if one is not None for each in one], is_lenient)
     )
 
 
-def _values(field: Any, values: list[Any]) -> pyarrow.Array:
+def _values(field: Any, values: list[Any], is_lenient: bool) -> pyarrow.Array:
     """Single values of a field, without regard to whether it is repeated."""
     message = field.message_type
     if message is not None:
         if message.full_name in (TIMESTAMP, DURATION):
+            for one in values:
+                if one is not None and one.nanos % 1000 and not is_lenient:
+                    raise ValueError(f"{field.name} has {one.nanos} nanoseconds, and Spark keeps microseconds")
             moments = [None if one is None else one.seconds * MICROSECONDS + one.nanos // 1000 for one in values]
             return pyarrow.array(moments, pyarrow.int64()).cast(element_type(field, ()))
         if message.full_name in WRAPPERS:
             inner = message.fields_by_name["value"]
-            return _values(inner, [None if one is None else one.value for one in values])
-        return rows_of(message, values)
+            return _values(inner, [None if one is None else one.value for one in values], is_lenient)
+        return rows_of(message, values, is_lenient)
     kind = element_type(field, ())
     if field.enum_type is not None:
         names = {number: value.name for number, value in field.enum_type.values_by_number.items()}
@@ -152,14 +170,17 @@ class ProtobufEncoder(Encoder):
     def __init__(self, files: bytes, message: str, columns: Any, schema_id: int | None = None) -> None:
         self._given = (files, message, columns, schema_id)
         self._schema = ProtobufSchema(files, message)
-        self._type = fitted(columns, self._schema.type, "")
+        self._type = fitted(columns, self._schema.type, "", is_exact)
         self.header = b"" if schema_id is None else header(schema_id, self._schema.indexes)
 
     def __reduce__(self) -> Any:
         return ProtobufEncoder, self._given
 
     def encode(self, rows: pyarrow.Array) -> pyarrow.Array:
-        stored = _stored_rows(self._schema.descriptor, rows.cast(self._type))
+        try:
+            stored = _stored_rows(self._schema.descriptor, rows.cast(self._type))
+        except pyarrow.ArrowException as error:
+            raise ConverterError(f"rows of {rows.type} do not fit the Protobuf schema: {error}") from None
         make = self._schema.message_class  # which leaves unset what is None
         values: list[bytes | None] = []
         for row in python_values(stored):

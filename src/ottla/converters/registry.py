@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
-from ottla.converters.errors import RegistryError, SchemaNotFound
+from ottla.converters.errors import RegistryError, RegistryUnreachable, SchemaNotFound
 
 AVRO, PROTOBUF, JSON = "AVRO", "PROTOBUF", "JSON"
 DEFAULT_TIMEOUT_MS = 10_000
@@ -238,7 +238,7 @@ class Registry:
                 last = RegistryError(f"status {status}: {_message(content)[1]}")
             if attempt + 1 < ATTEMPT_COUNT:
                 time.sleep(ATTEMPT_PAUSE_S * 2**attempt)
-        raise RegistryError(
+        raise RegistryUnreachable(
             f"the schema registry {self.settings.place} does not answer ({type(last).__name__}: {last}): does it run "
             "there? 'registry: {url: ...}' in pipeline.yml or schema.registry.url say where it is"
         )

@@ -168,3 +168,26 @@ def test_a_field_with_a_default_may_be_left_out_of_the_rows() -> None:
     columns = pyarrow.struct([("a", pyarrow.int32())])
     written = AvroEncoder(schema, (), columns).encode(pyarrow.array([{"a": 1}], columns))
     assert AvroDecoder(schema).decode(written)[0].to_pylist() == [{"a": 1, "b": 5}]
+
+
+@pytest.mark.parametrize(
+    ("column", "written", "value", "message"),
+    [
+        (pyarrow.int64(), "int", 2**40, "Integer value 1099511627776 not in range"),
+        (pyarrow.timestamp("us", "UTC"), logical("long", "timestamp-millis"), 1_500, "would lose data: 1500"),
+        (pyarrow.decimal128(18, 3), "int", Decimal("1.5"), "would cause data loss"),
+        (pyarrow.int64(), "double", 2**53 + 1, "not in range"),
+        (pyarrow.float64(), "float", 0.1, "is double, and the schema has float there: cast the column in the view"),
+        (pyarrow.float64(), "long", 0.5, "is double, and the schema has int64 there: cast the column in the view"),
+        (pyarrow.string(), "int", "5", "is string, and the schema has int32 there: cast the column in the view"),
+        (pyarrow.int64(), "string", 5, "is int64, and the schema has string there: cast the column in the view"),
+        (pyarrow.int64(), logical("long", "timestamp-millis"), 5, "is int64, and the schema has timestamp"),
+    ],
+)
+def test_nothing_is_rounded_cut_or_guessed_when_rows_are_written(
+    column: Any, written: Any, value: Any, message: str
+) -> None:
+    columns = pyarrow.struct([("a", column)])
+    with pytest.raises(ConverterError) as raised:
+        AvroEncoder(record(("a", written)), (), columns).encode(pyarrow.array([{"a": value}], columns))
+    assert message in str(raised.value)

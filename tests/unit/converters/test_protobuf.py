@@ -130,3 +130,26 @@ def test_a_row_that_does_not_fit_is_named(files: bytes) -> None:
     encoder = ProtobufEncoder(files, "shop.Order", columns)
     with pytest.raises(ConverterError, match=r"a row cannot be written as Protobuf shop\.Order.*'state': 'LOST'"):
         encoder.encode(pyarrow.array([{"state": "LOST"}], columns))
+
+
+def test_nanoseconds_are_refused_unless_they_may_be_cut() -> None:
+    text = HEAD + 'import "google/protobuf/timestamp.proto"; message A { repeated google.protobuf.Timestamp at = 1; }'
+    files = compiled_text(text)
+    message = ProtobufSchema(files, "shop.A").message_class(at=[{"seconds": 1, "nanos": 1500}])
+    values = pyarrow.array([message.SerializeToString(), b""], pyarrow.binary())
+    rows, errors = ProtobufDecoder(files, "shop.A").decode(values)
+    assert rows.to_pylist() == [None, {"at": []}]
+    assert "at has 1500 nanoseconds, and Spark keeps microseconds" in errors.to_pylist()[0]
+    rows, errors = ProtobufDecoder(files, "shop.A", None, is_lenient=True).decode(values)
+    assert errors.null_count == 2
+    assert rows.to_pylist()[0] == {"at": [datetime(1970, 1, 1, 0, 0, 1, 1, tzinfo=UTC)]}
+
+
+def test_numbers_that_do_not_fit_are_refused_when_rows_are_written(files: bytes) -> None:
+    columns = pyarrow.struct([("b", pyarrow.int64())])
+    with pytest.raises(
+        ConverterError, match="do not fit the Protobuf schema: Integer value 1099511627776 not in range"
+    ):
+        ProtobufEncoder(files, "shop.Order", columns).encode(pyarrow.array([{"b": 2**40}], columns))
+    with pytest.raises(ConverterError, match="cast the column in the view"):
+        ProtobufEncoder(files, "shop.Order", pyarrow.struct([("f", pyarrow.float64())]))
