@@ -103,6 +103,10 @@ class Topics:
         return [value.decode() for value in self.raw_values(topic, isolation_level)]
 
     def raw_values(self, topic: str, isolation_level: str = "read_committed") -> list[bytes]:
+        return [value for _, _, value, _ in self.records(topic, isolation_level)]
+
+    def records(self, topic: str, isolation_level: str = "read_committed") -> list[tuple[Any, ...]]:
+        """Partition, offset, value and headers of all records."""
         consumer = Consumer(
             {
                 "bootstrap.servers": self.bootstrap,
@@ -122,9 +126,10 @@ class Topics:
                 if message.error():
                     ended.add(message.partition())
                 else:
-                    found.append((message.partition(), message.offset(), message.value() or b""))
+                    place = message.partition(), message.offset()
+                    found.append((*place, message.value() or b"", message.headers() or []))
         consumer.close()
-        return [value for _, _, value in sorted(found)]
+        return sorted(found, key=lambda record: record[:2])
 
     def committed(self, group_id: str, topic: str) -> dict[int, int]:
         consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": group_id, "log_level": 0})

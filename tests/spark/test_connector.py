@@ -8,11 +8,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyspark
 import pytest
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
-from tests.spark.conftest import Read, Stream, Topics
+import ottla.spark  # noqa: F401  (the modes of Spark's own sink)
+from ottla.spark.pipelines.batch_sink import BatchOfStream
+from ottla.spark.registration import register
+from tests.spark.conftest import SPARKS_LIMIT, Read, Stream, Topics
 from tests.spark.official import official_jars
 
 needs_official = pytest.mark.skipif(official_jars() is None, reason="Spark's Kafka connector cannot be had")
@@ -130,6 +134,35 @@ def test_what_cannot_be_written_is_refused_before_anything_is(spark: SparkSessio
     assert topics.values(topic, "read_uncommitted") == []
 
 
+def test_a_job_without_a_mode_appends(spark: SparkSession, topics: Topics) -> None:
+    """As Spark's own Kafka sink does, also in foreachBatch: Spark's default mode is errorifexists."""
+    topic = topics.new(1)
+    for number in range(2):
+        frame = spark.sql(f"select 'row-{number}' value")
+        frame.write.format("ottla").options(**topics.options).option("topic", topic).save()
+    with pytest.raises(PySparkException, match='cannot be written in the "Ignore" mode'):
+        frame.write.format("ottla").options(**topics.options).option("topic", topic).mode("ignore").save()
+    assert topics.values(topic) == ["row-0", "row-1"]
+
+    def append(batch: DataFrame, batch_id: int) -> None:
+        rows = batch.selectExpr("concat('batch-', value) value")
+        rows.write.format("ottla").options(**topics.options).option("topic", topic).save()
+
+    stream = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 3).option("numPartitions", 1).load()
+    stream.writeStream.foreachBatch(append).trigger(availableNow=True).start().awaitTermination()
+    assert topics.values(topic)[2:] == ["batch-0", "batch-1", "batch-2"]
+
+
+def test_a_job_without_a_broker_fails_within_its_time_and_says_where(spark: SparkSession) -> None:
+    options = {"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.default.api.timeout.ms": "1000"}
+    began = time.monotonic()
+    with pytest.raises(PySparkException, match=r"no broker of 127\.0\.0\.1:1 answers: cannot connect to 127"):
+        spark.read.format("ottla").options(**options).option("subscribe", "t").load().count()
+    with pytest.raises(PySparkException, match=r"no broker of 127\.0\.0\.1:1 answers: cannot connect to 127"):
+        spark.sql("select 'x' value").write.format("ottla").options(**options).option("topic", "t").save()
+    assert time.monotonic() - began < 55, "not the minute that a call has by default"
+
+
 def test_a_job_that_fails_leaves_nothing_behind(spark: SparkSession, topics: Topics) -> None:
     topic = topics.new(1)
     frame = spark.range(0, 2_000, 1, 2).selectExpr("if(id < 1999, concat('row-', id), raise_error('poison')) value")
@@ -212,6 +245,36 @@ def test_the_sink_writes_at_least_once_if_so_told(stream: Stream, topics: Topics
     assert len(topics.values(outgoing, "read_uncommitted")) == 20
 
 
+def test_a_query_in_update_mode_writes_what_changed(spark: SparkSession, topics: Topics, tmp_path: Path) -> None:
+    incoming, outgoing = topics.new(1), topics.new(1)
+
+    def run(mode: str, **trigger: Any) -> None:
+        frame = spark.readStream.format("ottla").options(**topics.options, subscribe=incoming)
+        counts = frame.option("startingOffsets", "earliest").load().groupBy("key").count()
+        writer = counts.selectExpr("key", "concat(cast(key as string), cast(count as string)) value").writeStream
+        writer = writer.format("ottla").options(**topics.options).outputMode(mode)
+        while True:
+            query = writer.trigger(**trigger).start(topic=outgoing, checkpointLocation=str(tmp_path / "checkpoint"))
+            try:
+                query.awaitTermination()
+                return
+            except PySparkException as failure:
+                if SPARKS_LIMIT not in str(failure):
+                    raise
+
+    topics.produce(incoming, [("a", "1"), ("b", "1"), ("a", "2")])
+    run("update", availableNow=True)
+    assert sorted(topics.values(outgoing)) == ["a2", "b1"]
+    topics.produce(incoming, [("b", "2")])
+    run("update", availableNow=True)
+    assert sorted(topics.values(outgoing)) == ["a2", "b1", "b2"]
+    for name in ("continuous", "realTime"):
+        with pytest.raises(ValueError, match=rf"trigger\({name}=.*spark-sql-kafka-0-10_2.13:{pyspark.__version__}"):
+            run("append", **{name: "5 seconds"})
+    # Spark gave a copy of the batch sink to the query: a pipeline in the same process registers it again.
+    register(spark.newSession(), BatchOfStream)
+
+
 def test_a_batch_that_was_decided_is_not_written_again(stream: Stream, topics: Topics, tmp_path: Path) -> None:
     """Spark forgets that it committed the last batch, as if it had died right after the decision."""
     incoming, outgoing = topics.new(1), topics.new(1)
@@ -276,7 +339,7 @@ def test_the_documented_examples_work_with_both_connectors(
     ds.awaitTermination()
     assert sorted(topics.values(target)) == sorted(f"row-{number}" for number in range(30))
     writer = read.limit(5).write.format(connector).option("kafka.bootstrap.servers", servers).option("topic", target)
-    writer.mode("append").save()
+    writer.save()
     assert len(topics.values(target)) == 35
 
 

@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from ottla.spark.pipelines.definition import PipelineError, load_pipeline
+from ottla.__main__ import main
+from ottla.spark.pipelines.definition import BadData, PipelineError, load_pipeline
 from ottla.spark.pipelines.redrive import Letter, read_letters, redrive
+from ottla.spark.pipelines.run import PipelineRun
 from tests.spark.conftest import Runner, Topics, pipeline_of
 from tests.spark.test_pipelines_definition import PIPELINES
 
@@ -120,7 +122,7 @@ def test_a_row_that_must_not_be_ends_the_pipeline_with_its_cause(
     source = {"format": "csv", "schema": "number int, name string", "expect": rule}
     pipeline = pipeline_of(topics, tmp_path, source, {"topic": "small-numbers", "format": "csv"})
     topics.produce(pipeline.sources[0].topic or "", [(None, "1,one"), (None, "11,eleven")])
-    with pytest.raises(PipelineError) as raised:
+    with pytest.raises(BadData) as raised:
         runner.run(pipeline)
     assert "flow rows failed: source rows: a row fails small: " in str(raised.value)
     assert "11,eleven" in str(raised.value)
@@ -150,6 +152,53 @@ def test_what_cannot_work_is_said_before_anything_runs(
     with pytest.raises(PipelineError) as raised:
         runner.run(pipeline_of(topics, tmp_path, source, flow))
     assert message in str(raised.value)
+
+
+def test_sql_that_no_longer_fits_its_state_ends_with_advice(runner: Runner, topics: Topics, tmp_path: Path) -> None:
+    counts = tmp_path / "transformations" / "counts.sql"
+    counts.parent.mkdir()
+    counts.write_text("select value, count(*) as n from rows group by value")
+    flow = {"from": "counts", "topic": topics.new(1), "mode": "update"}
+    pipeline = pipeline_of(topics, tmp_path, {"format": "string"}, flow)
+    topics.produce(pipeline.name, [(None, "a")])
+    runner.run(pipeline)
+    counts.write_text("select length(value) as length, count(*) as n from rows group by length(value)")
+    topics.produce(pipeline.name, [(None, "a")])
+    with pytest.raises(PipelineError, match=r"its SQL has changed.*STATE_STORE.*or remove that folder") as raised:
+        runner.run(pipeline)
+    assert runner.state.checkpoint("rows") in str(raised.value)
+    assert raised.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("flow", "message"),
+    [
+        ({"topic": "x"}, "or say 'mode: update', which writes each change"),
+        ({"files": "x"}, "group by a window of a source with a 'watermark'"),
+    ],
+)
+def test_a_mode_that_spark_refuses_is_said_before_anything_runs(
+    spark: SparkSession, runner: Runner, topics: Topics, tmp_path: Path, flow: dict[str, Any], message: str
+) -> None:
+    (tmp_path / "transformations").mkdir()
+    (tmp_path / "transformations" / "counts.sql").write_text("select value, count(*) as n from rows group by value")
+    pipeline = pipeline_of(topics, tmp_path, {"format": "string"}, {"from": "counts", **flow})
+    run = PipelineRun(pipeline, spark, runner.state, topics.connection)
+    with pytest.raises(PipelineError, match=message) as raised:
+        run.prepare(makes_topics=False)
+    assert str(raised.value).startswith("flows.rows.mode: ")
+
+
+def test_a_tombstone_among_the_letters_is_printed(
+    topics: Topics, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = topics.new(1)
+    (tmp_path / "pipeline.yml").write_text(f"name: {name}\nregistry: {{password: '${{UNSET}}'}}\n")
+    topics.create(f"{name}.dead-letters", 1)
+    headers = {"ottla.pipeline": name.encode(), "ottla.source": b"rows", "ottla.rule": b"has a name"}
+    topics.produce(f"{name}.dead-letters", [("k", None), ("k", b"\xff")], headers=headers)
+    assert main(["pipeline", "letters", str(tmp_path), "--broker", topics.bootstrap]) == 0
+    assert [line.strip() for line in capsys.readouterr().out.splitlines()[2::3]] == ["null", "/w=="]
 
 
 def test_letters_of_another_pipeline_are_not_ours(runner: Runner, topics: Topics, tmp_path: Path) -> None:

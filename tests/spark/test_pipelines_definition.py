@@ -3,25 +3,43 @@
 from __future__ import annotations
 
 import json
+import re
+import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ottla.__main__ import main
+from ottla.cli.pipeline import status_lines
 from ottla.cli.session import CommandError, file_settings
+from ottla.cli.spark_errors import command_error
+from ottla.client.errors import AuthenticationError, ConfigError, RequestTimedOut
+from ottla.converters.errors import RegistryUnreachable, SchemaNotFound
 from ottla.converters.registry import RegistrySettings
 from ottla.spark.options import parse_read_options
 from ottla.spark.pipelines.connection import Connection
-from ottla.spark.pipelines.definition import PipelineError, load_pipeline, parse_pipeline
+from ottla.spark.pipelines.definition import (
+    BadData,
+    FlowFailed,
+    PipelineError,
+    Unavailable,
+    load_outline,
+    load_pipeline,
+    load_tables,
+    parse_pipeline,
+)
+from ottla.spark.pipelines.failures import SLOW_START, cause_of, flow_failure
 from ottla.spark.pipelines.progress import FlowProgress, SourceCounts, lag_of
+from ottla.spark.pipelines.redaction import Redaction
 from ottla.spark.pipelines.redrive import Letter
-from ottla.spark.pipelines.run import cause_of
 from ottla.spark.pipelines.state import PipelineState
 from ottla.spark.pipelines.topic_views import inferred_schema, topics_of, without_stream
+from tests.interop.servers import free_port
 
 PIPELINES = Path(__file__).parents[2] / "pipelines"
 LINES = {"topic": "lines", "format": "string"}
+ROWS = {"topic": "rows", "schema": "id int"}
 TO_TOPIC = {"topic": "out"}
 
 
@@ -62,7 +80,8 @@ def test_variables_come_from_outside_or_have_defaults() -> None:
 def test_a_source_is_a_database_where_one_is_given_and_files_where_not() -> None:
     source = {"jdbc": "${DATABASE:-}", "table": "t", "files": "x", "format": "string", "static": True}
     assert parse({"lines": source}, {"lines": TO_TOPIC}).sources[0].kind == "files"
-    given = parse({"lines": {**source, "jdbc": "jdbc:postgresql://db/x"}}, {"lines": TO_TOPIC}).sources[0]
+    document = {"sources": {"lines": source}, "flows": {"lines": TO_TOPIC}}
+    given = parse_pipeline(Path("/tmp/some"), document, {"DATABASE": "jdbc:postgresql://db/x"}).sources[0]
     assert (given.kind, given.is_stream, given.schema) == ("jdbc", False, None)
 
 
@@ -101,12 +120,122 @@ def test_a_source_is_a_database_where_one_is_given_and_files_where_not() -> None
         ({"lines": LINES}, {"a": {"topic": "x", "files": "y"}}, "it needs one of topic, files, jdbc"),
         ({"lines": LINES}, {"a": {"files": "y", "mode": "update"}}, "files can only be appended to"),
         ({"bad-name": LINES}, {"a": TO_TOPIC}, "it is the name of a view"),
+        ({"lines": LINES}, {"a": {"jdbc": "x", "table": "t", "mode": "update"}}, "jdbc can only be appended to"),
+        ({"lines": LINES}, {"a": {"jdbc": "x", "table": "t", "mode": "complete"}}, "'complete' would add a row for"),
+        ({"lines": LINES}, {"a": {"iceberg": "n.t", "mode": "complete"}}, "iceberg can only be appended to"),
+        (
+            {"lines": {**LINES, "files": "x"}},
+            {"a": TO_TOPIC},
+            "jdbc, topic, files, delta, iceberg, and has topic, files",
+        ),
+        ({"lines": LINES}, {"a": {**TO_TOPIC, "partitions": 3}}, "'partitions' is not known; it may have from, topic,"),
+        ({"lines": LINES}, {"a": {**TO_TOPIC, "partiton_by": []}}, "did you mean 'partition_by'? It may have from,"),
+        ({"lines": {**LINES, "lenient": True}}, {"a": TO_TOPIC}, "avro and protobuf can be read that way"),
+        (
+            {"lines": {**LINES, "rescue": "rest"}},
+            {"a": TO_TOPIC},
+            "only json that is read strictly has fields to rescue",
+        ),
+        ({"rows": {**ROWS, "lenient": True, "rescue": "r"}}, {"a": TO_TOPIC}, "only json that is read strictly"),
+        ({"rows": {**ROWS, "rescue": "a b"}}, {"a": TO_TOPIC}, "it is a column"),
+        (
+            {"rows": {"files": "x", "schema": "id int", "static": True, "unparsable": "quarantine"}},
+            {"a": TO_TOPIC},
+            "rows of a source that is read once are not put aside",
+        ),
     ],
 )
 def test_what_is_wrong_is_said_with_what_would_do(sources: Any, flows: Any, message: str) -> None:
     with pytest.raises(PipelineError) as raised:
         parse(sources, flows)
     assert message in str(raised.value)
+
+
+def test_modes_that_change_rows_are_for_topics() -> None:
+    for mode in ("append", "update", "complete"):
+        assert parse({"lines": LINES}, {"a": {**TO_TOPIC, "mode": mode}}).flows[0].mode == mode
+
+
+@pytest.mark.parametrize(
+    ("sources", "more"),
+    [
+        ({"lines": {"jdbc": {"url": "hush"}, "table": "t"}}, {}),
+        ({"lines": {**LINES, "options": ["hush"]}}, {}),
+        ({"lines": {**LINES, "options": {"password": ["hush"]}}}, {}),
+        ({"lines": "hush"}, {}),
+        ({"lines": LINES}, {"registry": "hush"}),
+        ({"lines": LINES}, {"spark": ["hush"]}),
+    ],
+)
+def test_what_stands_in_the_wrong_place_is_not_shown(sources: Any, more: Any) -> None:
+    with pytest.raises(PipelineError, match=r"expected.*, not (a list|names with values|a text or a number)") as raised:
+        parse(sources, {"a": TO_TOPIC}, **more)
+    assert "hush" not in str(raised.value)
+
+
+def test_a_file_that_is_no_yaml_is_named_by_its_line(tmp_path: Path) -> None:
+    (tmp_path / "pipeline.yml").write_text("name: x\nregistry: {password: hush]\n")
+    with pytest.raises(PipelineError, match=r"pipeline\.yml: it is no YAML: line 2, column ") as raised:
+        load_pipeline(tmp_path, {})
+    assert "hush" not in str(raised.value)
+
+
+WITH_SECRETS = """
+name: mine
+broker: "127.0.0.1:${PORT}"
+registry: {url: "${REGISTRY}", password: "${REGISTRY_PASSWORD}"}
+sources:
+  rows: {jdbc: "jdbc:postgresql://db/x?password=${PASSWORD}", table: t, incremental: id}
+  lines: {topic: "${TOPIC}", format: "${FORMAT}"}
+  either: {jdbc: "${DATABASE:-}", files: "${FOLDER}", format: string}
+flows:
+  copies: {from: rows, jdbc: "jdbc:postgresql://db/x?password=${PASSWORD}", table: u}
+  lake: {from: rows, delta: lake, options: {secret: "${STORE_SECRET:-none}"}}
+"""
+
+
+def test_commands_that_run_nothing_need_no_secrets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "pipeline.yml").write_text(WITH_SECRETS)
+    with pytest.raises(PipelineError, match=r"\$\{REGISTRY\} has no value"):
+        load_pipeline(tmp_path, {"PORT": "1"})
+    outline = load_outline(tmp_path, {"PORT": "1"})
+    assert (outline.name, outline.broker, outline.dead_letters) == ("mine", "127.0.0.1:1", "mine.dead-letters")
+    assert outline.source_kinds == {"rows": "jdbc", "lines": "topic", "either": "files"}
+    assert load_outline(tmp_path, {"PORT": "1", "DATABASE": "x"}).source_kinds["either"] == "jdbc"
+    assert [flow.delta for flow in load_tables(tmp_path, {"PORT": "1"}).flows] == ["lake"]
+    with pytest.raises(PipelineError, match=r"\$\{PORT\} has no value"):
+        load_outline(tmp_path, {})
+    port = free_port()
+    arguments = [str(tmp_path), "--set", f"PORT={port}"]
+    assert main(["pipeline", "stop", *arguments]) == 0
+    assert main(["pipeline", "status", *arguments]) == 1
+    assert "mine has never run here" in capsys.readouterr().err
+    for name in ("letters", "redrive"):
+        assert main(["pipeline", name, *arguments, "--command-config", str(short(tmp_path))]) == 3
+        assert f"nothing listens on 127.0.0.1:{port}" in capsys.readouterr().err
+
+
+def short(folder: Path) -> Path:
+    """Client properties with a limit for a broker that does not answer."""
+    (folder / "client.properties").write_text("default.api.timeout.ms=1000\n")
+    return folder / "client.properties"
+
+
+@pytest.mark.parametrize("name", ["run", "dry-run"])
+def test_without_a_broker_there_is_an_answer_before_spark_is_started(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "pipeline.yml").write_text("sources: {a: {topic: x, format: string}}\nflows: {a: {topic: y}}\n")
+    broker = f"127.0.0.1:{free_port()}"
+    arguments = [str(tmp_path), "--broker", broker, "--command-config", str(short(tmp_path))]
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        assert main(["pipeline", name, *arguments]) == 3
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert broker in capsys.readouterr().err
+    assert not (tmp_path / ".state" / "spark.log").exists()
 
 
 def test_a_registry_makes_avro_and_protobuf_framed_and_json_only_when_it_is_said() -> None:
@@ -151,7 +280,7 @@ def test_init_makes_a_pipeline_that_can_be_read(tmp_path: Path, capsys: pytest.C
 
 
 def test_a_pipeline_that_is_not_there_says_how_to_make_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["pipeline", "status", "none", "--folder", str(tmp_path)]) == 1
+    assert main(["pipeline", "status", "none", "--folder", str(tmp_path)]) == 2
     assert "ottla pipeline init none" in capsys.readouterr().err
 
 
@@ -181,6 +310,16 @@ def test_a_flow_adds_up_its_batches_and_each_only_once() -> None:
     assert (flow.lag, flow.batch_ms, flow.late, flow.batches) == (4, 500, 3, 2)
 
 
+def test_a_flow_says_what_it_waits_for_until_it_reports() -> None:
+    flow = FlowProgress("f", "topic t")
+    assert not flow.has_reported
+    flow.wait("its first batch (Initializing sources)", 12.7)
+    status = {"flows": [flow.to_json()], "sources": []}
+    assert status_lines(status)[-1] == "f has waited 12 s for its first batch (Initializing sources)"
+    flow.note(report(0, 1, 1))
+    assert (flow.has_reported, flow.waits_for, flow.waited_s) == (True, None, None)
+
+
 def test_files_have_no_lag() -> None:
     assert lag_of({"sources": [{"endOffset": {"logOffset": 3}, "latestOffset": None}]}) is None
 
@@ -189,7 +328,8 @@ def test_rows_that_are_neither_kept_nor_put_aside_were_dropped() -> None:
     source = parse({"lines": {**LINES, "expect": {"long": {"rule": "true"}}}}, {"a": TO_TOPIC}).sources[0]
     counts = SourceCounts.of(source)
     seen = {"rows": 10, "kept": 6, "letters": 1, "rule_0": 1, "rule_1": 4}
-    counts.note({"observedMetrics": {"rules_lines": seen}})
+    new = {"_unexpected": ['{"iban": 2, "vip": 1}', '{"iban": 1}']}
+    counts.note({"observedMetrics": {"rules_lines": {**seen, **new}}})
     counts.note({"observedMetrics": {}})
     assert counts.to_json() == {
         "source": "lines",
@@ -198,6 +338,7 @@ def test_rows_that_are_neither_kept_nor_put_aside_were_dropped() -> None:
         "dropped": 3,
         "letters": 1,
         "failed": {"parse": 1, "long": 4},
+        "unexpected": {"iban": 3, "vip": 1},
     }
 
 
@@ -207,10 +348,54 @@ def test_rows_that_are_neither_kept_nor_put_aside_were_dropped() -> None:
         ("[STREAM_FAILED] Ended\nTraceback\nottla.spark.x.DataLost: t-0 is gone\n\tat org.x", "DataLost: t-0 is gone"),
         ("Aborted\n[USER_RAISED_EXCEPTION] source a: a row fails x: 5 SQLSTATE: P0001", "source a: a row fails x: 5"),
         ("[DIVIDE_BY_ZERO] Division by zero.\nmore", "[DIVIDE_BY_ZERO] Division by zero."),
+        ("x\nottla.spark.pipelines.definition.Unavailable: flows.a: no connection", "flows.a: no connection"),
     ],
 )
 def test_the_cause_is_what_really_happened(text: str, cause: str) -> None:
     assert cause_of(text) == cause
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "code"),
+    [
+        ("[USER_RAISED_EXCEPTION] source a: a row fails x: Connection refused SQLSTATE: P0001", BadData, 4),
+        ("Traceback\nottla.spark.x.DataLost: t-0 is gone", BadData, 4),
+        ("[STREAM_FAILED] ended\nottla.client.errors.NoBrokerReached: NETWORK_EXCEPTION: none of", Unavailable, 3),
+        ("[STREAM_FAILED] ended\njava.net.ConnectException: Connection refused", Unavailable, 3),
+        ("org.postgresql.util.PSQLException: Connection to 127.0.0.1:1 refused. Check", Unavailable, 3),
+        ("ottla.converters.errors.RegistryUnreachable: the schema registry x does not answer", Unavailable, 3),
+        ("OSError: Generic S3 error: error sending request for url", Unavailable, 3),
+        ("org.apache.spark.SparkException: Python worker failed to connect back.", Unavailable, 3),
+        ("[STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE] Provided key schema does not match", PipelineError, 2),
+        ("[FOREACH] x\nottla.spark.pipelines.definition.Unavailable: flows.a: no connection to x", Unavailable, 3),
+        ("[DIVIDE_BY_ZERO] Division by zero.", FlowFailed, 1),
+    ],
+)
+def test_a_failure_is_of_a_kind_that_a_scheduler_can_tell(text: str, kind: type[PipelineError], code: int) -> None:
+    found = flow_failure("counts", text, "/state/checkpoints/counts")
+    assert type(found) is kind
+    assert found.exit_code == code
+    assert command_error(found, "mine", "b:1", Redaction.of(None, None)).exit_code == code
+    if SLOW_START in text:
+        assert "--master 'local[2]'" in str(found)
+    if kind is PipelineError:
+        assert "/state/checkpoints/counts" in str(found)
+        assert "its SQL has changed" in str(found)
+
+
+def test_errors_of_clients_have_exit_codes_and_name_the_broker() -> None:
+    def said(error: Exception) -> tuple[int, str]:
+        made = command_error(error, "mine", "b:1", Redaction.of(None, None))
+        return made.exit_code, str(made)
+
+    assert said(RequestTimedOut("no answer within 5 ms"))[0] == 3
+    assert "the broker at b:1 does not answer" in said(RequestTimedOut("no answer within 5 ms"))[1]
+    assert said(AuthenticationError("no"))[0] == 2
+    assert said(ConfigError("no"))[0] == 2
+    assert said(RegistryUnreachable("away")) == (3, "mine: away")
+    assert said(SchemaNotFound("none")) == (2, "mine: none")
+    code, text = said(ValueError("password=hush"))
+    assert (code, "ValueError: password=***" in text) == (1, True)
 
 
 # --- state and letters
@@ -228,6 +413,18 @@ def test_one_process_at_a_time_runs_a_pipeline(tmp_path: Path) -> None:
     assert not second.stop(1)
 
 
+def test_a_tombstone_and_bytes_among_letters_are_shown() -> None:
+    values = {None: "null", b"": "", b"a": "a", b"\xff": "/w=="}
+    assert {value: Letter(0, 0, None, value, []).shown_value for value in values} == values
+
+
+def test_a_letter_of_an_older_version_does_not_show_the_password_of_its_database() -> None:
+    place = b"jdbc:postgresql://db/shop?user=me&password=hush orders"
+    letter = Letter(0, 0, None, b"x", [("ottla.source", b"rows"), ("__connect.errors.topic", place)])
+    assert letter.place == "rows: jdbc:postgresql://db/shop orders"
+    assert "hush" not in json.dumps(letter.to_json())
+
+
 def test_a_letter_goes_through_json_and_back() -> None:
     headers: list[tuple[str, bytes | None]] = [
         ("own", b"\xff"),
@@ -241,6 +438,25 @@ def test_a_letter_goes_through_json_and_back() -> None:
     assert ("__connect.errors.topic", b"t") in again.headers
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"value": {"id": 1}}, 'value is text, JSON too: "...", not {"id": 1}'),
+        ({"value": 5}, "value is text"),
+        ({"value_base64": "AAA="}, "it has value and value_base64"),
+        ({"value": None, "value_base64": "?"}, "base64"),
+        ({"vaule": "x"}, "'vaule' is not known; a letter has letter, source"),
+    ],
+)
+def test_a_repaired_letter_is_not_guessed(change: dict[str, Any], message: str) -> None:
+    given = Letter(0, 0, None, b"x", [("ottla.source", b"lines")]).to_json()
+    with pytest.raises(ValueError, match="(?i)" + re.escape(message)):
+        Letter.from_json({**given, **change})
+    del given["value"]
+    with pytest.raises(ValueError, match="it has no value; that of a record without one is null"):
+        Letter.from_json(given)
+
+
 # --- topics as views
 
 
@@ -249,6 +465,10 @@ def test_the_columns_of_a_topic_are_those_of_its_json() -> None:
     assert inferred_schema(samples) == "`a` double, `b` string, `c` string, `d` array<bigint>, `e` struct<`f`: boolean>"
     assert inferred_schema([b"plain", b"text"]) is None
     assert inferred_schema([]) is None
+
+
+def test_of_names_that_differ_in_case_only_the_most_frequent_is_a_column() -> None:
+    assert inferred_schema([b'{"ID": 1}', b'{"id": 1}', b'{"id": 2, "x": true}']) == "`id` bigint, `x` boolean"
 
 
 def test_topics_of_a_statement_are_found_by_whole_names() -> None:

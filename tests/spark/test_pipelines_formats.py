@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from ottla.converters.avro import AvroDecoder, AvroEncoder
@@ -153,7 +154,11 @@ def test_registered_avro_is_read_by_the_writers_schema_and_written_as_protobuf_a
     assert "not in the Confluent wire format" in letters[1].error
     assert "no schema with the id 99" in letters[2].error
 
-    create_topic_views(spark, Connection(topics.bootstrap, {}, registry.settings), [source, target], is_stream=False)
+    connection = Connection(topics.bootstrap, {}, registry.settings)
+    create_topic_views(spark, connection, [source], is_stream=False)
+    with pytest.raises(PySparkException, match=f"topic {source}, partition 0, offset 2: the value is no Avro"):
+        spark.sql(f"select id from `{source}`").collect()
+    create_topic_views(spark, connection, [source, target], is_stream=False, is_lenient=True)
     query = f"select id, item, year(placed) y, note, `offset` from `{source}` where id is not null order by id"
     assert [tuple(row) for row in spark.sql(query).collect()] == [
         (1, "tea", 2023, "none", 0),

@@ -76,7 +76,7 @@ def test_a_pipeline_runs_tells_how_it_does_and_is_stopped(topics: Topics, tmp_pa
         wait_for("the letter", lambda: json.loads(status.read_text())["sources"][0]["letters"] == 1)
         said = run(topics, "pipeline", "status", str(tmp_path / "mine"))
         assert f"running as process {process.pid}" in said
-        assert "it runs already" in run(topics, "pipeline", "run", str(tmp_path / "mine"), code=1)
+        assert "it runs already" in run(topics, "pipeline", "run", str(tmp_path / "mine"), code=3)
         assert "has ended" in run(topics, "pipeline", "stop", str(tmp_path / "mine"))
         assert process.wait(60) == 0
     finally:
@@ -93,7 +93,7 @@ def test_properties_of_a_file_are_used(topics: Topics, tmp_path: Path) -> None:
     topics.produce(source, [(None, json.dumps({"a": 1}))])
     (tmp_path / "client.properties").write_text("fetch.max.bytes=none\n")
     said = run(
-        topics, "sql", f"select a from `{source}`", "--command-config", str(tmp_path / "client.properties"), code=1
+        topics, "sql", f"select a from `{source}`", "--command-config", str(tmp_path / "client.properties"), code=2
     )
     assert "fetch.max.bytes" in said
     (tmp_path / "client.properties").write_text("fetch.max.bytes=1000000\nclient.rack=r1\n")
@@ -110,11 +110,11 @@ def test_a_pipeline_that_fails_says_why_and_ends_with_a_code(topics: Topics, tmp
         "flows: {rows: {files: out}}\n"
     )
     topics.produce(source, [(None, "not json")])
-    said = run(topics, "pipeline", "run", str(folder), "--once", code=1)
-    assert "flow rows failed: source rows: a row fails parse: " in said
+    said = run(topics, "pipeline", "run", str(folder), "--once", code=4)
+    assert "flow rows failed: source rows: a row fails parse (expected a JSON object, got not json" in said
     assert "not json" in said
     topics.delete(source)
-    said = run(topics, "pipeline", "run", str(folder), "--once", "--state", str(tmp_path / "new"), code=1)
+    said = run(topics, "pipeline", "run", str(folder), "--once", "--state", str(tmp_path / "new"), code=2)
     assert f"there is no topic {source}" in said
 
 

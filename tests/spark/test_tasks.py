@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -63,6 +64,21 @@ def test_a_range_is_read_to_its_end_and_no_further(topics: Topics) -> None:
     topics.fill(topic, 0, 100)
     reader = PartitionReader(task_of(topics, topic), OffsetRange(topic, 0, 17, 42, ZERO_UUID))
     assert values_of(reader.batches()) == [f"row-{number}" for number in range(17, 42)]
+
+
+def test_a_read_that_is_left_in_the_middle_leaves_no_answer_for_the_next(topics: Topics) -> None:
+    """`limit`, or a task that failed: the next task of the same worker reads its own rows."""
+    topic = topics.new(2)
+    for partition, first in itertools.product(range(2), range(0, 500, 100)):
+        rows = [(None, f"{partition}-{number}-" + "x" * 500) for number in range(first, first + 100)]
+        topics.produce(topic, rows, partition=partition)
+    task = task_of(topics, topic, **{"kafka.max.partition.fetch.bytes": "65536", "maxRowsPerArrowBatch": "30"})
+    left = PartitionReader(task, OffsetRange(topic, 0, 0, 500, ZERO_UUID)).batches()
+    assert values_of(iter([next(left)]))[0].startswith("0-0-")
+    read = values_of(PartitionReader(task, OffsetRange(topic, 1, 0, 500, ZERO_UUID)).batches())
+    assert [value.split("-")[:2] for value in read] == [["1", str(number)] for number in range(500)]
+    rest = values_of(left)  # the first goes on after all: with the rest of its own
+    assert [value.split("-")[:2] for value in rest] == [["0", str(number)] for number in range(30, 500)]
 
 
 def test_a_broker_that_dies_in_the_middle_of_a_read_loses_and_doubles_nothing(own_server: Server) -> None:

@@ -1,7 +1,12 @@
 """A cluster as one Spark worker sees it: blocking calls, tried again while what failed may pass.
 
-What requests carry and how answers are read is the client's (`ottla.client.core`); here is only who is asked, and when
-again. Spark keeps its Python workers from task to task, so `shared_cluster` keeps the connections with them.
+What requests carry and how answers are read is the client's (`ottla.client.core`); here is only which broker is asked,
+and when again. Spark keeps its Python workers from task to task, so `shared_cluster` keeps the connections with them.
+
+There are two kinds of connections to a broker. One is for questions (metadata, coordinators): each is answered before
+the next is sent. Records travel on others, with several requests under way: `lend` gives one to one conversation, the
+reader or the sender of a task, until it is given back. So a question never waits behind records, and a task that fails
+leaves no answer behind for the next task.
 """
 
 from __future__ import annotations
@@ -9,6 +14,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
+from math import inf
 from random import SystemRandom
 from typing import Any, TypeVar
 
@@ -59,6 +65,8 @@ TOPIC_RESOURCE = 2
 MAX_MESSAGE_BYTES = "max.message.bytes"
 ANY_SIZE = 2**31 - 1
 DEFAULT_TIMEOUT_MS = 60_000
+MIN_LIMIT_SECONDS = 0.05
+"""A last try has this much time, however little is left."""
 NEW_TOPIC_TIMEOUT_MS = 3_000
 NEW_TOPIC_PAUSE_SECONDS = 0.2
 FIRST_PAUSE_MS = 10
@@ -72,7 +80,7 @@ _COORDINATOR_MOVED = (
 
 
 class BlockingCluster:
-    """Brokers, topics and coordinators, and a connection to each broker that was needed. Made without I/O."""
+    """Brokers, topics and coordinators, and connections to each broker that was needed. Made without I/O."""
 
     def __init__(self, config: ClientConfig, owner: str | None = None) -> None:
         self.config = config
@@ -80,6 +88,12 @@ class BlockingCluster:
         """Whose credentials are at fault, in an error: a query."""
         self.metadata = Metadata()
         self._connections: dict[tuple[str, int], BlockingConnection] = {}
+        """For questions."""
+        self._idle: dict[tuple[str, int], list[BlockingConnection]] = {}
+        """For records, those that are not lent."""
+        self._timeout_ms = _timeout_ms(config)
+        self._ends_at = inf
+        """When `until_done` gives up, in monotonic seconds."""
         self._coordinators: dict[tuple[CoordinatorType, str], int] = {}
         self._max_message_bytes: dict[str, int] = {}
         self._backoff = Backoff(
@@ -87,54 +101,102 @@ class BlockingCluster:
         )
 
     def close(self) -> None:
-        for connection in self._connections.values():
+        """Close all connections but those that are lent: they belong to their borrowers."""
+        for connection in [*self._connections.values(), *(one for idle in self._idle.values() for one in idle)]:
             connection.close()
         self._connections.clear()
+        self._idle.clear()
 
     # Connections
 
     def node(self, node_id: int) -> BlockingConnection:
+        """A connection for questions to a broker."""
+        return self._connection(*self._address(node_id))
+
+    def lend(self, node_id: int) -> BlockingConnection:
+        """A connection for records: only the borrower uses it, until `give_back`."""
+        address = self._address(node_id)
+        idle = self._idle.get(address, [])
+        while idle:
+            connection = idle.pop()
+            if not connection.is_closed:
+                return connection
+        return self._open(*address, inf)
+
+    def give_back(self, connection: BlockingConnection) -> None:
+        """Keep a lent connection for the next borrower; one with answers under way is closed."""
+        if connection.is_closed or connection.in_flight_count:
+            connection.close()
+        else:
+            self._idle.setdefault((connection.host, connection.port), []).append(connection)
+
+    def _address(self, node_id: int) -> tuple[str, int]:
         broker = self.metadata.brokers.get(node_id)
         if broker is None:
             raise NetworkError(f"no broker {node_id} is known")
-        return self._connection(broker.host, broker.port)
+        return broker.host, broker.port
 
-    def _connection(self, host: str, port: int) -> BlockingConnection:
+    def _connection(self, host: str, port: int, other_count: int = 0) -> BlockingConnection:
+        """A connection for questions. Connecting leaves the addresses that may be tried after this one their time."""
         connection = self._connections.get((host, port))
         if connection is None or connection.is_closed:
-            try:
-                connection = self._connections[host, port] = _open(host, port, self.config)
-            except (AuthenticationError, ConfigError) as error:
-                raise error if self._owner is None else in_context(error, self._owner) from None
+            connection = self._open(host, port, self._left_seconds / (1 + other_count))
+            self._connections[host, port] = connection
+        connection.limit(self._left_seconds)
         return connection
 
+    @property
+    def _left_seconds(self) -> float:
+        return max(self._ends_at - time.monotonic(), MIN_LIMIT_SECONDS)
+
+    def _open(self, host: str, port: int, limit_seconds: float) -> BlockingConnection:
+        """A connection of the kind that the settings ask for."""
+        kind = BlockingConnection
+        if self.config.security_protocol != PLAINTEXT:
+            from ottla.spark.secured_connection import SecuredConnection
+
+            kind = SecuredConnection
+        try:
+            return kind(host, port, self.config, limit_seconds)
+        except (AuthenticationError, ConfigError) as error:
+            raise error if self._owner is None else in_context(error, self._owner) from None
+
     def any(self) -> BlockingConnection:
-        """A broker to ask what any broker knows: a known one, else a bootstrap server."""
-        addresses = [(broker.host, broker.port) for broker in self.metadata.brokers.values()]
-        addresses += [split_address(address) for address in self.config.bootstrap_servers]
+        """A connection for questions that any broker can answer: a known broker, else a bootstrap server."""
+        known = [(broker.host, broker.port) for broker in self.metadata.brokers.values()]
+        addresses = list(dict.fromkeys(known + [split_address(one) for one in self.config.bootstrap_servers]))
         failures = []
-        for address in dict.fromkeys(addresses):
+        for index, address in enumerate(addresses):
             try:
-                return self._connection(*address)
+                return self._connection(*address, len(addresses) - index - 1)
             except (AuthenticationError, ConfigError):
                 raise
             except KafkaError as error:
                 failures.append(str(error.message))
-        raise NoBrokerReached(f"no broker of {', '.join(self.config.bootstrap_servers)} answers: {'; '.join(failures)}")
+        raise NoBrokerReached(
+            f"no broker of {', '.join(self.config.bootstrap_servers)} answers: {'; '.join(failures)}. Does a broker "
+            "run there? The option kafka.bootstrap.servers names the address"
+        )
 
-    def until_done(self, work: Callable[[], T], *, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> T:
-        """Do it, and again after a pause as long as what failed may pass and there is time."""
-        ends_at = time.monotonic() + timeout_ms / 1000
+    def until_done(self, work: Callable[[], T], *, timeout_ms: float | None = None) -> T:
+        """Do it, and again after a pause as long as what failed may pass and there is time: by default what the user
+        gives a call (default.api.timeout.ms of a source, max.block.ms of a sink)."""
+        before = self._ends_at
+        allowed_ms = self._timeout_ms if timeout_ms is None else timeout_ms
+        self._ends_at = min(before, time.monotonic() + allowed_ms / 1000)
         attempt = 0
-        while True:
-            try:
-                return work()
-            except KafkaError as error:
-                attempt += 1
-                pause = self._backoff.pause_ms(attempt) / 1000
-                if not is_retriable(error) or time.monotonic() + pause > ends_at:
-                    raise
-            time.sleep(pause)
+        try:
+            while True:
+                try:
+                    return work()
+                except KafkaError as error:
+                    attempt += 1
+                    pause = self._backoff.pause_ms(attempt) / 1000
+                    if not is_retriable(error) or time.monotonic() + pause > self._ends_at:
+                        raise
+                time.sleep(pause)
+        finally:
+            self._ends_at = before
 
     # Topics
 
@@ -158,8 +220,29 @@ class BlockingCluster:
             if not missing or allows_missing:
                 return found
             if time.monotonic() > ends_at:
-                raise UnknownTopicOrPartition(f"there is no {', '.join(missing)}")
+                raise UnknownTopicOrPartition(self._remedy(missing, topics))
             time.sleep(NEW_TOPIC_PAUSE_SECONDS)
+
+    def _remedy(self, missing: list[str], topics: Topics) -> str:
+        """What is not there, and what to do about it."""
+        said = f"there is no {', '.join(missing)} in the cluster at {', '.join(self.config.bootstrap_servers)}"
+        if topics.partitions:
+            counts = {
+                topic: len(info.partitions)
+                for topic, info in self.metadata.topics.items()
+                if info.partitions and any(one.topic == topic for one in topics.partitions)
+            }
+            has = "".join(f"; {topic} has {count} partitions, from 0 on" for topic, count in counts.items())
+            return f"{said}{has}: correct the option assign, or create what is missing (ottla topics create)"
+        return f"{said}: {self._created_or_corrected(missing[0], 'subscribe')}"
+
+    def _created_or_corrected(self, topic: str, option: str) -> str:
+        from difflib import get_close_matches
+
+        known = [name for name, info in self.refresh(None).topics.items() if not info.is_internal and not info.error]
+        near = get_close_matches(topic, known, 1)
+        suggestion = f"did you mean '{near[0]}'? If not, create" if near else "create"
+        return f"{suggestion} the topic first (ottla topics create {topic}), or correct the option {option}"
 
     def _partitions(self, topics: Topics) -> tuple[list[TopicPartition], list[str]]:
         metadata = self.refresh(topics.topics)
@@ -187,17 +270,26 @@ class BlockingCluster:
 
     def topic_partitions(self, topic: str) -> tuple[PartitionInfo, ...]:
         """All partitions of a topic that is written to; it may have been created just now, or is created by asking."""
+        ends_at = time.monotonic() + NEW_TOPIC_TIMEOUT_MS / 1000
+        while True:
+            found = self.until_done(lambda: self._topic_partitions(topic))
+            if found:
+                return found
+            if time.monotonic() > ends_at:
+                at = ", ".join(self.config.bootstrap_servers)
+                remedy = self._created_or_corrected(topic, "topic (or the column topic)")
+                raise UnknownTopicOrPartition(f"there is no topic {topic} in the cluster at {at}: {remedy}")
+            time.sleep(NEW_TOPIC_PAUSE_SECONDS)
 
-        def ask() -> tuple[PartitionInfo, ...]:
-            info = self.metadata.topics.get(topic)
-            if info is None or info.error or not info.partitions:
-                info = self.refresh([topic], allow_auto_topic_creation=True).topics.get(topic)
-            if info is None:
-                raise UnknownTopicOrPartition(f"there is no topic {topic}")
-            check_error(info.error, f"topic {topic}: {info.error.text}")
-            return info.partitions
-
-        return self.until_done(ask, timeout_ms=NEW_TOPIC_TIMEOUT_MS)
+    def _topic_partitions(self, topic: str) -> tuple[PartitionInfo, ...]:
+        """Empty if there is no such topic."""
+        info = self.metadata.topics.get(topic)
+        if info is None or info.error or not info.partitions:
+            info = self.refresh([topic], allow_auto_topic_creation=True).topics.get(topic)
+        if info is None or info.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return ()
+        check_error(info.error, f"topic {topic}: {info.error.text}")
+        return info.partitions
 
     def max_message_bytes(self, topic: str) -> int:
         """The largest batch that a topic takes, as far as this client is allowed to know."""
@@ -304,7 +396,7 @@ class BlockingCluster:
         read: Callable[[Any], T],
         *,
         max_version: int | None = None,
-        timeout_ms: float = DEFAULT_TIMEOUT_MS,
+        timeout_ms: float | None = None,
     ) -> T:
         """What `read` makes of a coordinator's answer (or raises), after as many tries as it takes."""
 
@@ -323,9 +415,7 @@ class BlockingCluster:
 
     # Offsets of groups
 
-    def commit(
-        self, group_id: str, offsets: Mapping[TopicPartition, int], *, timeout_ms: float = DEFAULT_TIMEOUT_MS
-    ) -> None:
+    def commit(self, group_id: str, offsets: Mapping[TopicPartition, int], *, timeout_ms: float | None = None) -> None:
         """Commit a group's offsets as nobody's member."""
         request, max_version = plan_commit(
             group_id,
@@ -367,13 +457,12 @@ class BlockingCluster:
         return self.metadata.names.get(topic_id)
 
 
-def _open(host: str, port: int, config: ClientConfig) -> BlockingConnection:
-    """A connection of the kind that the settings ask for."""
-    if config.security_protocol == PLAINTEXT:
-        return BlockingConnection(host, port, config)
-    from ottla.spark.secured_connection import SecuredConnection
-
-    return SecuredConnection(host, port, config)
+def _timeout_ms(config: ClientConfig) -> int:
+    """How long a call may take, with all its tries: a producer has another name for it than a consumer."""
+    for name in ("default_api_timeout_ms", "max_block_ms"):
+        if (given := getattr(config, name, None)) is not None:
+            return int(given)
+    return DEFAULT_TIMEOUT_MS
 
 
 _shared: dict[ClientConfig, BlockingCluster] = {}
@@ -388,7 +477,7 @@ def shared_cluster(config: ClientConfig) -> BlockingCluster:
 
 
 def drop_shared_cluster(config: ClientConfig) -> None:
-    """Close its connections: an answer that nobody waits for any more may still be under way on one of them."""
+    """Forget what this worker knows of the cluster: after a failure the next task begins with new connections."""
     cluster = _shared.pop(config, None)
     if cluster is not None:
         cluster.close()

@@ -1,17 +1,21 @@
-"""One connection to a broker over a plain socket: requests out, answers in their order.
+"""One connection to a broker over a plain socket: requests out, each answer to the request it belongs to.
 
-A Spark worker does one thing at a time, so nothing here waits in a loop: `send` puts a request on the way, `receive`
-blocks for the oldest answer. Several requests may be under way, which is how the next fetch travels while the last one
-is decoded. All answers of a connection are read into one buffer that grows as needed: what an answer holds of it
-(records) is good until the next one is received.
+A Spark worker does one thing at a time, so nothing here waits in a loop: `send` puts a request on the way and returns a
+ticket, `receive` blocks for the answer of that ticket. Several requests may be under way, which is how the next fetch
+travels while the last one is decoded. An answer that arrives before the one a caller waits for is kept for its own
+ticket, so no caller can take an answer of another request.
+
+All answers of a connection are read into one buffer that grows as needed: what an answer holds of it (records) is good
+until the next `receive`. So a connection with requests under way is lent to one conversation (`BlockingCluster.lend`).
 """
 
 from __future__ import annotations
 
 import socket
 from collections import deque
+from math import inf
 from struct import Struct
-from typing import Any
+from typing import Any, NamedTuple
 
 from ottla.client.config import ClientConfig
 from ottla.client.errors import KafkaError, NetworkError, RequestTimedOut, UnsupportedByBroker, check_error
@@ -30,29 +34,42 @@ MAX_PIECE_COUNT = 512
 """Pieces in one system call; the kernel's limit is 1024."""
 
 
-class BlockingConnection:
-    """A connection that stands and knows the broker's versions; NetworkError if there is none to be had."""
+class _Asked(NamedTuple):
+    """A request whose answer is under way."""
 
-    def __init__(self, host: str, port: int, config: ClientConfig) -> None:
+    ticket: int
+    """Its correlation id."""
+    api_key: int
+    version: int
+
+
+class BlockingConnection:
+    """A connection that stands and knows the broker's versions; NetworkError if there is none to be had within the
+    limit."""
+
+    def __init__(self, host: str, port: int, config: ClientConfig, limit_seconds: float = inf) -> None:
         self.host = host
         self.port = port
         self.versions: dict[int, tuple[int, int]] = {}
         self.is_closed = False
         self._config = config
-        self._waiting: deque[tuple[int, int, int]] = deque()
-        """(api key, version, correlation id) of the requests under way, the oldest first."""
+        self._waiting: deque[_Asked] = deque()
+        """The requests under way, the oldest first: a broker answers in the order of the requests."""
+        self._early: dict[int, Any] = {}
+        """Answers that arrived before their caller asked for them, by ticket."""
         self._correlation_id = 0
         self._buffer = bytearray(FIRST_FRAME_BYTES)
         self._size = memoryview(bytearray(4))
         try:
-            self._socket = socket.create_connection((host, port), config.socket_connection_setup_timeout_ms / 1000)
+            setup_seconds = min(config.socket_connection_setup_timeout_ms / 1000, limit_seconds)
+            self._socket = socket.create_connection((host, port), setup_seconds)
         except OSError as error:
             raise NetworkError(f"cannot connect to {host}:{port}: {error}") from error
         try:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
             self._socket = self._secure(self._socket)
-            self._socket.settimeout(config.request_timeout_ms / 1000)
+            self.limit(limit_seconds)
             self._negotiate()
             self._log_in()
         except BaseException:
@@ -70,18 +87,17 @@ class BlockingConnection:
         """ApiVersions, newest first (KIP-511): a broker that lacks that version answers in version 0 with its own."""
         version = APIS[API_VERSIONS].max_version
         request = ApiVersionsRequest(client_software_name="ottla", client_software_version="0.1.0")
-        self._write(API_VERSIONS, version, request)
-        response: ApiVersionsResponse = self.receive()
+        response: ApiVersionsResponse = self.receive(self._write(API_VERSIONS, version, request))
         if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
             spoken = next((api.max_version for api in response.api_keys if api.api_key == API_VERSIONS), 0)
-            self._write(API_VERSIONS, min(version, spoken), request)
-            response = self.receive()
+            response = self.receive(self._write(API_VERSIONS, min(version, spoken), request))
         check_error(response.error_code)
         self.versions = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
 
     @property
     def in_flight_count(self) -> int:
-        return len(self._waiting)
+        """Requests whose answer no caller has received yet."""
+        return len(self._waiting) + len(self._early)
 
     def version_of(self, api_key: int, max_version: int | None = None) -> int:
         """The highest version that both sides speak; UnsupportedByBroker if there is none."""
@@ -95,22 +111,25 @@ class BlockingConnection:
             raise UnsupportedByBroker(f"{api.name}: the broker at {self.host}:{self.port} {offered}")
         return min(last, spoken[1])
 
+    def limit(self, seconds: float) -> None:
+        """From now on an answer may take so long, and request.timeout.ms at most."""
+        self._timeout_seconds = min(seconds, self._config.request_timeout_ms / 1000)
+        self._socket.settimeout(self._timeout_seconds)
+
     def request(self, request: Message, *, max_version: int | None = None) -> Any:
-        """The answer to one request; nothing else may be under way."""
-        assert not self.in_flight_count, "an answer would be taken for another"
-        self.send(request, max_version=max_version)
-        return self.receive()
+        """The answer to one request."""
+        return self.receive(self.send(request, max_version=max_version))
 
-    def send(self, request: Message, *, max_version: int | None = None, has_answer: bool = True) -> None:
-        """Put a request on the way; Produce without acks has no answer."""
+    def send(self, request: Message, *, max_version: int | None = None, has_answer: bool = True) -> int:
+        """Put a request on the way: the ticket for its answer. Produce without acks has none."""
         api_key = type(request).__schema__.api_key
-        assert api_key is not None
-        self._write(api_key, self.version_of(api_key, max_version), request, has_answer)
+        assert api_key is not None, "requests have an api key, and callers send nothing but requests"
+        return self._write(api_key, self.version_of(api_key, max_version), request, has_answer)
 
-    def _write(self, api_key: int, version: int, request: Message, has_answer: bool = True) -> None:
-        correlation_id = self._correlation_id
-        self._correlation_id = (correlation_id + 1) & 0x7FFFFFFF
-        pieces = encode_request(api_key, version, correlation_id, self._config.client_id, request)
+    def _write(self, api_key: int, version: int, request: Message, has_answer: bool = True) -> int:
+        ticket = self._correlation_id
+        self._correlation_id = (ticket + 1) & 0x7FFFFFFF
+        pieces = encode_request(api_key, version, ticket, self._config.client_id, request)
         try:
             if len(pieces) == 1:
                 self._socket.sendall(pieces[0])
@@ -118,8 +137,12 @@ class BlockingConnection:
                 self._send_pieces([memoryview(piece).cast("B") for piece in pieces])
         except OSError as error:
             raise self._failed(error) from error
+        except BaseException:
+            self.close()  # a part of the request may have been sent
+            raise
         if has_answer:
-            self._waiting.append((api_key, version, correlation_id))
+            self._waiting.append(_Asked(ticket, api_key, version))
+        return ticket
 
     def _send_pieces(self, pieces: list[memoryview]) -> None:
         start = 0
@@ -131,9 +154,27 @@ class BlockingConnection:
             if sent:
                 pieces[start] = pieces[start][sent:]
 
-    def receive(self) -> Any:
-        """The answer to the oldest request under way. Its records are views that the next `receive` overwrites."""
-        api_key, version, expected = self._waiting[0]
+    def receive(self, ticket: int) -> Any:
+        """The answer to the request of this ticket. Its records are views that the next `receive` overwrites."""
+        while self._waiting and self._waiting[0].ticket != ticket and ticket not in self._early:
+            self._receive_early()
+        if ticket in self._early:
+            return self._early.pop(ticket)
+        if not self._waiting:
+            raise NetworkError(f"the connection to {self.host}:{self.port} ended before an answer came")
+        return self._receive_next()
+
+    def _receive_early(self) -> None:
+        """Keep the oldest answer under way for its ticket, in a buffer of its own: the caller of the last `receive` may
+        still read that answer."""
+        in_use = self._buffer
+        self._buffer = bytearray(FIRST_FRAME_BYTES)
+        ticket = self._waiting[0].ticket
+        self._early[ticket] = self._receive_next()
+        self._buffer = in_use
+
+    def _receive_next(self) -> Any:
+        expected, api_key, version = self._waiting[0]
         try:
             self._fill(self._size)
             (size,) = _SIZE.unpack(self._size)
@@ -148,10 +189,13 @@ class BlockingConnection:
             response = decode(response_class(api_key), version, frame, position)
         except TimeoutError as error:
             self.close()
-            name, timeout_ms = APIS[api_key].name, self._config.request_timeout_ms
+            name, timeout_ms = APIS[api_key].name, round(self._timeout_seconds * 1000)
             raise RequestTimedOut(f"{self.host}:{self.port} did not answer {name} within {timeout_ms} ms") from error
         except (OSError, WireError) as error:
             raise self._failed(error) from error
+        except BaseException:
+            self.close()  # a part of the answer may have been read
+            raise
         self._waiting.popleft()
         return response
 
@@ -188,4 +232,5 @@ class BlockingConnection:
     def close(self) -> None:
         self.is_closed = True
         self._waiting.clear()
+        self._early.clear()
         self._socket.close()

@@ -179,6 +179,8 @@ def parse_write_options(given: Mapping[str, str]) -> WriteOptions:
     prefix = options.get("transactionalidprefix")
     if prefix is not None and not prefix.strip():
         raise OptionError("transactionalIdPrefix is empty: give the sink a name, or leave the option out")
+    if "kafka.default.api.timeout.ms" in options:  # a consumer's name for it: a query's options may serve both
+        options.setdefault("kafka.max.block.ms", options["kafka.default.api.timeout.ms"])
     config = _client_config(ProducerConfig, options, {"transactional.id": None})
     if guarantee == EXACTLY_ONCE and config.acks != -1:
         if "deliveryguarantee" in options:

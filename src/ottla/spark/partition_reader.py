@@ -69,30 +69,35 @@ class PartitionReader:
         self._progress_at = time.monotonic()
 
     def batches(self) -> Iterator[pyarrow.RecordBatch]:
-        is_finished = False
         try:
             while self._position < self._wanted.end_offset:
                 try:
                     yield from self._read()
                 except KafkaError as error:
                     self._recover(error)
-            is_finished = True
         finally:
-            if not is_finished:  # a fetch may be under way that nobody will wait for
-                drop_shared_cluster(self._task.config)
             set_modules_aside()
 
     def _read(self) -> Iterator[pyarrow.RecordBatch]:
+        """Read on a connection of its own. If the rows are not read to the end, it is closed: a fetch may be under
+        way."""
+        cluster = self._cluster
+        connection = cluster.lend(cluster.leader(*self._partition))
+        try:
+            yield from self._read_from(connection)
+        finally:
+            cluster.give_back(connection)
+
+    def _read_from(self, connection: BlockingConnection) -> Iterator[pyarrow.RecordBatch]:
         """Fetch and decode until the end, or until something is wrong; the position is where to go on."""
-        connection = self._cluster.node(self._cluster.leader(*self._partition))
         end_offset = self._wanted.end_offset
-        self._ask(connection, self._position)
+        ticket = self._ask(connection, self._position)
         while True:
-            answer = self._answer(connection)
+            answer = self._answer(connection, ticket)
             fetched = self._fetched(answer)
             next_offset = fetched.end_offset
             if next_offset < end_offset:
-                self._ask(connection, next_offset)
+                ticket = self._ask(connection, next_offset)
             if next_offset > self._position:
                 self._progress_at = time.monotonic()
                 yield from self._decoded(fetched)
@@ -104,12 +109,12 @@ class PartitionReader:
 
     # Fetching
 
-    def _ask(self, connection: BlockingConnection, offset: int) -> None:
+    def _ask(self, connection: BlockingConnection, offset: int) -> int:
         wanted = self._wanted
         partition = FetchPartition(
             partition=wanted.partition, fetch_offset=offset, partition_max_bytes=self._fetch_bytes
         )
-        connection.send(
+        return connection.send(
             FetchRequest(
                 max_wait_ms=FETCH_WAIT_MS,
                 min_bytes=1,
@@ -122,8 +127,8 @@ class PartitionReader:
             max_version=LAST_FETCH_VERSION if wanted.topic_id != ZERO_UUID else LAST_FETCH_VERSION_WITH_NAMES,
         )
 
-    def _answer(self, connection: BlockingConnection) -> PartitionData:
-        response: FetchResponse = connection.receive()
+    def _answer(self, connection: BlockingConnection, ticket: int) -> PartitionData:
+        response: FetchResponse = connection.receive(ticket)
         if response.error_code:
             raise error_of(response.error_code)
         answer = response.responses[0].partitions[0]

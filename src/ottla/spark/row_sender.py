@@ -4,6 +4,9 @@ Records are encoded by compiled code without an object for each. Several request
 more rows are encoded; every batch has its sequence number, so what is sent again after a failure is written once. After
 a failure everything that was not acknowledged is sent again in its order, one batch after the other, until a broker
 takes it or delivery.timeout.ms is over.
+
+Produce requests travel on connections that are lent to this sender alone. Metadata, the topic's settings and the
+transaction's coordinator are asked over others, while answers to Produce requests are under way.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.client import arrow
 from ottla.client.config import ProducerConfig
@@ -83,7 +86,18 @@ class RowSender:
         self._sequences: dict[TopicPartition, int] = {}
         self._added: set[TopicPartition] = set()
         self._place = 0
-        self._in_flight: dict[BlockingConnection, deque[list[_Sent]]] = {}
+        self._unacknowledged: dict[int, _Sent] = {}
+        """By place, so in their order: what no broker has acknowledged, sent or not."""
+        self._known: set[TopicPartition] = set()
+        """Partitions that have acknowledged a batch."""
+        self._beginning: set[TopicPartition] = set()
+        """Partitions whose first batch is under way. A broker that knows no batch of a producer takes any number as the
+        first (Apache Kafka does): if the first batch is refused and the second is taken, the gap would never show. So
+        the second waits for the first one's answer."""
+        self._connections: dict[int, BlockingConnection] = {}
+        """Lent to this sender, by the broker's id."""
+        self._in_flight: dict[BlockingConnection, deque[tuple[int, list[_Sent]]]] = {}
+        """The Produce requests under way with the tickets of their answers, the oldest first."""
         compression = config.compression_type
         self._compression = Compression[compression.upper()]
         self._level = getattr(config, f"compression_{compression}_level", None)
@@ -115,6 +129,14 @@ class RowSender:
                     self._receive(connection)
         except KafkaError as error:
             self._send_again(error)
+        self.close()
+
+    def close(self) -> None:
+        """Give the connections back; after a failure, too."""
+        for connection in self._connections.values():
+            self._cluster.give_back(connection)
+        self._connections.clear()
+        self._in_flight.clear()
 
     # Encoding
 
@@ -167,7 +189,7 @@ class RowSender:
                 waiting = rest
                 self._request(list(first.values()))
         except KafkaError as error:
-            self._send_again(error, waiting)
+            self._send_again(error)
 
     def _numbered(self, partition: TopicPartition, records: EncodedRecords) -> _Sent:
         sequence = NO_SEQUENCE
@@ -183,7 +205,8 @@ class RowSender:
             is_transactional=self._transactional_id is not None,
         )
         self._place += 1
-        return _Sent(self._place, partition, len(records), data)
+        sent = self._unacknowledged[self._place] = _Sent(self._place, partition, len(records), data)
+        return sent
 
     def _add_partitions(self, batches: list[_Sent]) -> None:
         if self._transactional_id is None:
@@ -195,28 +218,37 @@ class RowSender:
 
     def _request(self, batches: list[_Sent]) -> None:
         by_leader: dict[int, list[_Sent]] = {}
-        for index, one in enumerate(batches):
-            try:
-                by_leader.setdefault(self._cluster.leader(*one.partition), []).append(one)
-            except KafkaError:
-                self._lost(batches[index:])
-                raise
+        for one in batches:
+            by_leader.setdefault(self._cluster.leader(*one.partition), []).append(one)
         for node_id, group in by_leader.items():
             self._send_to(node_id, group)
 
     def _send_to(self, node_id: int, batches: list[_Sent]) -> None:
-        try:
-            connection = self._cluster.node(node_id)
-        except KafkaError:
-            self._lost(batches)
-            raise
+        connection = self._connection(node_id)
         waiting = self._in_flight.setdefault(connection, deque())
-        waiting.append(batches)
-        connection.send(self._produce(batches), max_version=LAST_PRODUCE_VERSION, has_answer=self._config.acks != 0)
-        if self._config.acks == 0:
-            waiting.pop()
+        while waiting and any(one.partition in self._beginning for one in batches):
+            self._receive(connection)
+        self._beginning.update(one.partition for one in batches if one.partition not in self._known)
+        has_answer = self._config.acks != 0
+        ticket = connection.send(self._produce(batches), max_version=LAST_PRODUCE_VERSION, has_answer=has_answer)
+        if not has_answer:
+            self._acknowledge(batches)
+            return
+        waiting.append((ticket, batches))
         while len(waiting) >= MAX_IN_FLIGHT_COUNT:
             self._receive(connection)
+
+    def _connection(self, node_id: int) -> BlockingConnection:
+        connection = self._connections.get(node_id)
+        if connection is None or connection.is_closed:
+            connection = self._connections[node_id] = self._cluster.lend(node_id)
+        return connection
+
+    def _acknowledge(self, batches: list[_Sent]) -> None:
+        for one in batches:
+            del self._unacknowledged[one.place]
+            self._known.add(one.partition)
+            self._beginning.discard(one.partition)
 
     def _produce(self, batches: list[_Sent]) -> ProduceRequest:
         data = {one.partition: one.data for one in batches}
@@ -237,16 +269,14 @@ class RowSender:
         )
 
     def _receive(self, connection: BlockingConnection) -> None:
-        """The oldest answer of a connection. What it refuses stays among what is in flight."""
-        response: ProduceResponse = connection.receive()
-        batches = self._in_flight[connection][0]
-        codes = _codes(response)
-        refused = [(one, codes[one.partition]) for one in batches if codes[one.partition][0]]
-        if not refused:
-            self._in_flight[connection].popleft()
-            return
-        self._in_flight[connection][0] = [one for one, _ in refused]
-        raise self._refusal(refused[0][0], *refused[0][1])
+        """The oldest answer of a connection. What it refuses stays unacknowledged."""
+        ticket, batches = self._in_flight[connection].popleft()
+        codes = _codes(connection.receive(ticket))
+        answered = [(one, *codes.get(one.partition, _UNANSWERED)) for one in batches]
+        self._acknowledge([one for one, code, _ in answered if not code])
+        for one, code, message in answered:
+            if code:
+                raise self._refusal(one, code, message)
 
     def _refusal(self, sent: _Sent, code: ErrorCode, message: str | None) -> KafkaError:
         if code is ErrorCode.MESSAGE_TOO_LARGE:
@@ -258,22 +288,15 @@ class RowSender:
 
     # Sending again
 
-    def _lost(self, batches: list[_Sent]) -> None:
-        """They belong to no connection: kept with those in flight, to be sent again in their order."""
-        nowhere: Any = None
-        self._in_flight.setdefault(nowhere, deque()).append(batches)
-
-    def _send_again(self, error: KafkaError, behind: list[_Sent] | None = None) -> None:
-        """Everything that is not acknowledged, in its order, and then what stands behind it."""
+    def _send_again(self, error: KafkaError) -> None:
+        """Everything that is not acknowledged, in its order."""
         if not _may_pass(error):
             raise error
         ends_at = time.monotonic() + self._config.delivery_timeout_ms / 1000
-        unsure = [one for waiting in self._in_flight.values() for batches in waiting for one in batches]
-        unsure.sort()
-        self._in_flight.clear()
+        self.close()
         self._cluster.close()
         refused: dict[TopicPartition, KafkaError] = {}
-        for one in unsure + (behind or []):
+        for one in list(self._unacknowledged.values()):
             try:
                 self._send_until_taken(one, ends_at)
                 refused.pop(one.partition, None)
@@ -283,13 +306,18 @@ class RowSender:
                 refused[one.partition] = gap
         for failure in refused.values():
             raise failure
+        self._acknowledge(list(self._unacknowledged.values()))
 
     def _send_until_taken(self, one: _Sent, ends_at: float) -> None:
         while True:
             try:
-                connection = self._cluster.node(self._cluster.leader(*one.partition))
+                connection = self._connection(self._cluster.leader(*one.partition))
                 request = self._produce([one])
-                code, message = _codes(connection.request(request, max_version=LAST_PRODUCE_VERSION))[one.partition]
+                if self._config.acks == 0:
+                    connection.send(request, max_version=LAST_PRODUCE_VERSION, has_answer=False)
+                    return
+                codes = _codes(connection.request(request, max_version=LAST_PRODUCE_VERSION))
+                code, message = codes.get(one.partition, _UNANSWERED)
                 if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
                     return
                 raise self._refusal(one, code, message)
@@ -298,6 +326,9 @@ class RowSender:
                     raise
                 self._cluster.forget_leaders([one.partition])
             time.sleep(RETRY_PAUSE_SECONDS)
+
+
+_UNANSWERED = (ErrorCode.UNKNOWN_SERVER_ERROR, "the broker's answer does not name the partition")
 
 
 def _codes(response: ProduceResponse) -> dict[TopicPartition, tuple[ErrorCode, str | None]]:

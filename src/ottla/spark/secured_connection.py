@@ -2,7 +2,7 @@
 not pay for any of this.
 
 Where the broker gives the login a time (KIP-368), it is renewed before the next request is sent: the answers that are
-still under way are taken in first, each into a buffer of its own, since the caller may yet be reading the last one.
+still under way are received first and kept for their tickets.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ from __future__ import annotations
 import socket
 import ssl
 import time
-from collections import deque
+from math import inf
 from random import SystemRandom
-from typing import Any
 
 from ottla.client.config import ClientConfig
 from ottla.client.core.authentication import Authentication
@@ -27,11 +26,9 @@ from ottla.wire import Message
 class SecuredConnection(BlockingConnection):
     """A connection whose security.protocol is not PLAINTEXT."""
 
-    def __init__(self, host: str, port: int, config: ClientConfig) -> None:
+    def __init__(self, host: str, port: int, config: ClientConfig, limit_seconds: float = inf) -> None:
         self._login_at: float | None = None
-        self._early: deque[Any] = deque()
-        """Answers that came in before a login was renewed, the oldest first."""
-        super().__init__(host, port, config)
+        super().__init__(host, port, config, limit_seconds)
 
     # The socket
 
@@ -76,8 +73,7 @@ class SecuredConnection(BlockingConnection):
         request: Message | None = exchange.begin()
         try:
             while request is not None:
-                super().send(request)
-                request = exchange.handle(super().receive())
+                request = exchange.handle(self.receive(super().send(request)))
         except AuthenticationError as error:
             self.close()
             raise AuthenticationError(f"{self.host}:{self.port}: {error.message}", error.code) from None
@@ -85,28 +81,16 @@ class SecuredConnection(BlockingConnection):
         self._login_at = None if after_ms is None else time.monotonic() + after_ms / 1000
 
     def _renew_login(self) -> None:
-        kept = self._buffer
         while self._waiting:
-            self._buffer = bytearray(FIRST_FRAME_BYTES)
-            self._early.append(super().receive())
+            self._receive_early()
+        in_use = self._buffer
         self._buffer = bytearray(FIRST_FRAME_BYTES)
         self._log_in()
-        self._buffer = kept
+        self._buffer = in_use
 
     # Requests
 
-    @property
-    def in_flight_count(self) -> int:
-        return len(self._waiting) + len(self._early)
-
-    def send(self, request: Message, *, max_version: int | None = None, has_answer: bool = True) -> None:
+    def send(self, request: Message, *, max_version: int | None = None, has_answer: bool = True) -> int:
         if self._login_at is not None and time.monotonic() >= self._login_at:
             self._renew_login()
-        super().send(request, max_version=max_version, has_answer=has_answer)
-
-    def receive(self) -> Any:
-        return self._early.popleft() if self._early else super().receive()
-
-    def close(self) -> None:
-        self._early.clear()
-        super().close()
+        return super().send(request, max_version=max_version, has_answer=has_answer)

@@ -17,7 +17,7 @@ def starting_points(cluster: BlockingCluster, options: ReadOptions, partitions: 
     """Where reading begins in each partition."""
     limit = options.starting
     if limit.is_group:
-        assert options.group_id is not None
+        assert options.group_id is not None, "parse_read_options refuses startingOffsets=group without groupId"
         committed = cluster.committed(options.group_id, partitions)
         wanted = {
             partition: committed[partition].offset if partition in committed else EARLIEST for partition in partitions
@@ -48,7 +48,7 @@ def ending_points(cluster: BlockingCluster, options: ReadOptions, partitions: li
 
 def _given(limit: Limit, partitions: list[TopicPartition], which: str) -> Positions:
     if limit.offsets is None:
-        assert limit.offset is not None
+        assert limit.offset is not None, "a Limit without offsets, times and group has an offset"
         return dict.fromkeys(partitions, limit.offset)
     _check_partitions(limit.offsets, partitions, f"{which}Offsets", "use -1 for latest and -2 for earliest")
     return dict(limit.offsets)
@@ -65,7 +65,7 @@ def _by_time(
 def _timestamps(limit: Limit, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
     if limit.timestamps is not None:
         return limit.timestamps
-    assert limit.timestamp is not None
+    assert limit.timestamp is not None, "only for a Limit that is_by_time"
     return dict.fromkeys(partitions, limit.timestamp)
 
 

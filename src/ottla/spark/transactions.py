@@ -232,6 +232,7 @@ def _end_all(
 ) -> list[ErrorCode]:
     """One request for each, all on their way before the first answer is read."""
     connections = [cluster.coordinator(CoordinatorType.TRANSACTION, name) for name, _ in transactions]
+    tickets = []
     try:
         for connection, (name, identity) in zip(connections, transactions, strict=True):
             request = EndTxnRequest(
@@ -240,12 +241,13 @@ def _end_all(
                 producer_epoch=identity.producer_epoch,
                 committed=committed,
             )
-            connection.send(request, max_version=LAST_END_TXN_VERSION)
-        return [error_code(connection.receive().error_code) for connection in connections]
-    except KafkaError:
-        for connection in connections:  # answers may be under way that nobody will wait for
+            tickets.append(connection.send(request, max_version=LAST_END_TXN_VERSION))
+        answers = [connection.receive(ticket) for connection, ticket in zip(connections, tickets, strict=True)]
+    except BaseException:
+        for connection in connections:  # the answers still under way are for no caller
             connection.close()
         raise
+    return [error_code(answer.error_code) for answer in answers]
 
 
 def open_transactions(cluster: BlockingCluster, prefix: str) -> list[str]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from ottla.client.errors import AuthenticationError, ConfigError, in_context
+from ottla.client.errors import AuthenticationError, ConfigError, KafkaError, in_context
 from ottla.spark.blocking_cluster import BlockingCluster, drop_shared_cluster, shared_cluster
 from ottla.spark.decisions import TaskTransaction
 from ottla.spark.options import AT_LEAST_ONCE, EXACTLY_ONCE, OptionError, WriteOptions
@@ -104,6 +104,8 @@ def write_rows(
             raise in_context(error, f"{what or writes(options)}: task {context.partitionId()}") from error
         raise
     finally:
+        if sender is not None:
+            sender.close()
         set_modules_aside()
     return TaskWritten(sender.row_count, next(iter(sender.topics)), transaction)
 
@@ -163,10 +165,11 @@ class BatchWriter(DataSourceArrowWriter):
             )
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Best effort, since the job has failed already and its error is the one to show. What tasks left open is
+        aborted by its timeout."""
         try:
             self._end(messages, committed=False)
-        except (AuthenticationError, ConfigError) as error:
-            # Why the job failed, most likely: said once. What tasks left open is aborted by its timeout.
+        except KafkaError as error:
             _log.warning("the job's transactions could not be aborted: %s", error)
 
     def _end(self, messages: list[WriterCommitMessage | None], *, committed: bool) -> list[str]:
@@ -176,6 +179,8 @@ class BatchWriter(DataSourceArrowWriter):
         written = [one.transaction for one in messages if isinstance(one, TaskWritten) and one.transaction]
         cluster = BlockingCluster(self._options.config, writes(self._options))
         try:
+            if not committed:
+                cluster.any()  # without a broker there is nothing to wait for
             named = [
                 (self._name_of(one.partition, one.attempt), ProducerIdentity(one.producer_id, one.producer_epoch))
                 for one in written

@@ -91,15 +91,14 @@ def connected() -> SecuredConnection:
 def test_a_login_is_renewed_behind_the_requests_under_way(broker: Broker, clock: list[float]) -> None:
     connection = connected()
     assert broker.asked == [API_VERSIONS, HANDSHAKE, AUTHENTICATE]
-    for _ in range(2):
-        connection.send(MetadataRequest(topics=[]))
+    tickets = [connection.send(MetadataRequest(topics=[])) for _ in range(2)]
     in_use = connection._buffer
     clock[0] += SESSION_MS / 1000
-    connection.send(MetadataRequest(topics=[]))
+    tickets.append(connection.send(MetadataRequest(topics=[])))
     assert broker.asked[3:] == [METADATA, METADATA, HANDSHAKE, AUTHENTICATE, METADATA]
     assert connection._buffer is in_use, "the caller may yet be reading the last answer in it"
     assert connection.in_flight_count == 3
-    assert [connection.receive().controller_id for _ in range(3)] == [3, 4, 7]
+    assert [connection.receive(ticket).controller_id for ticket in tickets] == [3, 4, 7]
     assert connection.in_flight_count == 0
 
 

@@ -6,8 +6,10 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow
 import pyarrow.parquet as pq
@@ -240,13 +242,44 @@ def test_delta_is_what_its_protocol_says(tmp_path: Path) -> None:
     assert (transaction["appId"], transaction["version"]) == ("query", 7)
     added = [one["add"] for one in actions if "add" in one]
     assert {one["partitionValues"]["country"] for one in added} == set(COUNTRIES)
+    folders = {"GR": "GR", "CZ": "CZ", None: "__HIVE_DEFAULT_PARTITION__", COUNTRIES[3]: "a%2Fb%20c%3D%2525%20%C5%BE"}
     for one in added:
-        file = pq.ParquetFile(tmp_path / "t" / one["path"])
+        path = tmp_path / "t" / unquote(one["path"])
+        assert path.parent.name == f"country={folders[one['partitionValues']['country']]}"
+        file = pq.ParquetFile(path)
         (number,) = file.read().column("id").to_pylist()
         assert "country" not in file.schema_arrow.names
         assert COUNTRIES[number] == one["partitionValues"]["country"]
         assert json.loads(one["stats"])["minValues"] == {"id": number}
-        assert (tmp_path / "t" / one["path"]).stat().st_size == one["size"]
+        assert path.stat().st_size == one["size"]
+
+
+def test_delta_partitions_of_every_type_are_read_by_others_and_here(tmp_path: Path) -> None:
+    from deltalake import DeltaTable
+
+    schema = pyarrow.schema(
+        [
+            ("id", pyarrow.int64()),
+            ("at", pyarrow.timestamp("us", "UTC")),
+            ("day", pyarrow.date32()),
+            ("price", pyarrow.decimal128(10, 2)),
+            ("is_new", pyarrow.bool_()),
+        ]
+    )
+    given = [
+        {"id": 0, "at": MOMENT, "day": MOMENT.date(), "price": Decimal("1E+2"), "is_new": True},
+        {"id": 1, "at": None, "day": None, "price": None, "is_new": None},
+        {"id": 2, "at": MOMENT.replace(microsecond=0), "day": MOMENT.date(), "price": Decimal("0.50"), "is_new": False},
+    ]
+    settings = TableSettings("delta", str(tmp_path / "t"), partition_by=("at", "day", "price", "is_new"))
+    files = prepare_table(settings, schema).write_files(iter(pyarrow.Table.from_pylist(given, schema).to_batches()))
+    write_batch(open_table(settings), files, None)
+    first = "at=2026-11-16%2007%3A00%3A00.123456/day=2026-11-16/price=100.00/is_new=true"
+    assert len(list((tmp_path / "t" / first).iterdir())) == 1
+    others = DeltaTable(settings.place).to_pyarrow_table().to_pylist()
+    assert sorted(others, key=lambda row: int(row["id"])) == given
+    assert present(settings) == given
+    assert rows(settings, open_table(settings).files_between(0, 1)) == given
 
 
 def test_iceberg_names_the_batch_in_its_snapshot(tmp_path: Path) -> None:

@@ -15,6 +15,9 @@ from ottla.client.config import AdminConfig, ClientConfig, ConsumerConfig, Produ
 from ottla.converters.registry import RegistrySettings
 from ottla.spark.options import REFUSED
 
+API_TIMEOUT_MS = 20_000
+"""How long a broker that does not answer is waited for, unless the properties say otherwise."""
+
 
 @dataclass(frozen=True, slots=True)
 class Connection:
@@ -41,7 +44,9 @@ class Connection:
         return {**own, "kafka.bootstrap.servers": self.bootstrap_servers}
 
     def admin(self) -> Admin:
-        return Admin(self._for(AdminConfig))
+        limit = self.settings.get("default.api.timeout.ms", str(API_TIMEOUT_MS))
+        limits = {"default.api.timeout.ms": limit, "request.timeout.ms": limit}
+        return Admin({**limits, **self._for(AdminConfig)})
 
     def consumer(self, more: Mapping[str, str]) -> Consumer:
         return Consumer({**self._for(ConsumerConfig), **more})

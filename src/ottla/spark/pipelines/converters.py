@@ -1,4 +1,4 @@
-"""The converters of a pipeline that Spark has no functions for: Avro, Protobuf, and JSON of a registered schema.
+"""The converters of a pipeline that Spark has no functions for: Avro, Protobuf, and JSON and CSV read strictly.
 
 Which schema is meant is settled when a pipeline is prepared; the decoder or encoder then goes to the workers, where it
 gets whole Arrow arrays.
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow
+from pyspark.errors import PySparkException
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import arrow_udf
@@ -19,10 +20,13 @@ from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 from pyspark.sql.types import BinaryType, DataType, StringType, StructField, StructType
 
 from ottla.converters import framing, json_schema, registry
+from ottla.converters.csv_values import CsvDecoder
 from ottla.converters.decoding import Decoder, Encoder
 from ottla.converters.errors import ConverterError, SchemaNotFound
+from ottla.converters.json_values import JsonDecoder, plain
 from ottla.converters.registry import RegisteredSchema, RegistrySettings, registry_of, subject_of
 from ottla.spark.pipelines.definition import CONFLUENT, Flow, Pipeline, PipelineError, Source
+from ottla.spark.pipelines.expectations import first_line
 
 ROW, ERROR = "row", "error"
 _KINDS = {"avro": registry.AVRO, "protobuf": registry.PROTOBUF, "json": registry.JSON}
@@ -31,22 +35,61 @@ _KINDS = {"avro": registry.AVRO, "protobuf": registry.PROTOBUF, "json": registry
 # --- reading
 
 
-def source_decoder(pipeline: Pipeline, source: Source) -> Decoder:
-    """The decoder of a source of Avro or Protobuf."""
+def source_decoder(pipeline: Pipeline, source: Source, zone: str) -> Decoder:
+    """The decoder of a source. `zone` is the session's: what timestamps without an offset are in."""
     settings = pipeline.registry if source.wire == CONFLUENT else None
     try:
+        if source.format in ("json", "csv"):
+            return _strict_decoder(source, _columns(settings, source), settings, zone)
         if source.schema is None:
             assert settings is not None and source.topic is not None and source.format is not None
-            return registered_decoder(settings, _latest(settings, source.topic, source.format), source.message)
+            schema = _latest(settings, source.topic, source.format)
+            return registered_decoder(settings, schema, source.message, source.lenient)
         if source.format == "avro":
             from ottla.converters.avro import AvroDecoder
 
-            return AvroDecoder(_avro_text(pipeline, source.schema), (), settings)
+            return AvroDecoder(_avro_text(pipeline, source.schema), (), settings, source.lenient)
         from ottla.converters.protobuf import ProtobufDecoder
 
-        return ProtobufDecoder(*_protobuf(pipeline, source.schema, source.message), settings)
+        return ProtobufDecoder(*_protobuf(pipeline, source.schema, source.message), settings, source.lenient)
     except ConverterError as error:
         raise PipelineError(f"sources.{source.name}.schema: {error}") from None
+
+
+def _strict_decoder(source: Source, columns: Any, settings: RegistrySettings | None, zone: str) -> Decoder:
+    if source.format == "csv":
+        return CsvDecoder(columns, zone=zone, has_header=source.header)
+    if source.rescue is not None and source.rescue.lower() in (one.name.lower() for one in columns):
+        raise ConverterError(f"it has the column {source.rescue} already, which 'rescue' would make")
+    return JsonDecoder(columns, source.rescue, settings, zone=zone)
+
+
+def _columns(settings: RegistrySettings | None, source: Source) -> Any:
+    """The columns of a source of JSON or CSV: those that it names, or those of the registered schema."""
+    if source.schema is not None:
+        return arrow_columns(schema_of(source.name, source.schema))
+    assert settings is not None and source.topic is not None
+    return json_struct(settings, _latest(settings, source.topic, "json"))
+
+
+def arrow_columns(columns: StructType) -> Any:
+    """Columns as the strict decoders take them."""
+    try:
+        return to_arrow_type(columns, error_on_duplicated_field_names_in_struct=True, timezone="UTC")
+    except PySparkException as error:
+        raise ConverterError(f"{columns.simpleString()} cannot be read strictly: {error}") from None
+
+
+def schema_of(source: str, text: str) -> StructType:
+    """The columns that a source names."""
+    try:
+        schema = StructType.fromDDL(text)
+        assert isinstance(schema, StructType)
+        return schema
+    except Exception as error:
+        raise PipelineError(
+            f"sources.{source}.schema: {text!r} is no schema such as 'id bigint, name string': {first_line(error)}"
+        ) from None
 
 
 def _latest(settings: RegistrySettings, topic: str, format_: str) -> RegisteredSchema:
@@ -57,16 +100,18 @@ def _latest(settings: RegistrySettings, topic: str, format_: str) -> RegisteredS
     return found
 
 
-def registered_decoder(settings: RegistrySettings, schema: RegisteredSchema, message: str | None = None) -> Decoder:
+def registered_decoder(
+    settings: RegistrySettings, schema: RegisteredSchema, message: str | None, is_lenient: bool
+) -> Decoder:
     """The decoder of a registered schema of Avro or Protobuf."""
     if schema.kind == registry.AVRO:
         from ottla.converters import avro
 
-        return avro.registered_decoder(settings, schema)
+        return avro.registered_decoder(settings, schema, is_lenient)
     from ottla.converters import protobuf, protobuf_schema
 
     files = protobuf_schema.registered(registry_of(settings), schema)
-    return protobuf.ProtobufDecoder(files, protobuf_schema.message_of(files, message), settings)
+    return protobuf.ProtobufDecoder(files, protobuf_schema.message_of(files, message), settings, is_lenient)
 
 
 def message_of_newest(settings: RegistrySettings, values: Sequence[bytes | None]) -> str | None:
@@ -88,10 +133,14 @@ def json_schema_of(pipeline: Pipeline, source: Source) -> str:
         raise PipelineError(f"sources.{source.name}.schema: {error}") from None
 
 
-def json_columns(settings: RegistrySettings, schema: RegisteredSchema) -> str:
+def json_struct(settings: RegistrySettings, schema: RegisteredSchema) -> Any:
+    """The struct that a registered schema of JSON describes."""
     needed = registry_of(settings).references_of(schema)
-    kind = json_schema.json_columns(schema.text, [(reference.name, one.text) for reference, one in needed])
-    struct = from_arrow_type(kind)
+    return json_schema.json_columns(schema.text, [(reference.name, one.text) for reference, one in needed])
+
+
+def json_columns(settings: RegistrySettings, schema: RegisteredSchema) -> str:
+    struct = from_arrow_type(plain(json_struct(settings, schema)))
     assert isinstance(struct, StructType)
     return struct.toDDL()
 

@@ -1,21 +1,26 @@
 """What `pipeline.yml` says, checked before Spark is started.
 
 `${NAME}` and `${NAME:-default}` in any text are replaced by `--set NAME=VALUE` or by the environment. Whatever is empty
-afterwards counts as not given, so that a source can be a database where there is one and a file where there is none.
-Paths are relative to the pipeline's folder.
+afterwards counts as not given. A source names one kind; beside it another may be `${NAME:-}`, which is taken where it
+has a value: so a source is a database where there is one and a file where there is none. Paths are relative to the
+pipeline's folder.
+
+Commands that run nothing take of the file only what they use (`load_outline`, `load_tables`): they do not need its
+secrets.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.converters.errors import RegistryError
 from ottla.converters.registry import RegistrySettings
+from ottla.spark.pipelines.redaction import public_address
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -49,7 +54,28 @@ View = TypeVar("View", bound="Callable[[SparkSession], DataFrame]")
 
 
 class PipelineError(Exception):
-    """A pipeline that cannot be run, and why, in words for whoever wrote it."""
+    """A pipeline that cannot be run as it is written, and why, in words for its author. The exit code tells a
+    scheduler what kind of failure it is."""
+
+    exit_code = 2
+
+
+class Unavailable(PipelineError):
+    """A broker, a database, a registry or a store does not answer: the same run may succeed later."""
+
+    exit_code = 3
+
+
+class BadData(PipelineError):
+    """The data ended the pipeline: a row that a rule forbids, or records that are lost."""
+
+    exit_code = 4
+
+
+class FlowFailed(PipelineError):
+    """A flow failed for a reason of none of these kinds."""
+
+    exit_code = 1
 
 
 def view(function: View) -> View:
@@ -73,11 +99,11 @@ class Source:
 
     name: str
     topic: str | None = None
-    files: str | None = None
-    jdbc: str | None = None
-    delta: str | None = None
+    files: str | None = field(default=None, repr=False)
+    jdbc: str | None = field(default=None, repr=False)
+    delta: str | None = field(default=None, repr=False)
     iceberg: str | None = None
-    catalog: Mapping[str, str] = field(default_factory=dict)
+    catalog: Mapping[str, str] = field(default_factory=dict, repr=False)
     format: str | None = None
     schema: str | None = None
     """Columns as SQL has them; of Avro and Protobuf a file. Without one the registry's newest is taken."""
@@ -94,11 +120,22 @@ class Source:
     watermark: tuple[str, str] | None = None
     rules: tuple[Rule, ...] = ()
     unparsable: str = QUARANTINE
-    options: Mapping[str, str] = field(default_factory=dict)
+    lenient: bool = False
+    """JSON and CSV are read by Spark's own functions, which guess where a value is not of the schema; of Avro and
+    Protobuf nanoseconds are cut to microseconds."""
+    rescue: str | None = None
+    """A column for the fields of JSON that the schema does not have."""
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def kind(self) -> str:
         return next(kind for kind in SOURCE_KINDS if getattr(self, kind) is not None)
+
+    @property
+    def place(self) -> str:
+        """Where its rows are, for people and for letters: an address without secrets."""
+        address = public_address(getattr(self, self.kind))
+        return address if self.table is None or self.kind != "jdbc" else f"{address} {self.table}"
 
     @property
     def is_stream(self) -> bool:
@@ -131,11 +168,11 @@ class Flow:
     name: str
     reads: str
     topic: str | None = None
-    files: str | None = None
-    jdbc: str | None = None
-    delta: str | None = None
+    files: str | None = field(default=None, repr=False)
+    jdbc: str | None = field(default=None, repr=False)
+    delta: str | None = field(default=None, repr=False)
     iceberg: str | None = None
-    catalog: Mapping[str, str] = field(default_factory=dict)
+    catalog: Mapping[str, str] = field(default_factory=dict, repr=False)
     format: str | None = None
     schema: str | None = None
     message: str | None = None
@@ -151,7 +188,7 @@ class Flow:
     table: str | None = None
     mode: str = "append"
     partition_by: tuple[str, ...] = ()
-    options: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def kind(self) -> str:
@@ -160,29 +197,41 @@ class Flow:
     @property
     def target(self) -> str:
         """For people."""
-        return f"{self.kind} {self.table or getattr(self, self.kind)}"
+        return f"{self.kind} {self.table or public_address(getattr(self, self.kind))}"
 
 
-@dataclass(frozen=True, slots=True)
-class Pipeline:
-    """A whole pipeline."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outline:
+    """What commands need of a pipeline that do not run it: where its letters are, and of which kind its sources."""
 
     name: str
     folder: Path
-    sources: tuple[Source, ...]
-    flows: tuple[Flow, ...]
     dead_letters: str
     broker: str | None = None
-    trigger: str = DEFAULT_TRIGGER
-    spark: Mapping[str, str] = field(default_factory=dict)
-    packages: tuple[str, ...] = ()
-    jars: tuple[str, ...] = ()
-    registry: RegistrySettings | None = None
+    source_kinds: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def redrive_topic(self) -> str:
         """What only this pipeline reads: dead letters on their way back."""
         return f"{self.name}.redrive"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pipeline(Outline):
+    """A whole pipeline."""
+
+    sources: tuple[Source, ...]
+    flows: tuple[Flow, ...]
+    trigger: str = DEFAULT_TRIGGER
+    spark: Mapping[str, str] = field(default_factory=dict, repr=False)
+    packages: tuple[str, ...] = ()
+    jars: tuple[str, ...] = ()
+    registry: RegistrySettings | None = None
+
+    @property
+    def uses_topics(self) -> bool:
+        topics = [one.topic for one in self.sources] + [one.topic for one in self.flows]
+        return bool(self.counted_sources) or any(topics)
 
     @property
     def counted_sources(self) -> list[Source]:
@@ -200,37 +249,93 @@ class Pipeline:
 
 def load_pipeline(folder: Path, variables: Mapping[str, str], registry: RegistrySettings | None = None) -> Pipeline:
     """The pipeline of a folder. `registry` is the one it has where its file names none."""
+    with _naming_the_file(folder):
+        return parse_pipeline(folder, _document(folder), variables, registry)
+
+
+def load_outline(folder: Path, variables: Mapping[str, str]) -> Outline:
+    """The outline of a folder's pipeline. What else the file says is not looked at."""
+    with _naming_the_file(folder):
+        return parse_outline(folder, _document(folder), variables)
+
+
+def load_tables(folder: Path, variables: Mapping[str, str]) -> Pipeline:
+    """A folder's pipeline with nothing but the flows that write Delta and Iceberg tables."""
+    with _naming_the_file(folder):
+        document = _document(folder)
+        outline = parse_outline(folder, document, variables)
+        named = _named(document, "flows").items()
+        raw = {name: flow for name, flow in named if isinstance(flow, dict) and set(flow) & set(TABLE_KINDS)}
+        flows = tuple(_flow(name, _without_empty(_substituted(flow, variables)), None) for name, flow in raw.items())
+        return Pipeline(
+            name=outline.name,
+            folder=outline.folder,
+            dead_letters=outline.dead_letters,
+            broker=outline.broker,
+            sources=(),
+            flows=flows,
+        )
+
+
+@contextmanager
+def _naming_the_file(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except PipelineError as error:
+        raise type(error)(f"{folder / FILE_NAME}: {error}") from None
+
+
+def _document(folder: Path) -> dict[str, Any]:
     import yaml
 
-    path = folder / FILE_NAME
     try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+        document = yaml.safe_load((folder / FILE_NAME).read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise PipelineError(
-            f"there is no {path}: 'ottla pipeline init {folder.name}' makes a pipeline to begin with"
-        ) from None
+        raise PipelineError(f"there is no such file: 'ottla pipeline init {folder.name}' makes one") from None
+    except yaml.MarkedYAMLError as error:  # its text quotes the line, and a password may stand there
+        mark = error.problem_mark
+        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark is not None else ""
+        raise PipelineError(f"it is no YAML: {where}{error.problem or error.context}") from None
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise PipelineError(f"{path} cannot be read: {error}") from None
-    try:
-        return parse_pipeline(folder, document, variables, registry)
-    except PipelineError as error:
-        raise PipelineError(f"{path}: {error}") from None
+        raise PipelineError(f"it cannot be read: {error}") from None
+    if not isinstance(document, dict):
+        raise PipelineError(f"names with values are expected ({', '.join(_FILE_KEYS)}), not {_shape(document)}")
+    return document
+
+
+def parse_outline(folder: Path, document: Mapping[str, Any], variables: Mapping[str, str]) -> Outline:
+    names = ("name", "broker", "dead_letters")
+    given = _without_empty(_substituted({key: document[key] for key in names if key in document}, variables))
+    assert isinstance(given, dict)
+    name = _text(given, "name", "the file") or folder.resolve().name
+    if not _PIPELINE_NAME.fullmatch(name):
+        raise PipelineError(
+            f"name: {name!r} may have letters, digits, '.', '_' and '-' only: topics are named after it"
+        )
+    sources = _with_alternatives(document.get("sources"), variables)
+    kinds = {
+        str(key): next((kind for kind in SOURCE_KINDS if source.get(kind)), "")
+        for key, source in (sources.items() if isinstance(sources, dict) else ())
+        if isinstance(source, dict)
+    }
+    return Outline(
+        name=name,
+        folder=folder.resolve(),
+        dead_letters=_text(given, "dead_letters", "the file") or f"{name}.dead-letters",
+        broker=_text(given, "broker", "the file"),
+        source_kinds=kinds,
+    )
 
 
 def parse_pipeline(
     folder: Path, document: object, variables: Mapping[str, str], registry: RegistrySettings | None = None
 ) -> Pipeline:
-    given = _section(
-        _without_empty(_substituted(document, variables)),
-        "the file",
-        ("name", "broker", "trigger", "dead_letters", "spark", "packages", "jars", "registry", "sources", "flows"),
-    )
+    raw = _section(document, "the file", _FILE_KEYS)
+    outline = parse_outline(folder, raw, variables)
+    if "sources" in raw:
+        raw = {**raw, "sources": _with_alternatives(raw["sources"], variables)}
+    given = _section(_without_empty(_substituted(raw, variables)), "the file", _FILE_KEYS)
     registry = _registry(given) or registry
-    name = _text(given, "name", "the file") or folder.name
-    if not _PIPELINE_NAME.fullmatch(name):
-        raise PipelineError(
-            f"name: {name!r} may have letters, digits, '.', '_' and '-' only: topics are named after it"
-        )
     sources = tuple(_source(key, value, registry) for key, value in _named(given, "sources").items())
     flows = tuple(_flow(key, value, registry) for key, value in _named(given, "flows").items())
     if not sources:
@@ -243,18 +348,36 @@ def parse_pipeline(
     if not _TRIGGER.fullmatch(trigger):
         raise PipelineError(f"trigger: {trigger!r} is no interval such as '5 seconds' or '100 milliseconds'")
     return Pipeline(
-        name=name,
-        folder=folder.resolve(),
+        name=outline.name,
+        folder=outline.folder,
+        dead_letters=outline.dead_letters,
+        broker=outline.broker,
+        source_kinds={source.name: source.kind for source in sources},
         sources=sources,
         flows=flows,
-        dead_letters=_text(given, "dead_letters", "the file") or f"{name}.dead-letters",
-        broker=_text(given, "broker", "the file"),
         trigger=trigger,
         spark=_texts(given, "spark", "the file"),
         packages=_list(given, "packages", "the file"),
         jars=_list(given, "jars", "the file"),
         registry=registry,
     )
+
+
+def _with_alternatives(sources: object, variables: Mapping[str, str]) -> object:
+    """Sources as the file has them; of one with a kind that is `${NAME:-}` and has a value, without its other kinds."""
+    if not isinstance(sources, dict):
+        return sources
+    return {name: _with_alternative(source, variables) for name, source in sources.items()}
+
+
+def _with_alternative(source: object, variables: Mapping[str, str]) -> object:
+    if not isinstance(source, dict):
+        return source
+    matches = {kind: _VARIABLE.fullmatch(str(source.get(kind, "")).strip()) for kind in SOURCE_KINDS}
+    optional = {kind: match.group(1) for kind, match in matches.items() if match and match.group(2) == ""}
+    chosen = [kind for kind, variable in optional.items() if variables.get(variable)]
+    dropped = [kind for kind in SOURCE_KINDS if kind not in chosen and (chosen or kind in optional)]
+    return {key: value for key, value in source.items() if key not in dropped}
 
 
 def _registry(given: Mapping[str, Any]) -> RegistrySettings | None:
@@ -274,10 +397,13 @@ def _registry(given: Mapping[str, Any]) -> RegistrySettings | None:
 # --- sources and flows
 
 
+_FILE_KEYS = (
+    *("name", "broker", "trigger", "dead_letters", "spark", "packages", "jars", "registry", "sources", "flows"),
+)
 _SOURCE_KEYS = (
     *SOURCE_KINDS,
     *("format", "schema", "starting", "header", "static", "table", "incremental", "watermark"),
-    *("expect", "unparsable", "options", "message", "wire", "catalog"),
+    *("expect", "unparsable", "lenient", "rescue", "options", "message", "wire", "catalog"),
 )
 _FLOW_KEYS = (
     *("from", *TARGET_KINDS, "format", "key", "table", "mode", "partition_by", "options"),
@@ -288,9 +414,13 @@ _FLOW_KEYS = (
 def _source(name: str, document: object, registry: RegistrySettings | None) -> Source:
     where = f"sources.{name}"
     given = _section(document, where, _SOURCE_KEYS)
-    kind = next((one for one in SOURCE_KINDS if one in given), None)
-    if kind is None:
-        raise PipelineError(f"{where}: it needs one of {', '.join(SOURCE_KINDS)}")
+    kinds = [one for one in SOURCE_KINDS if one in given]
+    if len(kinds) != 1:
+        raise PipelineError(
+            f"{where}: it needs one of {', '.join(SOURCE_KINDS)}, and has {', '.join(kinds) or 'none'} (a second one "
+            "may be a variable that is empty by default: 'jdbc: ${DATABASE:-}' beside 'files: ...')"
+        )
+    kind = kinds[0]
     if kind == "jdbc" and "table" not in given:
         raise PipelineError(f"{where}: a jdbc source needs 'table: NAME'")
     allowed = {"topic": CONVERTERS, "files": FILE_FORMATS}.get(kind, ())
@@ -328,11 +458,22 @@ def _source(name: str, document: object, registry: RegistrySettings | None) -> S
         incremental=_text(given, "incremental", where) if kind == "jdbc" else None,
         watermark=watermark,
         rules=_rules(given.get("expect", {}), f"{where}.expect"),
-        unparsable=_choice(given, "unparsable", where, (DROP, QUARANTINE, FAIL)) or QUARANTINE,
+        unparsable=_choice(given, "unparsable", where, (DROP, QUARANTINE, FAIL))
+        or (FAIL if _flag(given, "static", where) else QUARANTINE),
+        lenient=_flag(given, "lenient", where),
+        rescue=_text(given, "rescue", where),
         options=_texts(given, "options", where),
     )
     if made.rules and not made.is_stream:
         raise PipelineError(f"{where}.expect: only rows of a stream are judged, and this source is read once")
+    if made.static and made.unparsable == QUARANTINE:
+        raise PipelineError(f"{where}.unparsable: rows of a source that is read once are not put aside: drop or fail")
+    if made.lenient and made.format not in ("json", "csv", "avro", "protobuf"):
+        raise PipelineError(f"{where}.lenient: only json, csv, avro and protobuf can be read that way")
+    if made.rescue is not None and (made.format != "json" or made.lenient):
+        raise PipelineError(f"{where}.rescue: only json that is read strictly has fields to rescue")
+    if made.rescue is not None and not _NAME.fullmatch(made.rescue):
+        raise PipelineError(f"{where}.rescue: {made.rescue!r} may have letters, digits and '_' only: it is a column")
     if made.kind == "topic" and made.static:
         raise PipelineError(f"{where}.static: a topic is a stream; files and jdbc tables can be read once")
     return made
@@ -391,8 +532,12 @@ def _flow(name: str, document: object, registry: RegistrySettings | None) -> Flo
     if kind == "jdbc" and "table" not in given:
         raise PipelineError(f"{where}: a jdbc target needs 'table: NAME'")
     mode = _choice(given, "mode", where, MODES) or "append"
-    if kind in ("files", *TABLE_KINDS) and mode != "append":
-        raise PipelineError(f"{where}.mode: {kind} can only be appended to")
+    if kind != "topic" and mode != "append":
+        raise PipelineError(
+            f"{where}.mode: {kind} can only be appended to: '{mode}' would add a row for each change of a key, and "
+            "the old ones would stay. Write the changes to a topic, or group by a window of a source with a watermark: "
+            "then 'mode: append' writes each row once, when it is final"
+        )
     compact_every = _text(given, "compact_every", where)
     if compact_every is not None and (not compact_every.isdecimal() or int(compact_every) == 0):
         raise PipelineError(f"{where}.compact_every: a number of batches is expected, not {compact_every!r}")
@@ -449,19 +594,40 @@ def _without_empty(document: object) -> object:
 
 def _section(document: object, where: str, known: tuple[str, ...]) -> dict[str, Any]:
     if not isinstance(document, dict):
-        raise PipelineError(f"{where}: names with values are expected ({', '.join(known)}), not {document!r}")
+        raise PipelineError(f"{where}: names with values are expected ({', '.join(known)}), not {_shape(document)}")
     for key in document:
         if key not in known:
-            near = get_close_matches(str(key), known, 1)
-            hint = f"did you mean '{near[0]}'?" if near else f"it may have {', '.join(known)}"
-            raise PipelineError(f"{where}: '{key}' is not known; {hint}")
+            near = next((name for name in known if _is_near(str(key), name)), None)
+            hint = f"did you mean '{near}'? It" if near is not None else "it"
+            raise PipelineError(f"{where}: '{key}' is not known; {hint} may have {', '.join(known)}")
     return document
 
 
+def _is_near(given: str, name: str) -> bool:
+    """Whether a word is a misspelled name: at most one letter in four is wrong, missing, added or swapped."""
+    previous, row = list(range(len(name) + 1)), list(range(len(name) + 1))
+    for index, letter in enumerate(given):
+        before, previous = previous, row
+        row = [index + 1]
+        for column, other in enumerate(name):
+            cost = min(previous[column + 1] + 1, row[column] + 1, previous[column] + (letter != other))
+            if index and column and (letter, given[index - 1]) == (name[column - 1], other):
+                cost = min(cost, before[column - 1] + 1)
+            row.append(cost)
+    return row[-1] <= max(1, len(given) // 4)
+
+
+def _shape(value: object) -> str:
+    """What stands in the wrong place, without its content: that may be a secret."""
+    if isinstance(value, dict):
+        return "names with values"
+    return "a list" if isinstance(value, list) else "nothing" if value is None else "a text or a number"
+
+
 def _named(given: Mapping[str, Any], key: str) -> dict[str, object]:
-    section = given.get(key, {})
+    section = given.get(key) or {}
     if not isinstance(section, dict):
-        raise PipelineError(f"{key}: names with their definitions are expected, not {section!r}")
+        raise PipelineError(f"{key}: names with their definitions are expected, not {_shape(section)}")
     for name in section:
         if not _NAME.fullmatch(str(name)):
             raise PipelineError(f"{key}: {name!r} may have letters, digits and '_' only: it is the name of a view")
@@ -473,21 +639,24 @@ def _text(given: Mapping[str, Any], key: str, where: str) -> str | None:
     if value is None:
         return None
     if isinstance(value, dict | list):
-        raise PipelineError(f"{where}.{key}: a text is expected, not {value!r}")
+        raise PipelineError(f"{where}.{key}: a text is expected, not {_shape(value)}")
     return str(value).strip()
 
 
 def _texts(given: Mapping[str, Any], key: str, where: str) -> dict[str, str]:
     value = given.get(key, {})
-    if not isinstance(value, dict) or any(isinstance(one, dict | list) for one in value.values()):
-        raise PipelineError(f"{where}.{key}: names with texts are expected, not {value!r}")
+    if not isinstance(value, dict):
+        raise PipelineError(f"{where}.{key}: names with texts are expected, not {_shape(value)}")
+    for name, one in value.items():
+        if isinstance(one, dict | list):
+            raise PipelineError(f"{where}.{key}.{name}: a text is expected, not {_shape(one)}")
     return {str(name): str(one).lower() if isinstance(one, bool) else str(one) for name, one in value.items()}
 
 
 def _list(given: Mapping[str, Any], key: str, where: str) -> tuple[str, ...]:
     value = given.get(key, [])
     if not isinstance(value, list):
-        raise PipelineError(f"{where}.{key}: a list is expected, not {value!r}")
+        raise PipelineError(f"{where}.{key}: a list is expected, not {_shape(value)}")
     return tuple(str(one) for one in value if one is not None and one != "")
 
 

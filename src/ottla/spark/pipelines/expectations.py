@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType
 
 from ottla.client.dead_letters import EXCEPTION_CLASS, EXCEPTION_MESSAGE, OFFSET, PARTITION, PREFIX, TOPIC
+from ottla.converters.json_values import UNEXPECTED
 from ottla.spark.pipelines.definition import DROP, FAIL, PARSE_RULE, QUARANTINE, WARN, Pipeline, PipelineError, Source
 
 ORIGIN, PARSE_ERROR, FAILED, VERDICT = "_origin", "_parse_error", "_failed", "_verdict"
@@ -66,13 +67,14 @@ def kept_rows(source: Source, judged: DataFrame) -> DataFrame:
     reason = F.concat(
         F.lit(f"source {source.name}: a row fails "),
         F.concat_ws(", ", FAILED),
+        F.coalesce(F.concat(F.lit(" ("), F.col(PARSE_ERROR), F.lit(")")), F.lit("")),
         F.lit(": "),
         _shown(source),
     )
     is_kept = F.col(VERDICT).isin(PASS, WARN)
     if FAIL in (source.unparsable, *(rule.action for rule in source.rules)):
         is_kept = F.when(F.col(VERDICT) == FAIL, F.raise_error(reason).cast("boolean")).otherwise(is_kept)
-    return judged.filter(is_kept).drop(ORIGIN, PARSE_ERROR, FAILED, VERDICT)
+    return judged.filter(is_kept).drop(ORIGIN, PARSE_ERROR, UNEXPECTED, FAILED, VERDICT)
 
 
 def _shown(source: Source) -> Column:
@@ -98,6 +100,7 @@ def counted(source: Source, judged: DataFrame) -> DataFrame:
             count(F.array_contains(FAILED, name)).alias(rule_counter(index))
             for index, name in enumerate(rule_names(source))
         ),
+        *([F.collect_list(UNEXPECTED).alias(UNEXPECTED)] if UNEXPECTED in judged.columns else []),
     )
 
 

@@ -12,6 +12,7 @@ committed later with a smaller or an equal value than one already read is not se
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import threading
 from pathlib import Path
@@ -21,10 +22,12 @@ from pyspark.sql import functions as F
 
 from ottla.spark.pipelines.definition import PipelineError, Source
 from ottla.spark.pipelines.expectations import first_line
+from ottla.spark.pipelines.failures import failure
 
 STEP = "step-"
 REACHED = "_reached.json"
 POSTGRESQL = "org.postgresql.Driver"
+_SQL_ERROR = re.compile(r"\w*SQL\w*Exception: (.+)")
 
 
 def table(spark: SparkSession, source: Source) -> DataFrame:
@@ -34,7 +37,13 @@ def table(spark: SparkSession, source: Source) -> DataFrame:
     try:
         return spark.read.format("jdbc").options(**options).load()
     except Exception as error:
-        raise PipelineError(f"sources.{source.name}: {source.table} cannot be read: {explained(error)}") from None
+        raise failed(source, error) from None
+
+
+def failed(source: Source, error: BaseException) -> PipelineError:
+    """The error for a table that could not be read."""
+    what = f"sources.{source.name}: {source.place} cannot be read"
+    return failure(what, str(error), cause=explained(error), default=PipelineError)
 
 
 def driver(url: str) -> dict[str, str]:
@@ -44,15 +53,13 @@ def driver(url: str) -> dict[str, str]:
 def explained(error: BaseException) -> str:
     """What a database or its driver says, without the stack of calls."""
     text = str(error)
-    if "ClassNotFoundException" in text:
+    if "ClassNotFoundException" in text or "No suitable driver" in text:
         return (
             "its JDBC driver is not there: name it in pipeline.yml, e.g. "
             "'packages: [org.postgresql:postgresql:42.7.4]' or 'jars: [postgresql-42.7.4.jar]'"
         )
-    for line in text.splitlines():
-        if "SQLException" in line:
-            return line.split("SQLException: ", 1)[-1].strip()
-    return first_line(error)
+    said = _SQL_ERROR.search(text)
+    return said.group(1).strip() if said is not None else first_line(error)
 
 
 class Follower:
@@ -60,7 +67,7 @@ class Follower:
 
     def __init__(self, spark: SparkSession, source: Source, folder: Path) -> None:
         self._spark = spark
-        self._source = source
+        self.source = source
         self._folder = folder
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
@@ -69,7 +76,7 @@ class Follower:
 
     def stream(self) -> DataFrame:
         """The rows of all steps, old and new."""
-        schema = table(self._spark, self._source).schema
+        schema = table(self._spark, self.source).schema
         return self._spark.readStream.schema(schema).parquet(f"{self._folder}/{STEP}*")
 
     def steps(self) -> list[Path]:
@@ -77,11 +84,11 @@ class Follower:
 
     def step(self) -> int:
         """Copy the rows whose column is above what was reached, up to its present maximum; how many there were."""
-        column = self._source.incremental
+        column = self.source.incremental
         assert column is not None
         done = self.steps()
         reached = json.loads((done[-1] / REACHED).read_text())["reached"] if done else None
-        rows = table(self._spark, self._source)
+        rows = table(self._spark, self.source)
         if reached is not None:
             rows = rows.filter(F.col(column) > F.lit(reached).cast(rows.schema[column].dataType))
         top = rows.agg(F.max(column).cast("string")).collect()[0][0]

@@ -16,7 +16,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from ottla.spark.faults import fault_point
 from ottla.spark.pipelines.definition import AT_LEAST_ONCE, Flow, PipelineError
+from ottla.spark.pipelines.failures import failure
 from ottla.spark.pipelines.jdbc import driver, explained
+from ottla.spark.pipelines.redaction import public_address
 
 BATCHES = "ottla_batches"
 STAGING = "ottla_staging_"
@@ -113,7 +115,9 @@ class JdbcTarget:
         try:
             connection = self._jvm.java.sql.DriverManager.getConnection(self._url, properties)
         except Exception as error:
-            raise PipelineError(f"flows.{self._flow.name}: no connection: {explained(error)}") from None
+            address = public_address(self._url)
+            what = f"flows.{self._flow.name}: no connection to {address}"
+            raise failure(what, str(error), cause=explained(error), default=PipelineError) from None
         try:
             if not connection.getMetaData().supportsTransactions():
                 raise PipelineError(

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from ottla.converters.json_values import OTHERS, UNEXPECTED
 from ottla.spark.offsets import CheckpointError, SourceOffset
 from ottla.spark.pipelines.definition import Source
 from ottla.spark.pipelines.expectations import KEPT, LETTERS, ROWS, rule_counter, rule_names
 from ottla.spark.pipelines.targets import OUT
+
+MAX_FIELDS = 50
+"""Unexpected fields of a source that are counted by name."""
 
 
 @dataclass(slots=True)
@@ -30,6 +35,9 @@ class FlowProgress:
     batch_ms: int | None = None
     late: int = 0
     """Rows that came after the watermark and were left out."""
+    waits_for: str | None = None
+    waited_s: int | None = None
+    """What it waits for, and for how long; None: it does not."""
     _last: tuple[int, str] = field(default=(-1, ""), repr=False)
 
     def note(self, report: Mapping[str, Any]) -> bool:
@@ -39,6 +47,7 @@ class FlowProgress:
             return False
         self._last = batch
         self.state = "running"
+        self.wait(None, None)
         rows_in = int(report.get("numInputRows") or 0)
         rows_out = int(((report.get("observedMetrics") or {}).get(OUT) or {}).get(OUT) or 0)
         self.batch_ms = int((report.get("durationMs") or {}).get("triggerExecution") or 0)
@@ -50,6 +59,13 @@ class FlowProgress:
         self.lag = lag_of(report)
         self.late += sum(int(one.get("numRowsDroppedByWatermark") or 0) for one in report.get("stateOperators") or ())
         return True
+
+    @property
+    def has_reported(self) -> bool:
+        return self._last[0] >= 0
+
+    def wait(self, what: str | None, seconds: float | None) -> None:
+        self.waits_for, self.waited_s = what, None if what is None or seconds is None else int(seconds)
 
     def to_json(self) -> dict[str, Any]:
         return {name: value for name, value in asdict(self).items() if not name.startswith("_")}
@@ -65,6 +81,8 @@ class SourceCounts:
     kept: int = 0
     letters: int = 0
     failed: list[int] = field(default_factory=list)
+    unexpected: Counter[str] = field(default_factory=Counter)
+    """Fields that came though the schema does not have them: how often, the first MAX_FIELDS of them by name."""
 
     @classmethod
     def of(cls, source: Source) -> SourceCounts:
@@ -80,6 +98,10 @@ class SourceCounts:
         self.letters += int(seen[LETTERS] or 0)
         for index in range(len(self.rules)):
             self.failed[index] += int(seen[rule_counter(index)] or 0)
+        for text in seen.get(UNEXPECTED) or ():
+            for name, count in json.loads(text).items():
+                is_named = name in self.unexpected or len(self.unexpected) < MAX_FIELDS
+                self.unexpected[name if is_named else OTHERS] += int(count)
 
     def to_json(self) -> dict[str, Any]:
         failed = {name: count for name, count in zip(self.rules, self.failed, strict=True) if count}
@@ -90,6 +112,7 @@ class SourceCounts:
             "dropped": self.rows - self.kept - self.letters,
             "letters": self.letters,
             "failed": failed,
+            "unexpected": dict(self.unexpected.most_common()),
         }
 
 

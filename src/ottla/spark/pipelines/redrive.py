@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,14 @@ from typing import Any
 from ottla.client.core.partitions import TopicPartition
 from ottla.client.dead_letters import EXCEPTION_MESSAGE, OFFSET, PARTITION, PREFIX, TOPIC
 from ottla.spark.pipelines.connection import Connection
-from ottla.spark.pipelines.definition import Pipeline, PipelineError, Source
+from ottla.spark.pipelines.definition import Outline, PipelineError
 from ottla.spark.pipelines.expectations import OWN_PREFIX, PIPELINE_HEADER, RULE_HEADER, SOURCE_HEADER
+from ottla.spark.pipelines.redaction import public_address
 from ottla.spark.pipelines.state import PipelineState
 
 Headers = list[tuple[str, bytes | None]]
 POLL_TIMEOUT_MS = 1000
+_KEYS = ("letter", "source", "rule", "error", "key", "key_base64", "value", "value_base64", "headers", "origin")
 
 
 @dataclass(slots=True)
@@ -51,10 +53,23 @@ class Letter:
         return self.header(EXCEPTION_MESSAGE)
 
     @property
-    def place(self) -> str:
-        """Where the row was read."""
+    def origin(self) -> dict[str, str]:
+        """Where the row was read. Letters of older versions have the whole address of a database, with its password."""
         topic, partition, offset = (self.header(name) for name in (TOPIC, PARTITION, OFFSET))
+        address, space, table = topic.partition(" ")
+        return {TOPIC: public_address(address) + space + table, PARTITION: partition, OFFSET: offset}
+
+    @property
+    def place(self) -> str:
+        """Where the row was read, for people."""
+        topic, partition, offset = self.origin.values()
         return f"{self.source}: {topic}" + (f" {partition} at {offset}" if partition else "")
+
+    @property
+    def shown_value(self) -> str:
+        """The value for people: text, base64 where it is none, `null` for a tombstone."""
+        found = _text_or_base64("value", self.value)
+        return found["value"] or found.get("value_base64") or ("null" if self.value is None else "")
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -69,11 +84,16 @@ class Letter:
                 for name, value in self.headers
                 if not name.startswith((PREFIX, OWN_PREFIX))
             ],
-            "origin": {name.removeprefix(PREFIX): self.header(name) for name in (TOPIC, PARTITION, OFFSET)},
+            "origin": {name.removeprefix(PREFIX): text for name, text in self.origin.items()},
         }
 
     @classmethod
     def from_json(cls, document: Any) -> Letter:
+        for name in document:
+            if name not in _KEYS:
+                raise ValueError(f"{name!r} is not known; a letter has {', '.join(_KEYS)}")
+        if "value" not in document and "value_base64" not in document:
+            raise ValueError("it has no value; that of a record without one is null")
         origin = {PREFIX + name: str(value).encode() for name, value in document.get("origin", {}).items()}
         headers: Headers = [(one["name"], _bytes("value", one)) for one in document.get("headers", [])]
         headers += [*origin.items(), (SOURCE_HEADER, document["source"].encode())]
@@ -91,18 +111,24 @@ def _text_or_base64(name: str, value: bytes | None) -> dict[str, str | None]:
 
 
 def _bytes(name: str, document: Any) -> bytes | None:
+    """The bytes that `_text_or_base64` wrote. ValueError if they are neither text nor base64, or ambiguous."""
     encoded, text = document.get(f"{name}_base64"), document.get(name)
-    if encoded is not None:
-        return base64.b64decode(encoded)
-    return None if text is None else str(text).encode()
+    if text is not None and not isinstance(text, str):
+        raise ValueError(f'{name} is text, JSON too: "...", not {json.dumps(text)[:60]}')
+    if encoded is None:
+        return None if text is None else text.encode()
+    if text is not None:
+        raise ValueError(f"it has {name} and {name}_base64: leave out the one that is not meant")
+    return base64.b64decode(encoded, validate=True)
 
 
 def read_letters(
-    pipeline: Pipeline, connection: Connection, starts: dict[TopicPartition, int] | None = None
+    pipeline: Outline, connection: Connection, starts: dict[TopicPartition, int] | None = None
 ) -> Iterator[Letter]:
     """The letters of a pipeline, from the beginning or from given offsets to the present end."""
     topic = pipeline.dead_letters
     with connection.admin() as admin:
+        admin.connect()
         if topic not in admin.list_topics():
             return
     settings = {"isolation.level": "read_committed", "auto.offset.reset": "earliest"}
@@ -121,29 +147,30 @@ def read_letters(
                     yield letter
 
 
-def redrive(pipeline: Pipeline, state: PipelineState, connection: Connection, file: str | None = None) -> int:
+def redrive(pipeline: Outline, state: PipelineState, connection: Connection, file: str | None = None) -> int:
     """Send letters back: those of a file, or all since the last time; how many there were."""
     group = f"{pipeline.name}.redrive"
     if file is not None:
         found = _letters_of(file)
     else:
         with connection.admin() as admin:
+            admin.connect()
             committed = admin.group_offsets(group)
         starts = {place: offset.offset for place, offset in committed.items()}
         found = list(read_letters(pipeline, connection, starts))
-    sources = {source.name: source for source in pipeline.sources}
+    kinds = pipeline.source_kinds
     for letter in found:
-        _check(letter, sources)
+        _check(letter, kinds)
     if not found:
         return 0
     reached: dict[TopicPartition, int] = {}
     for letter in found:
         place = TopicPartition(pipeline.dead_letters, letter.partition)
         reached[place] = max(reached.get(place, 0), letter.offset + 1)
-    _write_lines(state, [letter for letter in found if sources[letter.source].kind != "topic"])
+    _write_lines(state, [letter for letter in found if kinds[letter.source] != "topic"])
     with connection.producer({"transactional.id": group}) as producer, producer.transaction():
         for letter in found:
-            if sources[letter.source].kind == "topic":
+            if kinds[letter.source] == "topic":
                 producer.send(pipeline.redrive_topic, letter.value, letter.key, _sent_headers(letter))
         producer.send_offsets(reached, group)
     return len(found)
@@ -167,9 +194,8 @@ def _letters_of(file: str) -> list[Letter]:
     return found
 
 
-def _check(letter: Letter, sources: dict[str, Source]) -> None:
-    source = sources.get(letter.source)
-    if source is None:
+def _check(letter: Letter, kinds: Mapping[str, str]) -> None:
+    if letter.source not in kinds:
         raise PipelineError(f"a letter is of the source {letter.source!r}, which the pipeline does not have (any more)")
 
 

@@ -8,7 +8,6 @@ letter is written exactly once, as everything else is, and whether a flow runs s
 from __future__ import annotations
 
 import json
-import re
 import threading
 import time
 from collections.abc import Callable
@@ -20,13 +19,18 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ottla.client.admin import NewTopic
+from ottla.client.errors import KafkaError
+from ottla.converters.errors import ConverterError
 from ottla.spark.pipelines import expectations, jdbc, sources, table_flows, targets
 from ottla.spark.pipelines.batch_sink import BatchOfStream
 from ottla.spark.pipelines.connection import Connection
 from ottla.spark.pipelines.definition import TABLE_KINDS, Flow, Pipeline, PipelineError, Source
+from ottla.spark.pipelines.failures import SLOW_START, failure, flow_failure
 from ottla.spark.pipelines.progress import FlowProgress, SourceCounts
+from ottla.spark.pipelines.redaction import Redaction
 from ottla.spark.pipelines.state import PipelineState
 from ottla.spark.pipelines.views import create_views
+from ottla.spark.registration import register
 from ottla.spark.tables.data_source import TableSource
 
 if TYPE_CHECKING:
@@ -35,11 +39,13 @@ if TYPE_CHECKING:
 LETTERS_FLOW = "dead_letters"
 TICK_S = 0.5
 SETTLED = ("Waiting", "Processing")
-SLOW_START = "Python worker failed to connect back"
 MAX_RESTARTS = 3
+RESTART_PAUSE_S = 2.0
+"""Before a query that started too slowly is started again; twice as long before the next time."""
+SILENCE_S = 30.0
+"""A query reports every ten seconds at least, also without rows: after this long it is said what it does instead."""
 ENDED = ("done", "failed", "stopped")
 _UNITS_S = {"millisecond": 0.001, "second": 1.0, "minute": 60.0, "hour": 3600.0}
-_PYTHON_ERROR = re.compile(r"^((?:[A-Za-z_]\w*\.)*[A-Za-z_]*(?:Error|Exception|Lost|Fault|Failed|Interrupt)): (.+)$")
 
 
 class PipelineRun:
@@ -48,8 +54,8 @@ class PipelineRun:
     def __init__(self, pipeline: Pipeline, spark: SparkSession, state: PipelineState, connection: Connection) -> None:
         self._pipeline = pipeline
         self._spark = spark.newSession()
-        self._spark.dataSource.register(BatchOfStream)
-        self._spark.dataSource.register(TableSource)
+        register(self._spark, BatchOfStream)
+        register(self._spark, TableSource)
         self._state = state
         self._connection = connection
         self._prepared: dict[str, DataFrame] = {}
@@ -61,14 +67,26 @@ class PipelineRun:
         self._may_change = False
         self._letters_flow = Flow(LETTERS_FLOW, LETTERS_FLOW, topic=pipeline.dead_letters)
         self._restart_counts: dict[str, int] = {}
+        self._restart_at = 0.0
+        self._heard_at: dict[str, float] = {}
+        self.doing: Callable[[str], None] = lambda text: None
+        """Called with what is waited for, before it is."""
+        self._waits_for: str | None = None
+        self.redacted = Redaction.of(pipeline, connection)
         self.flows: dict[str, FlowProgress] = {}
         self.counts = [SourceCounts.of(source) for source in pipeline.counted_sources]
+
+    def _begin(self, text: str) -> None:
+        self._waits_for = text
+        self.doing(text)
 
     # Before it starts
 
     def prepare(self, *, makes_topics: bool = True) -> None:
         """Make the DataFrames of all flows, which checks schemas, SQL, columns and topics."""
+        self._begin(f"waiting for the broker at {self._connection.bootstrap_servers}")
         self._check_topics(makes_topics)
+        self._begin("checking sources, SQL and targets")
         self._may_change = makes_topics
         try:
             self._prepare()
@@ -85,6 +103,8 @@ class PipelineRun:
                     counted = expectations.counted(source, judged)
                     letters.append(expectations.letters(self._pipeline, source, counted))
                 rows = expectations.kept_rows(source, judged)
+            elif source.can_fail_to_parse:
+                rows = expectations.kept_rows(source, expectations.judge(source, rows))
             else:
                 rows = rows.drop(expectations.ORIGIN, expectations.PARSE_ERROR)
             if source.watermark is not None:
@@ -112,7 +132,7 @@ class PipelineRun:
                 return jdbc.table(self._spark, source)
             follower = jdbc.Follower(self._spark, source, self._state.copies(source.name))
             self._followers[source.name] = follower
-            return self._judged_rows(source, follower.stream(), f"{source.jdbc} {source.table}")
+            return self._judged_rows(source, follower.stream())
         if source.kind == "topic":
             return sources.parsed(
                 self._pipeline, source, sources.raw_topic(self._spark, self._pipeline, source, self._connection)
@@ -124,17 +144,15 @@ class PipelineRun:
             )
         if source.kind in TABLE_KINDS:
             rows = table_flows.table_rows(self._spark, self._pipeline, source)
-            place = source.delta or source.iceberg or ""
         else:
             rows = sources.parquet_files(self._spark, self._pipeline, source)
-            place = source.files or ""
-        return self._judged_rows(source, rows, place) if source.is_stream else rows
+        return self._judged_rows(source, rows) if source.is_stream else rows
 
-    def _judged_rows(self, source: Source, rows: DataFrame, place: str) -> DataFrame:
+    def _judged_rows(self, source: Source, rows: DataFrame) -> DataFrame:
         """Rows of a stream that never were bytes, with those that come back where rows may be put aside."""
         if source.is_counted:
-            return sources.with_redriven(rows, place, self._state.redriven(source.name))
-        return sources.with_origin(rows, place)
+            return sources.with_redriven(rows, source.place, self._state.redriven(source.name))
+        return sources.with_origin(rows, source.place)
 
     def columns(self) -> dict[str, str]:
         """The columns of what each flow reads, for people."""
@@ -171,7 +189,13 @@ class PipelineRun:
         """Start all queries. With `is_once` they run one after the other, in the order of the file, so that what one
         writes is there for the next."""
         for follower in self._followers.values():
-            follower.step()
+            self._begin(f"reading {follower.source.place}")
+            try:
+                follower.step()
+            except PipelineError:
+                raise
+            except Exception as error:
+                raise jdbc.failed(follower.source, error) from None
         self._is_once = is_once
         self._waiting = list(self._pipeline.flows)
         if self._letters is not None:
@@ -189,8 +213,11 @@ class PipelineRun:
     def _start_next(self) -> None:
         """Start what waits. Each query has Python processes of its own, which Spark gives ten seconds to start: so one
         query after the other is begun."""
+        if time.monotonic() < self._restart_at:
+            return
         while self._waiting and all(self._is_settled(query) for query in self._queries.values()):
             flow = self._waiting.pop(0)
+            self._begin(f"starting the flow {flow.name}")
             prepared = self._letters if flow.name == LETTERS_FLOW else self._prepared[flow.name]
             assert prepared is not None
             try:
@@ -199,7 +226,7 @@ class PipelineRun:
                 raise
             except Exception as error:
                 self.flows[flow.name].state = "failed"
-                raise PipelineError(f"flow {flow.name} did not start: {cause_of(str(error))}") from None
+                raise failure(f"flow {flow.name} did not start", str(error)) from None
 
     def _is_settled(self, query: StreamingQuery) -> bool:
         """Whether a query lets the next one begin: when its sources are there; with `is_once` when it has ended."""
@@ -215,6 +242,7 @@ class PipelineRun:
             self.flows[flow.name].state = "done"
             return
         checkpoint = self._state.checkpoint(flow.name)
+        self._heard_at[flow.name] = time.monotonic()
         self._queries[flow.name] = targets.start(
             self._pipeline, flow, prepared, self._connection, checkpoint, is_once=self._is_once
         )
@@ -229,24 +257,46 @@ class PipelineRun:
                 continue
             for report in query.recentProgress:
                 document = json.loads(report.json)
-                if progress.note(document) and name == LETTERS_FLOW:
+                if not progress.note(document):
+                    continue
+                self._heard_at[name] = time.monotonic()
+                if name == LETTERS_FLOW:
                     for counts in self.counts:
                         counts.note(document)
             is_any_active |= is_active
             if not is_active:
                 progress.in_per_second = progress.out_per_second = 0.0
-                failure = query.exception()
-                if failure is not None and SLOW_START in str(failure) and self._restart(name):
+                ended = query.exception()
+                if ended is not None and SLOW_START in str(ended) and self._restart(name):
                     is_any_active = True
                     continue
-                progress.state = "failed" if failure is not None else "done"
-                if failure is not None:
-                    raise PipelineError(f"flow {name} failed: {cause_of(str(failure))}")
+                progress.state = "failed" if ended is not None else "done"
+                progress.wait(None, 0)
+                if ended is not None:
+                    raise flow_failure(name, str(ended), self._state.checkpoint(name))
         self._start_next()
-        for name, follower in self._followers.items():
+        for follower in self._followers.values():
+            if isinstance(follower.error, PipelineError):
+                raise follower.error
             if follower.error is not None:
-                raise PipelineError(f"source {name} failed: {jdbc.explained(follower.error)}")
+                raise jdbc.failed(follower.source, follower.error)
+        self._note_waits()
         return is_any_active
+
+    def _note_waits(self) -> None:
+        """What each flow waits for that has not reported yet, or not for long."""
+        now = time.monotonic()
+        for flow in self._waiting:
+            self.flows[flow.name].wait("the flows before it", None)
+        for name, query in self._queries.items():
+            progress, silent_s = self.flows[name], now - self._heard_at[name]
+            if progress.state in ENDED or not query.isActive:
+                continue
+            said = self.redacted(str(query.status["message"]))
+            if not progress.has_reported:
+                progress.wait(f"its first batch ({said})", silent_s)
+            elif silent_s > SILENCE_S:
+                progress.wait(f"its next batch ({said})", silent_s)
 
     def _restart(self, name: str) -> bool:
         """Begin a query again where its checkpoint stands; False when that was done often enough."""
@@ -256,22 +306,28 @@ class PipelineRun:
         del self._queries[name]
         flow = next((one for one in self._pipeline.flows if one.name == name), self._letters_flow)
         self._waiting.insert(0, flow)
+        self._restart_at = time.monotonic() + RESTART_PAUSE_S * 2 ** (self._restart_counts[name] - 1)
         return True
 
     def stop(self) -> None:
         """End all queries. What a batch has begun is done again when the pipeline runs the next time."""
         for follower in self._followers.values():
             follower.stop()
+        for flow in self._waiting:
+            self.flows[flow.name].state = "not started"
         for name, query in self._queries.items():
             if query.isActive:
                 query.stop()
                 self.flows[name].state = "stopped"
+        for progress in self.flows.values():
+            progress.wait(None, None)
 
     def status(self, state: str, cause: str | None = None) -> dict[str, Any]:
         return {
             "pipeline": self._pipeline.name,
             "state": state,
             "cause": cause,
+            "waits_for": self._waits_for if state == "starting" else None,
             "updated_at": time.time(),
             "flows": [flow.to_json() for flow in self.flows.values()],
             "sources": [counts.to_json() for counts in self.counts],
@@ -288,7 +344,13 @@ def run_pipeline(
     is_once: bool = False,
 ) -> None:
     """Run to the end, or until it is stopped. PipelineError: why it could not go on."""
-    ended, cause = "failed", None
+    ended, cause, said = "failed", None, run.doing
+
+    def doing(text: str) -> None:
+        said(text)
+        state.write_status(run.status("starting"))
+
+    run.doing = doing
     try:
         run.prepare()
         run.start(is_once=is_once)
@@ -300,9 +362,15 @@ def run_pipeline(
         ended = "stopped" if stopped.is_set() else "done"
     except PipelineError as error:
         if not stopped.is_set():
-            cause = str(error)
-            raise
+            cause = run.redacted(str(error))
+            raise type(error)(cause) from None
         ended = "stopped"
+    except (KafkaError, ConverterError) as error:
+        cause = run.redacted(str(error))
+        raise
+    except KeyboardInterrupt:
+        ended = "stopped"
+        raise
     finally:
         run.stop()
         state.write_status(run.status(ended, cause))
@@ -312,17 +380,3 @@ def run_pipeline(
 def _seconds(trigger: str) -> float:
     number, unit = trigger.split()
     return max(int(number) * _UNITS_S[unit.removesuffix("s")], 0.1)
-
-
-def cause_of(text: str) -> str:
-    """What really went wrong, out of what Spark says about it: the last Python error, what a rule says of its row, or
-    Spark's own first sentence."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    for line in lines:
-        if "USER_RAISED_EXCEPTION" in line:
-            return line.split("USER_RAISED_EXCEPTION]", 1)[-1].strip().removesuffix("SQLSTATE: P0001").strip()
-    found = [match for match in map(_PYTHON_ERROR.match, lines) if match is not None]
-    own = [match for match in found if not match.group(1).startswith(("org.", "java.", "pyspark."))]
-    if own:
-        return f"{own[-1].group(1).rpartition('.')[2]}: {own[-1].group(2)}"
-    return lines[0] if lines else "no reason was given"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -14,7 +15,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ottla.spark.pipelines.definition import PipelineError
+from ottla.spark.pipelines.definition import FlowFailed, PipelineError, Unavailable
+from ottla.spark.pipelines.redaction import HIDDEN, NAMED_SECRET, SECRET_NAMES, SPARK_SETTINGS, USER_INFO
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,16 +27,27 @@ JAVA_ADVICE = (
     "Spark needs Java 17 or 21, and there is none. Debian and Ubuntu: apt-get install openjdk-17-jre-headless; "
     "Fedora: dnf install java-17-openjdk-headless; macOS: brew install openjdk@17. Elsewhere: set JAVA_HOME to one"
 )
-SPARK_ADVICE = "pipelines need Spark: pip install 'ottla[spark]' (or './ottla demo', which does it)"
-_LOGGING = """\
+SPARK_ADVICE = f"pipelines need Spark: {sys.executable} -m pip install 'ottla[spark]'"
+
+
+def _replaced(pattern: str) -> str:
+    """A pattern of Log4j without passwords: drivers put them into their errors, and Spark logs those."""
+    for secret in (USER_INFO, NAMED_SECRET):
+        escaped = secret.replace("\\", "\\\\")
+        pattern = f"%replace{{{pattern}}}{{{escaped}}}{{$1{HIDDEN}{'@' if secret == USER_INFO else ''}}}"
+    return pattern
+
+
+_LOGGING = f"""\
 rootLogger.level = warn
 rootLogger.appenderRef.file.ref = file
 appender.file.type = Console
 appender.file.name = file
 appender.file.target = SYSTEM_ERR
 appender.file.layout.type = PatternLayout
-appender.file.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
+appender.file.layout.pattern = %d{{HH:mm:ss}} %p %c{{1}}: {_replaced("%m%n%ex")}
 """
+_HADOOP = "spark.hadoop."
 _IN_HASTE = " -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _SMALL = {
     "spark.ui.enabled": "false",
@@ -96,11 +109,14 @@ def new_session(
     logging_file.write_text(_LOGGING)
     builder = SparkSession.builder.master(master).appName(name)
     java_options = f"-Dlog4j2.configurationFile=file:{logging_file}"
+    given = dict(settings or {})
+    hidden = {key: given.pop(key) for key in list(given) if _is_hidden(key)}
     every = {
         **_SMALL,
+        **SPARK_SETTINGS,
         "spark.sql.warehouse.dir": str(log.with_name("warehouse")),
         "spark.driver.extraJavaOptions": java_options + (_IN_HASTE if is_short else ""),
-        **(settings or {}),
+        **given,
     }
     if packages:
         every["spark.jars.packages"] = ",".join(packages)
@@ -110,12 +126,22 @@ def new_session(
         builder = builder.config(key, value)
     with _stderr_to(log), _own_ctrl_c():
         try:
-            return builder.getOrCreate()
+            session = builder.getOrCreate()
         except PySparkRuntimeError as error:
-            raise PipelineError(f"Spark did not start: {error} ({log} has what it said)") from None
+            raise FlowFailed(f"Spark did not start: {error} ({log} has what it said)") from None
         except Exception as error:
             text = str(error).strip().split("\n", 1)[0]
-            raise PipelineError(f"Spark did not start on {master}: {text} ({log} has what it said)") from None
+            kind = FlowFailed if master.startswith("local") else Unavailable
+            raise kind(f"Spark did not start on {master}: {text} ({log} has what it said)") from None
+    for key, value in hidden.items():
+        session.sparkContext._jsc.hadoopConfiguration().set(key.removeprefix(_HADOOP), value)
+    return session
+
+
+def _is_hidden(key: str) -> bool:
+    """Whether a setting of a file system is a secret. It is set once Java runs: before, it would be an argument of
+    the command, which `ps` shows to every user of the machine."""
+    return key.startswith(_HADOOP) and re.search(SECRET_NAMES, key, re.IGNORECASE) is not None
 
 
 @contextmanager

@@ -1,7 +1,8 @@
 """A source of a pipeline as a DataFrame: its columns, and beside them where each row comes from.
 
 Rows of topics and of text files are bytes that a converter parses (json, csv, string, raw), so that a row which cannot
-be parsed is still there as it was. Rows of topics also have `_key`, `_topic`, `_partition`, `_offset` and `_timestamp`;
+be parsed is still there as it was. JSON and CSV are parsed strictly, or by Spark's own functions where a source says
+`lenient: true`. Rows of topics also have `_key`, `_topic`, `_partition`, `_offset` and `_timestamp`;
 rows of files have `_file`. A target leaves out columns that begin with an underscore.
 """
 
@@ -11,18 +12,18 @@ from pathlib import Path
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
 
 from ottla.client.dead_letters import OFFSET, PARTITION, TOPIC
+from ottla.converters.errors import ConverterError
+from ottla.converters.json_values import JsonDecoder
 from ottla.spark.pipelines import converters
 from ottla.spark.pipelines.connection import Connection
-from ottla.spark.pipelines.definition import CONFLUENT, Pipeline, PipelineError, Source
-from ottla.spark.pipelines.expectations import ORIGIN, PARSE_ERROR, SOURCE_HEADER, first_line
+from ottla.spark.pipelines.definition import CONFLUENT, Pipeline, Source
+from ottla.spark.pipelines.expectations import ORIGIN, PARSE_ERROR, SOURCE_HEADER
+from ottla.spark.pipelines.targets import MOMENTS
 
 CORRUPT = "_corrupt"
 ROW = "_row"
-MOMENTS = "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS][XXX]"
-"""Timestamps in the JSON of letters: to the microsecond, which Spark's own form is not."""
 HEADERS = "array<struct<key:string,value:binary>>"
 
 
@@ -77,9 +78,10 @@ def raw_lines(spark: SparkSession, pipeline: Pipeline, source: Source, redriven:
         lines = spark.readStream.format("text").options(**source.options).load(path)
     else:
         lines = spark.read.format("text").options(**source.options).load(path)
-    lines = lines.select("value", F.col("_metadata.file_path").alias("_file")).filter("trim(value) != ''")
+    place = F.regexp_replace("_metadata.file_path", "://[^/@]*:[^/@]*@", "://")
+    lines = lines.select("value", place.alias("_file")).filter("trim(value) != ''")
     if source.header and source.schema is not None:
-        names = ",".join(schema_of(source.name, source.schema).names).lower()
+        names = ",".join(converters.schema_of(source.name, source.schema).names).lower()
         lines = lines.filter(F.lower(F.regexp_replace("value", '[" ]', "")) != F.lit(names))
     return lines.select(_origin_of(F.col("value").cast("binary"), F.col("_file")), "_file")
 
@@ -98,14 +100,14 @@ def parsed(pipeline: Pipeline, source: Source, raw: DataFrame) -> DataFrame:
         return raw.select(ORIGIN, _no_error(), value.alias("value"), *others)
     if source.format == "string":
         return raw.select(ORIGIN, _no_error(), value.cast("string").alias("value"), *others)
-    if source.format in ("avro", "protobuf"):
-        decoder = converters.source_decoder(pipeline, source)
+    if not source.lenient or source.format not in ("json", "csv"):
+        decoder = converters.source_decoder(pipeline, source, session_zone(raw.sparkSession))
         names = converters.columns_of(decoder).names
         row, where = converters.decoded(decoder, value), F.col(ROW)[converters.ROW]
         error = F.col(ROW)[converters.ERROR]
     else:
         schema = source.schema or converters.json_schema_of(pipeline, source)
-        names = schema_of(source.name, schema).names
+        names = converters.schema_of(source.name, schema).names
         if source.wire == CONFLUENT:
             value = converters.without_header(value)
         row, error = (
@@ -119,6 +121,10 @@ def parsed(pipeline: Pipeline, source: Source, raw: DataFrame) -> DataFrame:
         *(where[name].alias(name) for name in names),
         *(name for name in others if name not in names),
     )
+
+
+def session_zone(spark: SparkSession) -> str:
+    return str(spark.conf.get("spark.sql.session.timeZone"))
 
 
 def text_row(format_: str, value: Column, schema: str, **more: str) -> Column:
@@ -135,24 +141,13 @@ def text_error(format_: str, value: Column, schema: str) -> Column:
     )
 
 
-def schema_of(source: str, text: str) -> StructType:
-    try:
-        schema = StructType.fromDDL(text)
-        assert isinstance(schema, StructType)
-        return schema
-    except Exception as error:
-        raise PipelineError(
-            f"sources.{source}.schema: {text!r} is no schema such as 'id bigint, name string': {first_line(error)}"
-        ) from None
-
-
 def _no_error() -> Column:
     return F.lit(None).cast("string").alias(PARSE_ERROR)
 
 
 def with_origin(rows: DataFrame, place: str) -> DataFrame:
     """Rows that never were bytes: their letters have them as JSON."""
-    row = F.to_json(F.struct(*(F.col(name) for name in rows.columns)), {"timestampFormat": MOMENTS}).cast("binary")
+    row = F.to_json(F.struct(*(F.col(name) for name in rows.columns)), MOMENTS).cast("binary")
     return rows.select(_origin_of(row, F.lit(place)), _no_error(), *rows.columns)
 
 
@@ -161,11 +156,17 @@ def with_redriven(rows: DataFrame, place: str, redriven: Path) -> DataFrame:
     redriven.mkdir(parents=True, exist_ok=True)
     lines = rows.sparkSession.readStream.format("text").load(str(redriven)).filter("trim(value) != ''")
     schema, value = rows.schema.toDDL(), F.col("value")
-    parsed = lines.select(value, text_row("json", value, schema, timestampFormat=MOMENTS).alias(ROW))
-    returned = parsed.select(
+    try:
+        decoder = JsonDecoder(converters.arrow_columns(rows.schema), zone=session_zone(rows.sparkSession))
+        row, where = converters.decoded(decoder, value.cast("binary")), F.col(ROW)[converters.ROW]
+        error = F.col(ROW)[converters.ERROR]
+    except ConverterError:  # a database may have types that JSON is read to by Spark only
+        row, where = text_row("json", value, schema, **MOMENTS), F.col(ROW)
+        error = text_error("json", value, schema)
+    returned = lines.select(value, row.alias(ROW)).select(
         _origin_of(value.cast("binary"), F.lit(place)),
-        text_error("json", value, schema).alias(PARSE_ERROR),
-        *(F.col(ROW)[name].alias(name) for name in rows.columns),
+        error.alias(PARSE_ERROR),
+        *(where[name].alias(name) for name in rows.columns),
     )
     return with_origin(rows, place).unionByName(returned)
 
@@ -185,7 +186,7 @@ def _origin_of(value: Column, place: Column) -> Column:
 def parquet_files(spark: SparkSession, pipeline: Pipeline, source: Source) -> DataFrame:
     assert source.files is not None
     path = pipeline.path(source.files)
-    schema = schema_of(source.name, source.schema or "")
+    schema = converters.schema_of(source.name, source.schema or "")
     if not source.is_stream:
         return spark.read.schema(schema).options(**source.options).parquet(path)
     _make_folder(path)

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any, TextIO
 
-from ottla.spark.pipelines.definition import PipelineError
+from ottla.spark.pipelines.definition import Unavailable
 
 FOLDER = ".state"
 STOP_POLL_S = 0.1
@@ -58,7 +58,7 @@ class PipelineState:
             file.seek(0)
             holder = file.read().strip()
             file.close()
-            raise PipelineError(f"it runs already, as process {holder} ('ottla pipeline stop' ends it)") from None
+            raise Unavailable(f"it runs already, as process {holder} ('ottla pipeline stop' ends it)") from None
         file.truncate(0)
         file.write(str(os.getpid()))
         file.flush()
@@ -92,7 +92,7 @@ class PipelineState:
         end = time.monotonic() + timeout_s
         while self.runner() is not None:
             if time.monotonic() > end:
-                raise PipelineError(f"process {pid} still runs {timeout_s:.0f} s after it was asked to end")
+                raise Unavailable(f"process {pid} still runs {timeout_s:.0f} s after it was asked to end")
             time.sleep(STOP_POLL_S)
         return True
 

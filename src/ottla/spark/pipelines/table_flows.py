@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from ottla.spark.pipelines.definition import TABLE_KINDS, Flow, Pipeline, PipelineError, Source
+from ottla.spark.pipelines.expectations import first_line
+from ottla.spark.pipelines.failures import failure
 from ottla.spark.tables.data_source import NAME, SETTINGS
 from ottla.spark.tables.table import (
     DELTA,
@@ -47,13 +51,25 @@ def prepare(pipeline: Pipeline, flow: Flow, rows: DataFrame, *, may_change: bool
     """Make the table of a flow ready for its rows; or only look whether it would be."""
     settings = table_settings(pipeline, flow)
     schema = to_arrow_schema(rows.schema, timezone="UTC")
-    try:
+    with _explained(f"flows.{flow.name}"):
         if may_change:
             prepare_table(settings, schema)
         else:
             check_table(settings, schema)
+
+
+@contextmanager
+def _explained(where: str) -> Iterator[None]:
+    """What goes wrong with a table, its catalog or its store, in one sentence and of its kind."""
+    try:
+        yield
+    except PipelineError:
+        raise
     except TableError as error:
-        raise PipelineError(f"flows.{flow.name}: {error}") from None
+        raise failure(where, str(error), cause=str(error), default=PipelineError) from None
+    except Exception as error:
+        text = f"{type(error).__name__}: {first_line(error)}"
+        raise failure(where, f"{text}\n{error}", cause=text) from None
 
 
 def append(settings: TableSettings, rows: DataFrame) -> None:
@@ -64,14 +80,13 @@ def append(settings: TableSettings, rows: DataFrame) -> None:
 def table_rows(spark: SparkSession, pipeline: Pipeline, source: Source) -> DataFrame:
     """The rows of a table, or the stream of what is appended to it."""
     settings = table_settings(pipeline, source)
-    try:
-        open_table(settings)
-    except NoTable as error:
-        own = [flow.name for flow in pipeline.flows if getattr(flow, source.kind) == getattr(source, source.kind)]
-        made = f"; the flow {own[0]} makes it: run it in a pipeline of its own first" if own else ""
-        raise PipelineError(f"sources.{source.name}: {error}{made}") from None
-    except TableError as error:
-        raise PipelineError(f"sources.{source.name}: {error}") from None
+    with _explained(f"sources.{source.name}"):
+        try:
+            open_table(settings)
+        except NoTable as error:
+            own = [flow.name for flow in pipeline.flows if getattr(flow, source.kind) == getattr(source, source.kind)]
+            made = f"; the flow {own[0]} makes it: run it in a pipeline of its own first" if own else ""
+            raise PipelineError(f"sources.{source.name}: {error}{made}") from None
     reader = spark.readStream if source.is_stream else spark.read
     return reader.format(NAME).option(SETTINGS, settings.to_json()).load()
 
@@ -81,8 +96,6 @@ def compact(pipeline: Pipeline) -> dict[str, Compacted]:
     done = {}
     for flow in pipeline.flows:
         if flow.kind in TABLE_KINDS:
-            try:
+            with _explained(f"flows.{flow.name}"):
                 done[flow.name] = open_table(table_settings(pipeline, flow)).compact()
-            except TableError as error:
-                raise PipelineError(f"flows.{flow.name}: {error}") from None
     return done

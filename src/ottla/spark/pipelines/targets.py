@@ -7,6 +7,9 @@ same commit as the rows.
 
 from __future__ import annotations
 
+from typing import Any
+
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
@@ -20,6 +23,12 @@ from ottla.spark.stream_writer import QUERY_ID
 from ottla.spark.tables.table import open_table
 
 OUT = "written"
+MODE_CHECK = "spark.sql.streaming.unsupportedOperationCheck"
+MOMENTS = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS][XXX]"}
+"""Timestamps in JSON and CSV to the microsecond; Spark's own form cuts them to the millisecond."""
+EXACT_CSV = {**MOMENTS, "escape": '"', "ignoreLeadingWhiteSpace": "false", "ignoreTrailingWhiteSpace": "false"}
+"""CSV as RFC 4180 has it: quotes are doubled. Spark's own form has backslashes and cuts blanks off."""
+_TEXT_OPTIONS = {"json": MOMENTS, "csv": EXACT_CSV}
 
 
 def as_records(pipeline: Pipeline, flow: Flow, rows: DataFrame, *, may_change: bool) -> DataFrame:
@@ -48,11 +57,11 @@ def _converted(pipeline: Pipeline, flow: Flow, rows: DataFrame, may_change: bool
         encoder = converters.flow_encoder(pipeline, flow, rows.schema, may_change=may_change)
         return converters.encoded(encoder, row)
     if flow.format == "csv":
-        return F.to_csv(row)
+        return F.to_csv(row, EXACT_CSV)
     if flow.wire != CONFLUENT:
-        return F.to_json(row)
+        return F.to_json(row, MOMENTS)
     header = converters.json_header(pipeline, flow, rows.schema, may_change=may_change)
-    return F.concat(F.lit(header), F.to_json(row).cast("binary"))
+    return F.concat(F.lit(header), F.to_json(row, MOMENTS).cast("binary"))
 
 
 def written_columns(rows: DataFrame) -> list[str]:
@@ -61,6 +70,7 @@ def written_columns(rows: DataFrame) -> list[str]:
 
 def prepare(pipeline: Pipeline, flow: Flow, rows: DataFrame, *, may_change: bool = True) -> DataFrame:
     """What is written, and counted as it is. Schemas are registered and tables made, unless nothing may change."""
+    _check_mode(flow, rows)
     if flow.kind == "topic":
         records = as_records(pipeline, flow, rows, may_change=may_change)
         return records.observe(OUT, F.count(F.lit(1)).alias(OUT))
@@ -71,6 +81,29 @@ def prepare(pipeline: Pipeline, flow: Flow, rows: DataFrame, *, may_change: bool
     if flow.kind in TABLE_KINDS:
         table_flows.prepare(pipeline, flow, kept, may_change=may_change)
     return kept.observe(OUT, F.count(F.lit(1)).alias(OUT))
+
+
+def _check_mode(flow: Flow, rows: DataFrame) -> None:
+    """Spark refuses some queries in some modes when they start; this asks it before anything runs."""
+    if not rows.isStreaming or rows.sparkSession.conf.get(MODE_CHECK, "true") == "false":
+        return
+    jvm: Any = rows.sparkSession.sparkContext._jvm
+    mode = getattr(jvm.org.apache.spark.sql.streaming.OutputMode, flow.mode.capitalize())()
+    try:
+        jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker.checkForStreaming(
+            rows._jdf.queryExecution().analyzed(), mode
+        )
+    except AnalysisException as error:
+        raise PipelineError(f"flows.{flow.name}.mode: {first_line(error)}{_mode_advice(flow)}") from None
+
+
+def _mode_advice(flow: Flow) -> str:
+    if flow.mode == "complete":
+        return ". 'complete' writes all groups again, and needs a GROUP BY"
+    if flow.mode == "update":
+        return ""
+    changes = "; or say 'mode: update', which writes each change" if flow.kind == "topic" else ""
+    return f". Groups are appended when they are final: group by a window of a source with a 'watermark'{changes}"
 
 
 def start(
@@ -93,7 +126,7 @@ def start(
         assert flow.files is not None and flow.format is not None
         if flow.partition_by:
             writer = writer.partitionBy(*flow.partition_by)
-        return writer.format(flow.format).options(**flow.options).start(pipeline.path(flow.files))
+        return writer.format(flow.format).options(**_file_options(flow)).start(pipeline.path(flow.files))
 
     if flow.kind in TABLE_KINDS:
         settings = table_flows.table_settings(pipeline, flow)
@@ -115,12 +148,16 @@ def start(
     return writer.foreachBatch(append).start()
 
 
+def _file_options(flow: Flow) -> dict[str, str]:
+    return {**_TEXT_OPTIONS.get(flow.format or "", {}), **flow.options}
+
+
 def write_once(pipeline: Pipeline, flow: Flow, prepared: DataFrame, connection: Connection) -> None:
     """Write what is no stream."""
     if flow.kind == "topic":
         prepared.write.format("ottla").mode("append").options(**_topic_options(flow, connection)).save()
     elif flow.kind == "files":
-        writer = prepared.write.format(flow.format or "parquet").mode("overwrite").options(**flow.options)
+        writer = prepared.write.format(flow.format or "parquet").mode("overwrite").options(**_file_options(flow))
         writer.partitionBy(*flow.partition_by).save(pipeline.path(flow.files or ""))
     elif flow.kind in TABLE_KINDS:
         table_flows.append(table_flows.table_settings(pipeline, flow), prepared)

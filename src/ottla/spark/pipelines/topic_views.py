@@ -1,7 +1,8 @@
 """Topics as views for SQL: a topic with a registered schema has its columns (Avro, Protobuf, JSON), any other the
 fields of its values where they are JSON objects.
 
-Those are inferred from the newest records; what does not fit reads as null. Every view also has `key` (text),
+Those are inferred from the newest records. A record that does not fit its columns ends a statement that uses them with
+an error that says where it is and what is wrong; a lenient view has nulls there. Every view also has `key` (text),
 `value` (text), `partition`, `offset` and `timestamp`, unless a field has the name.
 """
 
@@ -9,22 +10,30 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
+import pyarrow
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ottla.client.core.partitions import TopicPartition
+from ottla.converters.decoding import Decoder
 from ottla.converters.errors import SchemaNotFound
+from ottla.converters.json_reader import with_any_text
+from ottla.converters.json_values import UNEXPECTED, JsonDecoder
 from ottla.converters.registry import JSON, PROTOBUF, SERIALIZED, registry_of, subject_of
 from ottla.spark.pipelines import converters
 from ottla.spark.pipelines.connection import Connection
+from ottla.spark.pipelines.sources import session_zone
 
 SAMPLE_COUNT = 200
 POLL_TIMEOUT_MS = 1000
 STREAM = re.compile(r"\bstream\s*(?:\(\s*(`[^`]+`|[\w.-]+)\s*\)|(`[^`]+`|[\w.-]+))", re.IGNORECASE)
 OWN_COLUMNS = ("key", "value", "partition", "offset", "timestamp")
+LENIENT_ADVICE = "leave the record out with a condition on offset, or read what does not fit as null with --lenient"
 _STRING = "string"
+_DECODED = "_decoded"
 
 
 def topics_of(statement: str, known: Iterable[str]) -> list[str]:
@@ -39,8 +48,10 @@ def without_stream(statement: str) -> tuple[str, bool]:
 
 
 def inferred_schema(samples: Iterable[bytes | None]) -> str | None:
-    """The columns of JSON objects as Spark writes them; None if not even half of the samples are objects."""
+    """The columns of JSON objects as Spark writes them; None if not even half of the samples are objects. Of names that
+    differ in case only the most frequent is a column: SQL cannot tell them apart."""
     fields: dict[str, str] = {}
+    counts: Counter[str] = Counter()
     object_count = other_count = 0
     for sample in samples:
         try:
@@ -53,9 +64,14 @@ def inferred_schema(samples: Iterable[bytes | None]) -> str | None:
         object_count += 1
         for name, value in document.items():
             fields[name] = _merged(fields.get(name), _type_of(value))
+            counts[name] += 1
     if not fields or object_count < other_count:
         return None
-    return ", ".join(f"{_quoted(name)} {kind or _STRING}" for name, kind in fields.items())
+    kept: dict[str, str] = {}
+    for name, _ in counts.most_common():
+        kept.setdefault(name.lower(), name)
+    names = [name for name in fields if kept[name.lower()] == name]
+    return ", ".join(f"{_quoted(name)} {fields[name] or _STRING}" for name in names)
 
 
 def _type_of(value: object) -> str:
@@ -93,6 +109,7 @@ def _quoted(name: str) -> str:
 
 def known_topics(connection: Connection) -> list[str]:
     with connection.admin() as admin:
+        admin.connect()
         return sorted(admin.list_topics())
 
 
@@ -115,45 +132,70 @@ def samples(connection: Connection, topic: str) -> list[bytes | None]:
 
 
 def create_topic_views(
-    spark: SparkSession, connection: Connection, topics: Sequence[str], *, is_stream: bool, starting: str = "earliest"
+    spark: SparkSession,
+    connection: Connection,
+    topics: Sequence[str],
+    *,
+    is_stream: bool,
+    starting: str = "earliest",
+    is_lenient: bool = False,
 ) -> None:
-    """Make a view for each topic."""
+    """Make a view for each topic. `is_lenient`: what does not fit its column reads as null."""
     for topic in topics:
         options = {**connection.options, "subscribe": topic, "startingOffsets": starting}
         if is_stream:
             records = spark.readStream.format("ottla").options(**options, commitOffsets="false").load()
         else:
             records = spark.read.format("ottla").options(**options).load()
-        view = _registered_view(connection, topic, records)
+        view = _registered_view(connection, topic, records, is_lenient)
         if view is None:
-            view = topic_view(records, inferred_schema(samples(connection, topic)))
+            view = topic_view(records, inferred_schema(samples(connection, topic)), is_lenient)
         view.createOrReplaceTempView(_quoted(topic))
 
 
-def _registered_view(connection: Connection, topic: str, records: DataFrame) -> DataFrame | None:
-    """A view with the columns of the registered schema; None: there is no registry, or it does not know the topic.
-    What does not fit the schema reads as null."""
+def _registered_view(connection: Connection, topic: str, records: DataFrame, is_lenient: bool) -> DataFrame | None:
+    """A view with the columns of the registered schema; None: there is no registry, or it does not know the topic."""
     if connection.registry is None:
         return None
     try:
         schema = registry_of(connection.registry).latest(subject_of(topic))
     except SchemaNotFound:
         return None
-    if schema.kind == JSON:
+    if schema.kind == JSON and is_lenient:
         value = converters.without_header(F.col("value")).cast("string")
         return _with_columns(records, F.from_json(value, converters.json_columns(connection.registry, schema)))
+    if schema.kind == JSON:
+        columns = converters.json_struct(connection.registry, schema)
+        zone = session_zone(records.sparkSession)
+        decoder: Decoder = JsonDecoder(columns, None, connection.registry, zone=zone, is_open=True)
+        return _decoded_view(records, decoder, is_lenient)
     message = None
     if schema.kind == PROTOBUF:
         schema = registry_of(connection.registry).latest(subject_of(topic), SERIALIZED)
         message = converters.message_of_newest(connection.registry, samples(connection, topic))
-    decoder = converters.registered_decoder(connection.registry, schema, message)
-    return _with_columns(records, converters.decoded(decoder, F.col("value"))[converters.ROW])
+    decoder = converters.registered_decoder(connection.registry, schema, message, is_lenient)
+    return _decoded_view(records, decoder, is_lenient)
 
 
-def topic_view(records: DataFrame, schema: str | None) -> DataFrame:
+def topic_view(records: DataFrame, schema: str | None, is_lenient: bool) -> DataFrame:
     if schema is None:
         return records.select(*(column.alias(name) for name, column in _own_columns().items()))
-    return _with_columns(records, F.from_json(F.col("value").cast("string"), schema))
+    if is_lenient:
+        return _with_columns(records, F.from_json(F.col("value").cast("string"), schema))
+    columns = with_any_text(pyarrow.field("", converters.arrow_columns(converters.schema_of("", schema)))).type
+    decoder = JsonDecoder(columns, zone=session_zone(records.sparkSession), is_open=True)
+    return _decoded_view(records, decoder, is_lenient)
+
+
+def _decoded_view(records: DataFrame, decoder: Decoder, is_lenient: bool) -> DataFrame:
+    """The columns of a decoder. A value that does not fit them is an error when they are used."""
+    made = records.withColumn(_DECODED, converters.decoded(decoder, F.col("value")))
+    row, error = F.col(_DECODED)[converters.ROW], F.col(_DECODED)[converters.ERROR]
+    if not is_lenient:
+        place = F.format_string("topic %s, partition %d, offset %d: ", "topic", "partition", "offset")
+        reason = F.concat(place, error, F.lit(f"; {LENIENT_ADVICE}"))
+        row = F.when(error.isNotNull(), F.raise_error(reason)).otherwise(row)
+    return _with_columns(made, row)
 
 
 def _own_columns() -> dict[str, Column]:
@@ -167,6 +209,7 @@ def _own_columns() -> dict[str, Column]:
 def _with_columns(records: DataFrame, row: Column) -> DataFrame:
     """The fields of a value beside what every record has, unless a field has the name."""
     parsed = records.withColumn("_row", row)
-    names = parsed.select("_row.*").columns
-    own = _own_columns()
-    return parsed.select("_row.*", *(column.alias(name) for name, column in own.items() if name not in names))
+    names = [name for name in parsed.select("_row.*").columns if name != UNEXPECTED]
+    own = {name: column for name, column in _own_columns().items() if name not in names}
+    fields = {name: F.col("_row")[name] for name in names}
+    return parsed.select(*(column.alias(name) for name, column in {**fields, **own}.items()))

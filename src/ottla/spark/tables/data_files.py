@@ -6,7 +6,10 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
+from urllib.parse import quote
 from uuid import uuid4
 
 import pyarrow
@@ -17,6 +20,7 @@ from pyarrow.fs import FileSystem
 CHUNK_SIZE = 64 * 1024 * 1024
 """Rows that a task gathers before it writes them."""
 MAX_SHOWN_TEXT = 32
+NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +81,26 @@ def write_file(files: FileSystem, folder: str, rows: pyarrow.Table, values: Mapp
     return DataFile(path, int(size), {key: partition_text(value) for key, value in values.items()}, statistics(rows))
 
 
+def partition_folder(values: Mapping[str, Any]) -> str:
+    """The folder of a partition as Hive, Spark and delta-rs name it: `country=GR/day=2026-11-17`. Some readers take
+    the values from there and not from the table's log."""
+    texts = {name: partition_text(value) for name, value in values.items()}
+    return "/".join(
+        f"{quote(name, safe='')}={NULL_PARTITION if text is None else quote(text, safe='')}"
+        for name, text in texts.items()
+    )
+
+
 def partition_text(value: Any) -> str | None:
-    """A value as the logs of tables write it."""
+    """A value as the logs of tables write it. A moment has no time zone there: it is in UTC."""
     if value is None:
         return None
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, datetime):
+        return str(value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None))
+    if isinstance(value, Decimal):
+        return f"{value:f}"
     return str(value)
 
 

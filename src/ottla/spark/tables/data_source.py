@@ -80,7 +80,7 @@ class FilePartition(InputPartition):
 
 
 def _read(settings: TableSettings, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
-    assert isinstance(partition, FilePartition)
+    assert isinstance(partition, FilePartition), "Spark hands back what the readers' partitions() gave it"
     return open_table(settings).read(partition.file)
 
 

@@ -10,10 +10,19 @@ from typing import Any
 from urllib.parse import unquote
 
 import pyarrow
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow.fs import FileSystem, PyFileSystem
 
-from ottla.spark.tables.data_files import DataFile, chunks, in_columns, partition_text, partitions, write_file
+from ottla.spark.tables.data_files import (
+    DataFile,
+    chunks,
+    in_columns,
+    partition_folder,
+    partition_text,
+    partitions,
+    write_file,
+)
 from ottla.spark.tables.table import BatchOfQuery, Compacted, FileToRead, NoTable, Table, TableError, TableSettings
 
 try:
@@ -80,7 +89,7 @@ class DeltaFiles(Table):
         names = self.partition_columns()
         stored = [field.name for field in self.schema() if field.name not in names]
         return [
-            write_file(self._files(), "", mine.select(stored), values)
+            write_file(self._files(), partition_folder(values), mine.select(stored), values)
             for rows in chunks(batches, self.schema())
             for values, mine in partitions(rows, names)
         ]
@@ -163,9 +172,18 @@ class DeltaFiles(Table):
             for batch in pq.ParquetFile(opened).iter_batches():
                 rows = pyarrow.Table.from_batches([batch])
                 for name, text in file.values.items():
-                    column = pyarrow.array([text] * batch.num_rows, pyarrow.string()).cast(schema.field(name).type)
+                    column = _column(text, schema.field(name).type, batch.num_rows)
                     rows = rows.append_column(name, column)
                 yield from in_columns(rows, schema).to_batches()
+
+
+def _column(text: str | None, kind: Any, count: int) -> Any:
+    """A partition's value, as the log has it, for each row of a file. Moments are in UTC, with or without a Z."""
+    given = pyarrow.array([text] * count, pyarrow.string())
+    if not pyarrow.types.is_timestamp(kind) or kind.tz is None:
+        return given.cast(kind)
+    has_zone = text is not None and text.endswith("Z")
+    return given.cast(kind) if has_zone else pc.assume_timezone(given.cast(pyarrow.timestamp(kind.unit)), "UTC")
 
 
 def _partition_values(given: Any) -> Mapping[str, str | None]:

@@ -33,8 +33,8 @@ class TableSettings:
     kind: str
     place: str
     """The folder or address of a Delta table, the name of an Iceberg table."""
-    catalog: Mapping[str, str] = field(default_factory=dict)
-    options: Mapping[str, str] = field(default_factory=dict)
+    catalog: Mapping[str, str] = field(default_factory=dict, repr=False)
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
     partition_by: tuple[str, ...] = ()
     evolves: bool = False
     starting: str = "earliest"

@@ -1,0 +1,78 @@
+"""Why a pipeline ended: the cause out of what Spark, Java or a worker says, its kind, and what to do about it."""
+
+from __future__ import annotations
+
+import re
+
+from ottla.spark.pipelines.definition import BadData, FlowFailed, PipelineError, Unavailable
+
+SLOW_START = "Python worker failed to connect back"
+SLOW_START_ADVICE = (
+    "Spark gives a Python process ten seconds to start, and this machine was too busy for that. Nothing is lost: run "
+    "the pipeline again when there is less to do, or with fewer tasks at a time (--master 'local[2]')"
+)
+_PYTHON_ERROR = re.compile(
+    r"^((?:[A-Za-z_]\w*\.)*[A-Za-z_]*(?:Error|Exception|Lost|Fault|Failed|Interrupt|Unavailable|BadData)): (.+)$"
+)
+_OWN_KINDS: dict[str, type[PipelineError]] = {
+    f"{kind.__module__}.{kind.__name__}": kind for kind in (PipelineError, Unavailable, BadData, FlowFailed)
+}
+_OWN = re.compile("|".join(rf"(?<![\w.]){re.escape(name)}(?=: )" for name in _OWN_KINDS))
+_AWAY = re.compile(
+    r"java\.net\.(?:Connect|UnknownHost|NoRouteToHost|SocketTimeout|Socket)Exception"
+    r"|SQL(?:Transient|NonTransient)ConnectionException|SQLRecoverableException|CommunicationsException"
+    r"|\b(?:NoBrokerReached|NetworkError|RequestTimedOut|RegistryUnreachable)\b"
+    r"|\b(?:Connection|ConnectionRefused|ConnectionReset|ConnectionAborted|BrokenPipe|Timeout|ConnectTimeout)Error\b"
+    r"|NETWORK_EXCEPTION|REQUEST_TIMED_OUT|COORDINATOR_NOT_AVAILABLE|NOT_ENOUGH_REPLICAS|LEADER_NOT_AVAILABLE"
+    r"|Connection to \S+ refused|The connection attempt failed|[Cc]onnection refused|Name or service not known"
+    r"|error sending request|Unable to execute HTTP request|Could not connect to the endpoint|Max retries exceeded"
+)
+_STATE_CHANGED = re.compile(
+    r"STATE_STORE_\w*SCHEMA\w*|STATEFUL_OPERATOR_NOT_MATCH\w*|sources in the checkpoint offsets"
+)
+_DATA = re.compile(r"\b(?:DataLost|TableError)\b")
+
+
+def cause_of(text: str) -> str:
+    """What really went wrong, out of what Spark says about it: the last Python error, what a rule says of its row, or
+    Spark's own first sentence."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    for line in lines:
+        if "USER_RAISED_EXCEPTION" in line:
+            return line.split("USER_RAISED_EXCEPTION]", 1)[-1].strip().removesuffix("SQLSTATE: P0001").strip()
+    found = [match for match in map(_PYTHON_ERROR.match, lines) if match is not None]
+    own = [match for match in found if not match.group(1).startswith(("org.", "java.", "pyspark."))]
+    if own:
+        name, said = own[-1].groups()
+        return said if name in _OWN_KINDS else f"{name.rpartition('.')[2]}: {said}"
+    return lines[0] if lines else "no reason was given"
+
+
+def failure(
+    what: str, text: str, *, cause: str | None = None, default: type[PipelineError] = FlowFailed
+) -> PipelineError:
+    """The error of its kind for what failed, from all that is said about it; `default` is for an unknown kind."""
+    shown = f"{what}: {cause or cause_of(text)}" if what else cause or cause_of(text)
+    if "USER_RAISED_EXCEPTION" in text:
+        return BadData(shown)
+    if SLOW_START in text:
+        return Unavailable(f"{shown}. {SLOW_START_ADVICE}")
+    raised = _OWN.search(text)  # by a flow, in a thread of Spark's
+    if raised is not None:
+        return _OWN_KINDS[raised.group()](shown)
+    if _AWAY.search(text):
+        return Unavailable(shown)
+    return BadData(shown) if _DATA.search(text) else default(shown)
+
+
+def flow_failure(flow: str, text: str, checkpoint: str) -> PipelineError:
+    """The error for a query that ended. One whose state no longer fits its SQL has advice instead of Spark's words."""
+    changed = _STATE_CHANGED.search(text)
+    if changed is None:
+        return failure(f"flow {flow} failed", text)
+    return PipelineError(
+        f"flow {flow} failed: its SQL has changed (what it groups by, joins, deduplicates or reads), and what it has "
+        f"counted so far, in {checkpoint}, is of the old SQL ({changed.group()}). Put the old SQL back; or give the "
+        "flow a new name; or remove that folder while the pipeline does not run. With a new name or without the folder "
+        "the flow begins anew: it reads its sources from their 'starting' on, and its target gets those rows again"
+    )
