@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
 
@@ -12,6 +13,7 @@ COMMANDS = {
     "produce": "write records: lines or JSON of stdin or a file",
     "consume": "print records, from anywhere to anywhere, in any format",
     "groups": "consumer groups: members, lag, reset, delete",
+    "clusters": "clusters by name, for --cluster: list, add, use, show, remove",
     "configs": "settings and quotas: describe, set, unset",
     "cluster": "brokers, controller, features, log dirs",
     "records": "delete records up to an offset or a time",
@@ -31,14 +33,50 @@ usage: ottla COMMAND [options]
 
 commands:
 {"".join(f"  {name:<13} {what}" + chr(10) for name, what in COMMANDS.items())}
+options of all commands that ask a cluster, before the command or after it:
+  -b HOST[:PORT], --cluster CLUSTER, --command-config FILE, -o table|json|yaml
+
   ottla COMMAND --help   what a command takes
   ottla --version        the version, and whether the record kernel is compiled
 """
 
 
+GLOBAL_OPTIONS = ("-b", "--broker", "--bootstrap-server", "--cluster", "-o", "--output", "--command-config")
+"""Options that may stand before the command; each takes a value. The command's own parser reads them."""
+
+
 def main(arguments: list[str] | None = None) -> int:
-    arguments = sys.argv[1:] if arguments is None else arguments
-    if not arguments or arguments[0] in ("-h", "--help", "help"):
+    give_streams()
+    try:
+        try:
+            return dispatch(sys.argv[1:] if arguments is None else arguments)
+        finally:
+            # Now, while it can be handled: a reader that has gone would make a complaint at exit.
+            sys.stdout.flush()
+    except OSError as error:
+        from ottla.cli.session import FAILED, PIPE_CLOSED, forget_stdout
+
+        forget_stdout()
+        if isinstance(error, BrokenPipeError):
+            return PIPE_CLOSED
+        print(f"ottla: {error}", file=sys.stderr)
+        return FAILED
+
+
+def give_streams() -> None:
+    """`>&-` and the like: a stream that is closed becomes /dev/null, or the next socket would get its number."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            opened = os.open(os.devnull, os.O_RDWR)
+            if opened != number:
+                os.dup2(opened, number)
+                os.close(opened)
+            setattr(sys, name, open(number, "w" if number else "r", closefd=False))  # noqa: SIM115
+
+
+def dispatch(arguments: list[str]) -> int:
+    before, arguments = split_global_options(arguments)
+    if not arguments or arguments[0] in ("-h", "--help") or arguments == ["help"]:
         print(HELP, end="")
         return 0
     if arguments[0] in ("--version", "version"):
@@ -46,18 +84,41 @@ def main(arguments: list[str] | None = None) -> int:
 
         print(f"ottla {VERSION} (record kernel: {'compiled' if RECORDS_COMPILED else 'plain Python'})")
         return 0
+    if arguments[0] == "help":
+        arguments = [*arguments[1:], "--help"]
     name = arguments[0]
     if name.startswith("kafka-"):
-        return kafka_tool(name.removeprefix("kafka-"), arguments[1:])
+        return kafka_tool(name.removeprefix("kafka-"), before + arguments[1:])
     if name not in COMMANDS:
-        from difflib import get_close_matches
+        from ottla.cli.parser import near
+        from ottla.cli.started_as import command
 
-        near = get_close_matches(name, COMMANDS, 1)
-        hint = f"; did you mean '{near[0]}'?" if near else ""
-        print(f"ottla: there is no command '{name}'{hint} ('ottla --help' lists them)", file=sys.stderr)
+        if name.startswith("-"):
+            what, known = "option", [*GLOBAL_OPTIONS, "--help", "--version"]
+        else:
+            what, known = "command", list(COMMANDS)
+        hint = f"{near(name, known)} ('{command()} --help' lists them)"
+        print(f"ottla: there is no {what} '{name}'{hint}", file=sys.stderr)
         return 2
-    result: int = import_module(f"ottla.cli.{name}").main(arguments[1:])
+    try:
+        result: int = import_module(f"ottla.cli.{name}").main(before + arguments[1:])
+    except KeyboardInterrupt:  # before the command could take care of Ctrl-C itself, while it was imported
+        return 130
     return result
+
+
+def split_global_options(arguments: list[str]) -> tuple[list[str], list[str]]:
+    """The options before the command, and the rest of the line."""
+    at = 0
+    while at < len(arguments):
+        word = arguments[at]
+        if word in GLOBAL_OPTIONS:
+            at += 2
+        elif word.partition("=")[0] in GLOBAL_OPTIONS or (word[:2] in GLOBAL_OPTIONS and len(word) > 2):
+            at += 1
+        else:
+            break
+    return arguments[:at], arguments[at:]
 
 
 def kafka_tool(name: str, arguments: list[str]) -> int:
@@ -68,10 +129,15 @@ def kafka_tool(name: str, arguments: list[str]) -> int:
     except ModuleNotFoundError as error:
         if error.name != module:
             raise
-        print(f"ottla: there is no tool kafka-{name} (bin/ has a script for each)", file=sys.stderr)
+        print(f"ottla: there is no tool kafka-{name} (bin/ of a checkout has a script for each)", file=sys.stderr)
         return 2
     result: int = tool.main(arguments)
     return result
+
+
+def kafka_script() -> int:
+    """What an installed kafka-NAME.sh calls: the tool that it is named after."""
+    return main([os.path.basename(sys.argv[0]).partition(".")[0], *sys.argv[1:]])
 
 
 if __name__ == "__main__":

@@ -37,8 +37,10 @@ def test_topics_are_made_listed_changed_and_deleted(ottla: Ottla, topic: str) ->
     assert (len(document["partitions"]), document["configs"]) == (5, {"max.message.bytes": "9"})
     shrunk = ottla("topics", "alter", topic, "--partitions", "2")
     assert (shrunk.code, "never gets fewer" in shrunk.err) == (1, True)
-    assert ottla("topics", "delete", topic).err == f"{topic} deleted\n"
-    gone = ottla("topics", "delete", topic)
+    asked = ottla("topics", "delete", topic)
+    assert (asked.code, "--yes" in asked.err, "nothing was changed" in asked.err) == (2, True, True)
+    assert ottla("topics", "delete", topic, "--yes").err == f"{topic} deleted\n"
+    gone = ottla("topics", "delete", topic, "--yes")
     assert (gone.code, f"there is no topic '{topic}'" in gone.err) == (1, True)
     assert ottla("topics", "delete", topic, "--if-exists").code == 0
 
@@ -77,9 +79,28 @@ def test_json_goes_in_as_it_came_out(ottla: Ottla, topic: str) -> None:
     assert [one["value"] for one in documents[:3]] == ["text", "é", None]
     assert (documents[3]["value_base64"], documents[3]["timestamp"]) == ("/wA=", 5)
     assert [{**json.loads(line), "topic": topic} for line in second.splitlines()] == documents
-    for bad in (b"[1]", b"{", b'{"headers": 5}', b'{"partition": "x"}'):
-        said = ottla("produce", topic, "--json", stdin=bad)
-        assert (said.code, "line 1:" in said.err) == (1, True)
+
+
+def test_json_without_a_value_is_refused_with_its_line(ottla: Ottla, topic: str) -> None:
+    ottla("topics", "create", topic, "-p", "1")
+    said = ottla("produce", topic, "--json", stdin=b'{"value": "a"}\n{"value": null}\n{"id": 1}\n{"value": "b"}\n')
+    assert (said.code, "line 3 has no 'value'" in said.err) == (1, True)
+    assert "2 records before it were written" in said.err
+    said = ottla("produce", topic, "--json", "-m", '{"value": "c", "key": "k"}', "-m", "text")
+    assert (said.code, "message 2 is no JSON" in said.err, "1 record before it was written" in said.err) == (
+        1,
+        True,
+        True,
+    )
+    assert ottla("consume", topic, "-e", "-f", r"%k %v %V\n").lines == [" a 1", "  -1", "k c 1"]
+    copied = ottla("produce", topic, "--json", "--repartition", "-m", '{"value": "d", "partition": 9}')
+    assert copied.code == 0
+
+
+def test_arguments_that_are_no_text_are_bytes(ottla: Ottla, topic: str) -> None:
+    ottla("topics", "create", topic, "-p", "1")
+    assert ottla("produce", topic, "-m", os.fsdecode(b"\xff"), "-k", os.fsdecode(b"\xfe")).code == 0
+    assert ottla("consume", topic, "-e", "--key", os.fsdecode(b"\xfe"), "-f", "%v{hex}").out == "ff"
 
 
 def test_a_range_ends_where_it_is_told_to(ottla: Ottla, topic: str) -> None:
@@ -157,17 +178,102 @@ def test_a_group_reads_is_reset_and_deleted(ottla: Ottla, topic: str) -> None:
     assert ottla("groups", "describe", group).lines[-1].split()[:5] == [topic, "1", "4", "5", "1"]
 
     tried = ottla("groups", "reset", group, "--to", "beginning", "-o", "json")
-    assert ([row["new"] for row in json.loads(tried.out)], "--execute" in tried.err) == ([0, 0], True)
+    assert ([row["new"] for row in json.loads(tried.out)], "--yes" in tried.err) == ([0, 0], True)
     assert json.loads(ottla("groups", "describe", group, "-o", "json").out)[0]["lag"] == 1
     ottla("groups", "reset", group, "--shift", "-2", "--topic", f"{topic}:1", "--execute")
     assert ottla("consume", topic, "-g", group, "-e").out.split() == ["c", "d", "e"]
     ottla("groups", "reset", group, "--to", "1h ago", "--execute")
     assert json.loads(ottla("groups", "describe", group, "-o", "json").out)[0]["lag"] == 5
 
-    assert ottla("groups", "delete-offsets", group, "--topic", f"{topic}:0").code == 0
-    assert ottla("groups", "delete", group).err == f"{group} deleted\n"
+    assert ottla("groups", "delete-offsets", group, "--topic", f"{topic}:0", "--yes").code == 0
+    assert ottla("groups", "delete", group, "--yes").err == f"{group} deleted\n"
     gone = ottla("groups", "describe", group)
     assert (gone.code, f"there is no group '{group}'" in gone.err) == (1, True)
+
+
+def test_a_topic_is_cloned_with_its_shape_and_settings(ottla: Ottla, topic: str) -> None:
+    ottla("topics", "create", topic, "-p", "3", "-c", "retention.ms=7d", "-c", "cleanup.policy=compact")
+    assert ottla("topics", "clone", topic, f"{topic}-2").err == f"{topic}-2 created with 3 partitions, 1 replica\n"
+    (document,) = json.loads(ottla("topics", "describe", f"{topic}-2", "-o", "json").out)
+    settings = {"retention.ms": "604800000", "cleanup.policy": "compact"}
+    assert (len(document["partitions"]), document["configs"]) == (3, settings)
+    wider = ottla("topics", "clone", topic, f"{topic}-3", "-p", "5", "-c", "retention.ms=1h", "-o", "json")
+    assert json.loads(wider.out) == [{"topic": f"{topic}-3", "created": True, "partitions": 5, "replicas": 1}]
+    (document,) = json.loads(ottla("topics", "describe", f"{topic}-3", "-o", "json").out)
+    assert document["configs"] == {**settings, "retention.ms": "3600000"}
+    again = ottla("topics", "clone", topic, f"{topic}-2")
+    assert (again.code, "already exists" in again.err) == (1, True)
+
+
+def test_a_group_is_cloned_with_its_offsets(ottla: Ottla, topic: str) -> None:
+    group, copy = f"group-{topic}", f"copy-{topic}"
+    ottla("topics", "create", topic, "-p", "1")
+    ottla("produce", topic, stdin=b"a\nb\nc\n")
+    ottla("consume", topic, "-g", group, "-n", "2")
+    assert ottla("groups", "clone", group, copy).err == f"{copy} has the offsets of {group} for 1 partition\n"
+    assert ottla("consume", topic, "-g", copy, "-e").out == "c\n"
+    asked = ottla("groups", "clone", group, copy)
+    assert (asked.code, "which has committed 1 partition" in asked.err, "--yes" in asked.err) == (2, True, True)
+    (row,) = json.loads(ottla("groups", "clone", group, copy, "--topic", topic, "--yes", "-o", "json").out)
+    assert (row["before"], row["committed"]) == (3, 2)
+    documents = json.loads(ottla("groups", "describe", "--all", "-o", "json").out)
+    assert {group, copy} <= {one["group"] for one in documents}
+    nothing = ottla("groups", "list", "--state", "stable")
+    assert nothing.err.startswith("no group is Stable; there are ")
+    missing = ottla("groups", "clone", f"{group}x", copy)
+    assert (missing.code, f"did you mean '{group}'?" in missing.err) == (1, True)
+
+
+def test_kafkas_own_flags_reset_a_group(ottla: Ottla, topic: str) -> None:
+    group = f"group-{topic}"
+    ottla("topics", "create", topic, "-p", "1")
+    ottla("produce", topic, stdin=b"a\nb\nc\n")
+    ottla("consume", topic, "-g", group, "-e")
+    for flags, offset in (
+        (["--to-earliest"], 0),
+        (["--to-latest"], 3),
+        (["--to-offset", "1"], 1),
+        (["--shift-by", "1"], 2),
+        (["--to-datetime", "2001-01-01T00:00:00.000"], 0),
+    ):
+        said = ottla("groups", "reset", group, *flags, "--execute", "-o", "json")
+        assert [row["new"] for row in json.loads(said.out)] == [offset], flags
+
+
+def test_a_pattern_without_a_match_is_named(ottla: Ottla, topic: str) -> None:
+    ottla("topics", "create", topic)
+    said = ottla("topics", "list", "absent-*", topic)
+    assert (said.code, "no topic matches 'absent-*'; there " in said.err, topic in said.out) == (0, True, True)
+    assert f"no topic matches 'x{topic}'; did you mean '" in ottla("topics", "list", f"x{topic}").err
+
+
+def test_options_of_all_commands_stand_before_or_after(ottla: Ottla, cluster: Server, topic: str) -> None:
+    ottla("topics", "create", topic)
+    options = ["-b", cluster.bootstrap, "-o", "json"]
+    said = {
+        ottla(*options, "topics", "list", topic).out,
+        ottla("topics", *options, "list", topic).out,
+        ottla("topics", "list", topic, *options).out,
+    }
+    assert [row["name"] for row in json.loads(said.pop())] == [topic]
+    assert said == set()
+
+
+def test_a_named_cluster_is_worked_on(
+    ottla: Ottla, cluster: Server, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTTLA_CLUSTERS", str(tmp_path / "clusters.toml"))
+    monkeypatch.delenv("OTTLA_BROKER")
+    ottla("clusters", "add", "here", "-b", cluster.bootstrap, "--set", "schema.registry.url=http://127.0.0.1:1")
+    ottla("clusters", "add", "nowhere", "-b", "127.0.0.1:1", "--use")
+    assert ottla("--cluster", "here", "topics", "create", topic).code == 0
+    said = ottla("topics", "list")
+    assert (said.code, "nothing listens on 127.0.0.1:1" in said.err) == (1, True)
+    assert "this is the cluster 'nowhere'" in said.err
+    ottla("clusters", "use", "here")
+    assert topic in ottla("topics", "list").out
+    assert topic in ottla("completion", "words", "--", "--cluster", "here", "topics", "describe", topic[:3]).lines
+    assert ottla("topics", "list", "-b", "127.0.0.1:1").code == 1
 
 
 def test_settings_and_quotas_are_set_and_taken_back(ottla: Ottla, topic: str) -> None:
@@ -240,11 +346,61 @@ def test_the_doctor_finds_a_group_nobody_reads_for(ottla: Ottla, topic: str, tmp
     checks = {one["check"]: one for one in report["checks"]}
     for well in ("listeners", "quorum", "partitions", "disks", "transactions"):
         assert checks[well]["ok"], checks[well]
-    assert any(f"group-{topic} is 1 records behind" in one["what"] for one in checks["groups"]["findings"])
+    assert any(
+        f"group-{topic} is 1 record behind and has no members" in one["what"] for one in checks["groups"]["findings"]
+    )
     for group in json.loads(ottla("groups", "list", "-o", "json").out):
-        ottla("groups", "delete", group["group"])
+        ottla("groups", "delete", group["group"], "-y")
     said = ottla("doctor", "--command-config", str(patient))
     assert (said.code, "PROBLEM" in said.out) == (0, False)
+
+
+def test_a_group_that_has_read_all_of_a_transactional_topic_is_not_behind(
+    ottla: Ottla, cluster: Server, topic: str, tmp_path: Path
+) -> None:
+    """Many clients commit the last record plus one, which is in front of the transaction's marker."""
+    import asyncio
+
+    from ottla.client import Producer
+    from ottla.client.admin import Admin
+    from ottla.client.core.offsets import OffsetAndMetadata
+    from ottla.client.metadata import TopicPartition
+
+    patient = tmp_path / "client.properties"
+    patient.write_text("default.api.timeout.ms=60000\n")
+    group = f"group-{topic}"
+    ottla("topics", "create", topic, "-p", "2")
+
+    async def write() -> None:
+        """Partition 0: a record, its marker, an aborted record, its marker. Partition 1: three records, a marker."""
+        async with Producer(bootstrap_servers=cluster.bootstrap, transactional_id=topic) as producer:
+            await producer.init_transactions()
+            await producer.begin_transaction()
+            await producer.send(topic, b"kept", partition=0)
+            for value in (b"a", b"b", b"c"):
+                await producer.send(topic, value, partition=1)
+            await producer.commit_transaction()
+            await producer.begin_transaction()
+            await producer.send(topic, b"dropped", partition=0)
+            await producer.abort_transaction()
+        async with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+            await admin.alter_group_offsets(
+                group,
+                {TopicPartition(topic, 0): OffsetAndMetadata(1), TopicPartition(topic, 1): OffsetAndMetadata(1)},
+            )
+
+    asyncio.run(write())
+    (document,) = json.loads(ottla("groups", "describe", group, "-o", "json").out)
+    assert [(row["committed"], row["end"], row["lag"]) for row in document["partitions"]] == [(1, 4, 0), (1, 4, 2)]
+    ottla("groups", "reset", group, "--to", "3", "--topic", f"{topic}:1", "--execute")
+    (document,) = json.loads(ottla("groups", "describe", group, "-o", "json").out)
+    assert [(row["committed"], row["end"], row["lag"]) for row in document["partitions"]] == [(1, 4, 0), (3, 4, 0)]
+    (listed,) = [one for one in json.loads(ottla("groups", "list", "--lag", "-o", "json").out) if one["group"] == group]
+    assert listed["lag"] == 0
+    report = json.loads(ottla("doctor", "-o", "json", "--command-config", str(patient)).out)
+    (groups,) = [one for one in report["checks"] if one["check"] == "groups"]
+    assert not any(group in one["what"] for one in groups["findings"])
+    ottla("groups", "delete", group)
 
 
 def test_completion_knows_commands_options_topics_and_groups(ottla: Ottla, topic: str) -> None:
@@ -274,19 +430,25 @@ def test_every_command_has_help_with_examples(ottla: Ottla, command: str) -> Non
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["topics", "lst"], "invalid choice: 'lst'"),
+        (["topics", "lst"], "there is no command 'ottla topics lst'; did you mean 'list'?"),
         (["consume", "t", "--from", "soon"], "no place in a log"),
         (["consume", "t", "-f", "%q"], "%q is no placeholder"),
         (["consume", "t", "-g", "g", "--from", "1"], "-g reads where the group is"),
         (["consume", "t", "--grep", "("], "--grep '('"),
         (["consume", "t", "-n", "0"], "at least 1"),
         (["produce", "t", "--key-separator", "\\q"], "is no escape"),
+        (["produce", "t", "--json", "--null"], "--null does not go with --json"),
+        (["produce", "t", "--json", "--key-separator", ":"], "--key-separator does not go with --json"),
+        (["produce", "t", "-m", "x", "--file", "y"], "--file does not go with -m"),
         (["topics", "alter", "t"], "nothing to change"),
         (["topics", "create", "t", "-c", "nonsense"], "no NAME=VALUE"),
         (["configs", "set", "broker", "one", "a=b"], "is no broker"),
         (["configs", "set", "quotas", "alice", "a=1"], "whose quotas?"),
         (["topics", "list", "--command-config", "/absent"], "cannot be read"),
         (["tpoics", "list"], "did you mean 'topics'?"),
+        (["clusters", "-b", "h", "list"], "there is no option -b\n"),
+        (["-b", "h", "clusters", "add", "c"], "-b stands after the subcommand: ottla clusters add ... -b\n"),
+        (["records", "delete", "t", "--to", "end"], "there is no option --to\n"),
     ],
 )
 def test_misuse_is_told_with_exit_code_2(ottla: Ottla, arguments: list[str], expected: str) -> None:

@@ -12,8 +12,10 @@ from ottla.cli.output import (
     Column,
     Progress,
     bytes_text,
+    counted,
     duration_text,
     emit,
+    from_zero,
     table_lines,
     yaml_text,
 )
@@ -94,3 +96,26 @@ def test_progress_is_drawn_on_terminals_only_and_taken_away() -> None:
     assert "[########" in terminal.getvalue()
     assert " 25%" in terminal.getvalue()
     assert terminal.getvalue().endswith("\r\x1b[K")
+
+
+def test_columns_that_do_not_fit_stand_below_the_others() -> None:
+    head, rows = ["NAME", "COUNT", "PLACE"], [["orders", 1234567, "somewhere"]]
+    assert list(table_lines(head, rows)) == ["NAME      COUNT  PLACE", "orders  1234567  somewhere"]
+    assert list(table_lines(head, rows, 20)) == ["NAME      COUNT", "    PLACE", "orders  1234567", "    somewhere"]
+    assert list(table_lines(head, rows, 26)) == list(table_lines(head, rows))
+    assert list(table_lines(head, rows, 1)) == [
+        "NAME", "      COUNT", "    PLACE", "orders", "    1234567", "    somewhere",
+    ]  # fmt: skip
+
+
+def test_control_characters_do_not_reach_a_table() -> None:
+    assert list(table_lines(["GROUP"], [["a\x1b[2J\nb\x9b"]])) == ["GROUP", "a\\x1b[2J\\x0ab\\x9b"]
+
+
+@pytest.mark.parametrize(("count", "text"), [(0, "0 records"), (1, "1 record"), (2000, "2,000 records")])
+def test_a_count_of_one_is_singular(count: int, text: str) -> None:
+    assert counted(count, "record") == text
+
+
+def test_the_partitions_of_a_topic_in_words() -> None:
+    assert (from_zero(1), from_zero(3)) == ("it has only partition 0", "it has partitions 0 to 2")

@@ -6,7 +6,7 @@ from datetime import datetime
 
 import pytest
 
-from ottla.cli.positions import BEGINNING, END, Anchor, Position, parse_duration_ms, parse_position, placed
+from ottla.cli.positions import BEGINNING, END, Anchor, Position, parse_position, placed
 
 NOW = 1_794_800_000_000
 LOCAL = round(datetime(2026, 11, 16, 9, 30).timestamp() * 1000)
@@ -65,9 +65,3 @@ def test_what_is_no_place_is_refused_with_what_can_stand_there(text: str) -> Non
 )
 def test_a_place_is_never_outside_the_partition(position: Position, offset: int) -> None:
     assert placed(position, 100, 200) == offset
-
-
-def test_durations_have_units() -> None:
-    assert parse_duration_ms("1.5h") == 5_400_000
-    with pytest.raises(ValueError, match="no duration"):
-        parse_duration_ms("5")

@@ -6,7 +6,18 @@ import json
 
 import pytest
 
-from ottla.cli.record_format import FormatError, bytes_of, compile_format, json_line, record_document, yaml_item
+from ottla.cli.record_format import (
+    FormatError,
+    GivenRecord,
+    bytes_of,
+    compile_format,
+    json_line,
+    parse_json_record,
+    record_document,
+    terminal_json_line,
+    terminal_yaml_item,
+    yaml_item,
+)
 from ottla.client.core.fetching import ConsumerRecord, RawRecord
 
 RECORD: RawRecord = ConsumerRecord(
@@ -56,3 +67,65 @@ def test_a_value_that_is_no_text_is_sent_as_json() -> None:
     assert bytes_of({"value": {"a": [1, None]}}, "value") == b'{"a": [1, null]}'
     assert bytes_of({"value": 5}, "value") == b"5"
     assert bytes_of({}, "value") is None
+
+
+@pytest.mark.parametrize("record", [RECORD, TOMBSTONE])
+def test_what_consume_prints_as_json_is_the_same_record_for_produce(record: RawRecord) -> None:
+    given = GivenRecord(record.value, record.key, tuple(record.headers), record.partition, record.timestamp)
+    assert parse_json_record(json_line(record)) == given
+
+
+@pytest.mark.parametrize(
+    ("line", "record"),
+    [
+        (b'{"value": null, "key": "k"}', GivenRecord(None, b"k")),
+        (b'{"value": {"a": 1}, "headers": {"h": null}}', GivenRecord(b'{"a": 1}', None, (("h", None),))),
+        (b'\xef\xbb\xbf{"value_base64": "/wA=", "headers": null}', GivenRecord(b"\xff\x00")),
+        (b'{"value": "", "topic": "other", "offset": 7, "timestamp": 0}', GivenRecord(b"", timestamp=0)),
+    ],
+)
+def test_a_json_object_is_a_record(line: bytes, record: GivenRecord) -> None:
+    assert parse_json_record(line) == record
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b'{"id": 1, "name": "x"}', "has no 'value'; without --json the line itself is the value"),
+        (b"{}", "has no 'value'; without --json"),
+        (b" ", "is empty"),
+        (b'{"key": "k"}', "has no 'value'; a tombstone says"),
+        (b'{"value": 1, "kye": "k"}', "unknown field 'kye'; did you mean 'key'"),
+        (b'{"value": 1, "value_base64": ""}', "both 'value' and 'value_base64'"),
+        (b'{"value_base64": 5}', "'value_base64' that is no text"),
+        (b'{"value_base64": "a?"}', "'value_base64' that is no base64"),
+        (b'{"value": 1, "headers": 5}', "has 'headers' that are neither"),
+        (b'{"value": 1, "headers": false}', "has 'headers' that are neither"),
+        (b'{"value": 1, "headers": [{"nam": "x"}]}', "has a header that is no object"),
+        (b'{"value": 1, "headers": [{"name": "x", "val": 1}]}', "a header with the unknown field 'val'"),
+        (b'{"value": 1, "partition": "1"}', "'partition' that is no whole number"),
+        (b'{"value": 1, "partition": -1}', "'partition' that is no whole number"),
+        (b'{"value": 1, "timestamp": true}', "'timestamp' that is no whole number"),
+        (b'{"value": 1, "value": 2}', "has 'value' twice"),
+        (b'{"value": NaN}', "it has no NaN"),
+        (b'{"value": 1} {"value": 2}', "is no JSON: Extra data"),
+        (b'{"value": "\\ud800"}', "half a surrogate pair"),
+        (b'{"value": "\xff"}', "is no UTF-8"),
+        (b'"text"', "is no JSON object"),
+        (b"", "is empty"),
+        (b'{"value": ' + b"[" * 200_000, "nested too deeply"),
+    ],
+)
+def test_json_that_is_no_record_is_refused_with_the_reason(line: bytes, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        parse_json_record(line)
+
+
+def test_a_terminal_gets_no_control_characters_of_records() -> None:
+    wild: RawRecord = ConsumerRecord("t", 0, 0, 0, b"\x1b[2J", b"\xc2\x9b\x7f\xff\r\n\t", ())
+    assert compile_format(r"%k %v\e", is_terminal=True)(wild) == b"\\x1b[2J \\x9b\\x7f\\xff\\x0d\n\t\x1b"
+    assert compile_format(r"%k %v\e")(wild) == b"\x1b[2J \xc2\x9b\x7f\xff\r\n\t\x1b"
+    text: RawRecord = ConsumerRecord("t", 0, 0, 0, None, b"\xc2\x9b\x7f\x1b", ())
+    for write, raw in ((terminal_json_line, json_line), (terminal_yaml_item, yaml_item)):
+        assert b"\\u009b\\u007f\\u001b" in write(text)
+        assert b"\xc2\x9b" in raw(text)

@@ -9,7 +9,7 @@ from typing import Any
 from ottla.cli import cluster_moves
 from ottla.cli.local_cluster import act, add_options
 from ottla.cli.output import TABLE, Column, bytes_text, duration_text, emit, write_document
-from ottla.cli.session import HELP, Session, add_subcommand, group_parser, guarded, run
+from ottla.cli.session import CLOSE_S, HELP, Session, add_subcommand, group_parser, guarded, run
 
 COMMAND = "ottla cluster"
 EXAMPLES = """\
@@ -48,7 +48,7 @@ def parser() -> argparse.ArgumentParser:
     add_subcommand(
         commands,
         "controller",
-        "the quorum of controllers: who leads, and how far the others are behind",
+        "the quorum of controllers: its leader, and how far the others are behind",
         "  ottla cluster controller\n",
     )
     add_subcommand(
@@ -84,7 +84,8 @@ def main(arguments: list[str]) -> int:
         "log-dirs": log_dirs,
         **dict.fromkeys(MOVING, cluster_moves.move_replicas),
     }[options.command]
-    return run(COMMAND, options, lambda session: work(session, options))
+    close_s = cluster_moves.TAKE_BACK_S if options.command in MOVING else CLOSE_S
+    return run(COMMAND, options, lambda session: work(session, options), close_s=close_s)
 
 
 async def cluster_id(session: Session, options: argparse.Namespace) -> None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ottla.cli.output import TABLE, Column, Progress, bytes_text, emit, notice, write_document
-from ottla.cli.session import MISUSED, CommandError, Session
+from ottla.cli.output import TABLE, Column, Progress, bytes_text, counted, emit, notice, write_document
+from ottla.cli.session import MISUSED, CommandError, Session, add_yes_option, confirm
 
 if TYPE_CHECKING:
     from ottla.client.admin import Admin, ClusterDescription, Reassignment
@@ -16,6 +15,8 @@ if TYPE_CHECKING:
     from ottla.client.metadata import PartitionInfo, TopicPartition
 
 AT_ONCE = 16
+TAKE_BACK_S = 60.0
+"""How long Ctrl-C waits until moves that are under way are taken back and throttles removed; a second one does not."""
 PLAN_ROWS = 40
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
@@ -24,7 +25,7 @@ def add_options(parser: argparse.ArgumentParser, command: str) -> None:
     if command == "drain":
         parser.add_argument("drained", metavar="BROKER", type=int, help="the id of the broker that is to hold nothing")
     parser.add_argument("--dry-run", action="store_true", help="show the plan, and move nothing")
-    parser.add_argument("--yes", action="store_true", help="do not ask")
+    add_yes_option(parser)
     parser.add_argument(
         "--throttle", metavar="RATE", type=rate, help="copy at most so many bytes per second and broker: 50M, 1G"
     )
@@ -70,8 +71,7 @@ async def move_replicas(session: Session, options: argparse.Namespace) -> None:
     _show(options, moves, replicas, sizes, going_on)
     if options.dry_run or (not moves and not going_on):
         return
-    if not options.yes:
-        _confirm(moves, sizes, going_on)
+    _confirm(options, moves, sizes, going_on)
     await _carry_out(admin, options, moves, sizes, going_on)
     if options.command == "drain":
         await _say_what_is_left(admin, options.drained)
@@ -109,9 +109,10 @@ def _plan(
         return plan_drain(replicas, brokers, drained)
     except TooFewBrokers as error:
         left = [id for id in ids if id != drained]
+        others = ", ".join(map(str, left)) or "none"
         raise CommandError(
-            f"{error.partition} has {error.replica_count} replicas, and without broker {drained} there are "
-            f"{len(left)} brokers ({', '.join(map(str, left)) or 'none'})\n"
+            f"{error.partition} has {counted(error.replica_count, 'replica')}, and without broker {drained} there "
+            f"{'is' if len(left) == 1 else 'are'} {counted(len(left), 'broker')} ({others})\n"
             "  start another broker first, or give the topic fewer replicas with 'bin/kafka-reassign-partitions.sh'"
         ) from None
 
@@ -175,7 +176,10 @@ def _show(
         write_document(options.output, document)
         return
     if going_on:
-        print(f"{len(going_on)} partitions are being moved already; the plan goes on from where they will be")
+        are = "is" if len(going_on) == 1 else "are"
+        print(
+            f"{counted(len(going_on), 'partition')} {are} being moved already; the plan goes on from where they will be"
+        )
     if not moves:
         done = f"broker {options.drained} holds nothing" if options.command == "drain" else "everything is balanced"
         print(f"{done}: no move is needed")
@@ -213,9 +217,9 @@ def _by_broker(moves: Sequence[Move], replicas: Mapping[TopicPartition, Sequence
 def _summary(moves: Sequence[Move], sizes: Mapping[TopicPartition, int]) -> str:
     copied = sum(len(move.added) for move in moves)
     reordered = sum(not move.added for move in moves)
-    parts = [f"{copied} replicas to copy, {bytes_text(_bytes_to_copy(moves, sizes))}"]
+    parts = [f"{counted(copied, 'replica')} to copy, {bytes_text(_bytes_to_copy(moves, sizes))}"]
     if reordered:
-        parts.append(f"{reordered} partitions to be led by another of their replicas")
+        parts.append(f"{counted(reordered, 'partition')} to be led by another of their replicas")
     return "; ".join(parts)
 
 
@@ -227,16 +231,17 @@ def _ids(ids: Sequence[int]) -> str:
 
 
 def _confirm(
+    options: argparse.Namespace,
     moves: Sequence[Move],
     sizes: Mapping[TopicPartition, int],
     going_on: Mapping[TopicPartition, Reassignment],
 ) -> None:
-    if not sys.stdin.isatty():
-        raise CommandError("nobody is there to be asked: --yes carries the plan out, --dry-run only shows it", MISUSED)
-    what = f"Carry it out? {_summary(moves, sizes)}" if moves else f"Watch {len(going_on)} partitions to the end?"
-    print(f"{what} [y/N] ", end="", file=sys.stderr, flush=True)
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise CommandError("nothing was moved")
+    what = (
+        f"carry it out: {_summary(moves, sizes)}"
+        if moves
+        else f"watch {counted(len(going_on), 'partition')} to the end"
+    )
+    confirm(what, options)
 
 
 async def _carry_out(
@@ -255,11 +260,11 @@ async def _carry_out(
     here = {_partition(one): one.replicas for info in topics.values() for one in info.partitions}
     elsewhere = [move.partition for move in moves if here.get(move.partition, move.after) != move.after]
     elected = await lead_first(admin, [move for move in moves if here.get(move.partition) == move.after])
-    notice(f"{len(mover.done)} partitions moved, {elected} leaders elected")
+    notice(f"{counted(len(mover.done), 'partition')} moved, {counted(elected, 'leader')} elected")
     if elsewhere:
         raise CommandError(
-            f"{len(elsewhere)} partitions are not where the plan wants them (the first is {elsewhere[0]}): somebody "
-            f"else moved or cancelled them; 'ottla cluster {options.command}' makes a new plan"
+            f"{counted(len(elsewhere), 'partition')} not where the plan wants it (the first: {elsewhere[0]}): another "
+            f"command moved it or stopped the move; 'ottla cluster {options.command}' makes a new plan"
         )
 
 
@@ -282,4 +287,4 @@ async def _cancel(admin: Admin, going_on: Mapping[TopicPartition, Reassignment])
     brokers = [broker.id for broker in (await admin.describe_cluster()).brokers]
     topics = {partition.topic: None for partition in going_on}
     await clear_throttles(admin, brokers, topics)
-    notice(f"{len(going_on)} moves stopped: those partitions go back to where they were; throttles removed")
+    notice(f"{counted(len(going_on), 'move')} stopped: those partitions go back to where they were; throttles removed")

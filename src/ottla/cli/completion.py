@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterable
 from importlib import import_module
 
-from ottla.cli.session import BROKER_VARIABLE, DEFAULT_BROKER, command_parser
+from ottla.cli.session import CommandError, Session, Target, choose_cluster, command_parser
 
 COMMAND = "ottla completion"
 TIMEOUT_S = 0.5
@@ -21,7 +21,7 @@ EXAMPLES = """\
   source <(ottla completion zsh)                                         in ~/.zshrc
   ottla completion fish > ~/.config/fish/completions/ottla.fish
 """
-NAMES = {"TOPIC": "topics", "TOPIC[:N,N]": "topics", "GROUP": "groups"}
+NAMES = {"TOPIC": "topics", "TOPIC[:N,N]": "topics", "GROUP": "groups", "CLUSTER": "clusters"}
 """What an argument with this metavar is the name of."""
 
 BASH = """\
@@ -72,15 +72,19 @@ def main(arguments: list[str]) -> int:
 
 def candidates(line: list[str]) -> list[str]:
     """What may stand in place of the last word."""
-    from ottla.__main__ import COMMANDS
+    from ottla.__main__ import COMMANDS, GLOBAL_OPTIONS, split_global_options
 
-    *before, word = line
-    if not before:
-        found: Iterable[str] = [*COMMANDS, "--help", "--version"]
+    *words, word = line
+    options, before = split_global_options(words)
+    if options and options[-1] in GLOBAL_OPTIONS:
+        # The value of an option before the command: every parser of a group has the same.
+        found: Iterable[str] = _after(import_module("ottla.cli.topics").parser(), ["topics", *options], word)
+    elif not before:
+        found = [*COMMANDS, *GLOBAL_OPTIONS, "--help", "--version"]
     elif before[0] not in COMMANDS:
         found = []
     else:
-        found = _after(import_module(f"ottla.cli.{before[0]}").parser(), before, word)
+        found = _after(import_module(f"ottla.cli.{before[0]}").parser(), [before[0], *options, *before[1:]], word)
     return sorted(one for one in dict.fromkeys(found) if one.startswith(word))
 
 
@@ -123,19 +127,32 @@ def _values(action: argparse.Action, before: list[str]) -> list[str]:
     if action.metavar == "NAME" and before[-1] in ("topic", "group"):
         # `ottla configs set topic NAME`
         kind = f"{before[-1]}s"
-    return [] if kind is None else names(kind, _broker(before))
+    if kind == "clusters":
+        return cluster_names()
+    return [] if kind is None else names(kind, before)
 
 
-def _broker(words: list[str]) -> str:
-    import os
+def cluster_names() -> list[str]:
+    from ottla.cli.named_clusters import NamedClusters, NamedClustersError
 
+    try:
+        return list(NamedClusters.read().clusters)
+    except NamedClustersError:
+        return []
+
+
+def _target(words: list[str]) -> Target:
+    """The cluster that a command line is meant for, as far as it is written."""
+    given = argparse.Namespace(broker=None, cluster=None, command_config=None)
     for option, value in itertools.pairwise(words):
         if option in ("-b", "--broker", "--bootstrap-server"):
-            return value
-    return os.environ.get(BROKER_VARIABLE) or DEFAULT_BROKER
+            given.broker = value
+        elif option in ("--cluster", "--command-config"):
+            setattr(given, option.strip("-").replace("-", "_"), value)
+    return choose_cluster(given)
 
 
-def names(kind: str, broker: str) -> list[str]:
+def names(kind: str, words: list[str]) -> list[str]:
     """The topics or groups of a cluster; none if it does not answer soon."""
     import asyncio
     import logging
@@ -146,8 +163,10 @@ def names(kind: str, broker: str) -> list[str]:
 
     async def ask() -> list[str]:
         from ottla.client.admin import Admin
+        from ottla.client.config import AdminConfig
 
-        async with Admin(bootstrap_servers=broker) as admin, asyncio.timeout(TIMEOUT_S):
+        settings = Session(_target(words)).settings_for(AdminConfig)
+        async with Admin(settings) as admin, asyncio.timeout(TIMEOUT_S):
             await admin.connect()
             if kind == "topics":
                 return list(await admin.list_topics())
@@ -155,7 +174,7 @@ def names(kind: str, broker: str) -> list[str]:
 
     try:
         return asyncio.run(ask())
-    except (KafkaError, TimeoutError, OSError, ValueError):
+    except (CommandError, KafkaError, TimeoutError, OSError, ValueError):
         return []
     finally:
         logging.disable(logging.NOTSET)

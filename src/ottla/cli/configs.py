@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from ottla.cli.output import Column, emit, notice
-from ottla.cli.session import HELP, CommandError, Session, add_subcommand, group_parser, key_value, no_such, run
+from ottla.cli.output import Column, emit, emit_done
+from ottla.cli.session import HELP, CommandError, Session, add_subcommand, group_parser, no_such, run, setting
 
 if TYPE_CHECKING:
     from ottla.client.admin import Admin, ConfigEntry, ConfigResource
@@ -21,10 +21,10 @@ EXAMPLES = """\
   ottla configs describe topic orders                  what differs from the defaults
   ottla configs describe topic orders --all            every setting, and where its value comes from
   ottla configs describe broker 1
-  ottla configs set topic orders retention.ms=3600000 cleanup.policy=compact
+  ottla configs set topic orders retention.ms=7d segment.bytes=64MiB cleanup.policy=compact
   ottla configs unset topic orders retention.ms
   ottla configs set broker all log.cleaner.threads=2   every broker
-  ottla configs set quotas user=alice client-id=default producer_byte_rate=1048576
+  ottla configs set quotas user=alice client-id=default producer_byte_rate=1MiB
 """
 NAMED = (
     "topic NAME, broker ID (or 'all'), group NAME, client-metrics NAME, "
@@ -49,9 +49,8 @@ def parser() -> argparse.ArgumentParser:
         commands,
         "set",
         "change settings; the others stay as they are",
-        "  ottla configs set topic orders retention.ms=3600000\n"
-        "  ottla configs set quotas user=alice producer_byte_rate=1048576\n",
-        output=False,
+        "  ottla configs set topic orders retention.ms=7d segment.bytes=64MiB\n"
+        "  ottla configs set quotas user=alice producer_byte_rate=1MiB\n",
     )
     change.add_argument("kind", choices=kinds)
     change.add_argument("name", metavar="NAME", help=NAMED)
@@ -61,7 +60,6 @@ def parser() -> argparse.ArgumentParser:
         "unset",
         "take the default again",
         "  ottla configs unset topic orders retention.ms\n  ottla configs unset quotas user=alice producer_byte_rate\n",
-        output=False,
     )
     unset.add_argument("kind", choices=kinds)
     unset.add_argument("name", metavar="NAME", help=NAMED)
@@ -165,8 +163,9 @@ async def change(session: Session, options: argparse.Namespace) -> None:
         if error.code is ErrorCode.INVALID_CONFIG:
             await suggest(admin, resource, [one.name for one in changes])
         raise
-    what = "set" if options.command == "set" else "unset"
-    notice(f"{options.kind} {options.name}: {what} {', '.join(one.name for one in changes)}")
+    done = [one.name if one.value is None else f"{one.name}={one.value}" for one in changes]
+    document = {"kind": options.kind, "name": options.name, options.command: {one.name: one.value for one in changes}}
+    emit_done(options.output, [document], [f"{options.kind} {options.name}: {options.command} {', '.join(done)}"])
 
 
 async def suggest(admin: Admin, resource: ConfigResource, names: list[str]) -> None:
@@ -180,7 +179,7 @@ async def suggest(admin: Admin, resource: ConfigResource, names: list[str]) -> N
 
 def settings_of(options: argparse.Namespace) -> list[tuple[str, str]]:
     try:
-        return [key_value(one) for one in options.settings]
+        return [setting(one) for one in options.settings]
     except argparse.ArgumentTypeError as error:
         raise CommandError(str(error), 2) from None
 
@@ -226,12 +225,24 @@ async def change_quotas(session: Session, options: argparse.Namespace) -> None:
     for one in left:
         name, _, value = one.partition("=")
         try:
-            quotas[name] = float(value) if options.command == "set" else None
-        except ValueError:
-            raise CommandError(f"{one!r} is no QUOTA=NUMBER, such as producer_byte_rate=1048576", 2) from None
+            quotas[name] = quota_value(name, value) if options.command == "set" else None
+        except ValueError as error:
+            raise CommandError(f"{one!r} is no QUOTA=NUMBER, such as producer_byte_rate=1MiB: {error}", 2) from None
     if not quotas:
         raise CommandError("which quotas? for example producer_byte_rate, consumer_byte_rate, request_percentage", 2)
     admin = await session.admin()
     await admin.alter_client_quotas({entity: quotas})
     whose = ", ".join(f"{kind}={DEFAULT if name is None else name}" for kind, name in entity)
-    notice(f"{whose}: {options.command} {', '.join(quotas)}")
+    document = {"kind": QUOTAS, "entity": dict(entity), options.command: quotas}
+    emit_done(options.output, [document], [f"{whose}: {options.command} {', '.join(quotas)}"])
+
+
+def quota_value(name: str, text: str) -> float:
+    from math import isfinite
+
+    from ottla.cli.quantities import setting_value
+
+    found = float(setting_value(name, text))
+    if not isfinite(found):
+        raise ValueError("it is not finite")
+    return found

@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import argparse
+import os
 import select
 import sys
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from ottla.cli.output import Progress, notice
+from ottla.cli.output import Progress, from_zero, notice
 from ottla.cli.positions import BEGINNING, END, HELP, Position, bounds, position_option, resolve
-from ottla.cli.record_format import DEFAULT_FORMAT, FormatError, Write, compile_format, json_line, yaml_item
+from ottla.cli.record_format import (
+    DEFAULT_FORMAT,
+    FormatError,
+    Write,
+    compile_format,
+    json_line,
+    terminal_json_line,
+    terminal_yaml_item,
+    yaml_item,
+)
 from ottla.cli.session import CommandError, Session, add_broker_options, command_parser, misuse, run
 
 if TYPE_CHECKING:
+    from ottla.cli.registered import RegisteredDecoder
     from ottla.client.consumer import Consumer
     from ottla.client.core.fetching import RawRecord
     from ottla.client.core.partitions import TopicPartition
@@ -32,12 +43,14 @@ EXAMPLES = r"""  ottla consume orders                                  all there
   ottla consume orders --key alice -e                   only the partition that the key hashes to
   ottla consume orders --grep 'status":"failed' -e -o json
   ottla consume orders -f '%d %p:%o %k %v %h\n'
+  ottla consume orders --registry http://127.0.0.1:8081 -e       Avro, Protobuf and registered JSON as JSON
   ottla consume orders -g billing                       as a member of the group, committing what was printed
 
 format:
   %t topic, %p partition, %o offset, %k key, %v value, %h headers, %T time in ms, %d time as ISO 8601,
   %K and %V lengths of key and value (-1: null), %H number of headers, %% percent; \n \t \r \0 \xHH
   %k{hex} %v{base64} %v{json}: key and value in another encoding
+  On a terminal control characters of records are shown as \x1b; pipes and files get the bytes as they are.
 """
 
 
@@ -62,6 +75,14 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("-f", "--format", metavar="FORMAT", help="see below ('%%v\\n')")
     made.add_argument("-o", "--output", choices=("text", "json", "yaml"), default="text", help="json: one line each")
     made.add_argument("-g", "--group", metavar="GROUP", help="read as a member of this group and commit")
+    made.add_argument(
+        "--registry",
+        metavar="URL",
+        help="a schema registry: values and keys of registered schemas (Avro, Protobuf, JSON) are shown as JSON",
+    )
+    made.add_argument(
+        "--decode", action="store_true", help="the same with schema.registry.url of the cluster or --command-config"
+    )
     made.add_argument(
         "--isolation",
         choices=("read_uncommitted", "read_committed"),
@@ -102,25 +123,39 @@ async def consume(session: Session, options: argparse.Namespace) -> int:
         **session.settings_for(ConsumerConfig),
         **parsed_properties(options.property),
     }
+    decoder = registered_decoder(session, options)
     await session.describe_topics(options.topics)
     if options.group:
         async with Consumer({**settings, "group.id": options.group, "enable.auto.commit": "false"}) as consumer:
             consumer.subscribe(options.topics)
-            return await Reading(consumer, write, accepts, options.max).as_member(ends=options.exit)
+            reading = Reading(consumer, write, accepts, options.max, decoder)
+            try:
+                return await reading.as_member(ends=options.exit)
+            finally:
+                reading.tell_failures()
     ranges = await wanted_ranges(session, options)
     async with Consumer({"enable.auto.commit": "false", **settings}) as consumer:
         consumer.assign(ranges)
         for partition, (first, _) in ranges.items():
             consumer.seek(partition, first)
         stops = {partition: stop for partition, (_, stop) in ranges.items() if stop is not None}
-        reading = Reading(consumer, write, accepts, options.max)
+        reading = Reading(consumer, write, accepts, options.max, decoder)
         total = sum(stop - first for first, stop in ranges.values() if stop is not None) if stops else None
         try:
             await reading.through(stops, total if len(stops) == len(ranges) else None)
         finally:
+            reading.tell_failures()
             if options.grep or options.key is not None:
                 reading.tell_scanned(len(ranges))
     return 0
+
+
+def registered_decoder(session: Session, options: argparse.Namespace) -> RegisteredDecoder | None:
+    if not options.decode and options.registry is None:
+        return None
+    from ottla.cli.registered import RegisteredDecoder, registry_settings
+
+    return RegisteredDecoder(registry_settings(options.registry, session.target.settings), notice)
 
 
 def parsed_properties(given: list[str]) -> dict[str, str]:
@@ -166,11 +201,11 @@ async def wanted_partitions(session: Session, options: argparse.Namespace) -> li
     for name, info in (await session.describe_topics(options.topics)).items():
         numbers = list(range(len(info.partitions)))
         if options.key is not None and chosen is None and not options.all_partitions:
-            numbers = [partition_for_key(options.key.encode(), len(numbers))]
+            numbers = [partition_for_key(os.fsencode(options.key), len(numbers))]
         elif chosen is not None:
             missing = [number for number in chosen if number not in numbers]
             if missing:
-                raise CommandError(f"{name} has no partition {missing[0]}: it has 0 to {len(numbers) - 1}")
+                raise CommandError(f"{name} has no partition {missing[0]}: {from_zero(len(numbers))}")
             numbers = chosen
         wanted += [TopicPartition(name, number) for number in numbers]
     return wanted
@@ -190,12 +225,16 @@ def partition_numbers(text: str | None) -> list[int] | None:
 
 
 def writer(options: argparse.Namespace) -> Write:
+    """What writes records to stdout: as they are into a pipe or a file, harmless on a terminal."""
+    is_terminal = sys.stdout.isatty()
     if options.output != "text":
         if options.format:
             misuse(COMMAND, "-f is for text: it does not go with -o")
+        if is_terminal:
+            return terminal_json_line if options.output == "json" else terminal_yaml_item
         return json_line if options.output == "json" else yaml_item
     try:
-        return compile_format(options.format or DEFAULT_FORMAT)
+        return compile_format(options.format or DEFAULT_FORMAT, is_terminal=is_terminal)
     except FormatError as error:
         misuse(COMMAND, f"-f '{options.format}': {error}")
 
@@ -204,13 +243,13 @@ def acceptor(options: argparse.Namespace) -> Accepts | None:
     """Which records are wanted; None if all are."""
     checks: list[Accepts] = []
     if options.key is not None:
-        key = options.key.encode()
+        key = os.fsencode(options.key)
         checks.append(lambda record: record.key == key)
     if options.grep is not None:
         import re
 
         try:
-            search = re.compile(options.grep.encode()).search
+            search = re.compile(os.fsencode(options.grep)).search
         except re.error as error:
             misuse(COMMAND, f"--grep '{options.grep}': {error}")
         checks.append(lambda record: matches(search, record) is not options.invert)
@@ -235,8 +274,14 @@ class Reading:
     """Takes records from a consumer, keeps those that are wanted and writes them, until it is enough."""
 
     def __init__(
-        self, consumer: Consumer[Any, Any], write: Write, accepts: Accepts | None, max_count: int | None
+        self,
+        consumer: Consumer[Any, Any],
+        write: Write,
+        accepts: Accepts | None,
+        max_count: int | None,
+        decoder: RegisteredDecoder | None = None,
     ) -> None:
+        self._decoder = decoder
         self._consumer = consumer
         self._write = write
         self._accepts = accepts
@@ -289,6 +334,8 @@ class Reading:
             # `| head` has what it wants; no further record may come for hours to find that out by writing it.
             raise BrokenPipeError
         self._scanned += len(records)
+        if self._decoder is not None and records:
+            records = self._decoder.decode(records)
         if self._accepts is not None:
             records = [record for record in records if self._accepts(record)]
         if self._left is not None:
@@ -299,6 +346,10 @@ class Reading:
             self._written += len(records)
             self._stdout.write(b"".join(map(self._write, records)))
             self._stdout.flush()
+
+    def tell_failures(self) -> None:
+        if self._decoder is not None:
+            self._decoder.tell_rest()
 
     def tell_scanned(self, partition_count: int) -> None:
         """A search says what it has looked at: no answer is an answer only then."""

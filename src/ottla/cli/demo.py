@@ -1,5 +1,5 @@
 """`ottla demo`: a broker of its own, orders that come in by topic and by file, the pipeline `orders` on Spark, and what
-it made of them. Sets up what is missing, leaves nothing behind."""
+it made of them. Installs what is missing and removes its data when it ends."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import importlib
 import json
 import os
 import random
+import shlex
 import shutil
 import signal
 import subprocess
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.cli.output import write_table
 from ottla.cli.session import CommandError, command_parser, guarded
+from ottla.cli.started_as import command
 
 if TYPE_CHECKING:
     from ottla.spark.pipelines.run import PipelineRun
@@ -30,7 +32,9 @@ if TYPE_CHECKING:
 COMMAND = "ottla demo"
 REPOSITORY = Path(__file__).resolve().parents[3]
 LOCK = REPOSITORY / "requirements-spark.lock"
-PIPELINE = REPOSITORY / "pipelines" / "orders"
+SHIPPED_PIPELINE = Path(__file__).with_name("demo_pipeline")
+"""What a wheel has of a checkout's pipelines/orders (setup.py)."""
+PIPELINE = SHIPPED_PIPELINE if SHIPPED_PIPELINE.is_dir() else REPOSITORY / "pipelines" / "orders"
 JAVA_PACKAGES = ("openjdk-17-jre-headless", "openjdk-21-jre-headless")
 READY_TIMEOUT_S = 60.0
 ENOUGH_TIMEOUT_S = 240.0
@@ -60,8 +64,6 @@ def main(arguments: list[str]) -> int:
 
 def _demo(options: argparse.Namespace) -> int:
     began_at = time.monotonic()
-    if not (PIPELINE / "pipeline.yml").is_file():
-        raise CommandError("the demo runs from a checkout of Ottla: git clone it, then ./ottla demo")
     _install_spark(options.no_install)
     _install_java(options.no_install)
     with ExitStack() as stack:
@@ -72,8 +74,8 @@ def _demo(options: argparse.Namespace) -> int:
     if is_complete:
         _say(f"\nThat took {time.monotonic() - began_at:.0f} s. The broker and its folder are gone. What to try next:")
         print(f"  the pipeline that ran      {_near(PIPELINE)}/pipeline.yml")
-        print("  a broker that stays        ./ottla start")
-        print("  a pipeline of your own     ./ottla pipeline init mine")
+        print(f"  a broker that stays        {command()} start")
+        print(f"  a pipeline of your own     {command()} pipeline init mine")
     return 0 if is_complete else 130
 
 
@@ -96,13 +98,14 @@ def _install_spark(is_forbidden: bool) -> None:
 
     if has_spark():
         return
-    command = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--requirement", str(LOCK)]
-    if is_forbidden or not LOCK.is_file():
-        raise CommandError(f"Spark is not installed. {' '.join(command[1:]).replace('-m pip', 'python -m pip', 1)}")
-    _install("Spark (about 500 MB, once)", command)
+    wanted = ["--requirement", str(LOCK)] if LOCK.is_file() else ["ottla[spark]"]
+    install = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", *wanted]
+    if is_forbidden:
+        raise CommandError(f"Spark is not installed: {shlex.join(install)}")
+    _install("Spark (about 500 MB, once)", install)
     importlib.invalidate_caches()
     if not has_spark():
-        raise CommandError("Spark was installed but cannot be found: is this Python the one of the .venv?")
+        raise CommandError(f"Spark was installed, but {sys.executable} cannot import it")
 
 
 def _install_java(is_forbidden: bool) -> None:
@@ -132,12 +135,12 @@ def _succeeds(command: list[str]) -> bool:
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
-def _install(what: str, command: list[str], more: dict[str, str] | None = None) -> None:
-    """Run an installer, with a clock for whoever waits; what it said is shown if it fails."""
+def _install(what: str, installer: list[str], more: dict[str, str] | None = None) -> None:
+    """Run an installer and show the seconds; its last lines are shown if it fails."""
     began_at = time.monotonic()
     is_terminal = sys.stderr.isatty()
     with tempfile.TemporaryFile() as output:
-        process = subprocess.Popen(command, stdout=output, stderr=output, env={**os.environ, **(more or {})})
+        process = subprocess.Popen(installer, stdout=output, stderr=output, env={**os.environ, **(more or {})})
         _say(f"installing {what} ...")
         try:
             while process.poll() is None:
@@ -157,7 +160,7 @@ def _install(what: str, command: list[str], more: dict[str, str] | None = None) 
         if process.returncode:
             output.seek(0)
             said = output.read().decode(errors="replace").strip().splitlines()
-            raise CommandError("\n  ".join([f"{what} could not be installed: {' '.join(command)}", *said[-8:]]))
+            raise CommandError("\n  ".join([f"{what} could not be installed: {shlex.join(installer)}", *said[-8:]]))
 
 
 # --- the broker

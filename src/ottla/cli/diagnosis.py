@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.cli.output import bytes_text, duration_text
+from ottla.cli.output import bytes_text, counted, duration_text
 
 if TYPE_CHECKING:
     from ottla.cli.transactions import OpenTransaction
@@ -40,11 +40,8 @@ class GroupSeen(NamedTuple):
     state: str
     member_count: int
     committed: Mapping[TopicPartition, int]
-    ends: Mapping[TopicPartition, int]
-
-    @property
-    def lag(self) -> int:
-        return sum(max(end - self.committed.get(partition, end), 0) for partition, end in self.ends.items())
+    lag: int
+    """Records that a reader of committed records has still to get, of the partitions with a committed offset."""
 
 
 def some(items: Iterable[object]) -> str:
@@ -109,10 +106,12 @@ def judge_quorum(quorum: QuorumDescription | None, now_ms: int) -> list[Finding]
         left = len(quorum.voters) - len(silent)
         needed = len(quorum.voters) // 2 + 1
         spare = "one more and nothing can be changed" if left <= needed else "it still has a majority"
+        do = "does" if len(silent) == 1 else "do"
         findings.append(
             Finding(
                 "quorum",
-                f"controllers {some(silent)} do not follow the leader ({left} of {len(quorum.voters)} do; {spare})",
+                f"{_numbered('controller', silent)} {do} not follow the leader "
+                f"({left} of {len(quorum.voters)} do; {spare})",
                 "are they running? can they reach the leader? see their logs",
             )
         )
@@ -145,8 +144,8 @@ def judge_partitions(topics: Mapping[str, TopicInfo], min_isr: Mapping[str, int]
         findings.append(
             Finding(
                 "partitions",
-                f"{len(offline)} partitions have no leader and can be neither read nor written: {_names(offline)}",
-                f"start brokers {_missing(offline)} again; if they are lost for ever, "
+                f"{_have(offline)} no leader and can be neither read nor written: {_names(offline)}",
+                f"start {_missing(offline)} again; if lost for ever, "
                 "kafka-leader-election.sh --election-type unclean takes what is left of the data",
             )
         )
@@ -154,17 +153,18 @@ def judge_partitions(topics: Mapping[str, TopicInfo], min_isr: Mapping[str, int]
         findings.append(
             Finding(
                 "partitions",
-                f"{len(scarce)} partitions have fewer replicas in sync than min.insync.replicas: "
+                f"{_have(scarce)} fewer replicas in sync than min.insync.replicas: "
                 f"acks=all is refused: {_names(scarce)}",
-                f"start brokers {_missing(scarce)} again, or find out why they do not catch up",
+                f"start {_missing(scarce)} again, or find out why the replicas do not catch up",
             )
         )
     if behind:
         findings.append(
             Finding(
                 "partitions",
-                f"{len(behind)} partitions are under-replicated: {_names(behind)}",
-                f"brokers {_missing(behind)} are down or too slow: start them, or look at their disks and network",
+                f"{counted(len(behind), 'partition')} {'is' if len(behind) == 1 else 'are'} under-replicated: "
+                f"{_names(behind)}",
+                f"down or too slow: {_missing(behind)}; start what is down, look at disk and network of what is slow",
             )
         )
     return findings
@@ -175,7 +175,17 @@ def _names(partitions: Sequence[PartitionInfo]) -> str:
 
 
 def _missing(partitions: Iterable[PartitionInfo]) -> str:
-    return some(sorted({replica for one in partitions for replica in one.replicas if replica not in one.isr}))
+    """`broker 2`, `brokers 2, 3`: those whose replicas are not in sync."""
+    ids = sorted({replica for one in partitions for replica in one.replicas if replica not in one.isr})
+    return _numbered("broker", ids)
+
+
+def _numbered(noun: str, ids: Sequence[int]) -> str:
+    return f"{noun}{'' if len(ids) == 1 else 's'} {some(ids)}"
+
+
+def _have(partitions: Sequence[PartitionInfo]) -> str:
+    return f"{counted(len(partitions), 'partition')} {'has' if len(partitions) == 1 else 'have'}"
 
 
 def judge_replicas(topics: Mapping[str, TopicInfo], broker_count: int) -> list[Finding]:
@@ -187,10 +197,11 @@ def judge_replicas(topics: Mapping[str, TopicInfo], broker_count: int) -> list[F
     ]
     if not lonely:
         return []
+    have = "has" if len(lonely) == 1 else "have"
     return [
         Finding(
             "replicas",
-            f"{some(lonely)} have one replica only: with that broker go all committed offsets or transactions",
+            f"{some(lonely)} {have} one replica only: with that broker go all committed offsets or transactions",
             "raise it with kafka-reassign-partitions.sh; offsets.topic.replication.factor counts for new ones",
             is_problem=False,
         )
@@ -232,20 +243,20 @@ def judge_groups(before: Mapping[str, GroupSeen], after: Mapping[str, GroupSeen]
         first = before.get(name, seen)
         if not seen.lag:
             continue
-        behind = f"group {name} is {seen.lag:,} records behind"
+        behind = f"group {name} is {counted(seen.lag, 'record')} behind"
         if not seen.member_count:
             findings.append(
                 Finding(
                     "groups",
-                    f"{behind} and has no members: nobody reads for it",
-                    f"start its consumers; if nobody needs it any more: ottla groups delete {name}",
+                    f"{behind} and has no members",
+                    f"start its consumers; if the group is not needed any more: ottla groups delete {name}",
                 )
             )
         elif seen.state != "Stable" and first.state != "Stable":
             findings.append(
                 Finding(
                     "groups",
-                    f"{behind} and rebalances ({seen.state}): its {seen.member_count} members wait for each other",
+                    f"{behind} and rebalances ({seen.state}): {counted(seen.member_count, 'member')} did not agree yet",
                     "look for members that join and leave again, or take longer than max.poll.interval.ms",
                 )
             )
@@ -253,7 +264,7 @@ def judge_groups(before: Mapping[str, GroupSeen], after: Mapping[str, GroupSeen]
             findings.append(
                 Finding(
                     "groups",
-                    f"{behind} and has committed nothing in {wait_s:g} s, with {seen.member_count} members",
+                    f"{behind} and has committed nothing in {wait_s:g} s, with {counted(seen.member_count, 'member')}",
                     "look at its members: an error they meet again and again (a poison record), a slow downstream "
                     f"system, commits switched off? ottla groups describe {name}",
                 )
@@ -265,11 +276,12 @@ def judge_transactions(hanging: Sequence[OpenTransaction], now_ms: int) -> list[
     if not hanging:
         return []
     oldest = max(now_ms - one.last_timestamp for one in hanging)
+    hang = "hangs" if len(hanging) == 1 else "hang"
     return [
         Finding(
             "transactions",
-            f"{len(hanging)} transactions hang, the oldest for {duration_text(oldest)}: readers of committed records "
-            f"stand still in {some(one.partition for one in hanging)}",
+            f"{counted(len(hanging), 'transaction')} {hang}, the oldest for {duration_text(oldest)}: readers of "
+            f"committed records stand still in {some(one.partition for one in hanging)}",
             "ottla transactions hanging --end writes what is missing; their records count as aborted",
         )
     ]

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import argparse
+import os
 import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from ottla.cli import diagnosis
 from ottla.cli.diagnosis import Finding, GroupSeen
-from ottla.cli.output import TABLE, write_document
+from ottla.cli.output import TABLE, counted, wrapped, write_document
 from ottla.cli.session import (
     Session,
     add_broker_options,
     add_output_option,
     command_parser,
     explained,
+    guarded,
     run,
     unreachable,
 )
+from ottla.cli.started_as import as_started
 
 if TYPE_CHECKING:
     from ottla.client.admin import Admin
@@ -30,11 +33,13 @@ WAIT_S = 2.0
 API_TIMEOUT_MS = "5000"
 """A cluster that is ill answers some questions never: the others should not wait long for that."""
 HANGING_MS = 20 * 60_000
+INDENT = " " * 9
 EXAMPLES = """\
   ottla doctor
   ottla doctor --broker kafka.example.org:9092
   ottla doctor --wait 30              watch groups for half a minute
   ottla doctor -o json                for a monitor; exit code 1: something is wrong
+  ottla doctor --spark                which Python and Java Spark would start; asks no broker
 """
 
 
@@ -52,6 +57,11 @@ def parser() -> argparse.ArgumentParser:
         metavar="SECONDS",
         help=f"how long groups that are behind are watched ({WAIT_S:g})",
     )
+    made.add_argument(
+        "--spark",
+        action="store_true",
+        help='look at this machine instead: can the Python and Java that Spark would start run format("ottla")?',
+    )
     add_broker_options(made)
     add_output_option(made)
     return made
@@ -59,7 +69,18 @@ def parser() -> argparse.ArgumentParser:
 
 def main(arguments: list[str]) -> int:
     options = parser().parse_args(arguments)
+    if options.spark:
+        return guarded(COMMAND, lambda: examine_spark(options))
     return run(COMMAND, options, lambda session: examine(session, options))
+
+
+def examine_spark(options: argparse.Namespace) -> int:
+    from ottla.cli import spark_diagnosis
+
+    report = Report(options.output)
+    for name, (findings, well) in spark_diagnosis.look(dict(os.environ)):
+        report.add(name, findings, well)
+    return report.finish()
 
 
 async def examine(session: Session, options: argparse.Namespace) -> int:
@@ -76,7 +97,7 @@ async def examine(session: Session, options: argparse.Namespace) -> int:
                 topics, len(brokers)
             )
             count = sum(len(info.partitions) for info in topics.values())
-            return found, f"{count} partitions of {len(topics)} topics have all their replicas in sync"
+            return found, f"{counted(count, 'partition')} of {counted(len(topics), 'topic')}, all replicas in sync"
 
         await report.check("quorum", lambda: check_quorum(admin))
         await report.check("partitions", partitions)
@@ -121,16 +142,16 @@ class Report:
         )
         if self._output == TABLE:
             if is_well:
-                print(f"ok       {name}: {well}")
+                print(wrapped(f"ok       {name}: {well}", INDENT))
             for one in findings:
-                print(f"{'PROBLEM' if one.is_problem else 'note   '}  {one.check}: {one.what}")
-                print(f"         -> {one.todo}")
+                print(wrapped(f"{'PROBLEM' if one.is_problem else 'note   '}  {one.check}: {one.what}", INDENT))
+                print(wrapped(f"{INDENT}-> {as_started(one.todo)}", f"{INDENT}   "))
 
     def finish(self) -> int:
         if self._output != TABLE:
             write_document(self._output, {"ok": not self._problem_count, "checks": self._checks})
         elif self._problem_count:
-            print(f"\n{self._problem_count} {'problem' if self._problem_count == 1 else 'problems'} found")
+            print(f"\n{counted(self._problem_count, 'problem')} found")
         return 1 if self._problem_count else 0
 
 
@@ -148,7 +169,7 @@ async def reach(session: Session, report: Report) -> list[Broker] | None:
     try:
         brokers = sorted((await cluster.refresh([])).brokers.values())
     except KafkaError as error:
-        what, *rest = unreachable(error, session.broker).split("\n")
+        what, *rest = unreachable(error, session.target.broker, session.target.cluster).split("\n")
         report.add("listeners", [Finding("listeners", what, "; ".join(one.strip() for one in rest))], "")
         return None
     finally:
@@ -161,9 +182,9 @@ async def reach(session: Session, report: Report) -> list[Broker] | None:
     findings = diagnosis.judge_listeners(config.bootstrap_servers, brokers, unreached)
     if not brokers:
         todo = "start a broker, and see in its log why it is fenced"
-        findings.append(Finding("listeners", f"{session.broker} answers, but no broker is in service", todo))
+        findings.append(Finding("listeners", f"{session.target.broker} answers, but no broker is in service", todo))
     where = ", ".join(f"{broker.id} at {broker.host}:{broker.port}" for broker in brokers)
-    report.add("listeners", findings, f"brokers {where} can be reached")
+    report.add("listeners", findings, f"{'broker' if len(brokers) == 1 else 'brokers'} {where} can be reached")
     return None if len(unreached) == len(brokers) else brokers
 
 
@@ -234,12 +255,11 @@ async def check_groups(admin: Admin, wait_s: float) -> tuple[list[Finding], str]
         await asyncio.sleep(wait_s)
         after = await look_at_groups(admin)
     count = len(after)
-    return diagnosis.judge_groups(
-        before, after, wait_s
-    ), f"{count} {'group' if count == 1 else 'groups'}, none stands still"
+    return diagnosis.judge_groups(before, after, wait_s), f"{counted(count, 'group')}, none stands still"
 
 
 async def look_at_groups(admin: Admin) -> dict[str, GroupSeen]:
+    from ottla.client.core.isolation import IsolationLevel
     from ottla.client.errors import ErrorCode, KafkaError
 
     seen = {}
@@ -248,7 +268,7 @@ async def look_at_groups(admin: Admin) -> dict[str, GroupSeen]:
             continue
         try:
             described = (await admin.describe_groups([listed.group_id]))[listed.group_id]
-            lags = await admin.group_lag(listed.group_id)
+            lags = await admin.group_lag(listed.group_id, isolation_level=IsolationLevel.READ_COMMITTED)
         except KafkaError as error:
             if error.code in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
                 # Gone since it was listed, or its topic is.
@@ -258,7 +278,7 @@ async def look_at_groups(admin: Admin) -> dict[str, GroupSeen]:
             described.state,
             len(described.members),
             {partition: lag.committed for partition, lag in lags.items() if lag.committed is not None},
-            {partition: lag.end for partition, lag in lags.items()},
+            sum(lag.lag or 0 for lag in lags.values()),
         )
     return seen
 

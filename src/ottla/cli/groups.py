@@ -6,19 +6,49 @@ import argparse
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ottla.cli.output import TABLE, Column, emit, emit_documents, notice
-from ottla.cli.session import HELP, CommandError, Session, add_subcommand, group_parser, no_such, run
+from ottla.cli.output import (
+    TABLE,
+    Column,
+    counted,
+    emit,
+    emit_documents,
+    emit_done,
+    from_zero,
+    notice,
+    printable,
+    wrapped,
+)
+from ottla.cli.parser import near
+from ottla.cli.session import (
+    HELP,
+    MISUSED,
+    CommandError,
+    Session,
+    add_subcommand,
+    add_yes_option,
+    can_ask,
+    confirm,
+    group_parser,
+    misuse,
+    no_such,
+    run,
+)
 
 if TYPE_CHECKING:
     from ottla.client.admin import Admin, GroupDescription, PartitionLag
     from ottla.client.core.partitions import TopicPartition
 
 COMMAND = "ottla groups"
+STATES = (
+    "Stable", "Empty", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "NotReady", "Dead",
+)  # fmt: skip
 EXAMPLES = """\
   ottla groups list
   ottla groups describe billing                              members, offsets and lag
-  ottla groups reset billing --to '1h ago'                   what it would do
-  ottla groups reset billing --to '1h ago' --execute         and do it
+  ottla groups describe --all
+  ottla groups reset billing --to '1h ago'                   shows what it would do, and asks
+  ottla groups reset billing --to '1h ago' --yes             and does it
+  ottla groups clone billing billing-test                    a group that begins where billing is
   ottla groups delete-offsets billing --topic orders
   ottla groups delete billing
 """
@@ -33,52 +63,68 @@ def parser() -> argparse.ArgumentParser:
         "  ottla groups list\n  ottla groups list --lag\n  ottla groups list --state Empty\n",
     )
     listing.add_argument("--state", action="append", default=[], metavar="STATE", help="Stable, Empty, ...; repeatable")
-    listing.add_argument("--lag", action="store_true", help="and how many records each is behind")
+    listing.add_argument("--lag", action="store_true", help="and how many records each is behind (committed ones)")
     describe = add_subcommand(
         commands,
         "describe",
-        "members of groups, and the lag of every partition",
+        "members of groups, and the lag of every partition: records that a reader of committed records can get",
         "  ottla groups describe billing\n  ottla groups describe billing shipping -o json\n",
     )
-    describe.add_argument("groups", nargs="+", metavar="GROUP")
+    describe.add_argument("groups", nargs="*", metavar="GROUP")
+    describe.add_argument("-a", "--all", action="store_true", help="every consumer group")
     _add_reset(commands)
-    delete = add_subcommand(
-        commands, "delete", "delete groups without members", "  ottla groups delete billing\n", output=False
+    clone = add_subcommand(
+        commands,
+        "clone",
+        "give a group the offsets that another has committed",
+        "  ottla groups clone billing billing-test\n  ottla groups clone billing billing-test --topic orders --yes\n",
     )
+    clone.add_argument("source", metavar="GROUP")
+    clone.add_argument("target", metavar="NEW_GROUP", help="a group without members; asks if it has offsets already")
+    clone.add_argument("--topic", action="append", metavar="TOPIC[:N,N]", help="(all); may be repeated")
+    add_yes_option(clone)
+    delete = add_subcommand(commands, "delete", "delete groups without members", "  ottla groups delete billing\n")
     delete.add_argument("groups", nargs="+", metavar="GROUP")
+    add_yes_option(delete)
     forget = add_subcommand(
         commands,
         "delete-offsets",
         "forget what a group has committed for topics it does not read",
         "  ottla groups delete-offsets billing --topic orders\n"
         "  ottla groups delete-offsets billing --topic orders:0,1\n",
-        output=False,
     )
     forget.add_argument("group", metavar="GROUP")
     forget.add_argument("--topic", action="append", required=True, metavar="TOPIC[:N,N]", help="may be repeated")
+    add_yes_option(forget)
     return made
 
 
 def _add_reset(commands: Any) -> None:
+    from ottla.cli.positions import BEGINNING, END, position_option
     from ottla.cli.positions import HELP as PLACES
-    from ottla.cli.positions import position_option
 
     reset = add_subcommand(
         commands,
         "reset",
-        "set what a group has committed; without --execute it only shows what would change",
+        "set what a group has committed: shows what would change, and asks",
         "  ottla groups reset billing --to beginning\n"
-        "  ottla groups reset billing --to 2026-11-16T09:00 --topic orders --execute\n"
-        "  ottla groups reset billing --shift -100 --topic orders:2 --execute\n",
+        "  ottla groups reset billing --to 2026-11-16T09:00 --topic orders --yes\n"
+        "  ottla groups reset billing --shift -100 --topic orders:2 --yes\n",
     )
     reset.add_argument("group", metavar="GROUP")
     where = reset.add_mutually_exclusive_group(required=True)
-    where.add_argument("--to", type=position_option, metavar="WHERE", help=PLACES)
-    where.add_argument("--shift", type=int, metavar="N", help="so many records forward, or back if negative")
+    where.add_argument(
+        "--to", "--to-offset", "--to-datetime", dest="to", type=position_option, metavar="WHERE", help=PLACES
+    )
+    where.add_argument("--to-earliest", dest="to", action="store_const", const=BEGINNING, help="--to beginning")
+    where.add_argument("--to-latest", dest="to", action="store_const", const=END, help="--to end")
+    where.add_argument(
+        "--shift", "--shift-by", type=int, metavar="N", help="so many records forward, or back if negative"
+    )
     reset.add_argument(
         "--topic", action="append", metavar="TOPIC[:N,N]", help="(all that the group has committed); may be repeated"
     )
-    reset.add_argument("--execute", action="store_true", help="do it")
+    add_yes_option(reset, "--execute")
 
 
 def main(arguments: list[str]) -> int:
@@ -87,6 +133,7 @@ def main(arguments: list[str]) -> int:
         "list": list_groups,
         "describe": describe,
         "reset": reset,
+        "clone": clone,
         "delete": delete,
         "delete-offsets": delete_offsets,
     }[options.command]
@@ -97,28 +144,54 @@ def main(arguments: list[str]) -> int:
 
 
 async def list_groups(session: Session, options: argparse.Namespace) -> None:
+    from ottla.client.core.isolation import IsolationLevel
+
+    states = [known_state(one, STATES) for one in options.state]
     admin = await session.admin()
     rows: list[dict[str, Any]] = []
-    for one in await admin.list_groups(states=options.state):
+    for one in await admin.list_groups(states=states):
         rows.append({"group": one.group_id, "state": one.state, "type": one.type, "protocol_type": one.protocol_type})
         if options.lag and one.type.lower() in ("classic", "consumer", ""):
-            lags = await admin.group_lag(one.group_id)
+            lags = await admin.group_lag(one.group_id, isolation_level=IsolationLevel.READ_COMMITTED)
             rows[-1]["lag"] = sum(lag.lag or 0 for lag in lags.values())
     columns = [Column("group", "GROUP"), Column("state", "STATE"), Column("type", "TYPE")]
     if options.lag:
         columns.append(Column("lag", "LAG"))
-    emit(options.output, rows, columns, nothing="no groups")
+    nothing = "no groups"
+    if states and not rows:
+        count = len(await admin.list_groups())
+        there_are = f"there {'is' if count == 1 else 'are'} {counted(count, 'group')}"
+        nothing = f"no group is {' or '.join(states)}; {there_are}"
+    emit(options.output, rows, columns, nothing=nothing)
+
+
+def known_state(given: str, known: Sequence[str]) -> str:
+    """A state as Kafka spells it."""
+    for state in known:
+        if state.lower() == given.lower():
+            return state
+    hint = near(given.capitalize(), known) or f"; there are {', '.join(known)}"
+    raise CommandError(f"there is no state {given!r}{hint}", MISUSED)
 
 
 async def describe(session: Session, options: argparse.Namespace) -> None:
+    if bool(options.groups) == options.all:
+        misuse(f"{COMMAND} describe", "which groups? their names, or --all")
     admin = await session.admin()
-    emit_documents(options.output, [await described(admin, group) for group in options.groups], show)
+    groups = options.groups
+    if options.all:
+        groups = [one.group_id for one in await admin.list_groups() if one.type.lower() in ("classic", "consumer", "")]
+        if not groups:
+            notice("no groups")
+    emit_documents(options.output, [await described(admin, group) for group in groups], show)
 
 
 async def described(admin: Admin, group: str) -> dict[str, Any]:
     """A group with its members and the lag of every partition it reads or has read."""
+    from ottla.client.core.isolation import IsolationLevel
+
     description = await existing(admin, group)
-    lags = await admin.group_lag(group)
+    lags = await admin.group_lag(group, isolation_level=IsolationLevel.READ_COMMITTED)
     return {
         "group": group,
         "state": description.state,
@@ -178,11 +251,12 @@ async def existing(admin: Admin, group: str) -> GroupDescription:
 
 def show(document: dict[str, Any]) -> None:
     members = document["members"]
-    print(
+    head = (
         f"{document['group']}  {document['state']}  {document['type']}"
         + (f" ({document['assignor']})" if document["assignor"] else "")
-        + f"  {len(members)} members  lag {document['lag']:,}  coordinator {document['coordinator']}"
+        + f"  {counted(len(members), 'member')}  lag {document['lag']:,}  coordinator {document['coordinator']}"
     )
+    print(wrapped(printable(head), "  "))
     columns = [
         Column("topic", "TOPIC"),
         Column("partition", "PARTITION"),
@@ -248,9 +322,6 @@ async def reset(session: Session, options: argparse.Namespace) -> int:
         }
         for partition in partitions
     ]
-    if options.execute:
-        await refuse_members(admin, options.group)
-        await admin.alter_group_offsets(options.group, wanted)
     columns = [
         Column("topic", "TOPIC"),
         Column("partition", "PARTITION"),
@@ -259,9 +330,18 @@ async def reset(session: Session, options: argparse.Namespace) -> int:
         Column("change", "CHANGE"),
         Column("lag", "LAG"),
     ]
+    if options.yes:
+        await refuse_members(admin, options.group)
+        await admin.alter_group_offsets(options.group, wanted)
+        emit(options.output, rows, columns)
+        return 0
     emit(options.output, rows, columns)
-    if not options.execute:
-        notice("nothing was changed: --execute does it (the group's members have to be stopped first)")
+    if can_ask():
+        await refuse_members(admin, options.group)
+        confirm(f"commit this for {options.group}", options)
+        await admin.alter_group_offsets(options.group, wanted)
+    else:
+        notice("nothing was changed: --yes does it (the group's members have to be stopped first)")
     return 0
 
 
@@ -277,7 +357,7 @@ async def refuse_members(admin: Admin, group: str) -> None:
         raise
     if members:
         clients = ", ".join(sorted({f"{one.client_id} on {one.host.lstrip('/')}" for one in members}))
-        raise CommandError(f"group {group} has {len(members)} members ({clients}): stop them first, then reset")
+        raise CommandError(f"group {group} has {counted(len(members), 'member')} ({clients}): stop them first")
 
 
 async def chosen_partitions(session: Session, given: Sequence[str]) -> list[TopicPartition]:
@@ -300,23 +380,69 @@ async def chosen_partitions(session: Session, given: Sequence[str]) -> list[Topi
             raise CommandError(f"--topic {name}:{numbers}: partitions are numbers, as in {name}:0,1", 2) from None
         for number in wanted:
             if not 0 <= number < count:
-                raise CommandError(f"{name} has no partition {number}: it has 0 to {count - 1}")
+                raise CommandError(f"{name} has no partition {number}: {from_zero(count)}")
             partitions.append(TopicPartition(name, number))
     return partitions
 
 
 async def delete(session: Session, options: argparse.Namespace) -> None:
     admin = await session.admin()
-    for group in options.groups:
+    groups = list(dict.fromkeys(options.groups))
+    for group in groups:
         await existing(admin, group)
-    await admin.delete_groups(options.groups)
-    for group in options.groups:
-        notice(f"{group} deleted")
+    which = groups[0] if len(groups) == 1 else f"{len(groups)} groups ({', '.join(groups)})"
+    confirm(f"delete {which} with all committed offsets", options)
+    await admin.delete_groups(groups)
+    emit_done(options.output, [{"group": one, "deleted": True} for one in groups], [f"{one} deleted" for one in groups])
 
 
 async def delete_offsets(session: Session, options: argparse.Namespace) -> None:
     admin = await session.admin()
     await existing(admin, options.group)
     partitions = await chosen_partitions(session, options.topic)
+    names = [str(partition) for partition in partitions]
+    confirm(f"delete the offsets that {options.group} has committed for {', '.join(names)}", options)
     await admin.delete_group_offsets(options.group, partitions)
-    notice(f"{options.group} has forgotten its offsets of {', '.join(str(partition) for partition in partitions)}")
+    document = {"group": options.group, "forgotten": names}
+    emit_done(options.output, [document], [f"{options.group} has forgotten its offsets of {', '.join(names)}"])
+
+
+# --- clone
+
+
+async def clone(session: Session, options: argparse.Namespace) -> None:
+    admin = await session.admin()
+    if options.source == options.target:
+        raise CommandError("a group cannot be cloned onto itself", MISUSED)
+    await existing(admin, options.source)
+    chosen = await chosen_partitions(session, options.topic) if options.topic else None
+    offsets = {
+        partition: one
+        for partition, one in (await admin.group_offsets(options.source, chosen)).items()
+        if one.offset >= 0
+    }
+    if not offsets:
+        raise CommandError(f"group {options.source} has committed nothing{' for these topics' if chosen else ''}")
+    await refuse_members(admin, options.target)
+    before = {
+        partition: one.offset
+        for partition, one in (await admin.group_offsets(options.target)).items()
+        if one.offset >= 0
+    }
+    if before:
+        confirm(
+            f"replace offsets of {options.target}, which has committed {counted(len(before), 'partition')}", options
+        )
+    await admin.alter_group_offsets(options.target, offsets)
+    rows = [
+        {
+            "group": options.target,
+            "topic": partition.topic,
+            "partition": partition.partition,
+            "before": before.get(partition),
+            "committed": one.offset,
+        }
+        for partition, one in sorted(offsets.items())
+    ]
+    text = f"{options.target} has the offsets of {options.source} for {counted(len(rows), 'partition')}"
+    emit_done(options.output, rows, [text])

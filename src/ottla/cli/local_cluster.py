@@ -14,17 +14,24 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-from ottla.cli.output import Column, emit, notice
+from ottla.cli.output import Column, counted, emit, notice
 from ottla.cli.session import CommandError
 from ottla.wire.primitives import uuid_text
 
 FILE = "cluster.json"
-READY_S = 60.0
+READY_S = 120.0
 STOP_S = 60.0
+UNDO_S = 10.0
+FIRST_REPORT_S = 3.0
+REPORT_S = 10.0
+LOG_LINES = 3
+DEFAULT_NODES = 3
+DEFAULT_PORT = 9092
 CONTROLLER_PORT_STEP = 1000
 MAX_NODES = 9
 LIFE = [Column("id", "NODE"), Column("address", "ADDRESS"), Column("pid", "PID"), Column("state", "STATE")]
@@ -33,10 +40,18 @@ LIFE = [Column("id", "NODE"), Column("address", "ADDRESS"), Column("pid", "PID")
 def add_options(parser: argparse.ArgumentParser, command: str) -> None:
     parser.add_argument("--data", metavar="DIR", default="cluster-data", help="the cluster's folder (./cluster-data)")
     if command == "start":
-        parser.add_argument("--nodes", type=int, metavar="N", default=3, help="how many (3)")
-        parser.add_argument("--port", type=int, metavar="PORT", default=9092, help="of the first node (9092)")
         parser.add_argument(
-            "--override", metavar="KEY=VALUE", action="append", default=[], help="a setting of all nodes"
+            "--nodes", type=int, metavar="N", help="how many (3); a cluster that is there keeps its own"
+        )
+        parser.add_argument(
+            "--port", type=int, metavar="PORT", help="of the first node (9092); of a stopped cluster it can be changed"
+        )
+        parser.add_argument(
+            "--override",
+            metavar="KEY=VALUE",
+            action="append",
+            default=[],
+            help="a setting of all nodes of a new cluster",
         )
     elif command == "kill":
         parser.add_argument("node", type=int, help="the node to end at once, as kill -9 does")
@@ -67,6 +82,8 @@ class LocalCluster:
         self.folder = folder
         path = folder / FILE
         self._said: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+        self._log_starts: dict[int, int] = {}
+        """Where in its log a node that was started here begins."""
 
     @classmethod
     def existing(cls, folder: Path) -> LocalCluster:
@@ -96,8 +113,7 @@ class LocalCluster:
     def make(self, nodes: int, port: int, overrides: list[str]) -> None:
         if not 1 <= nodes <= MAX_NODES:
             raise CommandError(f"--nodes {nodes}: from 1 to {MAX_NODES} run on one machine")
-        if not 1 <= port <= 65535 - CONTROLLER_PORT_STEP - nodes:
-            raise CommandError(f"--port {port}: the nodes and their controllers need ports up to 65535")
+        _check_port(port, nodes)
         self._said = {
             "cluster_id": uuid_text(os.urandom(16)).replace("-", "_"),
             "nodes": nodes,
@@ -108,19 +124,66 @@ class LocalCluster:
         self.folder.mkdir(parents=True, exist_ok=True)
         self._save()
 
+    def use(self, nodes: int | None, port: int | None, overrides: list[str]) -> None:
+        """Start a cluster that is there with other options, as far as they can be changed."""
+        if nodes is not None and nodes != self._said["nodes"]:
+            raise CommandError(
+                f"--nodes {nodes}: the cluster in {self.folder} has {self._said['nodes']}; choose another folder with "
+                "--data"
+            )
+        if overrides and overrides != self._said["overrides"]:
+            made_with = " ".join(self._said["overrides"]) or "none"
+            raise CommandError(
+                f"--override: the cluster in {self.folder} was made with {made_with}; choose another folder with "
+                "--data, or change settings with `ottla configs`"
+            )
+        if port is not None and port != self._said["port"]:
+            if any(self.pid(node_id) is not None for node_id in self.node_ids):
+                raise CommandError(
+                    f"--port {port}: the cluster in {self.folder} runs with --port {self._said['port']}; "
+                    "`ottla cluster stop` stops it"
+                )
+            _check_port(port, self._said["nodes"])
+            self._said["port"] = port
+            self._save()
+
     def _save(self) -> None:
         (self.folder / FILE).write_text(json.dumps(self._said, indent=2) + "\n")
 
     def start(self) -> list[int]:
-        """Start every node that does not run, and wait until they are ready; which were started."""
-        started = {}
-        for node_id in self.node_ids:
-            if self.pid(node_id) is None:
-                started[node_id] = self._spawn(node_id)
-        self._save()
-        for node_id, process in started.items():
-            self._wait_for(node_id, process)
+        """Start every node that does not run, and wait until they are ready; which were started. If one of them fails,
+        or the wait is interrupted, those that were started here are stopped again."""
+        started: dict[int, subprocess.Popen[bytes]] = {}
+        try:
+            for node_id in self.node_ids:
+                if self.pid(node_id) is None:
+                    started[node_id] = self._spawn(node_id)
+            self._save()
+            self._wait_for(started)
+        except BaseException:
+            self._undo(started)
+            raise
+        finally:
+            for process in started.values():
+                assert process.stdout is not None
+                process.stdout.close()
         return list(started)
+
+    def _undo(self, started: dict[int, subprocess.Popen[bytes]]) -> None:
+        """Stop nodes that are not to stay, at the latest by SIGKILL."""
+        for process in started.values():
+            process.terminate()
+        end = time.monotonic() + UNDO_S
+        try:
+            for process in started.values():
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(max(0.0, end - time.monotonic()))
+        finally:  # a second Ctrl-C ends this wait, too
+            for node_id, process in started.items():
+                process.kill()
+                process.wait()
+                self._said["pids"].pop(str(node_id), None)
+            self._save()
 
     def _spawn(self, node_id: int) -> subprocess.Popen[bytes]:
         said = self._said
@@ -131,43 +194,61 @@ class LocalCluster:
         command = [sys.executable, "-m", "ottla", "start", "--data", str(data), "--cluster-id", said["cluster_id"]]
         for setting in settings:
             command += ["--override", setting]
-        with open(self.folder / f"{node_id}.log", "ab") as output:
+        with open(self._log_path(node_id), "ab") as output:
+            self._log_starts[node_id] = output.tell()
             process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=output, start_new_session=True
             )
         said["pids"][str(node_id)] = process.pid
         return process
 
-    def _wait_for(self, node_id: int, process: subprocess.Popen[bytes]) -> None:
-        assert process.stdout is not None
-        end = time.monotonic() + READY_S
-        line = b""
-        with process.stdout, selectors.DefaultSelector() as selector:
-            selector.register(process.stdout, selectors.EVENT_READ)
-            while not line.endswith(b"\n"):
-                if not selector.select(max(0.0, end - time.monotonic())):
-                    raise CommandError(f"node {node_id} was not ready within {READY_S:.0f} s; {self._log(node_id)}")
-                part = os.read(process.stdout.fileno(), 4096)
-                if not part:
-                    raise CommandError(f"node {node_id} ended; {self._log(node_id)}")
-                line += part
+    def _wait_for(self, started: dict[int, subprocess.Popen[bytes]]) -> None:
+        """Until each node has printed the line that says it is ready."""
+        began, report_at = time.monotonic(), FIRST_REPORT_S
+        with selectors.DefaultSelector() as selector:
+            for node_id, process in started.items():
+                assert process.stdout is not None
+                selector.register(process.stdout, selectors.EVENT_READ, node_id)
+            while waiting := {key.data: key.fileobj for key in selector.get_map().values()}:
+                for key, _ in selector.select(0.2):
+                    selector.unregister(key.fileobj)
+                    if not os.read(key.fd, 4096):
+                        code = started[key.data].wait()
+                        raise CommandError(f"node {key.data} ended with exit code {code}; {self._log(key.data)}")
+                waited_s = time.monotonic() - began
+                if waited_s > READY_S:
+                    logs = "\n".join(self._log(node_id) for node_id in waiting)
+                    raise CommandError(f"{_nodes(waiting)}: not ready within {READY_S:.0f} s; {logs}")
+                if waited_s > report_at:
+                    report_at += REPORT_S
+                    notice(f"waiting for {_nodes(waiting)} for {waited_s:.0f} s; {self._log(min(waiting), 1)}")
 
-    def _log(self, node_id: int) -> str:
-        path = self.folder / f"{node_id}.log"
-        said = path.read_text(errors="replace").strip().splitlines()[-3:]
-        return f"the end of {path}:\n" + "\n".join(said)
+    def _log_path(self, node_id: int) -> Path:
+        return self.folder / f"{node_id}.log"
+
+    def _log(self, node_id: int, line_count: int = LOG_LINES) -> str:
+        """The end of what a node logged since it was started here."""
+        path = self._log_path(node_id)
+        said = path.read_bytes()[self._log_starts.get(node_id, 0) :].decode(errors="replace")
+        lines = said.strip().splitlines()[-line_count:]
+        return f"the end of {path}:\n" + "\n".join(lines) if lines else f"nothing in {path}"
 
     def stop(self) -> list[int]:
-        """Stop all nodes cleanly, the last started first."""
-        stopped = {node_id: pid for node_id in reversed(self.node_ids) if (pid := self.pid(node_id)) is not None}
-        for node_id, pid in stopped.items():
-            os.kill(pid, signal.SIGTERM)
-            end = time.monotonic() + STOP_S
-            while self.pid(node_id) is not None:
-                if time.monotonic() > end:
-                    raise CommandError(f"node {node_id} (pid {pid}) still runs {STOP_S:.0f} s after SIGTERM")
-                time.sleep(0.02)
-        return list(stopped)
+        """Stop all nodes cleanly, and at the same time: a node that went on alone would wait for the others."""
+        pids = {node_id: pid for node_id in self.node_ids if (pid := self.pid(node_id)) is not None}
+        for pid in pids.values():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+        end = time.monotonic() + STOP_S
+        while running := [node_id for node_id in pids if self.pid(node_id) is not None]:
+            if time.monotonic() > end:
+                processes = ", ".join(str(pids[node_id]) for node_id in running)
+                raise CommandError(
+                    f"{_nodes(running)}: not stopped {STOP_S:.0f} s after SIGTERM (pid {processes}); "
+                    "`ottla cluster kill NODE` ends a node at once"
+                )
+            time.sleep(0.02)
+        return list(pids)
 
     def kill(self, node_id: int) -> None:
         pid = self.pid(node_id) if node_id in self.node_ids else None
@@ -187,19 +268,43 @@ class LocalCluster:
         ]
 
 
+def _check_port(port: int, nodes: int) -> None:
+    if not 1 <= port <= 65535 - CONTROLLER_PORT_STEP - nodes:
+        raise CommandError(f"--port {port}: the nodes and their controllers need ports up to 65535")
+
+
+def _nodes(node_ids: Iterable[int]) -> str:
+    ids = sorted(node_ids)
+    return f"{'node' if len(ids) == 1 else 'nodes'} {', '.join(map(str, ids))}"
+
+
+def _end(number: int, frame: object) -> NoReturn:
+    raise SystemExit(128 + number)
+
+
 def act(command: str, options: argparse.Namespace) -> int:
     folder = Path(options.data).resolve()
     if command == "start":
         cluster = LocalCluster(folder)
         began = time.monotonic()
-        if not (folder / FILE).exists():
-            cluster.make(options.nodes, options.port, options.override)
-        started = cluster.start()
+        if (folder / FILE).exists():
+            cluster.use(options.nodes, options.port, options.override)
+        else:
+            cluster.make(
+                DEFAULT_NODES if options.nodes is None else options.nodes,
+                DEFAULT_PORT if options.port is None else options.port,
+                options.override,
+            )
+        before = signal.signal(signal.SIGTERM, _end)  # as Ctrl-C does, it stops what was started here
+        try:
+            started = cluster.start()
+        finally:
+            signal.signal(signal.SIGTERM, before)
         seconds = time.monotonic() - began
         notice(f"{len(started)} of {len(cluster.node_ids)} nodes started in {seconds:.2f} s; data in {folder}")
     elif command == "stop":
         stopped = LocalCluster.existing(folder).stop()
-        notice(f"{len(stopped)} nodes stopped; their data stays in {folder}")
+        notice(f"{counted(len(stopped), 'node')} stopped; data stays in {folder}" if stopped else "no node was running")
         return 0
     elif command == "kill":
         LocalCluster.existing(folder).kill(options.node)

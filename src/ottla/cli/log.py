@@ -34,7 +34,6 @@ def parser() -> argparse.ArgumentParser:
         description="Print the batches and records of segments. Exit code 3: a file is damaged.",
         epilog=f"examples:\n{EXAMPLES}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     dump.add_argument("paths", nargs="+", metavar="PATH", help="segments (.log), or the folder of a partition")
     dump.add_argument("--batches", action="store_true", help="batches only, not their records")

@@ -11,9 +11,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TextIO
 
+from ottla.cli.started_as import as_started
+
 TABLE, JSON, YAML = "table", "json", "yaml"
 FORMATS = (TABLE, JSON, YAML)
 NOTHING = "-"
+FOLD_INDENT = "    "
 _YAML_WORDS = frozenset(("", "~", "null", "true", "false", "yes", "no", "on", "off", "y", "n", ".inf", ".nan"))
 _PLAIN_FIRST = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_/")
 _PLAIN = _PLAIN_FIRST | frozenset("0123456789.-+@")
@@ -38,11 +41,42 @@ def shown(cell: object) -> str:
         return "yes" if cell else "no"
     if isinstance(cell, list | tuple):
         return ",".join(shown(one) for one in cell)
-    return str(cell)
+    return printable(str(cell), keeps="")
 
 
-def table_lines(head: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
-    """The lines of a table; a column with nothing but numbers is aligned to the right."""
+def printable(text: str, keeps: str = "\n\t") -> str:
+    """Text without control characters, which could clear or colour a terminal: `\\x1b` stands for the one of that
+    code."""
+    if text.isprintable():
+        return text
+    return "".join(
+        f"\\x{ord(char):02x}" if (char < " " or "\x7f" <= char <= "\x9f") and char not in keeps else char
+        for char in text
+    )
+
+
+def terminal_width(file: TextIO | None = None) -> int | None:
+    """How many columns the terminal has that a file (stdout) is; None if it is none."""
+    from shutil import get_terminal_size
+
+    return get_terminal_size().columns if (file or sys.stdout).isatty() else None
+
+
+def wrapped(text: str, indent: str = "") -> str:
+    """Text for stdout, broken between words if that is a terminal that is too narrow for it; every line after the first
+    is indented."""
+    width = terminal_width()
+    if width is None or len(text) <= width:
+        return text
+    from textwrap import fill
+
+    return fill(text, max(width, len(indent) + 1), subsequent_indent=indent, break_long_words=False,
+                break_on_hyphens=False)  # fmt: skip
+
+
+def table_lines(head: Sequence[str], rows: Iterable[Sequence[object]], width: int | None = None) -> Iterator[str]:
+    """The lines of a table; a column with nothing but numbers is aligned to the right. Columns that a terminal of this
+    width has no room for stand on lines of their own, indented, below the others."""
     given = [list(row) for row in rows]
     cells = [[shown(cell) for cell in row] for row in given]
     widths = [max(len(line[index]) for line in [list(head), *cells]) for index in range(len(head))]
@@ -51,11 +85,25 @@ def table_lines(head: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterat
         and all(_is_number(row[index]) or row[index] is None for row in given)
         for index in range(len(head))
     ]
+    folds = _folds(widths, width)
     for line in [list(head), *cells]:
-        yield "  ".join(
+        aligned = [
             cell.rjust(width) if is_number else cell.ljust(width)
             for cell, width, is_number in zip(line, widths, are_numbers, strict=True)
-        ).rstrip()
+        ]
+        for number, fold in enumerate(folds):
+            yield (FOLD_INDENT * bool(number) + "  ".join(aligned[fold])).rstrip()
+
+
+def _folds(widths: Sequence[int], width: int | None) -> list[slice]:
+    """Which columns stand beside each other."""
+    folds, first, used = [], 0, 0
+    for index, needed in enumerate(widths):
+        if width is not None and index > first and used + needed > width:
+            folds.append(slice(first, index))
+            first, used = index, len(FOLD_INDENT)
+        used += needed + 2
+    return [*folds, slice(first, len(widths))]
 
 
 def _is_number(cell: object) -> bool:
@@ -63,7 +111,7 @@ def _is_number(cell: object) -> bool:
 
 
 def write_table(head: Sequence[str], rows: Iterable[Sequence[object]], file: TextIO | None = None) -> None:
-    for line in table_lines(head, rows):
+    for line in table_lines(head, rows, terminal_width(file)):
         print(line, file=file or sys.stdout)
 
 
@@ -100,9 +148,18 @@ def emit_documents(output: str, documents: Sequence[Any], show: Callable[[Any], 
         show(document)
 
 
+def emit_done(output: str, documents: Sequence[Mapping[str, Any]], texts: Iterable[str]) -> None:
+    """What a command has done: a line each for people, documents for programs."""
+    if output != TABLE:
+        write_document(output, list(documents))
+        return
+    for text in texts:
+        notice(text)
+
+
 def notice(text: str) -> None:
     """For people, beside the data."""
-    print(text, file=sys.stderr)
+    print(as_started(text), file=sys.stderr)
 
 
 # --- for programs
@@ -180,6 +237,16 @@ def duration_text(milliseconds: float) -> str:
     if abs(seconds) < 172_800:
         return f"{seconds / 3600:.1f} h"
     return f"{seconds / 86400:.1f} d"
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 record`, `2,000 records`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def from_zero(count: int) -> str:
+    """Which partitions a topic with so many of them has."""
+    return "it has only partition 0" if count == 1 else f"it has partitions 0 to {count - 1}"
 
 
 def time_text(timestamp_ms: int) -> str:

@@ -13,24 +13,28 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.cli.output import JSON, TABLE, Column, duration_text, emit, notice, table_lines, write_document
 from ottla.cli.session import (
-    DEFAULT_BROKER,
     HELP,
+    INTERRUPTED,
     MISUSED,
     CommandError,
     add_subcommand,
+    choose_cluster,
     file_settings,
     group_parser,
     guarded,
     key_value,
+    with_ports,
 )
+from ottla.cli.spark_errors import EXIT_CODES, command_error
 
 if TYPE_CHECKING:
     from ottla.spark.pipelines.connection import Connection
-    from ottla.spark.pipelines.definition import Pipeline
+    from ottla.spark.pipelines.definition import Outline, Pipeline
     from ottla.spark.pipelines.run import PipelineRun
     from ottla.spark.pipelines.state import PipelineState
 
 COMMAND = "ottla pipeline"
+WAITED_LINE_S = 10.0
 STOP_TIMEOUT_S = 60.0
 SHOWN_EVERY_S = 5.0
 EXAMPLES = """\
@@ -61,11 +65,14 @@ SOURCE_COLUMNS = [
     Column("dropped", "DROPPED"),
     Column("letters", "DEAD LETTERS"),
     Column("failed", "FAILED RULES", lambda rules: ", ".join(f"{name}: {count}" for name, count in rules.items())),
+    Column("unexpected", "NEW FIELDS", lambda fields: ", ".join(f"{name}: {count}" for name, count in fields.items())),
 ]
 
 
 def parser() -> argparse.ArgumentParser:
-    made, commands = group_parser(COMMAND, "Data pipelines on Spark: a folder with a pipeline.yml each.", EXAMPLES)
+    made, commands = group_parser(
+        COMMAND, "Data pipelines on Spark: a folder with a pipeline.yml each.", f"{EXAMPLES}\n{EXIT_CODES}"
+    )
     summaries = {
         "init": "make a pipeline to begin with",
         "run": "run a pipeline and show how its flows do",
@@ -77,7 +84,7 @@ def parser() -> argparse.ArgumentParser:
         "redrive": "send rows that were put aside through the same pipeline again",
     }
     for name, summary in summaries.items():
-        one = add_subcommand(commands, name, summary, f"  ottla pipeline {name} orders")
+        one = add_subcommand(commands, name, summary, f"  ottla pipeline {name} orders\n\n{EXIT_CODES}")
         one.add_argument("name", metavar="NAME", help="a folder in --folder, or the path of one")
         one.add_argument("--folder", default="pipelines", metavar="DIR", help="where pipelines are (./pipelines)")
         if name == "init":
@@ -100,7 +107,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main(arguments: list[str]) -> int:
     options = parser().parse_args(arguments or HELP)
-    return guarded(f"{COMMAND} {options.command}", lambda: _run(options), options.broker)
+    return guarded(f"{COMMAND} {options.command}", lambda: _run(options), options)
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -110,42 +117,49 @@ def _run(options: argparse.Namespace) -> int:
         return _init(options)
     if not has_spark():
         raise CommandError(SPARK_ADVICE)
-    from ottla.converters.errors import ConverterError
-    from ottla.spark.pipelines.definition import PipelineError
+    from ottla.spark.pipelines.definition import Pipeline
+    from ottla.spark.pipelines.redaction import Redaction
 
     commands = {
         "run": _run_pipeline, "dry-run": _dry_run, "status": _status, "stop": _stop,
         "letters": _letters, "redrive": _redrive, "compact": _compact,
     }  # fmt: skip
+    redacted, broker = Redaction.of(None, None), options.broker or ""
     try:
         pipeline, state, connection = _opened(options)
+        broker = connection.bootstrap_servers
+        redacted = Redaction.of(pipeline if isinstance(pipeline, Pipeline) else None, connection)
         return commands[options.command](options, pipeline, state, connection)
-    except (PipelineError, ConverterError) as error:
-        raise CommandError(f"{options.name}: {error}") from None
+    except BrokenPipeError:
+        raise
+    except Exception as error:
+        raise command_error(error, options.name, broker, redacted) from None
 
 
-def _opened(options: argparse.Namespace) -> tuple[Pipeline, PipelineState, Connection]:
-    """The pipeline that is named, its state, and how its cluster is reached: --broker, the file's, the default."""
+def _opened(options: argparse.Namespace) -> tuple[Any, PipelineState, Connection]:
+    """The pipeline that is named, or as much of it as the command uses; its state, and how its cluster is reached: as
+    the command line or the environment says, else as the file does, else the current cluster or the default."""
     from ottla.converters.registry import RegistrySettings
     from ottla.spark.pipelines.connection import Connection
-    from ottla.spark.pipelines.definition import load_pipeline
+    from ottla.spark.pipelines.definition import load_outline, load_pipeline, load_tables
     from ottla.spark.pipelines.state import FOLDER, PipelineState
 
-    folder = _folder(options)
-    properties = file_settings(options.command_config)
-    registry = RegistrySettings.parse(properties)
-    pipeline = load_pipeline(folder, {**os.environ, **dict(options.variables)}, registry)
+    folder, variables = _folder(options), {**os.environ, **dict(options.variables)}
+    target = choose_cluster(options)
+    pipeline: Outline
+    if options.command in ("run", "dry-run"):
+        pipeline = load_pipeline(folder, variables, RegistrySettings.parse(target.settings))
+    else:
+        pipeline = (load_tables if options.command == "compact" else load_outline)(folder, variables)
     state = PipelineState(Path(options.state).resolve() if options.state else pipeline.folder / FOLDER)
-    is_given = options.broker != DEFAULT_BROKER
-    broker = options.broker if is_given or pipeline.broker is None else pipeline.broker
-    return pipeline, state, Connection.of(broker, properties)
+    if pipeline.broker is not None and not target.is_chosen:
+        return pipeline, state, Connection.of(with_ports(pipeline.broker), file_settings(options.command_config))
+    return pipeline, state, Connection.of(target.broker, target.settings)
 
 
 def _folder(options: argparse.Namespace) -> Path:
-    given, folder = Path(options.name), Path(options.folder)
-    if given.is_absolute() or len(given.parts) > 1:
-        return given
-    return folder / given
+    is_path = os.sep in options.name or options.name in (os.curdir, os.pardir)
+    return Path(options.name) if is_path else Path(options.folder) / options.name
 
 
 # --- init
@@ -167,7 +181,7 @@ flows:
   totals:                           # the view of transformations/totals.sql
     topic: totals                   # or files: FOLDER, jdbc: URL with table: NAME, delta: FOLDER, iceberg: SPACE.TABLE
     key: name
-    mode: update
+    mode: update                    # topics only: files, tables and databases are appended to
 
 # A table of all events beside the topic, and records with a registered schema:
 #
@@ -206,30 +220,96 @@ def _init(options: argparse.Namespace) -> int:
 # --- run and dry-run
 
 
-def _session(options: argparse.Namespace, pipeline: Pipeline, state: PipelineState) -> Any:
+class Waiting:
+    """What a command waits for, and for how long: one line that counts on a terminal, a line now and then elsewhere.
+    It keeps a stderr of its own, since Spark's is a file while it starts."""
+
+    def __init__(self) -> None:
+        self._out = os.fdopen(os.dup(2), "w")
+        self._is_terminal = self._out.isatty()
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+        self._text = ""
+        self._since = self._shown_at = 0.0
+        self._thread = threading.Thread(target=self._count, daemon=True)
+
+    def __enter__(self) -> Waiting:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+        self._out.close()
+
+    def end(self) -> None:
+        """Nothing more is said."""
+        if not self._ended.is_set():
+            self._ended.set()
+            self._thread.join()
+            self._erase()
+
+    def say(self, text: str) -> None:
+        """Wait for something else from now on."""
+        with self._lock:
+            if self._ended.is_set():
+                return
+            self._erase()
+            self._text, self._since = text, time.monotonic()
+            self._show("")
+
+    def _count(self) -> None:
+        while not self._ended.wait(1.0):
+            with self._lock:
+                now = time.monotonic()
+                if self._text and (self._is_terminal or now - self._shown_at >= WAITED_LINE_S):
+                    self._show(f" {duration_text(int(now - self._since) * 1000)}")
+
+    def _show(self, waited: str) -> None:
+        start, end = ("\r\x1b[K", "") if self._is_terminal else ("", "\n")
+        self._out.write(f"{start}{self._text} ...{waited}{end}")
+        self._out.flush()
+        self._shown_at = time.monotonic()
+
+    def _erase(self) -> None:
+        if self._is_terminal and self._text:
+            self._out.write("\r\x1b[K")
+            self._out.flush()
+
+
+def _session(options: argparse.Namespace, pipeline: Pipeline, state: PipelineState, connection: Connection) -> Any:
+    """Spark, once the broker has answered: that takes no seconds, and without it there is nothing to do."""
     from ottla.spark.pipelines.session import new_session
 
-    notice(f"starting Spark on {options.master} ...")
-    return new_session(
-        f"ottla-{pipeline.name}",
-        state.log,
-        master=options.master,
-        settings=pipeline.spark,
-        packages=pipeline.packages,
-        jars=[pipeline.path(jar) for jar in pipeline.jars],
-        is_short=getattr(options, "once", True),
-    )
+    with Waiting() as waiting:
+        if pipeline.uses_topics:
+            waiting.say(f"waiting for the broker at {connection.bootstrap_servers}")
+            with connection.admin() as admin:
+                if options.command == "dry-run":
+                    admin.connect()
+                admin.list_topics()
+        waiting.say(f"starting Spark on {options.master}")
+        return new_session(
+            f"ottla-{pipeline.name}",
+            state.log,
+            master=options.master,
+            settings=pipeline.spark,
+            packages=pipeline.packages,
+            jars=[pipeline.path(jar) for jar in pipeline.jars],
+            is_short=getattr(options, "once", True),
+        )
 
 
 def _dry_run(options: argparse.Namespace, pipeline: Pipeline, state: PipelineState, connection: Connection) -> int:
     from ottla.spark.pipelines.session import end_session
 
-    spark = _session(options, pipeline, state)
+    spark = _session(options, pipeline, state, connection)
     try:
         from ottla.spark.pipelines.run import PipelineRun
 
         run = PipelineRun(pipeline, spark, state, connection)
-        run.prepare(makes_topics=False)
+        with Waiting() as waiting:
+            run.doing = waiting.say
+            run.prepare(makes_topics=False)
         columns = run.columns()
     finally:
         end_session(spark)
@@ -242,29 +322,60 @@ def _dry_run(options: argparse.Namespace, pipeline: Pipeline, state: PipelineSta
     return 0
 
 
+class Signals:
+    """Ctrl-C and SIGTERM: until the flows run they interrupt what is being waited for, then they end the flows."""
+
+    def __init__(self) -> None:
+        self.stopped = threading.Event()
+        self.is_running = False
+        self._number = signal.SIGTERM
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._stop)
+
+    def _stop(self, number: int, _: object) -> None:
+        is_first = not self.stopped.is_set()
+        self._number = signal.Signals(number)
+        self.stopped.set()
+        if is_first and not self.is_running:
+            raise KeyboardInterrupt
+
+    @property
+    def exit_code(self) -> int:
+        return INTERRUPTED if self.stopped.is_set() and self._number == signal.SIGINT else 0
+
+
 def _run_pipeline(options: argparse.Namespace, pipeline: Pipeline, state: PipelineState, connection: Connection) -> int:
     from ottla.spark.pipelines.session import end_session
 
-    stopped = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stopped.set())
+    signals = Signals()
     state.acquire()
     spark = None
     try:
-        spark = _session(options, pipeline, state)
+        spark = _session(options, pipeline, state, connection)
         from ottla.spark.pipelines.run import PipelineRun, run_pipeline
 
         run = PipelineRun(pipeline, spark, state, connection)
         display = ProgressDisplay()
         try:
-            run_pipeline(run, state, stopped, display.show, is_once=options.once)
+            with Waiting() as waiting:
+                run.doing = waiting.say
+
+                def show(run: PipelineRun) -> None:
+                    signals.is_running = True
+                    waiting.end()
+                    display.show(run)
+
+                run_pipeline(run, state, signals.stopped, show, is_once=options.once)
         finally:
             display.end(run, options.output)
+    except KeyboardInterrupt:
+        notice("stopped before the flows ran")
     finally:
+        signals.is_running = True
         if spark is not None:
             end_session(spark)
         state.release()
-    return 0
+    return signals.exit_code
 
 
 class ProgressDisplay:
@@ -299,6 +410,11 @@ class ProgressDisplay:
 def status_lines(status: dict[str, Any]) -> list[str]:
     """Flows and, where there are rules, what came of them."""
     lines = _lines(FLOW_COLUMNS, status["flows"])
+    lines += [
+        f"{flow['flow']} has waited {duration_text(flow['waited_s'] * 1000)} for {flow['waits_for']}"
+        for flow in status["flows"]
+        if flow.get("waited_s")
+    ]
     if status["sources"]:
         lines += ["", *_lines(SOURCE_COLUMNS, status["sources"])]
     return lines
@@ -307,7 +423,7 @@ def status_lines(status: dict[str, Any]) -> list[str]:
 def _lines(columns: list[Column], rows: list[dict[str, Any]]) -> list[str]:
     cells = [
         [
-            row[column.key] if column.show is None or row[column.key] is None else column.show(row[column.key])
+            row.get(column.key) if column.show is None or row.get(column.key) is None else column.show(row[column.key])
             for column in columns
         ]
         for row in rows
@@ -325,13 +441,15 @@ def show_status(status: dict[str, Any], output: str) -> None:
 # --- status, stop
 
 
-def _status(options: argparse.Namespace, pipeline: Pipeline, state: PipelineState, connection: Connection) -> int:
+def _status(options: argparse.Namespace, pipeline: Outline, state: PipelineState, connection: Connection) -> int:
     status = state.read_status()
     pid = state.runner()
     if status is None:
         raise CommandError(f"{pipeline.name} has never run here ({state.folder} has no status)")
-    if pid is None and status["state"] == "running":
+    if pid is None and status["state"] in ("starting", "running"):
         status["state"] = "died"
+    elif pid is not None and status["state"] not in ("starting", "running"):
+        status["state"] = "starting"
     status["pid"] = pid
     if options.output == TABLE:
         since = duration_text((time.time() - status["updated_at"]) * 1000)
@@ -339,12 +457,14 @@ def _status(options: argparse.Namespace, pipeline: Pipeline, state: PipelineStat
         print(f"{pipeline.name}: {status['state']}{where}, {since} ago")
         if status["cause"]:
             print(f"  {status['cause']}")
+        if pid is not None and status.get("waits_for"):
+            print(f"  {status['waits_for']}")
         print()
     show_status(status, options.output)
     return 0
 
 
-def _stop(options: argparse.Namespace, pipeline: Pipeline, state: PipelineState, connection: Connection) -> int:
+def _stop(options: argparse.Namespace, pipeline: Outline, state: PipelineState, connection: Connection) -> int:
     if not state.stop(STOP_TIMEOUT_S):
         notice(f"{pipeline.name} does not run")
         return 0
@@ -367,7 +487,7 @@ def _compact(options: argparse.Namespace, pipeline: Pipeline, state: PipelineSta
 # --- dead letters
 
 
-def _letters(options: argparse.Namespace, pipeline: Pipeline, state: PipelineState, connection: Connection) -> int:
+def _letters(options: argparse.Namespace, pipeline: Outline, state: PipelineState, connection: Connection) -> int:
     import json
 
     from ottla.spark.pipelines.redrive import read_letters
@@ -377,14 +497,13 @@ def _letters(options: argparse.Namespace, pipeline: Pipeline, state: PipelineSta
         if options.output == JSON:
             print(json.dumps(document, ensure_ascii=False))
         elif options.output == TABLE:
-            value = document["value"] if document["value"] is not None else document["value_base64"]
-            print(f"{letter.place}  {letter.rule}\n  {letter.error}\n  {value}")
+            print(f"{letter.place}  {letter.rule}\n  {letter.error}\n  {letter.shown_value}")
         else:
             write_document(options.output, document)
     return 0
 
 
-def _redrive(options: argparse.Namespace, pipeline: Pipeline, state: PipelineState, connection: Connection) -> int:
+def _redrive(options: argparse.Namespace, pipeline: Outline, state: PipelineState, connection: Connection) -> int:
     from ottla.spark.pipelines.redrive import redrive
 
     count = redrive(pipeline, state, connection, options.file)

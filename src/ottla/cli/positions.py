@@ -10,13 +10,13 @@ today  yesterday              midnight
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
+from ottla.cli.quantities import parse_duration_ms
 from ottla.cli.session import CommandError
 
 if TYPE_CHECKING:
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from ottla.client.core.partitions import TopicPartition
 
 HELP = "an offset, beginning, end, -10 (before the end), +10, @MILLISECONDS, an ISO time, '5m ago', today"
-_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)[a-z]*\s*", re.IGNORECASE)
 _EARLIEST, _LATEST = -2, -1
 
 
@@ -47,21 +45,6 @@ class Position(NamedTuple):
 
 BEGINNING = Position(Anchor.BEGINNING)
 END = Position(Anchor.END)
-
-
-def parse_duration_ms(text: str) -> int:
-    """`90s`, `1h30m`, `2 days`, `1.5h` in milliseconds."""
-    total, at = 0.0, 0
-    stripped = text.strip()
-    while at < len(stripped):
-        found = _DURATION.match(stripped, at)
-        if found is None:
-            raise ValueError(f"{text!r} is no duration such as 90s, 5m or 1h30m")
-        total += float(found[1]) * _UNITS_MS[found[2].lower()]
-        at = found.end()
-    if not stripped:
-        raise ValueError("an empty duration")
-    return round(total)
 
 
 def parse_time_ms(text: str, now_ms: int | None = None) -> int:

@@ -6,16 +6,26 @@ import argparse
 import os
 import sys
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING, Any, BinaryIO
 
-from ottla.cli.output import Progress, notice
-from ottla.cli.record_format import FormatError, bytes_of, unescape
-from ottla.cli.session import CommandError, Session, add_broker_options, command_parser, explained, key_value, run
+from ottla.cli.output import Progress, counted, notice
+from ottla.cli.record_format import FormatError, GivenRecord, parse_json_record, unescape
+from ottla.cli.session import (
+    CommandError,
+    Session,
+    add_broker_options,
+    command_parser,
+    explained,
+    key_value,
+    misuse,
+    run,
+)
 
 if TYPE_CHECKING:
     import asyncio
 
+    from ottla.cli.registered import RegisteredEncoder
     from ottla.client.delivery import Delivery
     from ottla.client.errors import KafkaError
     from ottla.client.producer import Producer
@@ -34,23 +44,20 @@ EXAMPLES = r"""  echo hello | ottla produce greetings
   ottla produce orders --file orders.txt -z zstd --acks 1
   ottla produce orders -H source=shop -H trace=17 < orders.txt
   ottla consume orders -e -o json | ottla produce copy --json
+  ottla produce orders --registry http://127.0.0.1:8081 < orders.json    as Avro, Protobuf or registered JSON
   ottla produce users -k alice --null                   a tombstone: alice is deleted when the topic is compacted
 
 json lines:
   {"key": "alice", "value": "one apple", "partition": 2, "timestamp": 1700000000000,
    "headers": [{"name": "source", "value": "shop"}]}
-  All are optional; value_base64 and key_base64 take bytes; a value that is no text is sent as JSON.
+  Only value is required; "value": null is a tombstone. value_base64 and key_base64 in place of value and key take
+  bytes; a value that is no text is sent as JSON. headers may be an object, {"source": "shop"}. topic and offset, which
+  'consume -o json' prints, are ignored. Any other field is an error, and nothing after that line is sent.
 """
 
 
-class Given(NamedTuple):
-    """A record to be sent."""
-
-    value: bytes | None
-    key: bytes | None
-    headers: tuple[tuple[str, bytes | None], ...]
-    partition: int | None
-    timestamp: int | None = None
+class LineError(CommandError):
+    """Why a line cannot become a record. The lines before it are written."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -59,7 +66,21 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("-m", "--message", action="append", metavar="TEXT", help="a record's value; may be repeated")
     made.add_argument("--null", action="store_true", help="one record whose value is null")
     made.add_argument("--file", metavar="FILE", help="read this instead of stdin")
-    made.add_argument("--json", action="store_true", help="every line is a JSON object, as 'consume -o json' writes it")
+    made.add_argument(
+        "--json", action="store_true", help="every line (or -m) is a JSON object, as 'consume -o json' prints it"
+    )
+    made.add_argument(
+        "--repartition", action="store_true", help="with --json: leave out 'partition', so that the key chooses it"
+    )
+    made.add_argument(
+        "--registry",
+        metavar="URL",
+        help="a schema registry: values are JSON text, written with the newest schema of TOPIC-value; what does not "
+        "fit an Avro or Protobuf schema is refused, JSON is not compared with its schema",
+    )
+    made.add_argument(
+        "--encode", action="store_true", help="the same with schema.registry.url of the cluster or --command-config"
+    )
     made.add_argument("-k", "--key", metavar="KEY", help="the key of every record")
     made.add_argument(
         "--key-separator",
@@ -111,6 +132,7 @@ async def produce(session: Session, options: argparse.Namespace) -> int:
     from ottla.client.config import ProducerConfig
     from ottla.client.producer import Producer
 
+    refuse_contradictions(options)
     settings: dict[str, Any] = {
         "max.block.ms": MAX_BLOCK_MS,
         "batch.size": BATCH_BYTES,
@@ -124,16 +146,49 @@ async def produce(session: Session, options: argparse.Namespace) -> int:
     # Reaching the cluster is tried once, and a topic is looked for first: a typing error should not create one
     # when the broker creates topics by itself, unless nothing is like it.
     await existing_topic(session, options.topic)
+    encoder = registered_encoder(session, options)
     async with Producer(settings) as producer:
         sending = Sending(producer, options.topic)
-        if options.message or options.null:
-            given = from_options(options)
-            for value in [message.encode() for message in options.message or []] + [None] * options.null:
-                sending.send(given._replace(value=value))
-        else:
-            await send_lines(sending, options)
+        try:
+            if options.message or options.null:
+                send_messages(sending, options, encoder)
+            else:
+                await send_lines(sending, options, encoder)
+        except LineError as error:
+            await producer.flush()
+            raise CommandError(f"{error}\n  {sending.written_before()}") from None
         await producer.flush()
         return sending.tell(options.quiet)
+
+
+def registered_encoder(session: Session, options: argparse.Namespace) -> RegisteredEncoder | None:
+    if not options.encode and options.registry is None:
+        return None
+    from ottla.cli.registered import RegisteredEncoder, registry_settings
+
+    return RegisteredEncoder(registry_settings(options.registry, session.target.settings), options.topic)
+
+
+def refuse_contradictions(options: argparse.Namespace) -> None:
+    """Options that would be ignored without a word."""
+    if (options.message or options.null) and options.file:
+        misuse(COMMAND, "--file does not go with -m and --null: records come from one place")
+    if options.json and options.null:
+        misuse(COMMAND, '--null does not go with --json: a tombstone is {"key": "alice", "value": null}')
+    if options.json and options.key_separator is not None:
+        misuse(COMMAND, "--key-separator does not go with --json: the key is a field of the object")
+    if options.key is not None and options.key_separator is not None:
+        misuse(COMMAND, "-k does not go with --key-separator: a record has one key")
+    if options.repartition and not options.json:
+        misuse(COMMAND, "--repartition is for --json: other lines name no partition")
+
+
+def send_messages(sending: Sending, options: argparse.Namespace, encoder: RegisteredEncoder | None) -> None:
+    parsed = line_parser(options, encoder)
+    for number, message in enumerate(options.message or [], 1):
+        sending.send(parsed(os.fsencode(message), number))
+    if options.null:
+        sending.send(from_options(options))
 
 
 async def existing_topic(session: Session, name: str) -> None:
@@ -153,9 +208,9 @@ async def existing_topic(session: Session, name: str) -> None:
             ) from None
 
 
-async def send_lines(sending: Sending, options: argparse.Namespace) -> None:
+async def send_lines(sending: Sending, options: argparse.Namespace, encoder: RegisteredEncoder | None) -> None:
     source, size = opened(options)
-    parsed = line_parser(options)
+    parsed = line_parser(options, encoder)
     number = 0
     try:
         with Progress("producing", size, "bytes", is_wanted=not source.isatty()) as progress:
@@ -191,7 +246,7 @@ async def pieces(source: BinaryIO) -> AsyncIterator[list[bytes]]:
     while data := await read():
         *lines, rest = (rest + data).split(b"\n")
         if len(rest) > MAX_LINE_BYTES:
-            raise CommandError(f"a line is longer than {MAX_LINE_BYTES} bytes")
+            raise LineError(f"a line is longer than {MAX_LINE_BYTES} bytes")
         if lines:
             yield [line.removesuffix(b"\r") for line in lines]
     if rest:
@@ -237,69 +292,67 @@ def reader(descriptor: int) -> Callable[[], asyncio.Future[bytes]]:
     return read
 
 
-def line_parser(options: argparse.Namespace) -> Callable[[bytes, int], Given]:
-    """What makes a record of a line and its number."""
+def line_parser(
+    options: argparse.Namespace, encoder: RegisteredEncoder | None = None
+) -> Callable[[bytes, int], GivenRecord]:
+    """What makes a record of a line (or a --message) and its number."""
+    what = "message" if options.message else "line"
+    parsed = plain_line_parser(options, what)
+    if encoder is None:
+        return parsed
+
+    def encoded(line: bytes, number: int) -> GivenRecord:
+        record = parsed(line, number)
+        if record.value is None:
+            return record
+        try:
+            return record._replace(value=encoder.encode(record.value))
+        except ValueError as error:
+            raise LineError(f"the value of {what} {number} {error}: {_start(line)}") from None
+
+    return encoded
+
+
+def plain_line_parser(options: argparse.Namespace, what: str) -> Callable[[bytes, int], GivenRecord]:
     given = from_options(options)
     if options.json:
-        return lambda line, number: from_json(given, line, number)
+        return lambda line, number: from_json(options, given, line, f"{what} {number}")
     if options.key_separator is None:
-        return lambda line, _: Given(line, given.key, given.headers, given.partition)
+        return lambda line, _: given._replace(value=line)
     mark: bytes = options.key_separator
 
-    def parsed(line: bytes, number: int) -> Given:
+    def parsed(line: bytes, number: int) -> GivenRecord:
         key, found, value = line.partition(mark)
         if not found:
-            raise CommandError(f"line {number} has no {mark.decode()!r} between key and value: {_start(line)}")
-        return Given(value, key, given.headers, given.partition)
+            raise LineError(f"{what} {number} has no {mark.decode()!r} between key and value: {_start(line)}")
+        return given._replace(value=value, key=key)
 
     return parsed
 
 
-def from_options(options: argparse.Namespace) -> Given:
+def from_options(options: argparse.Namespace) -> GivenRecord:
     """What the options say of every record."""
-    return Given(
+    return GivenRecord(
         None,
-        None if options.key is None else options.key.encode(),
-        tuple((name, text.encode()) for name, text in options.header),
+        None if options.key is None else os.fsencode(options.key),
+        tuple((name, os.fsencode(text)) for name, text in options.header),
         options.partition,
     )
 
 
-def from_json(given: Given, line: bytes, number: int) -> Given:
-    import json
-
+def from_json(options: argparse.Namespace, given: GivenRecord, line: bytes, place: str) -> GivenRecord:
+    """The record of a JSON object; what the options say counts over it."""
     try:
-        document = json.loads(line)
-        if not isinstance(document, dict):
-            raise ValueError("it is no JSON object")
-        return Given(
-            bytes_of(document, "value"),
-            bytes_of(document, "key") if given.key is None else given.key,
-            (*_json_headers(document.get("headers") or []), *given.headers),
-            _whole(document, "partition") if given.partition is None else given.partition,
-            _whole(document, "timestamp"),
-        )
+        found = parse_json_record(line)
     except ValueError as error:
-        raise CommandError(f"line {number}: {error}: {_start(line)}") from None
-
-
-def _json_headers(given: Any) -> Iterator[tuple[str, bytes | None]]:
-    """`[{"name": ..., "value": ...}]`, or simply `{name: value}`."""
-    if isinstance(given, dict):
-        given = [{"name": name, "value": value} for name, value in given.items()]
-    if not isinstance(given, list):
-        raise ValueError("headers are a list of objects with name and value, or an object")
-    for one in given:
-        if not isinstance(one, dict) or not isinstance(one.get("name"), str):
-            raise ValueError("a header is an object with name and value")
-        yield one["name"], bytes_of(one, "value")
-
-
-def _whole(document: dict[str, Any], name: str) -> int | None:
-    given = document.get(name)
-    if given is not None and (not isinstance(given, int) or isinstance(given, bool)):
-        raise ValueError(f"{name} is a whole number")
-    return given
+        raise LineError(f"{place} {error}: {_start(line)}") from None
+    return GivenRecord(
+        found.value,
+        found.key if given.key is None else given.key,
+        found.headers + given.headers,
+        given.partition if given.partition is not None or options.repartition else found.partition,
+        found.timestamp,
+    )
 
 
 def _start(line: bytes) -> str:
@@ -316,10 +369,12 @@ class Sending:
         self._sent = self._failed = 0
         self._errors: list[KafkaError] = []
         self._under_way: deque[Delivery] = deque()
+        self._last: Delivery | None = None
 
-    def send(self, record: Given) -> None:
+    def send(self, record: GivenRecord) -> None:
         self._sent += 1
-        self._under_way.append(self._producer.send(self._topic, *record))
+        self._last = self._producer.send(self._topic, *record)
+        self._under_way.append(self._last)
 
     async def room(self) -> None:
         """Wait while the producer's buffer is full, and end the command at the first record that was refused."""
@@ -341,12 +396,29 @@ class Sending:
         reasons = dict.fromkeys(explained(error) for error in self._errors)
         return f"{self._failed:,} of {self._sent:,} records were not written: " + "; ".join(reasons)
 
-    def tell(self, is_quiet: bool) -> int:
-        """After a flush: how it went."""
+    def written_before(self) -> str:
+        """After a flush: what was written before an error ended the command."""
+        self._look_at_rest()
+        written = self._sent - self._failed
+        if not written:
+            return "nothing was written"
+        return f"{counted(written, 'record')} before it {'was' if written == 1 else 'were'} written"
+
+    def _look_at_rest(self) -> None:
         while self._under_way:
             self._look_at(self._under_way.popleft())
+
+    def tell(self, is_quiet: bool) -> int:
+        """After a flush: how it went."""
+        self._look_at_rest()
         if self._failed:
             raise CommandError(self._why())
         if not is_quiet and sys.stderr.isatty():
-            notice(f"{self._sent:,} {'record' if self._sent == 1 else 'records'} written to {self._topic}")
+            notice(self._where())
         return 0
+
+    def _where(self) -> str:
+        place = self._last.result() if self._last is not None and self._sent == 1 else None
+        if place is not None and place.offset >= 0:
+            return f"written to {place.topic}-{place.partition} at offset {place.offset}"
+        return f"{counted(self._sent, 'record')} written to {self._topic}"

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import argparse
 
-from ottla.cli.output import Column, emit, notice
+from ottla.cli.output import Column, counted, emit, notice
 from ottla.cli.positions import HELP as PLACES
 from ottla.cli.positions import bounds, position_option, resolve
-from ottla.cli.session import HELP, Session, add_subcommand, group_parser, run
+from ottla.cli.session import HELP, Session, add_subcommand, add_yes_option, can_ask, confirm, group_parser, run
 
 COMMAND = "ottla records"
 EXAMPLES = """\
-  ottla records delete orders --before end                    what it would delete: all of it
-  ottla records delete orders --before end --execute          and do it
-  ottla records delete orders:0,1 --before '7d ago' --execute
-  ottla records delete orders:2 --before 12000 --execute
+  ottla records delete orders --before end              shows what it would delete: all of it; and asks
+  ottla records delete orders --before end --yes        and does it
+  ottla records delete orders:0,1 --before '7d ago' --yes
+  ottla records delete orders:2 --before 12000 --yes
 """
 
 
@@ -23,12 +23,12 @@ def parser() -> argparse.ArgumentParser:
     delete = add_subcommand(
         commands,
         "delete",
-        "delete the oldest records of partitions; without --execute it only shows which",
+        "delete the oldest records of partitions: shows which, and asks",
         EXAMPLES,
     )
     delete.add_argument("topics", nargs="+", metavar="TOPIC[:N,N]")
     delete.add_argument("--before", type=position_option, required=True, metavar="WHERE", help=PLACES)
-    delete.add_argument("--execute", action="store_true", help="do it; there is no way back")
+    add_yes_option(delete, "--execute")
     return made
 
 
@@ -46,11 +46,10 @@ async def delete(session: Session, options: argparse.Namespace) -> None:
     within = await bounds(admin, partitions, IsolationLevel.READ_UNCOMMITTED)
     before = await resolve(admin, options.before, within)
     first = {partition: start for partition, (start, _) in within.items()}
-    if options.execute:
-        wanted = {partition: offset for partition, offset in before.items() if offset > first[partition]}
+    wanted = {partition: offset for partition, offset in before.items() if offset > first[partition]}
+    left = before
+    if options.yes:
         left = {**first, **(await admin.delete_records(wanted) if wanted else {})}
-    else:
-        left = before
     rows = [
         {
             "topic": partition.topic,
@@ -69,5 +68,11 @@ async def delete(session: Session, options: argparse.Namespace) -> None:
         Column("deleted", "DELETED"),
     ]
     emit(options.output, rows, columns)
-    if not options.execute:
-        notice("nothing was deleted: --execute does it")
+    if options.yes or not wanted:
+        return
+    if can_ask():
+        count = sum(offset - first[partition] for partition, offset in wanted.items())
+        confirm(f"delete {counted(count, 'record')} for good", options)
+        await admin.delete_records(wanted)
+    else:
+        notice("nothing was deleted: --yes does it")

@@ -14,10 +14,12 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from ottla.cli.output import FORMATS, TABLE
+from ottla.cli.parser import Parser, near
+from ottla.cli.started_as import as_started
 
 if TYPE_CHECKING:
     from ottla.client.admin import Admin
@@ -25,10 +27,15 @@ if TYPE_CHECKING:
     from ottla.client.errors import KafkaError
     from ottla.client.metadata import TopicInfo
 
-DEFAULT_BROKER = "127.0.0.1:9092"
+DEFAULT_PORT = 9092
+DEFAULT_BROKER = f"127.0.0.1:{DEFAULT_PORT}"
 BROKER_VARIABLE = "OTTLA_BROKER"
+CLIENT_ID = "ottla-cli"
 API_TIMEOUT_MS = 20_000
 """How long a command tries, unless --command-config says otherwise: a person waits for it."""
+REGISTRY_PREFIX = "schema.registry."
+CLOSE_S = 4.0
+"""How long a command closes its clients after Ctrl-C, if it has nothing to take back."""
 SECURITY_ADVICE = "settings of TLS and login come from --command-config FILE (security.protocol, sasl.*, ssl.*)"
 HELP = ["--help"]
 FAILED, MISUSED, INTERRUPTED, PIPE_CLOSED = 1, 2, 130, 141
@@ -45,18 +52,17 @@ class CommandError(Exception):
 # --- options
 
 
-def command_parser(command: str, description: str, examples: str) -> argparse.ArgumentParser:
+def command_parser(command: str, description: str, examples: str) -> Parser:
     """A parser whose help ends with examples."""
-    return argparse.ArgumentParser(
+    return Parser(
         prog=command,
         description=description,
         epilog=f"examples:\n{examples}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
 
 
-def group_parser(command: str, description: str, examples: str) -> tuple[argparse.ArgumentParser, Any]:
+def group_parser(command: str, description: str, examples: str) -> tuple[Parser, Any]:
     """The parser of a command that has subcommands, and where `add_subcommand` adds them. Called with nothing at all it
     shows its help: its main parses `arguments or HELP`."""
     made = command_parser(command, description, examples)
@@ -65,42 +71,44 @@ def group_parser(command: str, description: str, examples: str) -> tuple[argpars
     return made, made.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
 
-def add_subcommand(
-    commands: Any, name: str, summary: str, examples: str, *, output: bool = True
-) -> argparse.ArgumentParser:
+def add_subcommand(commands: Any, name: str, summary: str, examples: str) -> Parser:
     """A subcommand that takes the common options after its name, too."""
-    made: argparse.ArgumentParser = commands.add_parser(
+    made: Parser = commands.add_parser(
         name,
         help=summary,
         description=f"{summary[:1].upper()}{summary[1:]}.",
         epilog=f"examples:\n{examples}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     add_broker_options(made, is_subcommand=True)
-    if output:
-        add_output_option(made, is_subcommand=True)
+    add_output_option(made, is_subcommand=True)
     return made
 
 
 def add_broker_options(parser: argparse.ArgumentParser, *, is_subcommand: bool = False) -> None:
     """Where the cluster is. A subcommand's options leave alone what stands before its name."""
-    broker = os.environ.get(BROKER_VARIABLE) or DEFAULT_BROKER
+    default = argparse.SUPPRESS if is_subcommand else None
     parser.add_argument(
         "-b",
         "--broker",
         "--bootstrap-server",
         dest="broker",
-        metavar="HOST:PORT",
-        default=argparse.SUPPRESS if is_subcommand else broker,
-        help=f"any broker of the cluster, or several with commas ({broker}; environment: {BROKER_VARIABLE})",
+        metavar="HOST[:PORT]",
+        default=default,
+        help=f"any broker of the cluster, or several with commas; without a port {DEFAULT_PORT} (otherwise "
+        f"--cluster, {BROKER_VARIABLE} in the environment, the current cluster, {DEFAULT_BROKER}, in this order)",
     )
     parser.add_argument(
-        "--command-config",
-        metavar="FILE",
-        default=argparse.SUPPRESS if is_subcommand else None,
-        help="Kafka's client settings, as a properties file",
+        "--cluster", metavar="CLUSTER", default=default, help="a cluster by its name, as 'ottla clusters list' shows it"
     )
+    parser.add_argument(
+        "--command-config", metavar="FILE", default=default, help="Kafka's client settings, as a properties file"
+    )
+
+
+def add_yes_option(parser: argparse.ArgumentParser, *more: str) -> None:
+    """Of a command that destroys something: on a terminal it asks, elsewhere it does nothing without --yes."""
+    parser.add_argument("-y", "--yes", *more, dest="yes", action="store_true", help="do it without asking")
 
 
 def add_output_option(parser: argparse.ArgumentParser, *, is_subcommand: bool = False) -> None:
@@ -121,13 +129,19 @@ def key_value(text: str) -> tuple[str, str]:
     return name.strip(), value
 
 
-def client_settings(broker: str, config_file: str | None = None) -> dict[str, str]:
-    """The settings that every client of a command begins with."""
-    return {"client.id": "ottla-cli", **file_settings(config_file), "bootstrap.servers": broker}
+def setting(text: str) -> tuple[str, str]:
+    """An option's NAME=VALUE of a setting; `7d` and `10GiB` are numbers if the setting is in milliseconds or bytes."""
+    from ottla.cli.quantities import setting_value
+
+    name, value = key_value(text)
+    try:
+        return name, setting_value(name, value)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def file_settings(config_file: str | None) -> dict[str, str]:
-    """What --command-config says."""
+def file_settings(config_file: str | None, option: str = "--command-config") -> dict[str, str]:
+    """What a properties file with the settings of clients says."""
     if config_file is None:
         return {}
     from ottla.config.properties import parse_properties
@@ -136,7 +150,76 @@ def file_settings(config_file: str | None) -> dict[str, str]:
         with open(config_file, encoding="utf-8") as file:
             return dict(parse_properties(file.read()))
     except (OSError, ValueError) as error:
-        raise CommandError(f"--command-config {config_file} cannot be read: {error}", MISUSED) from None
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise CommandError(f"{option} {config_file} cannot be read: {reason}", MISUSED) from None
+
+
+# --- which cluster
+
+
+class Target(NamedTuple):
+    """The cluster that a command works on, and the settings of its clients."""
+
+    broker: str
+    settings: Mapping[str, str] = {}
+    cluster: str | None = None
+    """Its name, if it has one."""
+    is_chosen: bool = False
+    """Whether this command line or its environment says so; otherwise it is the current cluster or the default."""
+
+
+def choose_cluster(options: argparse.Namespace) -> Target:
+    """--broker, else --cluster, else OTTLA_BROKER, else the current cluster, else the default. The settings of a named
+    cluster count only if the command is meant for that cluster: its passwords go nowhere else. `guarded` names the
+    cluster in errors, so it is kept in the options."""
+    if options.broker is not None and not options.broker.strip():
+        # As of a shell variable that is not set: the command must not go to another cluster instead.
+        raise CommandError("--broker is empty", MISUSED)
+    variable = os.environ.get(BROKER_VARIABLE)
+    named = None
+    name = options.cluster
+    if name is not None or (options.broker is None and not variable):
+        name, named = _named_cluster(name)
+    broker = options.broker or (named and named.broker) or variable or DEFAULT_BROKER
+    settings = {**(named.settings if named else {}), **file_settings(options.command_config)}
+    is_chosen = bool(options.broker or options.cluster or variable)
+    target = Target(with_ports(broker), settings, name if named else None, is_chosen)
+    options.chosen_cluster = target
+    return target
+
+
+def _named_cluster(name: str | None) -> tuple[str | None, Target | None]:
+    """The cluster of this name, or the current one."""
+    from ottla.cli.named_clusters import NamedClusters, NamedClustersError
+
+    try:
+        known = NamedClusters.read()
+    except NamedClustersError as error:
+        raise CommandError(str(error), MISUSED) from None
+    name = name or known.current
+    if name is None:
+        return None, None
+    if name not in known.clusters:
+        raise no_such("cluster", name, known.clusters, "ottla clusters list", MISUSED)
+    if known.has_secrets and known.is_open_to_others:
+        _say("warning", f"{known.path} holds secrets and others may read it: chmod 600 {known.path}")
+    found = known.clusters[name]
+    path = known.config_path(found)
+    return name, Target(found.brokers, {**file_settings(path, f"cluster {name!r}: config"), **found.settings})
+
+
+def with_ports(brokers: str) -> str:
+    """HOST:PORT of every broker; a host without a port, an IPv6 address without brackets too, gets Kafka's."""
+    found = []
+    for one in filter(None, (part.strip() for part in brokers.split(","))):
+        host = one.rpartition("://")[2]
+        if host.startswith("["):
+            found.append(one if "]:" in host else f"{one}:{DEFAULT_PORT}")
+        elif host.count(":") > 1:
+            found.append(f"{one.removesuffix(host)}[{host}]:{DEFAULT_PORT}")
+        else:
+            found.append(one if ":" in host else f"{one}:{DEFAULT_PORT}")
+    return ",".join(found)
 
 
 # --- a session
@@ -145,10 +228,9 @@ def file_settings(config_file: str | None) -> dict[str, str]:
 class Session:
     """One command's work on one cluster."""
 
-    def __init__(self, broker: str, config_file: str | None = None) -> None:
-        self.broker = broker
-        self.settings = client_settings(broker, config_file)
-        self._has_file = config_file is not None
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self.settings = {"client.id": CLIENT_ID, **target.settings, "bootstrap.servers": target.broker}
         self._admin: Admin | None = None
 
     async def admin(self) -> Admin:
@@ -164,12 +246,14 @@ class Session:
 
     def settings_for(self, kind: type[ClientConfig]) -> dict[str, str]:
         """Of the settings those that are meant for this kind of client, too: one file serves all commands. A name
-        that no client has stays in, to be refused."""
-        if not self._has_file:
+        that no client has stays in, to be refused; what is a schema registry's is not the client's."""
+        if not self.target.settings:
             return self.settings
         from ottla.client.config import settings_for
 
-        return settings_for(kind, self.settings)
+        return settings_for(
+            kind, {name: value for name, value in self.settings.items() if not name.startswith(REGISTRY_PREFIX)}
+        )
 
     async def describe_topic(self, name: str) -> TopicInfo:
         """A topic that exists; if it does not, the error names the nearest that does."""
@@ -194,13 +278,40 @@ class Session:
             await self._admin.close()
 
 
-def no_such(kind: str, name: str, known: Iterable[str], lists: str) -> CommandError:
+def no_such(kind: str, name: str, known: Iterable[str], lists: str, exit_code: int = FAILED) -> CommandError:
     """The error for a name that does not exist, with the nearest that does."""
-    from difflib import get_close_matches
+    hint = near(name, known) or f"; '{lists}' shows those there are"
+    return CommandError(f"there is no {kind} {name!r}{hint}", exit_code)
 
-    near = get_close_matches(name, list(known), n=1, cutoff=0.6)
-    hint = f"did you mean {near[0]!r}?" if near else f"'{lists}' shows those there are"
-    return CommandError(f"there is no {kind} {name!r}; {hint}")
+
+# --- consent
+
+
+def confirm(what: str, options: argparse.Namespace) -> None:
+    """Ends the command unless --yes or an answer on the terminal says to do it: every command that destroys asks."""
+    if options.yes:
+        return
+    if not can_ask():
+        raise CommandError(f"{what}? There is no terminal to ask on: --yes does it; nothing was changed", MISUSED)
+    if not ask(what):
+        raise CommandError("nothing was changed")
+
+
+def can_ask() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def ask(what: str) -> bool:
+    """Whether the answer on the terminal is yes."""
+    import signal
+
+    # The event loop stands still meanwhile, and its own handler would only note a Ctrl-C.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        print(f"{what}? [y/N] ", end="", file=sys.stderr, flush=True)
+        return sys.stdin.readline().strip().lower() in ("y", "yes")
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 # --- running
@@ -210,11 +321,13 @@ def run(
     command: str,
     options: argparse.Namespace,
     work: Callable[[Session], Awaitable[int | None]],
+    *,
+    close_s: float = CLOSE_S,
 ) -> int:
-    """Do a command's work on a cluster and give its exit code."""
+    """Do a command's work on a cluster and give its exit code. After Ctrl-C it has `close_s` to end in good order."""
 
     async def session() -> int:
-        made = Session(options.broker, options.command_config)
+        made = Session(choose_cluster(options))
         try:
             return await work(made) or 0
         finally:
@@ -223,19 +336,57 @@ def run(
     def begin() -> int:
         import asyncio
 
-        return asyncio.run(session())
+        show_warnings(command)
+        return asyncio.run(interruptible(command, session(), close_s))
 
-    return guarded(command, begin, getattr(options, "broker", None))
+    return guarded(command, begin, options)
 
 
-def guarded(command: str, work: Callable[[], int | None], broker: str | None = None) -> int:
+async def interruptible(command: str, work: Awaitable[int], close_s: float) -> int:
+    """Await work that Ctrl-C cancels. What it closes then may wait for a broker that is gone, or the process for a
+    thread that looks up a name: after a few seconds, or at the second Ctrl-C, the process ends without them."""
+    import asyncio
+    import signal
+    import threading
+
+    loop = asyncio.get_running_loop()
+    task = asyncio.ensure_future(work)
+    timers: list[threading.Timer] = []
+
+    def end() -> None:
+        _say(command, "ended without waiting any longer for an answer")
+        sys.stderr.flush()
+        os._exit(INTERRUPTED)
+
+    def handle(*_: object) -> None:
+        if timers:
+            os._exit(INTERRUPTED)
+        timers.append(threading.Timer(close_s, end))
+        timers[0].daemon = True
+        timers[0].start()
+        loop.call_soon_threadsafe(task.cancel)
+
+    if threading.current_thread() is not threading.main_thread():
+        return await task
+    before = signal.signal(signal.SIGINT, handle)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        if not timers:
+            raise
+        return INTERRUPTED
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def guarded(command: str, work: Callable[[], int | None], options: argparse.Namespace | None = None) -> int:
     """Run what may fail, be interrupted or lose its reader; the exit code."""
     try:
         code = work() or 0
         sys.stdout.flush()
         return code
     except BrokenPipeError:
-        _forget_stdout()
+        forget_stdout()
         return PIPE_CLOSED
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -247,22 +398,41 @@ def guarded(command: str, work: Callable[[], int | None], broker: str | None = N
 
         if not isinstance(error, KafkaError | OSError):
             raise
-        _say(command, explained(error, broker) if isinstance(error, KafkaError) else str(error))
+        target: Target | None = getattr(options, "chosen_cluster", None)
+        where = () if target is None else (target.broker, target.cluster)
+        _say(command, explained(error, *where) if isinstance(error, KafkaError) else str(error))
         return FAILED
 
 
+def show_warnings(command: str) -> None:
+    """Warnings of the client (a broker that does not answer) look like what the command says."""
+    import logging
+
+    def without_client_id(record: logging.LogRecord) -> bool:
+        record.msg, record.args = record.getMessage().removeprefix(f"{CLIENT_ID}: "), ()
+        return True
+
+    log = logging.getLogger("ottla.client")
+    if not log.handlers:
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter(f"{command}: %(message)s"))
+        handler.addFilter(without_client_id)
+        log.addHandler(handler)
+        log.propagate = False
+
+
 def _say(command: str, text: str) -> None:
-    print(f"{command}: {text}", file=sys.stderr)
+    print(f"{command}: {as_started(text)}", file=sys.stderr)
 
 
-def _forget_stdout() -> None:
+def forget_stdout() -> None:
     """Nobody reads any more: what is still in the buffer goes nowhere, without a complaint at exit."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)
 
 
-def explained(error: KafkaError, broker: str | None = None) -> str:
+def explained(error: KafkaError, broker: str | None = None, cluster: str | None = None) -> str:
     """An error in one sentence or several: what was tried, what came of it, what to do."""
     from ottla.client.admin.calls import PartialFailure
     from ottla.client.errors import AuthenticationError, ConfigError, NoBrokerReached
@@ -273,7 +443,7 @@ def explained(error: KafkaError, broker: str | None = None) -> str:
             + [f"{item}: {explained(one)}" for item, one in error.errors.items()]
         )
     if isinstance(error, NoBrokerReached):
-        return unreachable(error, broker)
+        return unreachable(error, broker, cluster)
     if isinstance(error, AuthenticationError):
         return f"{error}\n  {SECURITY_ADVICE}"
     if isinstance(error, ConfigError):
@@ -283,21 +453,25 @@ def explained(error: KafkaError, broker: str | None = None) -> str:
     return f"{text} ({error.code.name})" + (f"\n  {advice}" if advice else "")
 
 
-def unreachable(error: KafkaError, broker: str | None) -> str:
+def unreachable(error: KafkaError, broker: str | None, cluster: str | None = None) -> str:
     """Why no broker was reached: the first line says what is so, the others what to do."""
     from ottla.client.errors import AuthenticationError
 
     text = str(error.message).replace("NETWORK_EXCEPTION: ", "")
     where = broker or DEFAULT_BROKER
     elsewhere = f"elsewhere? --broker HOST:PORT, or {BROKER_VARIABLE} in the environment"
+    if cluster is not None:
+        elsewhere = f"this is the cluster {cluster!r} ('ottla clusters show {cluster}'); {elsewhere}"
     if isinstance(error, AuthenticationError) or "security.protocol" in text:
         return f"{text}\n  {SECURITY_ADVICE}"
     if "advertised.listeners" in text:
         return f"{text}\n  'ottla doctor --broker {where}' says what to do"
     if "Connect call failed" in text or "Connection refused" in text:
-        port = where.rpartition(":")[2]
-        start = "./ottla start" if port == "9092" else f"./ottla start --port {port}"
-        return f"nothing listens on {where} (connection refused)\n  is it running? {start}\n  {elsewhere}"
+        host, _, port = where.rpartition(":")
+        question = "does a broker listen there?"
+        if host == "localhost" or host.startswith("127."):
+            question = f"is it running? ottla start{'' if port == '9092' else f' --port {port}'}"
+        return f"nothing listens on {where} (connection refused)\n  {question}\n  {elsewhere}"
     if "Name or service not known" in text or "name resolution" in text or "nodename nor servname" in text:
         return f"the name in {where} is not known\n  is it spelled right? does this machine know it?\n  {elsewhere}"
     if "took no connection" in text or "did not answer" in text:

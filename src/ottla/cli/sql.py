@@ -11,16 +11,17 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ottla.cli.output import TABLE, notice, table_lines, write_document
+from ottla.cli.output import TABLE, notice, table_lines, terminal_width, write_document
 from ottla.cli.session import (
     CommandError,
     add_broker_options,
     add_output_option,
+    choose_cluster,
     command_parser,
-    file_settings,
     guarded,
     no_such,
 )
+from ottla.cli.spark_errors import EXIT_CODES, command_error
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,7 +41,9 @@ EXAMPLES = """\
 
 def parser() -> argparse.ArgumentParser:
     made = command_parser(
-        COMMAND, "Query topics with Spark SQL. STREAM(topic) in the statement makes the answer a live view.", EXAMPLES
+        COMMAND,
+        "Query topics with Spark SQL. STREAM(topic) in the statement makes the answer a live view.",
+        f"{EXAMPLES}\n{EXIT_CODES}",
     )
     made.add_argument("statement", metavar="STATEMENT", help="one SELECT")
     made.add_argument("--master", default="local[*]", help="where Spark runs (local[*]; e.g. spark://HOST:PORT)")
@@ -51,6 +54,10 @@ def parser() -> argparse.ArgumentParser:
         "--registry", metavar="URL", help="a schema registry: what it has for TOPIC-value gives the columns (Avro, "
         "Protobuf, JSON); schema.registry.url in --command-config does the same",
     )  # fmt: skip
+    made.add_argument(
+        "--lenient", action="store_true", help="a value that does not fit its column reads as null, as Spark has it; "
+        "without it the first such record is an error that names its topic, partition, offset and field",
+    )  # fmt: skip
     made.add_argument("--once", action="store_true", help="of a live view: what is there now, then end")
     add_broker_options(made)
     add_output_option(made)
@@ -59,7 +66,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main(arguments: list[str]) -> int:
     options = parser().parse_args(arguments or ["--help"])
-    return guarded(COMMAND, lambda: _run(options), options.broker)
+    return guarded(COMMAND, lambda: _run(options), options)
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -67,31 +74,29 @@ def _run(options: argparse.Namespace) -> int:
 
     if not has_spark():
         raise CommandError(SPARK_ADVICE)
-    from ottla.converters.errors import RegistryError
     from ottla.spark.pipelines.connection import Connection
-    from ottla.spark.pipelines.definition import PipelineError
+    from ottla.spark.pipelines.redaction import Redaction
     from ottla.spark.pipelines.topic_views import known_topics
 
+    redacted, broker = Redaction.of(None, None), options.broker or ""
     try:
-        connection = Connection.of(options.broker, _properties(options))
-    except RegistryError as error:
-        raise CommandError(str(error)) from None
-    known = known_topics(connection)
-    notice("starting Spark ...")
-    with tempfile.TemporaryDirectory(prefix="ottla-sql-") as folder:
-        try:
+        target = choose_cluster(options)
+        registry = {"schema.registry.url": options.registry} if options.registry else {}
+        connection = Connection.of(target.broker, {**target.settings, **registry})
+        redacted = Redaction.of(None, connection)
+        broker = target.broker
+        known = known_topics(connection)
+        notice("starting Spark ...")
+        with tempfile.TemporaryDirectory(prefix="ottla-sql-") as folder:
             spark = new_session("ottla-sql", Path(folder) / "spark.log", master=options.master, is_short=True)
-        except PipelineError as error:
-            raise CommandError(str(error)) from None
-        try:
-            return query(spark, options, connection, known, folder)
-        finally:
-            end_session(spark)
-
-
-def _properties(options: argparse.Namespace) -> dict[str, str]:
-    found = file_settings(options.command_config)
-    return {**found, "schema.registry.url": options.registry} if options.registry else found
+            try:
+                return query(spark, options, connection, known, folder)
+            finally:
+                end_session(spark)
+    except BrokenPipeError:
+        raise
+    except Exception as error:
+        raise command_error(error, "", broker, redacted) from None
 
 
 def query(
@@ -100,25 +105,25 @@ def query(
     """Answer a statement in a session."""
     from pyspark.errors import PySparkException
 
-    from ottla.converters.errors import ConverterError
-    from ottla.spark.pipelines.expectations import first_line
+    from ottla.spark.pipelines.definition import PipelineError
+    from ottla.spark.pipelines.failures import cause_of, failure
     from ottla.spark.pipelines.topic_views import create_topic_views, topics_of, without_stream
 
     statement, is_stream = without_stream(options.statement)
     try:
-        create_topic_views(spark, connection, topics_of(statement, known), is_stream=is_stream)
+        topics = topics_of(statement, known)
+        create_topic_views(spark, connection, topics, is_stream=is_stream, is_lenient=options.lenient)
         rows = spark.sql(statement)
         if is_stream and rows.isStreaming:
             return _live(rows, options, folder)
         show(rows.limit(options.limit), options.output)
         return 0
-    except ConverterError as error:
-        raise CommandError(str(error)) from None
     except PySparkException as error:
         if error.getCondition() == "TABLE_OR_VIEW_NOT_FOUND":
             name = (error.getMessageParameters() or {}).get("relationName", "").replace("`", "")
             raise no_such("topic", name, known, "ottla topics list") from None
-        raise CommandError(first_line(error)) from None
+        cause = cause_of(str(error)).removesuffix(";")
+        raise failure("", str(error), cause=cause, default=PipelineError) from None
 
 
 def show(rows: DataFrame, output: str) -> int:
@@ -132,7 +137,7 @@ def show(rows: DataFrame, output: str) -> int:
         write_document(output, [json.loads(row[0]) for row in found])
         return 0
     found = rows.collect()
-    lines = list(table_lines(rows.columns, [[_cell(one) for one in row] for row in found]))
+    lines = list(table_lines(rows.columns, [[_cell(one) for one in row] for row in found], terminal_width()))
     print("\n".join(lines), flush=True)
     return len(lines)
 
@@ -170,9 +175,9 @@ def _live(rows: DataFrame, options: argparse.Namespace, folder: str) -> int:
     while running.isActive and not stopped.wait(TICK_S):
         pass
     running.stop()
-    failure = None if stopped.is_set() else running.exception()
-    if failure is not None:
-        from ottla.spark.pipelines.run import cause_of
+    ended = None if stopped.is_set() else running.exception()
+    if ended is not None:
+        from ottla.spark.pipelines.failures import failure
 
-        raise CommandError(cause_of(str(failure)))
+        raise failure("", str(ended))
     return 0

@@ -1,4 +1,9 @@
-"""`ottla start`: a node in the foreground, until SIGTERM or Ctrl-C."""
+"""`ottla start`: a node in the foreground, until SIGTERM or Ctrl-C.
+
+A signal counts from the moment the command line is read. The first one stops the node, whatever it waits for; the
+second ends the wait of a controlled shutdown; the third ends the process at once. A node whose output is closed goes
+on: what it prints goes nowhere.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +12,16 @@ import asyncio
 import errno
 import gc
 import logging
+import os
 import resource
 import signal
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from ottla.broker import Node, StartError
+from ottla.cli.session import forget_stdout
 from ottla.config import BrokerConfig, ConfigError, parse_properties
 from ottla.net import new_event_loop
 from ottla.wire.errors import ErrorCode, KafkaError
@@ -21,6 +29,7 @@ from ottla.wire.errors import ErrorCode, KafkaError
 log = logging.getLogger("ottla")
 
 DEFAULT_PORT = 9092
+STOPPING = (signal.SIGTERM, signal.SIGINT)
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 CONTROLLER = "CONTROLLER"
 SECURITY_PROTOCOLS = "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL"
@@ -35,11 +44,16 @@ examples:
   ottla start                                      on 127.0.0.1:9092, with its data in ./data
   ottla start --port 19092 --data /var/lib/ottla
   ottla start --config server.properties --override log.retention.hours=24
+
+A node that waits, for the controllers of its quorum say, writes to stderr what it waits for and why. SIGTERM or Ctrl-C
+stops it at any time, with exit code 0; a second signal ends the wait for the controlled shutdown, a third the process.
 """
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(
+    from ottla.cli.parser import Parser
+
+    made = Parser(
         prog="ottla start",
         description="Run a node: broker and controller in one process. An empty data folder is formatted by itself.",
         epilog=EXAMPLES,
@@ -118,6 +132,7 @@ def main(
     """`new_node` and `new_loop` give the node other ports than the operating system's (`ottla.testing`)."""
     started = time.perf_counter()
     options = parser().parse_args(arguments)
+    signals = Signals()
     logging.basicConfig(
         level=logging.INFO if options.verbose else logging.WARNING,
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
@@ -125,7 +140,7 @@ def main(
     try:
         config = BrokerConfig.parse(properties(options))
     except ConfigError as error:
-        print(f"ottla start: {error}", file=sys.stderr)
+        _complain(error)
         return 2
     _warn(config.warnings)
     raise_descriptor_limit()
@@ -133,10 +148,34 @@ def main(
     asyncio.set_event_loop(loop)
     try:
         node = new_node(config, new_cluster_id=options.cluster_id)
-        return loop.run_until_complete(_run(config, node, options.metrics_port, started))
+        return loop.run_until_complete(_run(config, node, options.metrics_port, started, signals))
     finally:
         _end_tasks(loop)
         loop.close()
+
+
+class Signals:
+    """SIGTERM and SIGINT of this process, before the loop runs and while it does."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._on_signal: Callable[[], object] | None = None
+        for number in STOPPING:
+            signal.signal(number, self._received)
+
+    def deliver(self, loop: asyncio.AbstractEventLoop, on_signal: Callable[[int], object]) -> None:
+        """Have the loop call `on_signal` with the count of signals so far; also for one that came before."""
+        self._on_signal = lambda: loop.call_soon_threadsafe(on_signal, self.count)
+        if self.count:
+            self._on_signal()
+
+    def _received(self, number: int, frame: object) -> None:
+        self.count += 1
+        if self.count > 2:
+            os._exit(128 + number)
+        if self._on_signal is not None:
+            with suppress(RuntimeError):  # the loop is closed: the process is about to end
+                self._on_signal()
 
 
 def _end_tasks(loop: asyncio.AbstractEventLoop) -> None:
@@ -169,48 +208,74 @@ def _warn(warnings: list[str]) -> None:
             log.warning("%s", warning)
 
 
-async def _run(config: BrokerConfig, node: Node, metrics_port: int | None, started: float) -> int:
+async def _run(config: BrokerConfig, node: Node, metrics_port: int | None, started: float, signals: Signals) -> int:
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopping.set)
+
+    def signalled(count: int) -> None:
+        stopping.set()
+        if count > 1:
+            node.hurry()
+
+    signals.deliver(loop, signalled)
     node.on_failure = stopping.set
-    try:
-        await node.start(metrics_port=metrics_port)
-    except StartError as error:
-        print(f"ottla start: {error}", file=sys.stderr)
+    problem = await _start(node, metrics_port, stopping)
+    if problem is None and not stopping.is_set():
+        # What start made lives as long as the process: the collector need never look at it again.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(20_000, 50, 100)
+        _say(
+            f"ottla: node {config.node_id} ready on {node.address} in {time.perf_counter() - started:.2f} s "
+            f"(cluster {node.cluster_id}, data {', '.join(config.log_directories)})"
+        )
+        await stopping.wait()
+    if node.failure is not None:
+        # Not a clean stop: the next start recovers.
+        _complain(problem or node.failure)
         return 1
+    log.info("stopping")
+    if problem is not None:
+        _complain(problem)
+    await node.stop()
+    return 0 if problem is None else 1
+
+
+async def _start(node: Node, metrics_port: int | None, stopping: asyncio.Event) -> str | None:
+    """Start the node, unless it has to stop meanwhile; why it could not start, if so."""
+    starting = asyncio.ensure_future(node.start(metrics_port=metrics_port))
+    stopped = asyncio.ensure_future(stopping.wait())
+    await asyncio.wait([starting, stopped], return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
+    if node.failure is not None:
+        await asyncio.wait([starting], timeout=1)  # it is about to say more of the failure
+    starting.cancel()  # no effect on a start that has come to its end
+    try:
+        await starting
+    except asyncio.CancelledError:
+        return None
+    except StartError as error:
+        return str(error)
     except OSError as error:
-        if error.errno == errno.EADDRINUSE:
-            taken = ", ".join(f"{listener.host}:{listener.port}" for listener in config.listeners if listener.port)
-            print(
-                f"ottla start: {taken} is taken by another program; stop it, or choose another port with --port",
-                file=sys.stderr,
-            )
-            return 1
-        if error.errno in NO_ROOM:
-            print(f"ottla start: {error.filename or 'the data folder'}: the disk is full; make room", file=sys.stderr)
-            return 1
-        raise
+        if error.errno not in NO_ROOM:
+            raise
+        return f"{error.filename or 'the data folder'}: the disk is full; make room"
     except KafkaError as error:
         if error.code is not ErrorCode.KAFKA_STORAGE_ERROR:
             raise
-        print(f"ottla start: the metadata log cannot be written: {error.message}", file=sys.stderr)
-        return 1
-    # What start made lives as long as the process: the collector need never look at it again.
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(20_000, 50, 100)
-    print(
-        f"ottla: node {config.node_id} ready on {node.address} in {time.perf_counter() - started:.2f} s "
-        f"(cluster {node.cluster_id}, data {', '.join(config.log_directories)})",
-        flush=True,
-    )
-    await stopping.wait()
-    if node.failure is not None:
-        # Not a clean stop: the next start recovers.
-        print(f"ottla start: {node.failure}", file=sys.stderr)
-        return 1
-    log.info("stopping")
-    await node.stop()
-    return 0
+        return f"the metadata log cannot be written: {error.message}"
+    return None
+
+
+def _say(line: str) -> None:
+    """Print a line. If stdout is a closed pipe, a terminal that is gone or a full disk, the node goes on, as servers
+    do: from then on its output goes nowhere."""
+    try:
+        print(line, flush=True)
+    except OSError:
+        forget_stdout()
+
+
+def _complain(problem: object) -> None:
+    with suppress(OSError):
+        print(f"ottla start: {problem}", file=sys.stderr)

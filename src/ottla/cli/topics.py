@@ -6,8 +6,20 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ottla.cli.output import TABLE, Column, bytes_text, emit, emit_documents, notice
-from ottla.cli.session import HELP, CommandError, Session, add_subcommand, group_parser, key_value, no_such, run
+from ottla.cli.output import TABLE, Column, bytes_text, counted, emit, emit_documents, emit_done, notice, wrapped
+from ottla.cli.parser import near
+from ottla.cli.session import (
+    HELP,
+    CommandError,
+    Session,
+    add_subcommand,
+    add_yes_option,
+    confirm,
+    group_parser,
+    no_such,
+    run,
+    setting,
+)
 
 if TYPE_CHECKING:
     from ottla.client.admin import Admin
@@ -17,12 +29,14 @@ if TYPE_CHECKING:
 COMMAND = "ottla topics"
 EXAMPLES = """\
   ottla topics list
-  ottla topics create orders --partitions 6 --config retention.ms=86400000
+  ottla topics create orders --partitions 6 --config retention.ms=7d
   ottla topics describe orders
   ottla topics alter orders --partitions 12
   ottla topics offsets orders
+  ottla topics clone orders orders-test
   ottla topics delete orders
 """
+SETTINGS = "a setting, such as retention.ms=7d or segment.bytes=64MiB; may be repeated"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -48,13 +62,12 @@ def parser() -> argparse.ArgumentParser:
         "create",
         "make new topics",
         "  ottla topics create orders\n  ottla topics create orders -p 6 -r 3 --config cleanup.policy=compact\n",
-        output=False,
     )
     create.add_argument("topics", nargs="+", metavar="NEW_TOPIC")
     create.add_argument("-p", "--partitions", type=int, default=-1, metavar="N", help="(the broker's num.partitions)")
     create.add_argument("-r", "--replication-factor", type=int, default=-1, metavar="N", help="(the broker's default)")
     create.add_argument(
-        "-c", "--config", type=key_value, action="append", default=[], metavar="NAME=VALUE", help="may be repeated"
+        "-c", "--config", type=setting, action="append", default=[], metavar="NAME=VALUE", help=SETTINGS
     )
     create.add_argument("--if-not-exists", action="store_true", help="a topic that is there already is no error")
     create.add_argument("--validate-only", action="store_true", help="only say whether it would work")
@@ -63,18 +76,29 @@ def parser() -> argparse.ArgumentParser:
         "alter",
         "add partitions to a topic, or change its settings",
         "  ottla topics alter orders --partitions 12\n"
-        "  ottla topics alter orders --config retention.ms=3600000 --unset cleanup.policy\n",
-        output=False,
+        "  ottla topics alter orders --config retention.ms=1h --config segment.bytes=64MiB --unset cleanup.policy\n",
     )
     alter.add_argument("topic", metavar="TOPIC")
     alter.add_argument("-p", "--partitions", type=int, metavar="N", help="how many there will be in all")
-    alter.add_argument("-c", "--config", type=key_value, action="append", default=[], metavar="NAME=VALUE")
+    alter.add_argument("-c", "--config", type=setting, action="append", default=[], metavar="NAME=VALUE", help=SETTINGS)
     alter.add_argument("--unset", action="append", default=[], metavar="NAME", help="take the broker's value again")
-    delete = add_subcommand(
-        commands, "delete", "delete topics and all their records", "  ottla topics delete orders\n", output=False
-    )
+    delete = add_subcommand(commands, "delete", "delete topics and all their records", "  ottla topics delete orders\n")
     delete.add_argument("topics", nargs="+", metavar="TOPIC")
+    add_yes_option(delete)
     delete.add_argument("--if-exists", action="store_true", help="a topic that is not there is no error")
+    clone = add_subcommand(
+        commands,
+        "clone",
+        "make a topic like another: its partitions, replicas and changed settings, not its records",
+        "  ottla topics clone orders orders-test\n"
+        "  ottla topics clone orders orders-wide --partitions 24 --config retention.ms=1d\n"
+        "  ottla consume orders -e -o json | ottla produce orders-test --json      and then its records\n",
+    )
+    clone.add_argument("source", metavar="TOPIC")
+    clone.add_argument("target", metavar="NEW_TOPIC")
+    clone.add_argument("-p", "--partitions", type=int, metavar="N", help="(as many)")
+    clone.add_argument("-r", "--replication-factor", type=int, metavar="N", help="(as many)")
+    clone.add_argument("-c", "--config", type=setting, action="append", default=[], metavar="NAME=VALUE", help=SETTINGS)
     offsets = add_subcommand(
         commands,
         "offsets",
@@ -95,6 +119,7 @@ def main(arguments: list[str]) -> int:
         "alter": alter,
         "delete": delete,
         "offsets": offsets,
+        "clone": clone,
     }[options.command]
     return run(COMMAND, options, lambda session: work(session, options))
 
@@ -106,11 +131,7 @@ async def list_topics(session: Session, options: argparse.Namespace) -> None:
     admin = await session.admin()
     topics = await admin.list_topics(include_internal=options.internal or bool(options.patterns))
     if options.patterns:
-        from fnmatch import fnmatchcase
-
-        topics = {
-            name: info for name, info in topics.items() if any(fnmatchcase(name, one) for one in options.patterns)
-        }
+        topics = matching(topics, options.patterns)
     rows: list[dict[str, Any]] = [
         {
             "name": name,
@@ -130,7 +151,22 @@ async def list_topics(session: Session, options: argparse.Namespace) -> None:
         for row in rows:
             row["size_bytes"] = sizes.get(row["name"], 0)
         columns.append(Column("size_bytes", "SIZE", bytes_text))
-    emit(options.output, rows, columns, nothing="no topics; make one: ottla topics create NAME")
+    nothing = "" if options.patterns else "no topics; make one: ottla topics create NAME"
+    emit(options.output, rows, columns, nothing=nothing)
+
+
+def matching(topics: dict[str, TopicInfo], patterns: Sequence[str]) -> dict[str, TopicInfo]:
+    """The topics whose names are like one of the patterns. A pattern that no name is like is named on stderr."""
+    from fnmatch import fnmatchcase
+
+    found = {pattern: {name for name in topics if fnmatchcase(name, pattern)} for pattern in patterns}
+    own_count = sum(not info.is_internal for info in topics.values())
+    for pattern, names in found.items():
+        if not names:
+            there_are = f"; there {'is' if own_count == 1 else 'are'} {counted(own_count, 'topic')}"
+            is_name = not any(mark in pattern for mark in "*?[")
+            notice(f"no topic matches {pattern!r}{(is_name and near(pattern, topics)) or there_are}")
+    return {name: info for name, info in topics.items() if any(name in names for names in found.values())}
 
 
 def place_of(partition: PartitionInfo) -> TopicPartition:
@@ -160,9 +196,11 @@ async def describe(session: Session, options: argparse.Namespace) -> None:
 
 
 def show(document: dict[str, Any]) -> None:
-    print(f"{document['name']}  id {document['id']}  {_counted(len(document['partitions']), 'partition')}")
-    changed = document["configs"]
-    print("settings:  " + (", ".join(f"{name}={value}" for name, value in changed.items()) or "defaults"))
+    print(
+        wrapped(f"{document['name']}  id {document['id']}  {counted(len(document['partitions']), 'partition')}", "  ")
+    )
+    changed = ", ".join(f"{name}={value}" for name, value in document["configs"].items())
+    print(wrapped(f"settings:  {changed or 'defaults'}", " " * 11))
     columns = [
         Column("partition", "PARTITION"),
         Column("leader", "LEADER"),
@@ -283,19 +321,28 @@ async def create(session: Session, options: argparse.Namespace) -> None:
     except KafkaError as error:
         made, refused = {}, {options.topics[0]: error}
     done = "could be created" if options.validate_only else "created"
+    texts = []
     for name, topic in made.items():
         shape = (
-            f" with {_counted(topic.partition_count, 'partition')}, {_counted(topic.replication_factor, 'replica')}"
+            f" with {counted(topic.partition_count, 'partition')}, {counted(topic.replication_factor, 'replica')}"
             if topic.partition_count > 0
             else ""
         )
-        notice(f"{name} {done}{shape}")
+        texts.append(f"{name} {done}{shape}")
+    rows = [
+        {"topic": name, "created": not options.validate_only, "partitions": topic.partition_count,
+         "replicas": topic.replication_factor}
+        for name, topic in made.items()
+    ]  # fmt: skip
     for name, reason in list(refused.items()):
         if options.if_not_exists and reason.code is ErrorCode.TOPIC_ALREADY_EXISTS:
-            notice(f"{name} is there already")
+            texts.append(f"{name} is there already")
+            rows.append({"topic": name, "created": False})
             del refused[name]
         elif reason.code is ErrorCode.INVALID_CONFIG:
             refuse_unknown(dict(options.config))
+    if made or not refused:
+        emit_done(options.output, rows, texts)
     if len(refused) == 1:
         raise next(iter(refused.values()))
     if refused:
@@ -316,35 +363,69 @@ async def alter(session: Session, options: argparse.Namespace) -> None:
         raise CommandError("nothing to change: --partitions N, --config NAME=VALUE or --unset NAME", 2)
     info = await session.describe_topic(options.topic)
     admin = await session.admin()
+    done: list[str] = []
     if options.config or options.unset:
         await admin.set_topic_config(options.topic, {**dict(options.config), **dict.fromkeys(options.unset)})
-        notice(f"{options.topic}: settings changed")
+        done += [f"{options.topic}: {name}={value}" for name, value in options.config]
+        done += [f"{options.topic}: {name} has the broker's value again" for name in options.unset]
     if options.partitions is not None:
         if options.partitions < len(info.partitions):
             raise CommandError(
                 f"{options.topic} has {len(info.partitions)} partitions, and a topic never gets fewer; "
-                "make a new topic and copy: ottla consume OLD -e -o json | ottla produce NEW --json"
+                "make a new topic and copy: ottla consume OLD -e -o json | ottla produce NEW --json --repartition"
             )
         await admin.create_partitions({options.topic: options.partitions})
-        notice(
-            f"{options.topic}: {_counted(options.partitions, 'partition')}, it had {len(info.partitions)}; "
+        done.append(
+            f"{options.topic}: {counted(options.partitions, 'partition')}, it had {len(info.partitions)}; "
             "keys go to other partitions from now on"
         )
+    document = {
+        "topic": options.topic,
+        "partitions": options.partitions or len(info.partitions),
+        "set": dict(options.config),
+        "unset": options.unset,
+    }
+    emit_done(options.output, [document], done)
 
 
 async def delete(session: Session, options: argparse.Namespace) -> None:
     admin = await session.admin()
-    names: Sequence[str] = options.topics
+    names: Sequence[str] = list(dict.fromkeys(options.topics))
     if options.if_exists:
         known = await admin.list_topics(include_internal=True)
         names = [name for name in names if name in known]
     else:
         await session.describe_topics(names)
     if names:
+        which = names[0] if len(names) == 1 else f"{len(names)} topics ({', '.join(names)})"
+        confirm(f"delete {which} with all records", options)
         await admin.delete_topics(names)
-    for name in names:
-        notice(f"{name} deleted")
+    emit_done(
+        options.output, [{"topic": name, "deleted": True} for name in names], [f"{name} deleted" for name in names]
+    )
 
 
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
+# --- clone
+
+
+PLACED_SETTINGS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
+"""Settings that name replicas of this very topic."""
+
+
+async def clone(session: Session, options: argparse.Namespace) -> None:
+    """Create a topic with the shape and the changed settings of another."""
+    from ottla.client.admin import ConfigSource
+
+    info = await session.describe_topic(options.source)
+    configs = await (await session.admin()).topic_config(options.source)
+    changed = {
+        entry.name: entry.value or ""
+        for entry in configs.values()
+        if entry.source is ConfigSource.DYNAMIC_TOPIC and entry.name not in PLACED_SETTINGS
+    }
+    options.topics = [options.target]
+    options.partitions = options.partitions or len(info.partitions)
+    options.replication_factor = options.replication_factor or max(len(one.replicas) for one in info.partitions)
+    options.config = list({**changed, **dict(options.config)}.items())
+    options.if_not_exists = options.validate_only = False
+    await create(session, options)

@@ -11,8 +11,9 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ottla.cli.output import Column, duration_text, emit
-from ottla.cli.session import HELP, CommandError, Session, add_subcommand, group_parser, run
+from ottla.cli.groups import known_state
+from ottla.cli.output import Column, counted, duration_text, emit, emit_done, notice
+from ottla.cli.session import HELP, CommandError, Session, add_subcommand, add_yes_option, confirm, group_parser, run
 
 if TYPE_CHECKING:
     from ottla.client.admin import Admin, TransactionDescription
@@ -22,6 +23,9 @@ COMMAND = "ottla transactions"
 DEFAULT_AGE_MINUTES = 20
 """The broker's longest timeout, unless it was changed, and five minutes for the coordinator to do its work."""
 MINUTE_MS = 60_000
+STATES = (
+    "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "PrepareEpochFence", "Dead",
+)  # fmt: skip
 RUNNING = ("Ongoing", "PrepareCommit", "PrepareAbort")
 EXAMPLES = """\
   ottla transactions list
@@ -68,25 +72,26 @@ def parser() -> argparse.ArgumentParser:
         help=f"since their last record ({DEFAULT_AGE_MINUTES})",
     )
     hanging.add_argument("--topic", action="append", default=[], help="look only here; may be repeated")
-    hanging.add_argument("--end", action="store_true", help="end them: their records count as aborted")
+    hanging.add_argument("--end", action="store_true", help="end them, after asking: their records count as aborted")
+    add_yes_option(hanging)
     abort = add_subcommand(
         commands,
         "abort",
         "end one transaction in one partition",
         "  ottla transactions abort ledger 3 17402\n",
-        output=False,
     )
     abort.add_argument("topic")
     abort.add_argument("partition", type=int)
     abort.add_argument("start_offset", type=int, help="where the transaction begins, as `hanging` tells it")
+    add_yes_option(abort)
     end = add_subcommand(
         commands,
         "end",
         "abort what a transactional id has open, and fence its producer",
         "  ottla transactions end payments-7\n",
-        output=False,
     )
     end.add_argument("transactional_id")
+    add_yes_option(end)
     return made
 
 
@@ -100,7 +105,8 @@ def main(arguments: list[str]) -> int:
 
 
 async def show_list(session: Session, options: argparse.Namespace) -> None:
-    rows = await listed(await session.admin(), options.state)
+    states = [known_state(one, STATES) for one in options.state]
+    rows = await listed(await session.admin(), states)
     columns = [
         Column("transactional_id", "TRANSACTIONAL ID"),
         Column("state", "STATE"),
@@ -109,7 +115,12 @@ async def show_list(session: Session, options: argparse.Namespace) -> None:
         Column("open_for_ms", "OPEN FOR", duration_text),
         Column("partitions", "PARTITIONS", ", ".join),
     ]
-    emit(options.output, rows, columns, nothing="no transactions")
+    emit(
+        options.output,
+        rows,
+        columns,
+        nothing=f"no transaction is {' or '.join(states)}" if states else "no transactions",
+    )
 
 
 async def listed(admin: Admin, states: Sequence[str]) -> list[dict[str, Any]]:
@@ -174,9 +185,8 @@ async def show_hanging(session: Session, options: argparse.Namespace) -> None:
         Column("last_record_ms_ago", "LAST RECORD", lambda age: f"{age / MINUTE_MS:.0f} min ago"),
     ]
     emit(options.output, rows, columns, nothing="no transaction hangs")
-    if options.end:
-        from ottla.cli.output import notice
-
+    if options.end and found:
+        confirm(f"end {counted(len(found), 'transaction')}, so that their records count as aborted", options)
         for one in found:
             await abort(await session.admin(), one)
             notice(f"ended the transaction of {one.partition} at offset {one.start_offset}")
@@ -229,7 +239,12 @@ async def open_transactions(session: Session, topics: Sequence[str]) -> list[Ope
 async def abort_one(session: Session, options: argparse.Namespace) -> None:
     for one in await open_transactions(session, [options.topic]):
         if (one.partition.partition, one.start_offset) == (options.partition, options.start_offset):
+            confirm(
+                f"end the transaction of {one.partition} at offset {one.start_offset}: its records are aborted", options
+            )
             await abort(await session.admin(), one)
+            document = {"partition": str(one.partition), "start_offset": one.start_offset, "aborted": True}
+            emit_done(options.output, [document], [f"ended the transaction of {one.partition}"])
             return
     place = f"offset {options.start_offset} of {options.topic}-{options.partition}"
     raise CommandError(f"no transaction begins at {place}: '{COMMAND} hanging --older-than 0' shows where they begin")
@@ -253,4 +268,7 @@ async def end_one(session: Session, options: argparse.Namespace) -> None:
         raise CommandError(
             f"no such transactional id: {options.transactional_id!r}; '{COMMAND} list' shows those there are"
         ) from None
+    confirm(f"abort what {options.transactional_id} has open, and fence its producer", options)
     await admin.fence_producers([options.transactional_id])
+    document = {"transactional_id": options.transactional_id, "fenced": True}
+    emit_done(options.output, [document], [f"{options.transactional_id} has nothing open, and its producer is fenced"])

@@ -89,6 +89,11 @@ class Broker(Lifetime):
         return self._data
 
     @property
+    def _name(self) -> str:
+        """What error messages call it."""
+        return "the broker"
+
+    @property
     def pid(self) -> int | None:
         return self._process.pid if self._process is not None else None
 
@@ -174,11 +179,11 @@ class Broker(Lifetime):
             while not line.endswith(b"\n"):
                 if not selector.select(max(0.0, end - time.monotonic())):
                     self.kill()
-                    raise BrokerFailed(f"the broker was not {what} within {timeout_s:.0f} s\n{self.output()}")
+                    raise BrokerFailed(f"{self._name} was not {what} within {timeout_s:.0f} s\n{self.output()}")
                 part = os.read(process.stdout.fileno(), 4096)
                 if not part:
                     code = process.wait()
-                    raise BrokerFailed(f"the broker ended with exit code {code}\n{self.output()}")
+                    raise BrokerFailed(f"{self._name} ended with exit code {code}\n{self.output()}")
                 line += part
         return line.decode()
 
@@ -193,7 +198,9 @@ class Broker(Lifetime):
             process.wait(STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             self.kill()
-            raise BrokerFailed(f"the broker still ran {STOP_TIMEOUT_S:.0f} s after SIGTERM\n{self.output()}") from None
+            raise BrokerFailed(
+                f"{self._name} still ran {STOP_TIMEOUT_S:.0f} s after SIGTERM\n{self.output()}"
+            ) from None
 
     def kill(self) -> None:
         """End it at once, as kill -9 does: what was acknowledged must still be there after a `start`."""
@@ -269,7 +276,7 @@ class Broker(Lifetime):
             process.stdin.write(f"{command}\n".encode())
             process.stdin.flush()
         except BrokenPipeError:
-            raise BrokerFailed(f"the broker ended with exit code {process.wait()}\n{self.output()}") from None
+            raise BrokerFailed(f"{self._name} ended with exit code {process.wait()}\n{self.output()}") from None
         return json.loads(self._line(process, command, ANSWER_TIMEOUT_S))
 
     def close(self) -> None:

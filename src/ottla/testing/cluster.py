@@ -29,6 +29,10 @@ class ClusterNode(Broker):
         """The arguments that make it one of its cluster."""
         self._reserved_controller: ReservedPort | None = None
 
+    @property
+    def _name(self) -> str:
+        return f"node {self.id}"
+
     def launch(self) -> None:
         if self._is_cut:
             raise BrokerFailed(f"node {self.id} is cut off from the others and could not join them: heal() it first")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ottla.cli.session import CommandError, Session
+from ottla.cli.session import CommandError, Session, Target
 from ottla.cli.transactions import abort_one, end_one, find_hanging, listed
 from ottla.client.admin import ActiveProducer, TransactionDescription, TransactionListing
 from ottla.client.core.partitions import TopicPartition
@@ -61,9 +61,12 @@ class MadeUpAdmin:
         self.fenced += ids
 
 
+CONSENT = {"yes": True, "output": "table"}
+
+
 class MadeUpSession(Session):
     def __init__(self) -> None:
-        super().__init__("127.0.0.1:9092")
+        super().__init__(Target("127.0.0.1:9092"))
         self.asked = MadeUpAdmin()
 
     async def admin(self) -> Any:
@@ -78,18 +81,18 @@ def test_what_no_coordinator_knows_hangs() -> None:
 
 def test_an_abort_writes_the_marker_that_is_missing() -> None:
     session = MadeUpSession()
-    asyncio.run(abort_one(session, argparse.Namespace(topic="t", partition=1, start_offset=71)))
+    asyncio.run(abort_one(session, argparse.Namespace(topic="t", partition=1, start_offset=71, **CONSENT)))
     assert session.asked.aborted == [(("t", 1), 8, 2, 0)]
     with pytest.raises(CommandError, match="no transaction begins"):
-        asyncio.run(abort_one(session, argparse.Namespace(topic="t", partition=1, start_offset=72)))
+        asyncio.run(abort_one(session, argparse.Namespace(topic="t", partition=1, start_offset=72, **CONSENT)))
 
 
-def test_an_end_fences_whoever_has_the_id() -> None:
+def test_an_end_fences_the_producer_of_the_id() -> None:
     session = MadeUpSession()
-    asyncio.run(end_one(session, argparse.Namespace(transactional_id="known")))
+    asyncio.run(end_one(session, argparse.Namespace(transactional_id="known", **CONSENT)))
     assert session.asked.fenced == ["known"]
     with pytest.raises(CommandError, match="no such transactional id"):
-        asyncio.run(end_one(session, argparse.Namespace(transactional_id="nobody")))
+        asyncio.run(end_one(session, argparse.Namespace(transactional_id="unknown", **CONSENT)))
 
 
 def test_a_transaction_is_listed_with_its_partitions() -> None:

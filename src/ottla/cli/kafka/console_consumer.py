@@ -231,6 +231,9 @@ def _formatter(options: Options) -> Formatter:
 
 # Reading
 
+STOP_MS = 3_000
+"""How long Ctrl-C waits for a broker that may be gone."""
+
 
 async def consume(plan: Plan) -> int:
     """Read and print until the end; the exit code."""
@@ -321,7 +324,7 @@ class Console:
                 if records is None or not self._print(records):
                     break
         finally:
-            await self._consumer.close()
+            await self._consumer.close(STOP_MS if self._is_stopped else None)
             print(f"Processed a total of {self.count} messages", file=sys.stderr, flush=True)
 
     def _is_wanting_more(self) -> bool:

@@ -199,6 +199,10 @@ def _settings(options: Options, config: str, properties: str) -> dict[str, str]:
     return settings
 
 
+STOP_SECONDS = 3
+"""How long Ctrl-C waits for a broker that may be gone."""
+
+
 async def _produce(topic: str, reader: LineReader, settings: dict[str, str], *, is_sync: bool) -> int:
     known: dict[str, Any] = known_settings(ProducerConfig, settings)
     for name in ("key.serializer", "value.serializer", "partitioner"):
@@ -210,25 +214,32 @@ async def _produce(topic: str, reader: LineReader, settings: dict[str, str], *, 
     loop = asyncio.get_running_loop()
     stdin = StandardInput(loop)
     stopped_by: list[int] = []
+    task = asyncio.current_task()
 
     def stop(number: int) -> None:
         stopped_by.append(number)
         stdin.end()
+        if task is not None:
+            loop.call_later(STOP_SECONDS, task.cancel)
 
     for number in (signal.SIGINT, signal.SIGTERM):
         try:
             loop.add_signal_handler(number, stop, int(number))
         except (RuntimeError, ValueError):
             break  # not the main thread: somebody else's signals
-    async with producer:
-        lines = Lines()
-        while (data := await stdin.read()) is not None:
-            for line in lines.feed(data):
-                record = InputRecord(None, line, ()) if reader.is_plain and line.isascii() else reader.read(line)
-                await _send(producer, topic, record, is_sync=is_sync)
-            if not data:
-                break
-            await producer.room()
+    try:
+        async with producer:
+            lines = Lines()
+            while (data := await stdin.read()) is not None:
+                for line in lines.feed(data):
+                    record = InputRecord(None, line, ()) if reader.is_plain and line.isascii() else reader.read(line)
+                    await _send(producer, topic, record, is_sync=is_sync)
+                if not data:
+                    break
+                await producer.room()
+    except asyncio.CancelledError:
+        if not stopped_by:
+            raise
     return 128 + stopped_by[0] if stopped_by else 0
 
 
