@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 import tarfile
 import zipfile
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.packaging.conftest import ROOT, failed, run
 
 pytestmark = [
     pytest.mark.skipif(os.environ.get("OTTLA_INTEROP_ALL") != "1", reason="slow: make interop runs it"),
@@ -67,23 +66,6 @@ asyncio.run(cell())
 """
 
 
-def run(*command: str | Path, cwd: Path, **environment: str) -> str:
-    settings = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | environment
-    done = subprocess.run(command, cwd=cwd, env=settings, capture_output=True, text=True, timeout=600, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout + done.stderr
-
-
-@pytest.fixture(scope="module")
-def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The sources without anything that was built in them."""
-    folder = tmp_path_factory.mktemp("sources")
-    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, folder / name)
-    shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("*.so", "__pycache__", "*.egg-info"))
-    return folder
-
-
 @pytest.fixture(scope="module")
 def wheel(sources: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
@@ -114,9 +96,10 @@ def test_the_wheel_has_what_a_user_needs_and_nothing_else(wheel: Path) -> None:
     }
     assert not [name for name in names if name.endswith((".c", ".o"))]
     sources = [name for name in names if name.endswith(".pxd")]
+    assert {f"ottla/cli/demo_pipeline/{name}" for name in ("pipeline.yml", "customers.csv")} <= set(names)
     if shutil.which("cc"):
-        compiled = [name.partition(".")[0] for name in names if name.endswith(".so")]
-        assert sorted(compiled) == sorted(name.removesuffix(".pxd") for name in sources)
+        compiled = {name.partition(".")[0] for name in names if name.endswith(".so")}
+        assert compiled == {name.removesuffix(".pxd") for name in sources} | {"ottla/cython_shared"}
 
 
 def test_the_source_distribution_can_be_built_from(sources: Path, tmp_path: Path) -> None:
@@ -125,7 +108,30 @@ def test_the_source_distribution_can_be_built_from(sources: Path, tmp_path: Path
     with tarfile.open(made) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     wanted = {str(path.relative_to(sources)) for kind in ("*.py", "*.pxd") for path in (sources / "src").rglob(kind)}
-    assert wanted | {"setup.py", "pyproject.toml", "README.md", "LICENSE", "src/ottla/py.typed"} <= names
+    needed = {
+        "setup.py",
+        "pyproject.toml",
+        "README.md",
+        "LICENSE",
+        "src/ottla/py.typed",
+        "pipelines/orders/pipeline.yml",
+    }
+    assert wanted | needed <= names
+
+
+def test_only_what_changed_is_compiled_again(sources: Path, wheel: Path) -> None:
+    """`wheel` has compiled all. deadlines.pxd is cimported by peer.pxd and by nothing else."""
+    build = (sys.executable, "setup.py", "--quiet", "build_ext")
+    assert "compiling" not in run(*build, cwd=sources, CFLAGS="-O0")
+    for changed, compiled in (
+        ("client/delivery.py", ["client.delivery"]),
+        ("net/deadlines.pxd", ["net.deadlines", "net.peer"]),
+    ):
+        (sources / "src" / "ottla" / changed).touch()
+        lines = [line for line in run(*build, cwd=sources, CFLAGS="-O0").splitlines() if "compiling" in line]
+        count = len(compiled)
+        expected = [f"[ {number}/{count}] compiling ottla.{name}" for number, name in enumerate(compiled, 1)]
+        assert lines == expected
 
 
 def test_client_and_broker_without_pytest(user: Path) -> None:
@@ -139,6 +145,41 @@ def test_the_command_line(user: Path) -> None:
     ottla = user / "venv" / "bin" / "ottla"
     assert "compiled" in run(ottla, "--version", cwd=user)
     assert "usage: ottla" in run(ottla, "--help", cwd=user)
+
+
+def test_kafkas_tools_are_on_the_path_under_kafkas_names(user: Path) -> None:
+    installed = {path.name for path in (user / "venv" / "bin").glob("kafka-*")}
+    assert installed == {path.name for path in (ROOT / "bin").iterdir()}
+    script = user / "venv" / "bin" / "kafka-topics.sh"
+    (user / "tools.py").write_text(
+        "import subprocess, sys\nfrom ottla.testing import Broker\n"
+        "with Broker() as broker:\n"
+        "    tool = [sys.argv[1], '--bootstrap-server', broker.bootstrap_servers]\n"
+        "    subprocess.run([*tool, '--create', '--topic', 'orders'], check=True)\n"
+        "    subprocess.run([*tool, '--list'], check=True)\n"
+    )
+    said = run(user / "venv" / "bin" / "python", "tools.py", script, cwd=user)
+    assert said.splitlines() == ["Created topic orders.", "orders"]
+
+
+def test_the_demo_says_what_it_lacks_and_hints_name_the_command_as_it_was_started(user: Path) -> None:
+    ottla = Path("venv", "bin", "ottla")
+    for environment, started in (({}, "venv/bin/ottla"), ({"PATH": f"{user}/venv/bin:{os.environ['PATH']}"}, "ottla")):
+        said = failed(ottla, "topics", "list", "--broker", "127.0.0.1:1", cwd=user, **environment)
+        assert f"is it running? {started} start --port 1\n" in said
+    said = failed(ottla, "demo", "--no-install", cwd=user)
+    assert "-m pip install --disable-pip-version-check 'ottla[spark]'" in said
+
+
+@pytest.mark.skipif(shutil.which("java") is None, reason="Spark needs Java 17")
+def test_the_demo_runs_without_a_checkout(wheel: Path, tmp_path: Path) -> None:
+    """Spark is that of the tests: installing another takes minutes."""
+    zipfile.ZipFile(wheel).extractall(tmp_path / "installed")
+    installed = str(tmp_path / "installed")
+    command = (sys.executable, "-m", "ottla", "demo", "--no-install", "--orders", "200")
+    said = run(*command, cwd=tmp_path, PYTHONPATH=installed)
+    assert f"{Path('installed', 'ottla', 'cli', 'demo_pipeline', 'pipeline.yml')}\n" in said
+    assert "a broker that stays        python -m ottla start" in said
 
 
 def test_what_is_not_installed_is_told_with_the_command_that_installs_it(user: Path) -> None:
