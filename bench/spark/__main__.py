@@ -22,7 +22,15 @@ from bench.spark.workloads import OFFICIAL, OURS, Workloads
 RESULTS = Path(__file__).parents[1] / "results"
 SIZES = {"100 B": (100, 2_000_000, 1_000_000), "1 KB": (1000, 400_000, 300_000)}
 """Size of values, rows that are read, rows that are written."""
-KINDS = ("read", "stream", "write", "sink", "latency")
+KINDS = ("read", "stream", "write", "wide", "sink", "latency")
+WIDE = {
+    "24 partitions": (24, "even", 1),
+    "24 partitions, no keys": (24, "none", 1),
+    "24 partitions, skewed keys": (24, "skewed", 1),
+    "200 partitions, no keys": (200, "none", 1),
+    "three topics of 8 partitions by the column topic": (8, "even", 3),
+}
+"""Partitions of a topic, keys, topics."""
 Measures = dict[str, dict[str, list[float]]]
 
 
@@ -60,6 +68,7 @@ def measure(run: Run, work: Workloads, kinds: list[str], rounds: int, scale: flo
         for number in range(rounds):
             _reads(run, work, kinds, number, size, topic, read_count)
             _writes(run, work, kinds, number, size, value_bytes, write_count)
+            _wide_writes(run, work, kinds, number, size, value_bytes, write_count)
         if "sink" in kinds:
             for number in range(rounds):
                 _sinks(run, work, number, size, topic, read_count)
@@ -114,6 +123,35 @@ def _writes(run: Run, work: Workloads, kinds: list[str], number: int, size: str,
         one(OURS, OURS, deliveryGuarantee="at_least_once"),
         one("ottla exactly once", OURS, deliveryGuarantee="exactly_once"),
     )
+
+
+def _wide_writes(
+    run: Run, work: Workloads, kinds: list[str], number: int, size: str, value_bytes: int, count: int
+) -> None:
+    if "wide" not in kinds:
+        return
+
+    def one(row: str, who: str, sink: str, **options: str) -> Callable[[], None]:
+        partition_count, keys, topic_count = WIDE[row]
+
+        def job() -> None:
+            topics = [work.new_topic("wide", partition_count) for _ in range(topic_count)]
+            frame = work.rows(count, value_bytes, keys, topics if topic_count > 1 else ())
+            topic = topics[0] if topic_count == 1 else None
+            figure = work.timed(count, lambda: work.write(sink, topic, frame, **options))
+            run.add(f"batch write {size}, {row}, rows/s", who, figure)
+            for written in topics:
+                work.delete(written)
+
+        return job
+
+    for row in WIDE:
+        in_turns(
+            number,
+            one(row, OFFICIAL, OFFICIAL),
+            one(row, OURS, OURS, deliveryGuarantee="at_least_once"),
+            one(row, "ottla exactly once", OURS, deliveryGuarantee="exactly_once"),
+        )
 
 
 def _sinks(run: Run, work: Workloads, number: int, size: str, source: str, count: int) -> None:

@@ -6,7 +6,7 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import quantiles
@@ -19,6 +19,11 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 OFFICIAL, OURS = "kafka", "ottla"
 PARTITION_COUNT = 4
+KEYS = {
+    "even": "cast(id as string)",
+    "none": "cast(null as string)",
+    "skewed": "if(id % 20 = 0, cast(id as string), 'hot')",
+}
 
 
 @dataclass
@@ -44,12 +49,15 @@ class Workloads:
         for deleted in self.admin.delete_topics([topic]).values():
             deleted.result()
 
-    def rows(self, count: int, value_bytes: int) -> DataFrame:
-        """Rows whose values are text of that size, with keys, evenly in four tasks."""
+    def rows(self, count: int, value_bytes: int, keys: str = "even", topics: Sequence[str] = ()) -> DataFrame:
+        """Rows whose values are text of that size, evenly in four tasks; topics are named by a column, in turns."""
         filler = "x" * (value_bytes - 20)
-        return self.spark.range(0, count, 1, PARTITION_COUNT).selectExpr(
-            "cast(id as string) key", f"concat(lpad(cast(id as string), 20, '0'), '{filler}') value"
-        )
+        columns = [f"{KEYS[keys]} key", f"concat(lpad(cast(id as string), 20, '0'), '{filler}') value"]
+        if topics:
+            columns.append(
+                f"element_at(array({', '.join(map(repr, topics))}), cast(id % {len(topics)} as int) + 1) topic"
+            )
+        return self.spark.range(0, count, 1, PARTITION_COUNT).selectExpr(*columns)
 
     def fill(self, count: int, value_bytes: int) -> str:
         topic = self.new_topic(f"rows-{value_bytes}")
@@ -90,9 +98,9 @@ class Workloads:
         count: int = sum(one["numInputRows"] for one in batches)
         return count / seconds
 
-    def write(self, sink: str, topic: str, frame: DataFrame, **options: str) -> None:
-        writer = frame.write.format(sink).options(**self.options, **options).option("topic", topic)
-        writer.mode("append").save()
+    def write(self, sink: str, topic: str | None, frame: DataFrame, **options: str) -> None:
+        writer = frame.write.format(sink).options(**self.options, **options)
+        (writer if topic is None else writer.option("topic", topic)).mode("append").save()
 
     def stream_write(self, sink: str, source_topic: str, topic: str, batch_rows: int, **options: str) -> float:
         """Topic to topic in batches of so many rows, read by our source each time."""

@@ -45,7 +45,7 @@ async def take(reader: Consumer[Any, Any], count: int, timeout_ms: float = 120_0
     found: list[Any] = []
     end = time.monotonic() + timeout_ms / 1000
     while len(found) < count and (left := end - time.monotonic()) > 0:
-        found += await reader.poll(left * 1000)
+        found += await reader.poll(int(left * 1000))
     return found
 
 

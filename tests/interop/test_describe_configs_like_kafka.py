@@ -187,6 +187,7 @@ def test_every_setting_is_described_as_kafka_describes_it(pair: tuple[Server, Se
         assert set(ours) == set(theirs), (kind, name)
         for setting in compared:
             assert ours[setting] == theirs[setting], (kind, name, setting)
+        assert list(ours) == list(theirs), (kind, name)
     for kind, name, setting, operation, value in REFUSED:
         codes = [alter(server, kind, name, {setting: (operation, value)}, validate_only=True) for server in pair]
         assert codes[0] == codes[1], (kind, name, setting, operation, value)

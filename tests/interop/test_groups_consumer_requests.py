@@ -5,6 +5,7 @@ Each scene is a conversation that was held with Apache Kafka 4.3.1 first; its an
 
 from __future__ import annotations
 
+import struct
 import time
 import uuid
 from typing import Any
@@ -324,6 +325,17 @@ def consumer_heartbeats_to_a_classic_group(script: Script) -> None:
         8,
         groups=[{"group_id": group.group_id, "topics": [{"name": "scripted-six", "partition_indexes": [0]}]}],
     )
+
+
+@scene
+def a_custom_assignor_keeps_a_group_classic(script: Script) -> None:
+    group = Group(script, "custom")
+    protocols = [{"name": "custom", "metadata": subscription("scripted-six")}]
+    member = script.ask("join_group", 3, group_id=group.group_id, protocols=protocols)["member_id"]
+    user_data = struct.pack(">i", 4) + b"data"
+    share = [{"member_id": member, "assignment": assignment(scripted_six=[0])[:-4] + user_data}]
+    script.ask("sync_group", 3, group_id=group.group_id, generation_id=1, member_id=member, assignments=share)
+    group.join(A)
 
 
 @scene

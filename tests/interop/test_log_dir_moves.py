@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -49,8 +50,12 @@ class World(NamedTuple):
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """One log dir is named by a relative path; clients are told absolute ones, as by Kafka."""
     folders = [str(tmp_path_factory.mktemp(name)) for name in ("one", "two")]
-    with Broker(data=",".join(folders)) as broker, Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+    with (
+        Broker(data=f"{os.path.relpath(folders[0])},{folders[1]}") as broker,
+        Admin(bootstrap_servers=broker.bootstrap_servers) as admin,
+    ):
         yield World(broker, admin, folders)
 
 

@@ -225,7 +225,7 @@ def test_json_schemas_give_columns() -> None:
     kind = json_columns(json.dumps(schema), [("other.json", '{"definitions": {"x": {"type": "boolean"}}}')])
     assert str(kind) == (
         "struct<id: int64, price: double, at: timestamp[us, tz=UTC], note: string, "
-        "lines: list<item: struct<sku: string>>, counts: map<string, int64>, any: string, other: bool>"
+        "lines: list<element: struct<sku: string>>, counts: map<string, int64>, any: string, other: bool>"
     )
     assert json_columns(json.dumps(json_schema_of(kind))) == kind
     for bad in ('{"$ref": "#/gone"}', '{"type": "string"}', "{", '{"properties": {"a": {"$ref": "#"}}}'):

@@ -12,6 +12,7 @@ from tests.interop.servers import kafka_anchor
 JAVA_SOURCES = Path(__file__).with_name("java")
 
 TOOLS = {
+    "acls": "org.apache.kafka.tools.AclCommand",
     "broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
     "client-metrics": "org.apache.kafka.tools.ClientMetricsCommand",
     "cluster": "org.apache.kafka.tools.ClusterTool",
