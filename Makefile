@@ -6,7 +6,7 @@ ORDER ?= 1
 
 .PHONY: check test sim interop chaos bench messages lock format
 
-COMPILED := $(wildcard src/ottla/*/*.pxd)
+COMPILED := $(shell find src -name "*.pxd")
 
 $(DEV): requirements-dev.lock pyproject.toml setup.py $(COMPILED) $(COMPILED:.pxd=.py)
 	tools/install $(VENV) requirements-dev.lock

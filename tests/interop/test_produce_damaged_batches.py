@@ -1,7 +1,8 @@
 """Produced batches that are damaged in one way each: every answer is the one that Apache Kafka 4.3.1 gave.
 
 Its answers are in kafka_produce_answers.json: error code, message, the errors of single records. Ottla takes a request
-for one topic through compiled code (broker/produce_frame.py) and a request for two topics the long way; both are asked.
+for one topic through compiled code (broker/apis/produce_frame.py) and a request for two topics the long way; both are
+asked.
 OTTLA_RECORD=1 together with OTTLA_TEST_KAFKA=1 writes Kafka's answers down anew.
 """
 

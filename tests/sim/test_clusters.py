@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla.broker.coordinators import partition_for
+from ottla.broker.coordinators.runtime import partition_for
 from ottla.sim.__main__ import fingerprint_elsewhere
 from ottla.sim.checkers import Violation
 from ottla.sim.client import Client

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from ottla.broker.data_folder import DataFolderError
-from ottla.broker.metadata_log import MetadataLog
-from ottla.broker.quorum import Quorum
+from ottla.broker.metadata.data_folder import DataFolderError
+from ottla.broker.metadata.log import MetadataLog
+from ottla.broker.metadata.quorum import Quorum
 from ottla.cluster import ClusterImage
 from ottla.config import BrokerConfig
 from ottla.sim.machine import Machine, at_every_write

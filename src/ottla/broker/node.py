@@ -15,31 +15,31 @@ from collections.abc import Callable, Coroutine, Sequence
 from random import Random, SystemRandom
 from typing import Any, TypeVar
 
-from ottla.broker.api import SERVED, Peer
-from ottla.broker.connection import Connection, ServedApi
-from ottla.broker.controllership import Controllership
-from ottla.broker.coordinators import Coordinator
-from ottla.broker.data_folder import DataFolderError
-from ottla.broker.group_coordinator import GroupCoordinator
-from ottla.broker.hosting import Hosting
-from ottla.broker.leadership import Leadership
-from ottla.broker.lifecycle import Lifecycle
-from ottla.broker.log_dir_moves import LogDirMoves
-from ottla.broker.metadata_log import MetadataLog
+from ottla.broker.apis.mutations import refuse_all
+from ottla.broker.coordinators.groups import GroupCoordinator
+from ottla.broker.coordinators.producer_ids import ProducerIds
+from ottla.broker.coordinators.runtime import Coordinator
+from ottla.broker.coordinators.transactions import TransactionCoordinator
+from ottla.broker.metadata.controllership import Controllership
+from ottla.broker.metadata.data_folder import DataFolderError
+from ottla.broker.metadata.lifecycle import Lifecycle
+from ottla.broker.metadata.log import MetadataLog
+from ottla.broker.metadata.quorum import Quorum
+from ottla.broker.metadata.waits import Waits
 from ottla.broker.metrics import Metrics
-from ottla.broker.mutations import refuse_all
-from ottla.broker.partitions import Partition, Partitions
-from ottla.broker.peers import Peers
+from ottla.broker.peers.peers import Peers
+from ottla.broker.peers.presence import Presence
+from ottla.broker.peers.suspicions import Look
 from ottla.broker.pieces import in_pieces
-from ottla.broker.presence import Presence
-from ottla.broker.producer_ids import ProducerIds
-from ottla.broker.quorum import Quorum
-from ottla.broker.quotas import Quotas
-from ottla.broker.replication_throttles import ReplicationThrottles
-from ottla.broker.suspicions import Look
-from ottla.broker.telemetry import Telemetry
-from ottla.broker.transaction_coordinator import TransactionCoordinator
-from ottla.broker.waits import Waits
+from ottla.broker.replicas.hosting import Hosting
+from ottla.broker.replicas.leadership import Leadership
+from ottla.broker.replicas.log_dir_moves import LogDirMoves
+from ottla.broker.replicas.partitions import Partition, Partitions
+from ottla.broker.replicas.throttles import ReplicationThrottles
+from ottla.broker.serving.api import SERVED, Peer
+from ottla.broker.serving.connection import Connection, ServedApi
+from ottla.broker.serving.quotas import Quotas
+from ottla.broker.serving.telemetry import Telemetry
 from ottla.cluster import ClusterImage, ImageChanges, PartitionImage
 from ottla.cluster.features import SUPPORTED_FEATURES
 from ottla.cluster.image import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, TOPIC_RESOURCE
@@ -410,7 +410,7 @@ class Node:
                 coordinator.start()
 
     async def _serve_metrics(self, port: int) -> None:
-        from ottla.broker.metrics_http import serve_metrics
+        from ottla.broker.serving.metrics_http import serve_metrics
 
         try:
             self._metrics_server = await serve_metrics(self, port)

@@ -19,7 +19,7 @@ from typing import Any
 
 from ottla import records
 from ottla.broker import Node
-from ottla.broker.coordinators import partition_for
+from ottla.broker.coordinators.runtime import partition_for
 from ottla.cluster import PartitionImage
 from ottla.sim.checkers import Content, check
 from ottla.sim.client import Client, NoAnswer, batch_of

@@ -10,8 +10,8 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from ottla.broker.data_folder import formatted_records, new_uuid, replace_file
-from ottla.broker.metadata_snapshot import SnapshotId, encode_snapshot
+from ottla.broker.metadata.data_folder import formatted_records, new_uuid, replace_file
+from ottla.broker.metadata.snapshots import SnapshotId, encode_snapshot
 from ottla.cluster.features import LATEST_METADATA_VERSION
 from ottla.raft import Voter, Voters
 from ottla.sim.cluster import CONTROLLER_PORT, DATA, PORT

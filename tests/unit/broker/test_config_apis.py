@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.api import Caller, Peer
 from ottla.broker.apis.alter_client_quotas import alter_client_quotas
 from ottla.broker.apis.alter_configs import alter_configs
 from ottla.broker.apis.describe_client_quotas import describe_client_quotas
@@ -20,8 +19,9 @@ from ottla.broker.apis.incremental_alter_configs import incremental_alter_config
 from ottla.broker.apis.list_config_resources import list_config_resources
 from ottla.broker.apis.push_telemetry import push_telemetry
 from ottla.broker.metrics import Metrics
-from ottla.broker.quotas import Quotas
-from ottla.broker.telemetry import Telemetry
+from ottla.broker.serving.api import Caller, Peer
+from ottla.broker.serving.quotas import Quotas
+from ottla.broker.serving.telemetry import Telemetry
 from ottla.cluster import ClusterImage
 from ottla.config import BrokerConfig
 from ottla.controller import Controller

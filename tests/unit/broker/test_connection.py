@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.api import Caller, Peer
-from ottla.broker.connection import MAX_PLAIN_REQUEST_BYTES, MAX_WAITING_PER_CONNECTION, Connection, ServedApi
 from ottla.broker.metrics import Metrics
-from ottla.broker.quotas import Quotas
+from ottla.broker.serving.api import Caller, Peer
+from ottla.broker.serving.connection import MAX_PLAIN_REQUEST_BYTES, MAX_WAITING_PER_CONNECTION, Connection, ServedApi
+from ottla.broker.serving.quotas import Quotas
 from ottla.wire import decode
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.frames import decode_response_header, encode_request

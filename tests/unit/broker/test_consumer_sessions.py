@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.api import Caller, Peer
 from ottla.broker.apis.fetch import fetch
+from ottla.broker.serving.api import Caller, Peer
 from ottla.replication.fetch_sessions import FetchSession
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic

@@ -9,9 +9,9 @@ from typing import Any, cast
 
 import pytest
 
-from ottla.broker import peers
-from ottla.broker.api import Caller, Peer
-from ottla.broker.controllership import Controllership, forwarding
+from ottla.broker.metadata.controllership import Controllership, forwarding
+from ottla.broker.peers import peers
+from ottla.broker.serving.api import Caller, Peer
 from ottla.cluster import BrokerImage
 from ottla.controller.heartbeats import Heartbeats
 from ottla.machine import Decision

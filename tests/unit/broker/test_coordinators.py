@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.coordinators import RETRY_LOAD_MS, Coordinator, java_hash, partition_for
-from ottla.broker.hosted_shard import RECORDS_PER_PIECE, HostedShard, coordinator_error
-from ottla.broker.leadership import Leadership
+from ottla.broker.coordinators.hosted_shard import RECORDS_PER_PIECE, HostedShard, coordinator_error
+from ottla.broker.coordinators.runtime import RETRY_LOAD_MS, Coordinator, java_hash, partition_for
 from ottla.broker.metrics import Metrics
-from ottla.broker.partitions import Partition, Partitions
+from ottla.broker.replicas.leadership import Leadership
+from ottla.broker.replicas.partitions import Partition, Partitions
 from ottla.cluster import ClusterImage, ImageChanges, PartitionImage, TopicImage
 from ottla.config import TopicConfig
 from ottla.records import Record, build, read, read_header, split

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from ottla.broker.data_folder import DataFolderError, format_data_folder, new_uuid
+from ottla.broker.metadata.data_folder import DataFolderError, format_data_folder, new_uuid
 from ottla.storage import MetaProperties, OsDisk, read_meta_properties, write_meta_properties
 from ottla.wire.primitives import uuid_text
 

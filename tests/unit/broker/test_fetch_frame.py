@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.fetch_frame import FollowerFetch, fetch_frame
-from ottla.broker.replica_frames import _WANTED, VERSION, fetch_body
+from ottla.broker.apis.fetch_frame import FollowerFetch, fetch_frame
+from ottla.broker.replicas.follower_frames import _WANTED, VERSION, fetch_body
 from ottla.replication.fetch_sessions import FetchSession
 from ottla.wire import decode
 from ottla.wire.errors import ErrorCode

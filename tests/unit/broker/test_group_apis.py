@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.api import SERVED, Caller, Peer
 from ottla.broker.apis.consumer_group_describe import consumer_group_describe
 from ottla.broker.apis.consumer_group_heartbeat import consumer_group_heartbeat
 from ottla.broker.apis.delete_groups import delete_groups
@@ -24,12 +23,19 @@ from ottla.broker.apis.offset_commit import offset_commit
 from ottla.broker.apis.offset_delete import offset_delete
 from ottla.broker.apis.offset_fetch import offset_fetch
 from ottla.broker.apis.sync_group import sync_group
-from ottla.broker.group_coordinator import GROUP_OPERATIONS, GroupCoordinator
-from ottla.broker.group_metrics import MAX_LOOKUPS_PER_SCRAPE, Lag, Unread, first_unread, register_group_metrics
-from ottla.broker.leadership import Leadership
+from ottla.broker.coordinators.groups import GROUP_OPERATIONS, GroupCoordinator
+from ottla.broker.coordinators.lag_metrics import (
+    MAX_LOOKUPS_PER_SCRAPE,
+    Lag,
+    Unread,
+    first_unread,
+    register_group_metrics,
+)
 from ottla.broker.metrics import Metrics
-from ottla.broker.partitions import Partition, Partitions
-from ottla.broker.presence import Presence
+from ottla.broker.peers.presence import Presence
+from ottla.broker.replicas.leadership import Leadership
+from ottla.broker.replicas.partitions import Partition, Partitions
+from ottla.broker.serving.api import SERVED, Caller, Peer
 from ottla.cluster import ClusterImage, ImageChanges, PartitionImage, TopicImage
 from ottla.cluster.image import GROUP_RESOURCE
 from ottla.config import BrokerConfig, TopicConfig
@@ -578,7 +584,7 @@ def test_a_place_in_the_log_is_looked_for_once(tmp_path: Path, monkeypatch: pyte
             looked_for.append(offset)
             return first_unread(partition, offset)
 
-        monkeypatch.setattr("ottla.broker.group_metrics.first_unread", counted)
+        monkeypatch.setattr("ottla.broker.coordinators.lag_metrics.first_unread", counted)
         lag = Lag(world)  # type: ignore[arg-type]
         for _ in range(3):
             assert len(list(lag.records())) == len(list(lag.seconds())) == 2
@@ -594,10 +600,10 @@ def test_a_scrape_looks_for_no_more_than_so_many_places(tmp_path: Path, monkeypa
         for offset in range(4):
             await world.commit((0, offset), group=f"g{offset}")
         lag = Lag(world)  # type: ignore[arg-type]
-        monkeypatch.setattr("ottla.broker.group_metrics.MAX_LOOKUPS_PER_SCRAPE", 3)
+        monkeypatch.setattr("ottla.broker.coordinators.lag_metrics.MAX_LOOKUPS_PER_SCRAPE", 3)
         assert (len(list(lag.records())), len(list(lag.seconds()))) == (4, 3)
         assert (len(list(lag.records())), len(list(lag.seconds()))) == (4, 4)
-        monkeypatch.setattr("ottla.broker.group_metrics.MAX_LAG_SERIES", 1)
+        monkeypatch.setattr("ottla.broker.coordinators.lag_metrics.MAX_LAG_SERIES", 1)
         assert len(list(lag.records())) == 1
         assert lag.omitted == 3
         assert MAX_LOOKUPS_PER_SCRAPE == 1_000

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from ottla.broker import group_metrics
-from ottla.broker.group_metrics import MAX_MARKERS, Lag
-from ottla.broker.partitions import Partition
+from ottla.broker.coordinators.lag_metrics import MAX_MARKERS, Lag
+from ottla.broker.replicas.partitions import Partition
 from ottla.records import end_txn_marker
 from tests.unit.storage.logs_on_disk import NOW, TOPIC_ID, append, batch, new_log
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ottla.broker import leadership
-from ottla.broker.leadership import Leadership
+from ottla.broker.replicas.leadership import Leadership
 from ottla.replication.fetch_sessions import FetchPartition, FetchSession, FetchSessions
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.fetch import FetchPartition as Wanted

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.lifecycle import Lifecycle
+from ottla.broker.metadata.lifecycle import Lifecycle
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatResponse
 
@@ -76,7 +76,7 @@ def test_a_broker_that_cannot_register_anew_tries_again(caplog: pytest.LogCaptur
 
 
 def test_a_broker_that_is_unregistered_before_it_is_unfenced_registers_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ottla.broker.lifecycle.CATCH_UP_MS", 0)
+    monkeypatch.setattr("ottla.broker.metadata.lifecycle.CATCH_UP_MS", 0)
 
     async def scenario() -> None:
         lifecycle = Scripted([None, FENCED, STALE, UNFENCED], [None])

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.data_folder import DataFolderError
-from ottla.broker.metadata_log import FOLDER, MetadataLog
-from ottla.broker.metadata_snapshot import SnapshotId, decode_snapshot, encode_snapshot
-from ottla.broker.quorum import Quorum
+from ottla.broker.metadata.data_folder import DataFolderError
+from ottla.broker.metadata.log import FOLDER, MetadataLog
+from ottla.broker.metadata.quorum import Quorum
+from ottla.broker.metadata.snapshots import SnapshotId, decode_snapshot, encode_snapshot
 from ottla.cluster import ClusterImage
 from ottla.config import BrokerConfig
 from ottla.raft import Voter, Voters

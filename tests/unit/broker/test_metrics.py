@@ -5,7 +5,7 @@ import re
 import pytest
 
 from ottla.broker.metrics import Histogram, Metrics
-from ottla.broker.metrics_http import MetricsServer, encode_answer
+from ottla.broker.serving.metrics_http import MetricsServer, encode_answer
 
 SAMPLE = re.compile(r'[a-zA-Z_:][a-zA-Z0-9_:]*(\{([a-zA-Z_]\w*="(\\.|[^"\\])*",?)+\})? (-?[0-9.e+-]+|\+Inf|-Inf|NaN)')
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from ottla.broker.mutations import refuse_all
+from ottla.broker.apis.mutations import refuse_all
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
 from ottla.wire.messages.update_features import UpdateFeaturesResponse

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.api import Caller
 from ottla.broker.apis.offset_commit import offset_commit
+from ottla.broker.apis.offset_commit_frame import offset_commit_frame
 from ottla.broker.apis.sync_group import sync_group
-from ottla.broker.offset_commit_frame import offset_commit_frame
-from ottla.broker.quotas import Quotas
+from ottla.broker.serving.api import Caller
+from ottla.broker.serving.quotas import Quotas
 from ottla.wire import decode, encode_bytes, frames
 from ottla.wire.messages.offset_commit import (
     OffsetCommitRequest,

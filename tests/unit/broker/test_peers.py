@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from ottla.broker import peers
-from ottla.broker.peers import Peers
-from ottla.broker.suspicions import Look
+from ottla.broker.peers.peers import Peers
+from ottla.broker.peers.suspicions import Look
 from ottla.net import NoAnswer
 from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 

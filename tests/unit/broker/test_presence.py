@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable, Coroutine
 from types import SimpleNamespace
 from typing import Any
 
-from ottla.broker.api import Caller, Peer
 from ottla.broker.apis.find_coordinator import find_coordinator
 from ottla.broker.apis.metadata import metadata
-from ottla.broker.presence import Presence
-from ottla.broker.suspicions import GONE_MS, LOOK_MS, Look
+from ottla.broker.peers.presence import Presence
+from ottla.broker.peers.suspicions import GONE_MS, LOOK_MS, Look
+from ottla.broker.serving.api import Caller, Peer
 from ottla.cluster import BrokerImage, ClusterImage
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
 from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.api import Caller, Peer
 from ottla.broker.apis.fetch import fetch
 from ottla.broker.apis.produce import produce
 from ottla.broker.metrics import Metrics
-from ottla.broker.partitions import Partition, Partitions
-from ottla.broker.quotas import Quotas
+from ottla.broker.replicas.partitions import Partition, Partitions
+from ottla.broker.serving.api import Caller, Peer
+from ottla.broker.serving.quotas import Quotas
 from ottla.config import TopicConfig
 from ottla.net import Deadlines
 from ottla.records import Compression, Record, build, read, split

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.api import Caller
 from ottla.broker.apis.produce import produce
-from ottla.broker.produce_frame import produce_frame
+from ottla.broker.apis.produce_frame import produce_frame
+from ottla.broker.serving.api import Caller
 from ottla.records import Compression, Record, build
 from ottla.wire import WireError, decode, encode_bytes, frames
 from ottla.wire.errors import ErrorCode

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from ottla.broker import quotas as module
-from ottla.broker.quotas import CONSUME, MUTATION, PRODUCE, REQUEST, QuotaEntity, Quotas, WindowedRate
+from ottla.broker.serving import quotas as module
+from ottla.broker.serving.quotas import CONSUME, MUTATION, PRODUCE, REQUEST, QuotaEntity, Quotas, WindowedRate
 from ottla.config import BrokerConfig
 from tests.unit.config.test_broker import NODE
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.replica_frames import (
+from ottla.broker.replicas.follower_frames import (
     _WANTED,
     VERSION,
     Followed,

@@ -12,17 +12,17 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.acknowledgements import FrameAcknowledgements
-from ottla.broker.api import Caller, Peer
 from ottla.broker.apis.fetch import fetch
 from ottla.broker.apis.list_offsets import list_offsets
 from ottla.broker.apis.produce import produce
-from ottla.broker.hosting import Hosting
+from ottla.broker.apis.produce_frame import produce_frame
 from ottla.broker.metrics import Metrics
-from ottla.broker.partitions import Partition, Partitions
-from ottla.broker.produce_frame import produce_frame
-from ottla.broker.quotas import Quotas
-from ottla.broker.replication_throttles import ReplicationThrottles
+from ottla.broker.replicas.acknowledgements import FrameAcknowledgements
+from ottla.broker.replicas.hosting import Hosting
+from ottla.broker.replicas.partitions import Partition, Partitions
+from ottla.broker.replicas.throttles import ReplicationThrottles
+from ottla.broker.serving.api import Caller, Peer
+from ottla.broker.serving.quotas import Quotas
 from ottla.cluster import BrokerImage, ClusterImage, PartitionImage
 from ottla.config import TopicConfig
 from ottla.net import Deadlines

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.suspicions import GONE_MS, HOLD_MS, LOOK_MS, REST_MS, SILENT_REST_MS, Look, Suspicions
+from ottla.broker.peers.suspicions import GONE_MS, HOLD_MS, LOOK_MS, REST_MS, SILENT_REST_MS, Look, Suspicions
 from ottla.cluster import BrokerImage
 
 THIS, OTHER, THIRD = 1, 2, 3

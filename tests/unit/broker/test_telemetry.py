@@ -5,10 +5,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from ottla.broker import telemetry as module
-from ottla.broker.api import Caller, Peer
 from ottla.broker.apis.api_versions import api_versions
-from ottla.broker.telemetry import Telemetry, TelemetryClient
+from ottla.broker.serving import telemetry as module
+from ottla.broker.serving.api import Caller, Peer
+from ottla.broker.serving.telemetry import Telemetry, TelemetryClient
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.primitives import uuid_text

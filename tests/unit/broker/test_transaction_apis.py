@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.api import Caller, Peer
 from ottla.broker.apis.add_offsets_to_txn import add_offsets_to_txn
 from ottla.broker.apis.add_partitions_to_txn import add_partitions_to_txn
 from ottla.broker.apis.describe_transactions import describe_transactions
@@ -21,13 +20,14 @@ from ottla.broker.apis.list_transactions import list_transactions
 from ottla.broker.apis.produce import produce
 from ottla.broker.apis.txn_offset_commit import txn_offset_commit
 from ottla.broker.apis.write_txn_markers import write_txn_markers
-from ottla.broker.group_coordinator import GroupCoordinator
-from ottla.broker.leadership import Leadership
+from ottla.broker.coordinators.groups import GroupCoordinator
+from ottla.broker.coordinators.transaction_metrics import register_transaction_metrics
+from ottla.broker.coordinators.transactions import TransactionCoordinator
 from ottla.broker.metrics import Metrics
-from ottla.broker.partitions import Partition, Partitions
-from ottla.broker.quotas import Quotas
-from ottla.broker.transaction_coordinator import TransactionCoordinator
-from ottla.broker.transaction_metrics import register_transaction_metrics
+from ottla.broker.replicas.leadership import Leadership
+from ottla.broker.replicas.partitions import Partition, Partitions
+from ottla.broker.serving.api import Caller, Peer
+from ottla.broker.serving.quotas import Quotas
 from ottla.cluster import ClusterImage, PartitionImage, TopicImage
 from ottla.config import BrokerConfig, TopicConfig
 from ottla.net import Deadlines

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.wait_report import ControllerSeen, Found, Line, WaitBegan, WaitEnded, WaitReport, controllers_text
+from ottla.broker.metadata.wait_report import (
+    ControllerSeen,
+    Found,
+    Line,
+    WaitBegan,
+    WaitEnded,
+    WaitReport,
+    controllers_text,
+)
 
 REFUSED = "connection refused"
 TWO = ControllerSeen(2, "127.0.0.1", 9094, "")

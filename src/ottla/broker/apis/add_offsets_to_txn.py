@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from ottla.broker.api import Api, Caller
-from ottla.broker.transaction_coordinator import Partitions
+from ottla.broker.coordinators.transactions import Partitions
+from ottla.broker.serving.api import Api, Caller
 from ottla.transactions import TopicPartition
 from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 

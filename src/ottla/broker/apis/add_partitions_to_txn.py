@@ -6,8 +6,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from ottla.broker.api import Api, Caller
-from ottla.broker.transaction_coordinator import CLIENT_VERSION_THAT_ADDS, Codes, Partitions
+from ottla.broker.coordinators.transactions import CLIENT_VERSION_THAT_ADDS, Codes, Partitions
+from ottla.broker.serving.api import Api, Caller
 from ottla.transactions import TopicPartition
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.add_partitions_to_txn import (

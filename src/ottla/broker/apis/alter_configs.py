@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from ottla.broker.api import Api, Caller
-from ottla.broker.config_changes import check_configs, decide, is_for_controller
+from ottla.broker.apis.config_changes import check_configs, decide, is_for_controller
+from ottla.broker.serving.api import Api, Caller
 from ottla.controller import Controller
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.alter_configs import (

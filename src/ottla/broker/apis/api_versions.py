@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.api import SERVED, Api, Caller
+from ottla.broker.serving.api import SERVED, Api, Caller
 from ottla.cluster.features import KRAFT_VERSION
 from ottla.wire.apis import APIS
 from ottla.wire.errors import ErrorCode

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.api import Api, Caller
+from ottla.broker.serving.api import Api, Caller
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,

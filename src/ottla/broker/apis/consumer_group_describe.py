@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ottla.broker.api import Api, Caller
-from ottla.broker.group_coordinator import GROUP_OPERATIONS
+from ottla.broker.coordinators.groups import GROUP_OPERATIONS
+from ottla.broker.serving.api import Api, Caller
 from ottla.groups.shard import GroupShard
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.consumer_group_describe import (

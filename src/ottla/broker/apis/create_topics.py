@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.api import Api, Caller
-from ottla.broker.mutations import charge
+from ottla.broker.apis.mutations import charge
+from ottla.broker.serving.api import Api, Caller
 from ottla.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 
 if TYPE_CHECKING:

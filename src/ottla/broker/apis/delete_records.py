@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.api import Api, Caller
+from ottla.broker.serving.api import Api, Caller
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.delete_records import (
     DeleteRecordsPartitionResult,
@@ -15,7 +15,7 @@ from ottla.wire.messages.delete_records import (
 
 if TYPE_CHECKING:
     from ottla.broker.node import Node
-    from ottla.broker.partitions import Partition
+    from ottla.broker.replicas.partitions import Partition
 
 
 def delete_records(request: DeleteRecordsRequest, node: Node, caller: Caller) -> DeleteRecordsResponse:

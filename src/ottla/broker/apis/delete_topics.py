@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.api import Api, Caller
-from ottla.broker.mutations import charge
+from ottla.broker.apis.mutations import charge
+from ottla.broker.serving.api import Api, Caller
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 from ottla.wire.primitives import ZERO_UUID

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from ottla.broker.api import Api, Caller
+from ottla.broker.serving.api import Api, Caller
 from ottla.config.hash_order import entity_hash, hash_order, string_hash
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.describe_client_quotas import (

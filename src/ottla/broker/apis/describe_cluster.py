@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from ottla.broker.api import Api, Caller
 from ottla.broker.apis.metadata import CLUSTER_OPERATIONS, NOT_ASKED
+from ottla.broker.serving.api import Api, Caller
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_cluster import (
     DescribeClusterBroker,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.api import Api, Caller
-from ottla.broker.loggers import loggers
+from ottla.broker.serving.api import Api, Caller
+from ottla.broker.serving.loggers import loggers
 from ottla.cluster.image import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
 from ottla.cluster.topic import why_topic_name_is_invalid
 from ottla.config import ConfigType

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.api import Api, Caller
+from ottla.broker.serving.api import Api, Caller
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_delegation_token import (
     DescribeDelegationTokenRequest,

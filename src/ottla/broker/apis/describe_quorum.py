@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.api import Api, Caller
+from ottla.broker.serving.api import Api, Caller
 from ottla.cluster.topic import METADATA_TOPIC
 from ottla.raft.leader import NEVER, Leader, Replica
 from ottla.wire.errors import ErrorCode, KafkaError

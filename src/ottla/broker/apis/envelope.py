@@ -5,8 +5,8 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from ottla.broker.api import Api, Caller, Peer
-from ottla.broker.controllership import CHECKED_THEN_FORWARDED, FORWARDED
+from ottla.broker.metadata.controllership import CHECKED_THEN_FORWARDED, FORWARDED
+from ottla.broker.serving.api import Api, Caller, Peer
 from ottla.wire import WireError, frames
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse

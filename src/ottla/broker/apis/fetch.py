@@ -12,10 +12,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from ottla.broker.api import Api, Caller
-from ottla.broker.fetch_frame import MOVED_DELAY_MS
-from ottla.broker.partitions import EVERYTHING, NO_LEADER
-from ottla.broker.quotas import CONSUME
+from ottla.broker.apis.fetch_frame import MOVED_DELAY_MS
+from ottla.broker.replicas.partitions import EVERYTHING, NO_LEADER
+from ottla.broker.serving.api import Api, Caller
+from ottla.broker.serving.quotas import CONSUME
 from ottla.replication.fetch_sessions import FetchContext, FetchPartition, FetchSession, SetAside
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.fetch import (
@@ -31,7 +31,7 @@ from ottla.wire.messages.fetch import (
 
 if TYPE_CHECKING:
     from ottla.broker.node import Node
-    from ottla.broker.partitions import Partition
+    from ottla.broker.replicas.partitions import Partition
     from ottla.cluster import PartitionImage
     from ottla.net import Deadline
 

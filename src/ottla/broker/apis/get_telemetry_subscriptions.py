@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.api import Api, Caller
-from ottla.broker.telemetry import COMPRESSION_TYPES, client_labels
+from ottla.broker.serving.api import Api, Caller
+from ottla.broker.serving.telemetry import COMPRESSION_TYPES, client_labels
 from ottla.wire.errors import KafkaError
 from ottla.wire.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from ottla.broker import loggers
-from ottla.broker.api import Api, Caller
+from ottla.broker.apis.config_changes import check_configs, configs_after, decide, is_for_controller
 from ottla.broker.apis.describe_configs import BROKER_LOGGER_RESOURCE, check_is_this_node
-from ottla.broker.config_changes import check_configs, configs_after, decide, is_for_controller
+from ottla.broker.serving import loggers
+from ottla.broker.serving.api import Api, Caller
 from ottla.controller import Controller
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.incremental_alter_configs import (

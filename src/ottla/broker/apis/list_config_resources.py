@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.api import Api, Caller
 from ottla.broker.apis.describe_configs import BROKER_LOGGER_RESOURCE
+from ottla.broker.serving.api import Api, Caller
 from ottla.cluster.image import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.list_config_resources import (

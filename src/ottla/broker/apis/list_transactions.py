@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.api import Api, Caller
+from ottla.broker.serving.api import Api, Caller
 from ottla.groups.regex import check_regex, matching_topics
 from ottla.transactions.listing import list_shard, unknown_states
 from ottla.wire.errors import ErrorCode, KafkaError

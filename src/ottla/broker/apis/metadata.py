@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-from ottla.broker.api import Api, Caller
+from ottla.broker.serving.api import Api, Caller
 from ottla.cluster.topic import NO_LEADER
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.metadata import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
-from ottla.broker.api import Api, Caller
-from ottla.broker.group_coordinator import gathered
+from ottla.broker.coordinators.groups import gathered
+from ottla.broker.serving.api import Api, Caller
 from ottla.groups import Call, GroupDecision
 from ottla.groups.shard import GroupShard
 from ottla.wire.errors import ErrorCode, KafkaError
@@ -24,7 +24,7 @@ from ottla.wire.messages.offset_fetch import (
 
 if TYPE_CHECKING:
     from ottla.broker.node import Node
-    from ottla.broker.partitions import Partition
+    from ottla.broker.replicas.partitions import Partition
 
 FIRST_VERSION_WITH_GROUP_ERROR = 2
 FIRST_BATCHED_VERSION = 8

@@ -6,9 +6,9 @@ import asyncio
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from ottla.broker.acknowledgements import Acknowledgements
-from ottla.broker.api import Api, Caller
-from ottla.broker.transactional_produce import Verdicts, is_verified, overtaken, produce_transactional
+from ottla.broker.coordinators.verification import Verdicts, is_verified, overtaken, produce_transactional
+from ottla.broker.replicas.acknowledgements import Acknowledgements
+from ottla.broker.serving.api import Api, Caller
 from ottla.records import HEADER_SIZE, Compression
 from ottla.records.batch import LOG_OVERHEAD, MAGIC
 from ottla.wire.errors import ErrorCode, KafkaError
@@ -24,7 +24,7 @@ from ottla.wire.messages.produce import (
 
 if TYPE_CHECKING:
     from ottla.broker.node import Node
-    from ottla.broker.partitions import Partition
+    from ottla.broker.replicas.partitions import Partition
 
 FIRST_VERSION_WITH_LEADERS = 10
 FIRST_VERSION_WITH_TOPIC_IDS = 13

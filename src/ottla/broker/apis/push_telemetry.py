@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.api import Api, Caller
-from ottla.broker.telemetry import client_labels
+from ottla.broker.serving.api import Api, Caller
+from ottla.broker.serving.telemetry import client_labels
 from ottla.wire.errors import KafkaError
 from ottla.wire.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
 

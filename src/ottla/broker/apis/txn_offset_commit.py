@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from ottla.broker.api import Api, Caller
-from ottla.broker.hosted_shard import coordinator_error
-from ottla.broker.transaction_coordinator import CLIENT_VERSION_THAT_ADDS, Codes, Partitions
-from ottla.broker.transactional_produce import verification_error
+from ottla.broker.coordinators.hosted_shard import coordinator_error
+from ottla.broker.coordinators.transactions import CLIENT_VERSION_THAT_ADDS, Codes, Partitions
+from ottla.broker.coordinators.verification import verification_error
+from ottla.broker.serving.api import Api, Caller
 from ottla.groups.offsets import transactional_commit_refused
 from ottla.groups.shard import GroupShard
 from ottla.transactions import TopicPartition
@@ -26,7 +26,7 @@ from ottla.wire.messages.txn_offset_commit import (
 
 if TYPE_CHECKING:
     from ottla.broker.node import Node
-    from ottla.broker.partitions import Partition
+    from ottla.broker.replicas.partitions import Partition
     from ottla.replication.producers import Verification
 
 FIRST_VERSION_THAT_ADDS = 5

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from ottla.broker.api import Api, Caller
+from ottla.broker.serving.api import Api, Caller
 from ottla.transactions import TopicPartition
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.write_txn_markers import (

@@ -113,7 +113,7 @@ def _run(command: str, values: dict[str, Any]) -> int:
 def random_uuid() -> str:
     from random import SystemRandom
 
-    from ottla.broker.data_folder import new_uuid
+    from ottla.broker.metadata.data_folder import new_uuid
     from ottla.wire.primitives import uuid_text
 
     return uuid_text(new_uuid(SystemRandom()))

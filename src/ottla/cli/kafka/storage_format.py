@@ -18,8 +18,8 @@ from collections.abc import Iterable, Mapping
 from random import SystemRandom
 from typing import NamedTuple
 
-from ottla.broker.data_folder import BOOTSTRAP_CHECKPOINT, new_uuid, replace_file
-from ottla.broker.metadata_snapshot import SnapshotId, encode_snapshot
+from ottla.broker.metadata.data_folder import BOOTSTRAP_CHECKPOINT, new_uuid, replace_file
+from ottla.broker.metadata.snapshots import SnapshotId, encode_snapshot
 from ottla.cli.kafka.options import ToolError, read_uuid, whole_number
 from ottla.cluster import features
 from ottla.raft.voters import Voter, Voters

@@ -1,0 +1,227 @@
+"""Produce as producers send it all day, from the frame to the answer's bytes without an object per field.
+
+Cython compiles this file (types in produce_frame.pxd), and it runs as it stands. It only takes requests in which
+nothing is out of the ordinary, and says so before it has done anything: broker/apis/produce.py is the whole of the API
+and answers all others. Where both would do, both give the same bytes.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING, Any
+
+from ottla.broker.apis.produce import append_to, refused
+from ottla.broker.replicas.acknowledgements import FrameAcknowledgements
+from ottla.wire import encode_bytes
+from ottla.wire.errors import KafkaError
+from ottla.wire.messages.produce import ProduceResponse, TopicProduceResponse
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
+FIRST_VERSION_WITH_LOG_START = 5
+FIRST_VERSION_WITH_ZSTD = 7
+FIRST_VERSION_WITH_RECORD_ERRORS = 8
+FIRST_FLEXIBLE_VERSION = 9
+FIRST_VERSION_WITH_TOPIC_IDS = 13
+MAX_PARTITIONS = 64
+"""Beyond so many partitions in a request what is saved here is not worth a second way through the code."""
+HEADER_SIZE = 61
+MAX_NAME_SIZE = 126
+"""Names that are longer have a size of two bytes in flexible versions."""
+TRANSACTIONAL = 0x10
+CODEC = 0x07
+ZSTD = 4
+ACKS_ALL = 0xFFFF
+TOPIC_ID_SIZE = 16
+MAX_TIMEOUT_MS = 0x7FFFFFFF
+ATTRIBUTES_POSITION = 22
+
+_HEAD = Struct(">iI")
+_ROW = Struct(">ihqqq")
+"""index, error code, base offset, log append time, log start offset"""
+_ROW_WITHOUT_START = Struct(">ihqq")
+_ROW_END = b"\0\0\0\0\xff\xff"
+_FLEXIBLE_ROW_END = b"\1\0\0"
+"""No record errors, no message; no tagged fields."""
+_END = bytes(4)
+"""No throttling."""
+_FLEXIBLE_END = bytes(6)
+"""A topic without tagged fields, no throttling, no tagged fields."""
+
+
+def produce_frame(
+    frame: memoryview, position: int, version: int, correlation_id: int, node: Node
+) -> bytes | FrameAcknowledgements | None:
+    """Append the batches of a Produce request and return the response, size and header included, or what will give it
+    once the in-sync replicas have them; None if the request has to go the long way, and then nothing has happened.
+
+    Ordinary is: acks 1 or all, one topic, led here, enough replicas in sync, no transaction, no quota, no
+    `flush.messages`. Whether a batch is as it should be is seen when its turn comes; one that is not is answered as the
+    long way would."""
+    data = frame
+    size = len(frame)
+    quotas = node.quotas
+    is_flexible = version >= FIRST_FLEXIBLE_VERSION
+    if position + 18 > size or quotas.is_produce_quota_set or quotas.is_request_quota_set:
+        return None
+    if is_flexible:
+        if data[position] != 0 or data[position + 7] != 2:  # a transactional id; topics, counted from one
+            return None
+        acks = data[position + 1] << 8 | data[position + 2]
+        timeout_ms = integer(data, position + 3)
+        topic_start = position + 8
+        name_start = topic_start + 1
+        position = topic_start + data[topic_start]
+    else:
+        if data[position] != 0xFF or data[position + 1] != 0xFF or integer(data, position + 8) != 1:
+            return None
+        acks = data[position + 2] << 8 | data[position + 3]
+        timeout_ms = integer(data, position + 4)
+        topic_start = position + 12
+        name_start = topic_start + 2
+        position = name_start + (data[topic_start] << 8 | data[topic_start + 1])
+    if (acks != 1 and acks != ACKS_ALL) or timeout_ms < 0 or timeout_ms > MAX_TIMEOUT_MS:
+        return None
+    if version >= FIRST_VERSION_WITH_TOPIC_IDS:
+        position = topic_start + TOPIC_ID_SIZE
+        if position >= size:
+            return None
+        of_topic = node.partitions.by_id.get(bytes(frame[topic_start:position]))
+    else:
+        if position < name_start or position - name_start > MAX_NAME_SIZE or position + 4 > size:
+            return None
+        # A topic's name is ASCII; other bytes make a name that no topic has.
+        of_topic = node.partitions.by_name.get(str(frame[name_start:position], "latin-1"))
+    if of_topic is None:
+        return None
+    if is_flexible:
+        count = data[position] - 1
+        position += 1
+    else:
+        count = integer(data, position)
+        position += 4
+    topic_end = position
+    if count < 1 or count > MAX_PARTITIONS:
+        return None
+
+    # Look at everything before anything is done.
+    places: list[Any] = []
+    while len(places) < count:
+        if position + 8 > size:
+            return None
+        index = integer(data, position)
+        position += 4
+        if is_flexible:
+            length = -1
+            shift = 0
+            while True:
+                if position >= size or shift > 21:
+                    return None
+                byte = data[position]
+                position += 1
+                length += (byte & 0x7F) << shift
+                if byte < 0x80:
+                    break
+                shift += 7
+        else:
+            length = integer(data, position)
+            position += 4
+        if length < HEADER_SIZE or length > size - position:
+            return None
+        attributes = data[position + ATTRIBUTES_POSITION]
+        if attributes & TRANSACTIONAL or (version < FIRST_VERSION_WITH_ZSTD and attributes & CODEC == ZSTD):
+            return None
+        partition = of_topic.get(index)
+        if partition is None or partition.is_internal:
+            return None
+        if not partition.is_alone and not (
+            partition.is_leader and (acks != ACKS_ALL or partition.has_enough_in_sync())
+        ):
+            return None
+        log = partition.log
+        if log.is_offline or log.flushes_by_count:
+            return None
+        places.append((partition, frame[position : position + length]))
+        position += length
+        if is_flexible:
+            if position >= size or data[position] != 0:  # tagged fields
+                return None
+            position += 1
+    if is_flexible:
+        if position + 2 != size or data[position] != 0 or data[position + 1] != 0:
+            return None
+    elif position != size:
+        return None
+
+    timestamp = node.clock()
+    end = _FLEXIBLE_END if is_flexible else _END
+    row_end = b""
+    if is_flexible:
+        row_end = _FLEXIBLE_ROW_END
+    elif version >= FIRST_VERSION_WITH_RECORD_ERRORS:
+        row_end = _ROW_END
+    parts: list[Any] = [b"", b"\0\2" if is_flexible else b"\0\0\0\1", frame[topic_start:topic_end]]
+    head_size = _HEAD.size + len(parts[1]) + topic_end - topic_start
+    messages_in = bytes_in = rows_size = 0
+    uncommitted: list[Any] = []
+    topic = ""
+    for partition, batch in places:
+        log = partition.log
+        topic = partition.topic
+        refusal = None
+        try:
+            offset = log.place(batch, partition.leader_epoch, timestamp)
+        except KafkaError as error:
+            offset = -1
+            refusal = error
+        if offset < 0:
+            if refusal is None:
+                row, messages = append_to(partition, batch, timestamp, node.now(), node)
+            else:
+                row, messages = refused(partition, refusal, node), 0
+            topic_response = TopicProduceResponse(name=topic, topic_id=partition.topic_id, partition_responses=[row])
+            encoded = encode_bytes(ProduceResponse(responses=[topic_response]), version)
+            part = encoded[topic_end - topic_start + len(parts[1]) - is_flexible : -len(end)]
+            parts.append(part)
+            if not row.error_code:
+                messages_in += messages
+                bytes_in += len(batch)
+                end_offset = row.base_offset + messages
+                if acks == ACKS_ALL and not partition.is_alone and log.high_watermark < end_offset:
+                    uncommitted.append((partition, end_offset, head_size + rows_size + 4))
+            rows_size += len(part)
+            continue
+        end_offset = log.log_end_offset
+        messages_in += end_offset - offset
+        bytes_in += len(batch)
+        if partition.is_alone:
+            log.advance_high_watermark(end_offset)
+            if partition.waiters:
+                partition.notify(len(batch))
+        else:
+            partition.grew(len(batch), node.now())
+            if acks == ACKS_ALL and log.high_watermark < end_offset:
+                uncommitted.append((partition, end_offset, head_size + rows_size + 4))
+        if version < FIRST_VERSION_WITH_LOG_START:
+            part = _ROW_WITHOUT_START.pack(partition.index, 0, offset, -1)
+        else:
+            part = _ROW.pack(partition.index, 0, offset, -1, log.log_start_offset) + row_end
+        parts.append(part)
+        rows_size += len(part)
+    if bytes_in:
+        meter = node.metrics.topic(topic)
+        meter.produces += 1
+        meter.messages_in += messages_in
+        meter.bytes_in += bytes_in
+    parts.append(end)
+    parts[0] = _HEAD.pack(head_size + rows_size + len(end) - 4, correlation_id)
+    if uncommitted:
+        has_log_start = version >= FIRST_VERSION_WITH_LOG_START
+        return FrameAcknowledgements(node.deadlines, bytearray().join(parts), uncommitted, timeout_ms, has_log_start)
+    return b"".join(parts)
+
+
+def integer(data: memoryview, position: int) -> int:
+    """Four bytes; below zero it is more than anything it is compared with, or less."""
+    return data[position] << 24 | data[position + 1] << 16 | data[position + 2] << 8 | data[position + 3]

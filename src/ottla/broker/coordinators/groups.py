@@ -1,0 +1,181 @@
+"""The group coordinator of a node: `__consumer_offsets`, and the groups in those of its partitions that it leads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ottla.broker.coordinators.runtime import Coordinator
+from ottla.cluster.features import GROUP_VERSION
+from ottla.cluster.image import BROKER_RESOURCE, GROUP_RESOURCE
+from ottla.config import ConfigError, GroupConfig
+from ottla.groups import Call, GroupDecision, GroupRecord, decode_record, encode_record
+from ottla.groups.shard import GroupShard
+from ottla.records import Compression, Record
+from ottla.wire import WireError
+from ottla.wire.errors import KafkaError
+from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+    from ottla.broker.serving.api import Caller
+    from ottla.cluster import ImageChanges
+
+GROUP_METADATA_TOPIC = "__consumer_offsets"
+GROUP_OPERATIONS = sum(1 << operation for operation in (3, 6, 8, 10, 11))
+"""Read, delete, describe, describe configs, alter configs: all that can be done with a group."""
+
+GroupsRequest = TypeVar("GroupsRequest")
+
+
+class GroupCoordinator(Coordinator[GroupShard]):
+    topic = GROUP_METADATA_TOPIC
+
+    def __init__(self, node: Node) -> None:
+        super().__init__(node)
+        self._group_configs: dict[str, GroupConfig] = {}
+        self.past_counts: Counter[str] = Counter()
+        """What shards counted that are no longer here."""
+
+    def new_machine(self, index: int) -> GroupShard:
+        node = self.node
+        return GroupShard(image=node.image, config=lambda: node.config, group_config=self.group_config, rng=node.rng)
+
+    def encode(self, record: GroupRecord) -> tuple[bytes, bytes | None]:
+        return encode_record(record)
+
+    def decode(self, key: bytes, value: bytes | None) -> GroupRecord | None:
+        return decode_record(key, value)
+
+    def replay(
+        self, machine: GroupShard, index: int, records: list[Record], start_offset: int, producer_id: int
+    ) -> None:
+        def damaged(record: Record, error: WireError) -> None:
+            self.passed_over(index, record, error)
+
+        if records and records[0].offset < start_offset:
+            records = [record for record in records if record.offset >= start_offset]
+        machine.replay_read(records, producer_id, damaged)
+
+    def complete_transaction(self, machine: GroupShard, producer_id: int, is_commit: bool) -> None:
+        machine.replay_transaction_end(producer_id, is_commit=is_commit)
+
+    def retired(self, machine: GroupShard) -> None:
+        self.past_counts.update(machine.counts)
+
+    def own_call(self, now: int, timestamp: int) -> Call:
+        return Call(now, timestamp, 0)
+
+    def call(self, caller: Caller, waiter: asyncio.Future[Any] | None = None) -> Call:
+        """What a shard learns of who calls. Kafka tells addresses in Java's way."""
+        node = self.node
+        return Call(
+            node.now(), node.clock(), caller.api_version, caller.client_id or "", "/" + caller.peer.host, waiter
+        )
+
+    def creatable_topic(self) -> CreatableTopic:
+        config = self.node.config
+        return CreatableTopic(
+            name=self.topic,
+            num_partitions=config.offsets_topic_num_partitions,
+            replication_factor=config.offsets_topic_replication_factor,
+            configs=[
+                CreatableTopicConfig(name=name, value=value)
+                for name, value in (
+                    ("cleanup.policy", "compact"),
+                    ("compression.type", "producer"),
+                    ("segment.bytes", str(config.offsets_topic_segment_bytes)),
+                )
+            ],
+        )
+
+    @property
+    def configured_partition_count(self) -> int:
+        return self.node.config.offsets_topic_num_partitions
+
+    @property
+    def compression(self) -> Compression:
+        return Compression(self.node.config.offsets_topic_compression_codec)
+
+    # Settings of groups
+
+    def group_config(self, group_id: str) -> GroupConfig:
+        """A group's own settings over the broker's; all groups without any share one object."""
+        own = self.node.image.configs.get((GROUP_RESOURCE, group_id))
+        name = group_id if own else ""
+        found = self._group_configs.get(name)
+        if found is None:
+            try:
+                found = GroupConfig.parse(own or {}, self.node.config)
+            except ConfigError:
+                # The broker's bounds have been changed since: the group goes by the broker's values.
+                found = GroupConfig.parse({}, self.node.config)
+            self._group_configs[name] = found
+        return found
+
+    @property
+    def is_consumer_protocol_enabled(self) -> bool:
+        """KIP-848: the cluster has finalized `group.version`, and this broker's settings allow the protocol."""
+        protocols = self.node.config.group_coordinator_rebalance_protocols
+        return self.node.image.features.get(GROUP_VERSION, 0) >= 1 and "consumer" in protocols
+
+    # Metadata
+
+    def metadata_changed(self, changes: ImageChanges) -> None:
+        if any(kind in (BROKER_RESOURCE, GROUP_RESOURCE) for kind, _ in changes.configs_changed):
+            self._group_configs.clear()
+        super().metadata_changed(changes)
+        if not (changes.topics_created or changes.topics_deleted or changes.partitions_changed):
+            return
+        now, timestamp = self.node.now(), self.node.clock()
+        deleted = list(changes.topics_deleted.values())
+        for hosted in self.active():
+            machine = hosted.machine
+            assert machine is not None
+            machine.metadata_changed(self.node.image, changes, now)
+            if deleted:
+                call = self.own_call(now, timestamp)
+                hosted.carry_out(machine.topics_deleted(deleted, call), call)
+            hosted.rearm()
+
+    # Requests about several groups
+
+    def run_for_each(
+        self,
+        group_ids: Iterable[str],
+        command: Callable[[GroupShard, GroupsRequest, Call], GroupDecision[Any]],
+        request_for: Callable[[list[str]], GroupsRequest],
+        call: Call,
+        refuse: Callable[[GroupsRequest, KafkaError], list[Any]],
+        rows: Callable[[GroupsRequest, Any], list[Any]],
+        answer: Callable[[list[Any]], Any],
+    ) -> Any:
+        """Ask the shard of every group, each once for all of its groups, and put the rows of their replies together:
+        the answer, or an awaitable for it."""
+        by_shard: dict[int, list[str]] = {}
+        for group_id in group_ids:
+            by_shard.setdefault(self.partition_for(group_id), []).append(group_id)
+        results: list[Any] = []
+        for index, of_shard in by_shard.items():
+            request = request_for(of_shard)
+            try:
+                results.append(self.shard(index).run(command, request, call, refuse, rows))
+            except KafkaError as error:
+                results.append(refuse(request, error))
+        return gathered(results, answer)
+
+
+def gathered(results: list[Any], answer: Callable[[list[Any]], Any]) -> Any:
+    """One answer from several lists, some of which may still be futures."""
+    if any(isinstance(result, asyncio.Future) for result in results):
+        return _gathered(results, answer)
+    return answer([row for result in results for row in result])
+
+
+async def _gathered(results: list[Any], answer: Callable[[list[Any]], Any]) -> Any:
+    rows: list[Any] = []
+    for result in results:
+        rows += await result if isinstance(result, asyncio.Future) else result
+    return answer(rows)

@@ -1,0 +1,577 @@
+"""One shard of a coordinator on this node: its machine, its partition, and what is on its way from one to the other.
+
+A command decides and returns records and a reply. The records are replayed at once, so that the next command sees them.
+The first decision of a turn of the loop is appended right away, before it is replayed; what the shard decides after it
+in the same turn is appended together at the turn's end, in one batch where it fits. The reply leaves when the records
+are committed. So does a reply without records of its own that may rest on records of others which are not yet.
+
+ C1  what has been replayed and is not in the log never outlives the turn in which that became known;
+ C2  whoever waits is answered: by a decision, or by an error when the shard goes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from ottla.records import ControlType, CorruptRecords, Record, build, control_type, end_txn_marker, read, split
+from ottla.wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from ottla.broker.coordinators.runtime import Coordinator
+    from ottla.broker.replicas.partitions import Partition
+
+log = logging.getLogger("ottla.coordinator")
+
+RECORDS_PER_PIECE = 1_000
+"""How many records are replayed before requests get their turn: a few milliseconds."""
+LOAD_CHUNK_BYTES = 1024 * 1024
+DUE_PER_PIECE = 50
+"""How many deadlines that are due are acted upon before requests get their turn."""
+BATCH_OVERHEAD_BYTES = 61
+RECORD_OVERHEAD_BYTES = 30
+"""More than the lengths and deltas around a record's key and value can take."""
+
+
+class Decision(Protocol):
+    """What a command of a shard decided (see `ottla.groups.GroupDecision`)."""
+
+    @property
+    def records(self) -> list[Any]: ...
+
+    @property
+    def reply(self) -> Any: ...
+
+    @property
+    def answers(self) -> list[Any]:
+        """Pairs of a waiter, which is a future, and its response."""
+
+    @property
+    def refused(self) -> Callable[[KafkaError, Any], Decision] | None: ...
+
+
+class Shard(Protocol):
+    """What every shard answers; its commands are its own affair."""
+
+    def replay(self, record: Any, producer_id: int = -1) -> None: ...
+
+    def loaded(self, now: int, timestamp: int) -> None: ...
+
+    def deadline(self) -> int | None: ...
+
+    def next_due(self, now: int, timestamp: int) -> Decision | None: ...
+
+    def unload(self, call: Any) -> list[Any]: ...
+
+
+S = TypeVar("S", bound=Shard)
+Request = TypeVar("Request")
+Refuse = Callable[[Any, KafkaError], Any]
+"""The response to a request that was refused."""
+Finish = Callable[[Any, Any], Any]
+"""The response to a request, from what the machine replied."""
+
+
+_NAMES = {
+    ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+
+
+def coordinator_error(error: KafkaError) -> KafkaError:
+    """What clients of a coordinator are told of trouble with its partition: they know these codes, not those."""
+    code = _NAMES.get(error.code)
+    return error if code is None else KafkaError(code)
+
+
+class _Pending:
+    """A decision whose records are not committed yet, and who learns of it then."""
+
+    __slots__ = ("answers", "future", "producer", "records", "refuse", "reply", "request", "size", "then")
+
+    def __init__(
+        self,
+        records: list[Record],
+        size: int,
+        producer: tuple[int, int],
+        future: asyncio.Future[Any] | None,
+        reply: Any,
+        answers: list[Any],
+        request: Any,
+        refuse: Refuse | None,
+        then: Callable[[], None] | None = None,
+    ) -> None:
+        self.records = records
+        self.size = size
+        self.producer = producer
+        self.future = future
+        self.reply = reply
+        self.answers = answers
+        self.request = request
+        self.refuse = refuse
+        self.then = then
+
+    def release(self) -> None:
+        if self.future is not None and not self.future.done():
+            self.future.set_result(self.reply)
+        _answer(self.answers)
+        if self.then is not None:
+            self.then()
+
+    def fail(self, error: KafkaError) -> None:
+        future = self.future
+        if future is not None and not future.done():
+            if self.refuse is None:
+                future.set_exception(error)
+            else:
+                future.set_result(self.refuse(self.request, error))
+        for waiter, response in self.answers:
+            if not waiter.done():
+                refusal = type(response)(error_code=error.code)
+                if hasattr(response, "member_id"):
+                    refusal.member_id = response.member_id
+                waiter.set_result(refusal)
+
+
+def _answer(answers: Iterable[Any]) -> None:
+    """A waiter whose connection has closed is done already: nobody is left to tell."""
+    for waiter, response in answers:
+        if not waiter.done():
+            waiter.set_result(response)
+
+
+NO_PRODUCER = (-1, -1)
+
+
+class HostedShard(Generic[S]):
+    """One shard on this node: its machine, its partition, and what is on its way from one to the other."""
+
+    __slots__ = (
+        "_armed",
+        "_armed_at",
+        "_coordinator",
+        "_held",
+        "_is_append_due",
+        "_loop",
+        "_node",
+        "_queue",
+        "index",
+        "is_gone",
+        "machine",
+        "partition",
+    )
+
+    def __init__(self, coordinator: Coordinator[S], index: int, partition: Partition) -> None:
+        self._coordinator = coordinator
+        self._node = coordinator.node
+        self._loop = coordinator.node.loop
+        self.index = index
+        self.partition = partition
+        self.machine: S | None = None
+        """None while the log is being read."""
+        self.is_gone = False
+        self._queue: list[_Pending] = []
+        """Decided in this turn of the loop and not appended yet."""
+        self._held: deque[tuple[int, list[_Pending]]] = deque()
+        """Appended up to an offset and not committed yet."""
+        self._is_append_due = False
+        """Whether this turn of the loop has had its first decision with records."""
+        self._armed: asyncio.TimerHandle | None = None
+        self._armed_at = 0
+
+    # Commands
+
+    def run(
+        self,
+        command: Callable[[S, Request, Any], Decision],
+        request: Request,
+        call: Any,
+        refuse: Refuse,
+        finish: Finish | None = None,
+        producer: tuple[int, int] = NO_PRODUCER,
+    ) -> Any:
+        """Have the machine decide; the response, or a future for it. `producer` is the id and epoch of a transaction
+        that the records belong to."""
+        machine = self.machine
+        if machine is None:
+            return refuse(request, KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+        try:
+            decision = command(machine, request, call)
+        except KafkaError as error:
+            answer = refuse(request, coordinator_error(error))
+        else:
+            answer = self._carry_out(decision, call, request, refuse, finish, producer)
+        return self._coordinator.confirmed(self, answer, request, refuse)
+
+    def carry_out(self, decision: Decision, call: Any) -> None:
+        """What the machine decided by itself, without anyone having asked."""
+        self._carry_out(decision, call, None, None, None, NO_PRODUCER)
+
+    def _carry_out(
+        self,
+        decision: Decision,
+        call: Any,
+        request: Any,
+        refuse: Refuse | None,
+        finish: Finish | None,
+        producer: tuple[int, int],
+    ) -> Any:
+        records: list[Record] = []
+        size = 0
+        reply, answers = decision.reply, decision.answers
+        is_written = False
+        if decision.records:
+            # The first of a turn is written at once: it is spared the wait for the turn's end, and if it cannot be
+            # written nothing has happened. What comes after it in the same turn is written together.
+            is_written = not self._is_append_due and not self._held
+            try:
+                records, size = self._encode(decision.records)
+                if is_written:
+                    self._write(records, producer)
+            except KafkaError as error:
+                return self._refused(decision, error, call, request, refuse, finish)
+            self._replay(decision.records, producer[0])
+            if not self._is_append_due:
+                self._is_append_due = True
+                self._loop.call_soon(self._append)
+        self.rearm()
+        effects = getattr(decision, "effects", None)
+        then = partial(self._coordinator.perform, self, effects) if effects else None
+        if finish is not None and reply is not None:
+            reply = finish(request, reply)
+        is_committed = not is_written or self._is_all_committed
+        if (is_written or not records) and is_committed and not self._queue and not self._held:
+            if answers:
+                _answer(answers)
+            if then is not None:
+                then()
+            return reply if reply is not None else call.waiter
+        future = call.waiter
+        if reply is not None and future is None and request is not None:
+            future = self._loop.create_future()
+        pending = _Pending(
+            records, size, producer, future if reply is not None else None, reply, answers, request, refuse, then
+        )
+        if is_written:
+            self._hold([pending])
+        elif not records and not self._queue:
+            self._held[-1][1].append(pending)
+        else:
+            self._queue.append(pending)
+        return future
+
+    def _refused(
+        self,
+        decision: Decision,
+        error: KafkaError,
+        call: Any,
+        request: Any,
+        refuse: Refuse | None,
+        finish: Finish | None,
+    ) -> Any:
+        """The records cannot be written, and nothing of the decision has taken effect yet."""
+        error = coordinator_error(error)
+        if self.is_gone:
+            # The write took the log dir offline, and with it the shard: all who waited were sent away already.
+            _Pending([], 0, NO_PRODUCER, None, None, decision.answers, None, None).fail(error)
+            return None if refuse is None else refuse(request, error)
+        if decision.refused is not None:
+            instead = decision.refused(error, call)
+            assert not instead.records
+            return self._carry_out(instead, call, request, refuse, finish, NO_PRODUCER)
+        self.rearm()
+        _Pending([], 0, NO_PRODUCER, None, None, decision.answers, None, None).fail(error)
+        return None if refuse is None else refuse(request, error)
+
+    def _encode(self, decided: list[Any]) -> tuple[list[Record], int]:
+        timestamp = self._node.clock()
+        encode = self._coordinator.encode
+        records = []
+        size = 0
+        for record in decided:
+            key, value = encode(record)
+            records.append(Record(0, timestamp, key, value))
+            size += RECORD_OVERHEAD_BYTES + len(key) + (0 if value is None else len(value))
+        if size > self._max_batch_bytes:
+            raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE)
+        return records, size
+
+    def _replay(self, records: list[Any], producer_id: int) -> None:
+        machine = self.machine
+        assert machine is not None
+        try:
+            for record in records:
+                machine.replay(record, producer_id)
+        except Exception as error:
+            # A bug. Half of a decision is worse than none: the log knows what is true (C1).
+            self._fail(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, repr(error)))
+            raise
+
+    @property
+    def _max_batch_bytes(self) -> int:
+        return self.partition.log.config.max_message_bytes - BATCH_OVERHEAD_BYTES
+
+    # Writing
+
+    def _append(self) -> None:
+        """At the end of a turn: what else was decided in it, in as few batches as hold it."""
+        self._is_append_due = False
+        queue, self._queue = self._queue, []
+        limit = self._max_batch_bytes
+        start = 0
+        while start < len(queue):
+            producer, size = queue[start].producer, queue[start].size
+            end = start + 1
+            while end < len(queue) and (
+                not queue[end].records or (queue[end].producer == producer and size + queue[end].size <= limit)
+            ):
+                size += queue[end].size
+                end += 1
+            try:
+                self._append_batch(queue[start:end], producer)
+            except KafkaError as error:
+                for pending in queue[start:]:
+                    pending.fail(coordinator_error(error))
+                self._fail(error)
+                return
+            start = end
+
+    def _append_batch(self, decided: list[_Pending], producer: tuple[int, int]) -> None:
+        records = decided[0].records if len(decided) == 1 else [record for one in decided for record in one.records]
+        if records:
+            self._write(records, producer)
+        self._hold(decided)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is on its way, and what is written now is committed at once: so that `write_now` may be."""
+        partition = self.partition
+        return not self._queue and not self._held and partition.is_alone and not partition.log.flushes_by_count
+
+    def write_now(self, batch: bytearray, count: int, timestamp: int) -> None:
+        """Write a batch of so many records that the caller replays itself, if this does not raise."""
+        partition = self.partition
+        if partition.log.place_made(batch, count, partition.leader_epoch, timestamp) < 0:
+            partition.append(memoryview(batch), timestamp, self._node.now())
+            return
+        partition.log.advance_high_watermark(partition.log.log_end_offset)
+        if partition.waiters:
+            partition.notify(len(batch))
+
+    def _write(self, records: list[Record], producer: tuple[int, int]) -> None:
+        timestamp, now = self._node.clock(), self._node.now()
+        if producer[0] < 0:
+            batch = build(records, compression=self._coordinator.compression)
+            self.partition.check_in_sync()
+            self.partition.append(memoryview(batch), timestamp, now)
+        else:
+            batch = build(
+                records,
+                compression=self._coordinator.compression,
+                producer_id=producer[0],
+                producer_epoch=producer[1],
+                is_transactional=True,
+            )
+            self.partition.append_as_coordinator(batch, timestamp, now)
+
+    @property
+    def _is_all_committed(self) -> bool:
+        log = self.partition.log
+        return log.high_watermark >= log.log_end_offset
+
+    def end_transaction(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        *,
+        is_commit: bool,
+        coordinator_epoch: int,
+        transaction_version: int = 0,
+    ) -> asyncio.Future[None]:
+        """Write the marker that ends a transaction in this partition; its records take effect or are forgotten.
+        KafkaError when it cannot be written; the future is done when it is committed."""
+        if self.machine is None:
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        if self._queue:
+            self._append()  # the transaction's records come before its end
+            if self.machine is None:
+                raise KafkaError(ErrorCode.NOT_COORDINATOR)
+        timestamp = self._node.clock()
+        marker = end_txn_marker(
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            is_commit=is_commit,
+            coordinator_epoch=coordinator_epoch,
+            timestamp=timestamp,
+        )
+        self.partition.append_as_coordinator(marker, timestamp, self._node.now(), transaction_version)
+        self._coordinator.complete_transaction(self.machine, producer_id, is_commit)
+        self.rearm()
+        done: asyncio.Future[None] = self._loop.create_future()
+        self._hold([_Pending([], 0, NO_PRODUCER, done, None, [], None, None)])
+        return done
+
+    def _hold(self, decided: list[_Pending]) -> None:
+        """Let go what is committed; the rest waits for the high watermark."""
+        partition = self.partition
+        end_offset = partition.log.log_end_offset
+        if self._is_all_committed and not self._held:
+            for pending in decided:
+                pending.release()
+            return
+        if not self._held:
+            partition.add_waiter(self)
+            self._node.spawn(self._flush())
+        self._held.append((end_offset, decided))
+
+    async def _flush(self) -> None:
+        """Records are committed when the in-sync replicas have them, on disk where `flush.messages` asks for it."""
+        try:
+            while self._held:
+                await self.partition.commit()
+                self._release()
+        except (OSError, KafkaError) as error:
+            self._fail(error if isinstance(error, KafkaError) else KafkaError(ErrorCode.KAFKA_STORAGE_ERROR))
+
+    def grew(self, partition: Partition, size: int) -> None:
+        self._release()
+
+    def _release(self) -> None:
+        """The high watermark moved."""
+        high_watermark = self.partition.log.high_watermark
+        while self._held and self._held[0][0] <= high_watermark:
+            for pending in self._held.popleft()[1]:
+                pending.release()
+        if not self._held:
+            self.partition.remove_waiter(self)
+
+    # Time
+
+    def rearm(self) -> None:
+        """One timer per shard, for its next deadline. A deadline that moved away leaves the timer where it is: it finds
+        nothing to do then and is set anew."""
+        machine = self.machine
+        if machine is None:
+            return
+        at = machine.deadline()
+        if at is None or (self._armed is not None and self._armed_at <= at):
+            return
+        if self._armed is not None:
+            self._armed.cancel()
+        self._armed_at = at
+        self._armed = self._loop.call_at(at / 1000, self._wake)
+
+    def _wake(self) -> None:
+        self._armed = None
+        try:
+            for _ in range(DUE_PER_PIECE):
+                if self.machine is None:
+                    return
+                now, timestamp = self._node.now(), self._node.clock()
+                decision = self.machine.next_due(now, timestamp)
+                if decision is None:
+                    return
+                self.carry_out(decision, self._coordinator.own_call(now, timestamp))
+        finally:
+            self.rearm()
+
+    # Life
+
+    async def load(self) -> None:
+        """Replay the log. CorruptRecords, KafkaError or OSError when that cannot be done."""
+        coordinator = self._coordinator
+        machine = coordinator.new_machine(self.index)
+        partition_log = self.partition.log
+        started = self._node.timer()
+        offset = partition_log.log_start_offset
+        replayed = 0
+        while offset < partition_log.log_end_offset:
+            found = partition_log.read(
+                offset,
+                max_bytes=min(self._node.config.offsets_load_buffer_size, LOAD_CHUNK_BYTES),
+                end_offset=partition_log.log_end_offset,
+            )
+            if found is None:
+                break  # nothing but offsets that compaction took away
+            data = memoryview(found.read())
+            batches = split(data)
+            if not batches:
+                raise CorruptRecords(f"no whole batch at offset {offset}")
+            for position, header in batches:
+                batch = data[position : position + header.size]
+                if header.is_control:
+                    # An emptied one only keeps the place of a marker that compaction took away.
+                    kind = control_type(batch) if header.count else ControlType.UNKNOWN
+                    if kind in (ControlType.COMMIT, ControlType.ABORT):
+                        coordinator.complete_transaction(machine, header.producer_id, kind == ControlType.COMMIT)
+                else:
+                    producer_id = header.producer_id if header.is_transactional else -1
+                    coordinator.replay(machine, self.index, read(batch), offset, producer_id)
+                offset = header.next_offset
+                replayed += header.count
+                if replayed >= RECORDS_PER_PIECE:
+                    replayed = 0
+                    await asyncio.sleep(0)
+                    if self.is_gone:
+                        return
+        coordinator.note_load((self._node.timer() - started) * 1000)
+        if self._is_all_committed:
+            self.begin(machine)
+        else:
+            self._node.spawn(self._begin_once_committed(machine))
+
+    async def _begin_once_committed(self, machine: S) -> None:
+        """A new leader's log may hold what the last one never committed. Nobody may be answered from that, and no
+        transaction's markers may leave, while yet another leader could come to lead without it."""
+        try:
+            await self.partition.commit()
+        except (OSError, KafkaError) as error:
+            if not self.is_gone:
+                self._coordinator.load_failed(self, error)
+            return
+        if not self.is_gone:
+            self.begin(machine)
+
+    def begin(self, machine: S) -> None:
+        machine.loaded(self._node.now(), self._node.clock())
+        self.machine = machine
+        self.rearm()
+
+    def _fail(self, error: KafkaError) -> None:
+        """What is in memory is not what is in the log (C1)."""
+        if not self.is_gone:
+            log.error("%s-%d: %s; its shard is loaded anew", self._coordinator.topic, self.index, error)
+            self._coordinator.reload(self)
+
+    def stop(self, code: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
+        """The shard goes: everybody who waits is sent away (C2)."""
+        self.is_gone = True
+        machine, self.machine = self.machine, None
+        if self._armed is not None:
+            self._armed.cancel()
+            self._armed = None
+        self.partition.remove_waiter(self)
+        error = KafkaError(code)
+        held, self._held = self._held, deque()
+        queue, self._queue = self._queue, []
+        for pending in [*(one for _, decided in held for one in decided), *queue]:
+            pending.fail(error)
+        if machine is not None:
+            call = self._coordinator.own_call(self._node.now(), self._node.clock())
+            _answer(machine.unload(call))
+
+    def append_now(self) -> None:
+        """What was decided so far goes into the log: before a stop, or before something that must come after it."""
+        if self._queue:
+            self._append()

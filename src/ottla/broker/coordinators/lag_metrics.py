@@ -1,0 +1,214 @@
+"""What /metrics shows of groups: how many there are, what they do, and how far behind they are.
+
+Lag is told in records and in seconds: the age of the first record that a group has not committed yet, which is what an
+operator wants to know and what Kafka leaves to tools beside it. That record is found through the log's index and the
+header of its batch, so a scrape reads no records; what it found is kept for as long as the group stays where it is, and
+one scrape looks for no more than so many. Transaction markers are no records: a group that stands in front of the last
+ones is not behind.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.broker.metrics import Labels, Sample
+from ottla.records import HEADER_SIZE, CorruptRecords, read_header
+from ottla.wire.errors import KafkaError
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+    from ottla.broker.replicas.partitions import Partition
+    from ottla.wire.messages.records.offset_commit_value import OffsetCommitValue
+
+MAX_LAG_SERIES = 5_000
+"""Partitions of groups that are told one by one; what is left out is counted."""
+MAX_LOOKUPS_PER_SCRAPE = 1_000
+"""A lookup takes some 20 microseconds; partitions that had to wait are told from the next scrape on."""
+MAX_MARKERS = 8
+"""Transaction markers that a lookup passes over. Each is a batch of its own."""
+
+_STATES = {
+    "classic": ("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty"),
+    "consumer": ("Empty", "Assigning", "Reconciling", "Stable", "Dead"),
+}
+
+PREFIX = "kafka_server_group_coordinator_metrics_"
+_COUNTERS = (
+    ("offset-commit", "offset_commit_count_total", "Offsets committed."),
+    ("offset-expiration", "offset_expiration_count_total", "Committed offsets that expired."),
+    ("offset-deletion", "offset_deletion_count_total", "Committed offsets that were deleted."),
+    ("group-completed-rebalance-count", "group_completed_rebalance_count_total", "Rebalances of classic groups."),
+    ("consumer-group-rebalance", "consumer_group_rebalance_count_total", "Rebalances of consumer groups."),
+)
+
+
+def register_group_metrics(node: Node) -> None:
+    """Let the node's metrics show its group coordinator."""
+    metrics, groups = node.metrics, node.groups
+    lag = Lag(node)
+    metrics.gauge(PREFIX + "group_count", "Groups by type.", lambda: _by_type(node))
+    metrics.gauge("ottla_groups", "Groups by type and state.", lambda: _by_state(node))
+    metrics.gauge("ottla_group_offsets", "Committed offsets.", lambda: _offset_count(node))
+    for sensor, name, help_text in _COUNTERS:
+        metrics.counter(PREFIX + name, help_text, lambda sensor=sensor: _counts(node)[sensor])  # type: ignore[misc]
+    metrics.gauge(PREFIX + "num_partitions", "Partitions of __consumer_offsets by state.", lambda: _partitions(node))
+    metrics.gauge(
+        PREFIX + "partition_load_time_max",
+        "Milliseconds that the slowest load of a partition of __consumer_offsets took.",
+        lambda: groups.load_ms_max,
+    )
+    metrics.gauge(
+        PREFIX + "partition_load_time_avg",
+        "Milliseconds that a load of a partition of __consumer_offsets took.",
+        lambda: groups.load_ms_total / groups.load_count if groups.load_count else 0.0,
+    )
+    metrics.gauge(
+        "ottla_group_lag_records",
+        "Records behind the committed offset, by group and partition; 0 if only transaction markers are.",
+        lag.records,
+    )
+    metrics.gauge(
+        "ottla_group_lag_seconds", "Age of the first record that is not committed, by group and partition.", lag.seconds
+    )
+    metrics.gauge(
+        "ottla_group_lag_omitted", "Partitions of groups whose lag is not told: too many.", lambda: lag.omitted
+    )
+
+
+def _by_state(node: Node) -> Iterator[Sample]:
+    counts: Counter[tuple[str, str]] = Counter()
+    for hosted in node.groups.active():
+        if hosted.machine is not None:
+            counts.update(hosted.machine.group_counts())
+    known = [(group_type, state) for group_type, states in _STATES.items() for state in states]
+    for group_type, state in dict.fromkeys(known + sorted(counts)):
+        yield (("type", group_type), ("state", state)), counts[group_type, state]
+
+
+def _by_type(node: Node) -> Iterator[Sample]:
+    counts: Counter[str] = Counter(dict.fromkeys(_STATES, 0))
+    for labels, count in _by_state(node):
+        counts[dict(labels)["type"]] += int(count)
+    for group_type in sorted(counts):
+        yield (("protocol", group_type),), counts[group_type]
+
+
+def _counts(node: Node) -> Counter[str]:
+    counts = Counter(node.groups.past_counts)
+    for hosted in node.groups.active():
+        if hosted.machine is not None:
+            counts.update(hosted.machine.counts)
+    return counts
+
+
+def _offset_count(node: Node) -> int:
+    return sum(hosted.machine.offset_count for hosted in node.groups.active() if hosted.machine is not None)
+
+
+def _committed(node: Node) -> Iterator[tuple[str, str, int, OffsetCommitValue]]:
+    for hosted in node.groups.active():
+        if hosted.machine is not None:
+            yield from hosted.machine.committed_offsets()
+
+
+def _partitions(node: Node) -> Iterator[Sample]:
+    loading = sum(hosted.machine is None for hosted in node.groups.shards.values())
+    yield (("state", "loading"),), loading
+    yield (("state", "active"),), len(node.groups.shards) - loading
+
+
+class Unread(NamedTuple):
+    """What lies behind a committed offset."""
+
+    end_offset: int
+    """Up to here it was looked at."""
+    has_data: bool
+    timestamp: int | None
+    """When the first record was written, as exactly as its batch's header tells."""
+
+
+class Lag:
+    """How far every group is behind, found anew at every scrape but for what has not moved."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._known: dict[tuple[bytes, int, int], Unread] = {}
+        """By topic id, partition and committed offset."""
+        self._behind: list[tuple[Labels, Unread | None]] = []
+        self.omitted = 0
+
+    def records(self) -> Iterator[Sample]:
+        """Lag in records, 0 if nothing but transaction markers follow: consumers that commit the record plus one stay
+        in front of them. `seconds` is asked next and goes by what was found here."""
+        node = self._node
+        self._behind = []
+        kept: dict[tuple[bytes, int, int], Unread] = {}
+        seen = lookups = 0
+        for group_id, topic, index, committed in _committed(node):
+            if seen == MAX_LAG_SERIES:
+                break
+            seen += 1
+            partition = node.partitions.get(topic, index)
+            if partition is None:
+                continue
+            labels = (("group", group_id), ("topic", topic), ("partition", str(index)))
+            high_watermark = partition.log.high_watermark
+            lag = max(0, high_watermark - committed.offset)
+            if not lag:
+                self._behind.append((labels, _NOTHING))
+                yield labels, 0
+                continue
+            key = partition.topic_id, index, committed.offset
+            found = kept.get(key) or self._known.get(key)
+            if found is None or (not found.has_data and found.end_offset < high_watermark):
+                found = None
+                if lookups < MAX_LOOKUPS_PER_SCRAPE:
+                    lookups += 1
+                    found = first_unread(partition, committed.offset)
+            if found is not None:
+                kept[key] = found
+            self._behind.append((labels, found))
+            yield labels, lag if found is None or found.has_data else 0
+        self._known = kept
+        self.omitted = _offset_count(node) - seen
+
+    def seconds(self) -> Iterator[Sample]:
+        timestamp = self._node.clock()
+        for labels, found in self._behind:
+            if found is None:
+                continue
+            if not found.has_data:
+                yield labels, 0.0
+            elif found.timestamp is not None:
+                yield labels, max(0, timestamp - found.timestamp) / 1000
+        self._behind = []
+
+
+_NOTHING = Unread(0, False, None)
+
+
+def first_unread(partition: Partition, offset: int) -> Unread:
+    """The first batch from an offset on that is no transaction marker. No more than a few markers are passed over: what
+    lies behind them counts as data."""
+    log = partition.log
+    offset = max(offset, log.log_start_offset)
+    try:
+        for _ in range(MAX_MARKERS):
+            if offset >= log.high_watermark:
+                return Unread(offset, False, None)
+            found = log.read(offset, max_bytes=HEADER_SIZE)
+            if found is None:
+                return Unread(offset, True, None)
+            header = read_header(found.file.read(found.position, HEADER_SIZE))
+            if not header.is_control:
+                break
+            offset = header.next_offset
+        else:
+            return Unread(offset, offset < log.high_watermark, None)
+    except (KafkaError, CorruptRecords, OSError):
+        return Unread(offset, True, None)
+    is_first = offset <= header.base_offset and header.delete_horizon is None and not header.has_log_append_time
+    timestamp = header.base_timestamp if is_first else header.max_timestamp
+    return Unread(offset, True, timestamp if timestamp >= 0 else None)

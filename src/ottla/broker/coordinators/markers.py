@@ -1,0 +1,185 @@
+"""Markers: the outcome of a transaction, written into every partition that has records of it.
+
+A coordinator that has decided asks for the markers of its transaction and is told of each that is written. What cannot
+be written now is tried again until it is, or until the shard that asked is gone: its successor asks anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from ottla.broker.coordinators.groups import GROUP_METADATA_TOPIC
+from ottla.broker.coordinators.remote import write_markers_at
+from ottla.records import end_txn_marker
+from ottla.transactions import SendMarkers, TopicPartition
+from ottla.wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from ottla.broker.coordinators.hosted_shard import HostedShard
+    from ottla.broker.node import Node
+    from ottla.transactions import TransactionShard
+
+log = logging.getLogger("ottla.coordinator")
+
+RETRY_MS = 100
+_STOPPING = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED)
+"""A newer producer or coordinator has been there: as in Kafka, nobody goes on with these markers."""
+
+
+class TransactionMarkers:
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def send(self, hosted: HostedShard[TransactionShard], effect: SendMarkers) -> None:
+        """Write the markers that can be written at once, now: whoever began the transaction may then begin the next
+        one without waiting."""
+        written: list[TopicPartition] = []
+        retried: list[TopicPartition] = []
+        elsewhere: dict[int, list[TopicPartition]] = {}
+        is_stopped = False
+        for partition in effect.partitions:
+            image = self._node.image.partition(*partition)
+            if image is not None and image.leader != self._node.config.node_id:
+                elsewhere.setdefault(image.leader, []).append(partition)
+                continue
+            try:
+                done = self.write(
+                    partition,
+                    effect.producer_id,
+                    effect.producer_epoch,
+                    is_commit=effect.is_commit,
+                    coordinator_epoch=effect.coordinator_epoch,
+                    transaction_version=effect.transaction_version,
+                )
+            except KafkaError as error:
+                if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not self._exists(partition):
+                    written.append(partition)  # deleted meanwhile: there is nobody left to tell
+                elif error.code in _STOPPING:
+                    is_stopped = True
+                    log.error("no marker of %s in %s-%d: %s", effect.transactional_id, *partition, error)
+                else:
+                    retried.append(partition)
+                continue
+            if done is None:
+                written.append(partition)
+            else:
+                self._node.spawn(self._tell_when_done(hosted, effect, partition, done))
+        if is_stopped:
+            return
+        for leader_id, partitions in elsewhere.items():
+            write_markers_at(
+                self._node, leader_id, effect, partitions, lambda codes: self._written_elsewhere(hosted, effect, codes)
+            )
+        if retried:
+            self._node.loop.call_later(RETRY_MS / 1000, self._retry, hosted, effect, tuple(retried))
+        if written:
+            self._tell(hosted, effect, written)
+
+    def _written_elsewhere(
+        self, hosted: HostedShard[TransactionShard], effect: SendMarkers, codes: dict[TopicPartition, ErrorCode]
+    ) -> None:
+        if any(code in _STOPPING for code in codes.values()):
+            log.error("no markers of %s: %s", effect.transactional_id, codes)
+            return
+        written = [
+            partition
+            for partition, code in codes.items()
+            if code == ErrorCode.NONE or (code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not self._exists(partition))
+        ]
+        retried = tuple(partition for partition in codes if partition not in written)
+        if retried:
+            self._node.loop.call_later(RETRY_MS / 1000, self._retry, hosted, effect, retried)
+        if written:
+            self._tell(hosted, effect, written)
+
+    def write(
+        self,
+        at: TopicPartition,
+        producer_id: int,
+        producer_epoch: int,
+        *,
+        is_commit: bool,
+        coordinator_epoch: int,
+        transaction_version: int,
+    ) -> asyncio.Future[None] | None:
+        """One marker; None when it is committed, otherwise a future for that. KafkaError when it cannot be written."""
+        node = self._node
+        if producer_id < 0 or producer_epoch < 0:
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "a marker needs a producer id and an epoch")
+        if at.topic == GROUP_METADATA_TOPIC:
+            if not self._exists(at):
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            future = node.groups.shard(at.partition).end_transaction(
+                producer_id,
+                producer_epoch,
+                is_commit=is_commit,
+                coordinator_epoch=coordinator_epoch,
+                transaction_version=transaction_version,
+            )
+            return None if future.done() and future.exception() is None else future
+        partition = node.partition(at.topic, at.partition)
+        timestamp = node.clock()
+        marker = end_txn_marker(
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            is_commit=is_commit,
+            coordinator_epoch=coordinator_epoch,
+            timestamp=timestamp,
+        )
+        partition.append_as_coordinator(marker, timestamp, node.now(), transaction_version)
+        if partition.log.high_watermark < partition.log.log_end_offset:
+            return node.spawn(partition.commit())
+        return None
+
+    def _exists(self, partition: TopicPartition) -> bool:
+        return self._node.image.partition(*partition) is not None
+
+    def _retry(
+        self, hosted: HostedShard[TransactionShard], effect: SendMarkers, partitions: tuple[TopicPartition, ...]
+    ) -> None:
+        if not hosted.is_gone and not self._node.is_stopping:
+            self.send(hosted, _of(effect, partitions))
+
+    async def _tell_when_done(
+        self,
+        hosted: HostedShard[TransactionShard],
+        effect: SendMarkers,
+        partition: TopicPartition,
+        done: asyncio.Future[None],
+    ) -> None:
+        try:
+            await done
+        except (KafkaError, OSError):
+            self._node.loop.call_later(RETRY_MS / 1000, self._retry, hosted, effect, (partition,))
+            return
+        self._tell(hosted, effect, [partition])
+
+    def _tell(
+        self, hosted: HostedShard[TransactionShard], effect: SendMarkers, partitions: list[TopicPartition]
+    ) -> None:
+        machine = hosted.machine
+        if hosted.is_gone or machine is None:
+            return
+        node = self._node
+        now, timestamp = node.now(), node.clock()
+        transaction = effect.transactional_id, effect.producer_id, effect.producer_epoch
+        decision = machine.markers_written(*transaction, partitions, timestamp)
+        if decision.records:
+            hosted.carry_out(decision, node.transactions.own_call(now, timestamp))
+            if machine.markers_written(*transaction, (), timestamp).records:
+                # What completes it could not be written (the disk may be full), and nobody else would try again.
+                node.loop.call_later(RETRY_MS / 1000, self._tell, hosted, effect, [])
+
+
+def _of(effect: SendMarkers, partitions: tuple[TopicPartition, ...]) -> SendMarkers:
+    return SendMarkers(
+        effect.transactional_id,
+        effect.producer_id,
+        effect.producer_epoch,
+        effect.coordinator_epoch,
+        effect.transaction_version,
+        effect.is_commit,
+        partitions,
+    )

@@ -1,0 +1,228 @@
+"""The transaction coordinator of a node: `__transaction_state`, and the transactional ids in what it leads of that."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ottla.broker.coordinators.hosted_shard import Refuse, coordinator_error
+from ottla.broker.coordinators.markers import TransactionMarkers
+from ottla.broker.coordinators.remote import admit_at
+from ottla.broker.coordinators.runtime import Coordinator
+from ottla.cluster.features import TRANSACTION_VERSION
+from ottla.transactions import (
+    Call,
+    SendMarkers,
+    TopicPartition,
+    TransactionDecision,
+    TransactionRecord,
+    TransactionShard,
+    decode_record,
+    encode_record,
+)
+from ottla.wire.errors import ErrorCode, KafkaError
+from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig
+
+if TYPE_CHECKING:
+    from ottla.broker.coordinators.hosted_shard import HostedShard
+    from ottla.broker.node import Node
+    from ottla.broker.replicas.partitions import Partition
+    from ottla.broker.serving.api import Caller
+
+TRANSACTION_STATE_TOPIC = "__transaction_state"
+CLIENT_VERSION_THAT_ADDS = 2
+ENDING = frozenset(
+    [
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.TRANSACTION_ABORTABLE,
+    ]
+)
+"""Refusals after which a producer ends, or gives its transaction up."""
+
+
+class Partitions(NamedTuple):
+    """Partitions that a producer's transaction is to get, or is asked whether it has."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    partitions: Sequence[TopicPartition]
+    client_version: int
+    api_key: int = 24
+
+
+Codes = dict[TopicPartition, ErrorCode]
+
+
+class TransactionCoordinator(Coordinator[TransactionShard]):
+    topic = TRANSACTION_STATE_TOPIC
+
+    def __init__(self, node: Node) -> None:
+        super().__init__(node)
+        self.markers = TransactionMarkers(node)
+        self.past_counts: Counter[str] = Counter()
+        """What shards counted that are no longer here."""
+        self.unconfirmed_count = 0
+        self.waiting: dict[int, asyncio.Future[None]] = {}
+        """By producer id: the latest of its produce requests that waits for a coordinator."""
+
+    def new_machine(self, index: int) -> TransactionShard:
+        node = self.node
+        image = node.image.partition(self.topic, index)
+        return TransactionShard(
+            config=lambda: node.config,
+            transaction_version=lambda: self.transaction_version,
+            new_producer_id=self._take_producer_id,
+            coordinator_epoch=image.leader_epoch if image is not None else 0,
+        )
+
+    @property
+    def transaction_version(self) -> int:
+        return self.node.image.features.get(TRANSACTION_VERSION, 0)
+
+    def encode(self, record: TransactionRecord) -> tuple[bytes, bytes | None]:
+        return encode_record(record)
+
+    def decode(self, key: bytes, value: bytes | None) -> TransactionRecord | None:
+        return decode_record(key, value)
+
+    def complete_transaction(self, machine: TransactionShard, producer_id: int, is_commit: bool) -> None:
+        machine.replay_transaction_end(producer_id, is_commit=is_commit)
+
+    def retired(self, machine: TransactionShard) -> None:
+        self.past_counts.update(machine.counts)
+
+    def own_call(self, now: int, timestamp: int) -> Call:
+        return Call(now, timestamp)
+
+    def call(self, caller: Caller) -> Call:
+        return Call(self.node.now(), self.node.clock(), caller.api_version)
+
+    def creatable_topic(self) -> CreatableTopic:
+        config = self.node.config
+        return CreatableTopic(
+            name=self.topic,
+            num_partitions=config.transaction_state_log_num_partitions,
+            replication_factor=config.transaction_state_log_replication_factor,
+            configs=[
+                CreatableTopicConfig(name=name, value=value)
+                for name, value in (
+                    ("cleanup.policy", "compact"),
+                    ("compression.type", "uncompressed"),
+                    ("min.insync.replicas", str(config.transaction_state_log_min_isr)),
+                    ("segment.bytes", str(config.transaction_state_log_segment_bytes)),
+                    ("unclean.leader.election.enable", "false"),
+                )
+            ],
+        )
+
+    @property
+    def configured_partition_count(self) -> int:
+        return self.node.config.transaction_state_log_num_partitions
+
+    def perform(self, hosted: HostedShard[TransactionShard], effects: list[SendMarkers]) -> None:
+        for effect in effects:
+            self.markers.send(hosted, effect)
+
+    def confirmed(self, hosted: HostedShard[TransactionShard], answer: Any, request: Any, refuse: Refuse) -> Any:
+        """The answer; if it ends a producer or its transaction, a future that confirms leadership first. A coordinator
+        that was replaced and does not know it has an older epoch or state than the next one gave the producer."""
+        code = answer if isinstance(answer, ErrorCode) else getattr(answer, "error_code", ErrorCode.NONE)
+        is_ending = not ENDING.isdisjoint(answer.values()) if isinstance(answer, dict) else code in ENDING
+        if not is_ending or self.node.leadership.is_certain(hosted.partition):
+            return answer
+        return self.node.spawn(self._confirmed(answer, hosted.partition, request, refuse))
+
+    async def _confirmed(self, answer: Any, partition: Partition, request: Any, refuse: Refuse) -> Any:
+        try:
+            await self.node.leadership.confirm(partition)
+        except KafkaError as error:
+            return refuse(request, coordinator_error(error))
+        return answer
+
+    # Partitions of transactions
+
+    def add_partitions(self, request: Partitions, call: Call) -> ErrorCode | asyncio.Future[ErrorCode]:
+        """AddPartitionsToTxn and AddOffsetsToTxn of one transactional id."""
+        found: ErrorCode | asyncio.Future[ErrorCode] = self.run(
+            request.transactional_id, _add_partitions, request, call, _refused
+        )
+        return found
+
+    def verify_partitions(self, request: Partitions) -> Codes | asyncio.Future[Codes]:
+        try:
+            hosted = self.shard(self.partition_for(request.transactional_id))
+        except KafkaError as error:
+            return _refused_all(request, error)
+        if hosted.machine is None:
+            return dict.fromkeys(request.partitions, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        codes = hosted.machine.verify_partitions(
+            request.transactional_id, request.producer_id, request.producer_epoch, request.partitions
+        )
+        verified: Codes | asyncio.Future[Codes] = self.confirmed(hosted, codes, request, _refused_all)
+        return verified
+
+    def admit(self, request: Partitions) -> Codes | asyncio.Future[Codes]:
+        """May batches of this producer go into these partitions (KIP-890)? What a partition's leader wants to know
+        before it opens a transaction in its log. From version 2 of the protocol on the partitions join the transaction
+        with this; the record that says so is in the log before the answer, so that data never is without it."""
+        adds = request.client_version >= CLIENT_VERSION_THAT_ADDS
+        image = self.node.image.partition(self.topic, self.partition_for(request.transactional_id))
+        if image is not None and image.leader != self.node.config.node_id:
+            return admit_at(self.node, image.leader, request, adds=adds)
+        if not adds:
+            return self.verify_partitions(request)
+        call = Call(self.node.now(), self.node.clock(), api_version=5)
+        answer: Codes | asyncio.Future[Codes] = self.run(
+            request.transactional_id, _add_partitions, request, call, _refused_all, _for_all
+        )
+        if isinstance(answer, dict):
+            return answer
+        if not answer.done():
+            hosted = self.shards.get(self.partition_for(request.transactional_id))
+            if hosted is not None:
+                hosted.append_now()
+        return answer.result() if answer.done() else answer
+
+    # Producer ids
+
+    async def reserve_producer_id(self) -> None:
+        """Wait until a shard can have a producer id."""
+        while self.node.producer_ids.is_empty:
+            await self.node.producer_ids.allocate(self.node)
+
+    def _take_producer_id(self) -> int | None:
+        node = self.node
+        producer_id = node.producer_ids.take()
+        if producer_id is None:
+            node.spawn(self.reserve_producer_id())
+        return producer_id
+
+
+def _add_partitions(machine: TransactionShard, request: Partitions, call: Call) -> TransactionDecision[Any]:
+    return machine.add_partitions(
+        request.transactional_id,
+        request.producer_id,
+        request.producer_epoch,
+        request.partitions,
+        call,
+        client_version=request.client_version,
+        api_key=request.api_key,
+    )
+
+
+def _refused(request: Partitions, error: KafkaError) -> ErrorCode:
+    return error.code
+
+
+def _refused_all(request: Partitions, error: KafkaError) -> Codes:
+    return dict.fromkeys(request.partitions, error.code)
+
+
+def _for_all(request: Partitions, code: ErrorCode) -> Codes:
+    return dict.fromkeys(request.partitions, code)

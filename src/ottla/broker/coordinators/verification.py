@@ -1,0 +1,280 @@
+"""Produce requests of transactional producers: before a partition takes the first batch of a transaction, its
+coordinator is asked (KIP-890), so that no batch that comes late or twice opens a transaction nobody will end.
+
+Clients of protocol version 2 (Produce v12 on) leave it to us to add the partition to the transaction; older ones have
+added it themselves, and the coordinator is only asked whether it is there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from struct import Struct
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.broker.coordinators.transactions import CLIENT_VERSION_THAT_ADDS, Codes, Partitions
+from ottla.transactions import TopicPartition
+from ottla.wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+    from ottla.broker.replicas.partitions import Partition
+    from ottla.broker.serving.api import Caller
+    from ottla.replication.producers import Verification
+    from ottla.wire.messages.produce import ProduceRequest, ProduceResponse
+
+FIRST_PRODUCE_VERSION_THAT_ADDS = 12
+FIRST_PRODUCE_VERSION_WITH_ABORTABLE_ERRORS = 11
+HEADER_SIZE = 61
+ATTRIBUTES_POSITION = 22
+TRANSACTIONAL = 0x10
+_PRODUCER = Struct(">qhi")  # id, epoch, base sequence
+_PRODUCER_POSITION = 43
+
+_PASSING = frozenset(
+    [
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    ]
+)
+"""Producers would not expect these of a partition's leader; NOT_ENOUGH_REPLICAS makes them try again."""
+
+
+class Unverified(NamedTuple):
+    """A batch that would open a transaction in its partition."""
+
+    partition: Partition
+    producer_id: int
+    producer_epoch: int
+    verification: Verification
+
+
+@dataclass(slots=True)
+class Verdicts:
+    """What is known of batches that would open a transaction: refused, or confirmed. Others need nothing."""
+
+    of: dict[Partition, KafkaError | Unverified] = field(default_factory=dict)
+    has_waited: bool = False
+    """Whether a marker or another leader may have come since."""
+
+
+def produce_transactional(
+    request: ProduceRequest, node: Node, caller: Caller
+) -> ProduceResponse | asyncio.Future[ProduceResponse] | None:
+    from ottla.broker.apis.produce import append_all, refuse_all
+
+    adds = caller.api_version >= FIRST_PRODUCE_VERSION_THAT_ADDS
+    try:
+        unverified = _find_unverified(request, node, caller, supports_epoch_bump=adds)
+    except KafkaError as error:
+        return refuse_all(request, error.code)
+    waiting = node.transactions.waiting
+    before = waiting.get(_producer_id(request)) if waiting else None
+    codes: Codes | asyncio.Future[Codes]
+    if unverified and (adds or node.config.transaction_partition_verification_enable):
+        codes = node.transactions.admit(_asked(request, unverified, adds))
+    elif unverified:
+        codes = dict.fromkeys(_names(unverified), ErrorCode.NONE)
+    elif before is None:
+        return append_all(request, node, caller, Verdicts())
+    else:
+        codes = {}
+    if (
+        before is None
+        and isinstance(codes, dict)
+        and not (adds and ErrorCode.CONCURRENT_TRANSACTIONS in codes.values())
+    ):
+        return append_all(request, node, caller, _verdicts(unverified, codes, caller.api_version, node))
+    # The answer comes later than this frame's buffer lives.
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            if data.records is not None:
+                data.records = memoryview(bytearray(data.records))
+    appended: asyncio.Future[None] = node.loop.create_future()
+    _note_waiting(appended, waiting, _producer_id(request))
+    task = node.spawn(_append_when_admitted(request, node, caller, unverified, codes, before, appended))
+    return None if request.acks == 0 else task
+
+
+def _note_waiting(appended: asyncio.Future[None], waiting: dict[int, asyncio.Future[None]], producer_id: int) -> None:
+    """A producer's next batch must not come before this one."""
+
+    def ended(_: asyncio.Future[None]) -> None:
+        if waiting.get(producer_id) is appended:
+            del waiting[producer_id]
+
+    waiting[producer_id] = appended
+    appended.add_done_callback(ended)
+
+
+async def _append_when_admitted(
+    request: ProduceRequest,
+    node: Node,
+    caller: Caller,
+    unverified: list[Unverified],
+    codes: Codes | asyncio.Future[Codes],
+    before: asyncio.Future[None] | None,
+    appended: asyncio.Future[None],
+) -> ProduceResponse:
+    """Wait for the coordinator, and for the batch `before` this one; while the coordinator still ends the transaction
+    before, ask again for a short time."""
+    from ottla.broker.apis.produce import refuse_all
+
+    try:
+        answer = await _append_in_turn(request, node, caller, unverified, codes, before)
+    finally:
+        appended.set_result(None)
+    if isinstance(answer, asyncio.Future):
+        return await answer
+    return answer if answer is not None else refuse_all(request, ErrorCode.NONE)
+
+
+async def _append_in_turn(
+    request: ProduceRequest,
+    node: Node,
+    caller: Caller,
+    unverified: list[Unverified],
+    codes: Codes | asyncio.Future[Codes],
+    before: asyncio.Future[None] | None,
+) -> ProduceResponse | asyncio.Future[ProduceResponse] | None:
+    from ottla.broker.apis.produce import append_all
+
+    if before is not None:
+        await asyncio.wait([before])
+    config = node.config
+    give_up_at = node.now() + config.add_partitions_to_txn_retry_backoff_max_ms
+    while True:
+        if isinstance(codes, asyncio.Future):
+            codes = await codes
+        if ErrorCode.CONCURRENT_TRANSACTIONS not in codes.values() or node.now() >= give_up_at:
+            break
+        await asyncio.sleep(config.add_partitions_to_txn_retry_backoff_ms / 1000)
+        # The marker that ends the transaction before ends this verification, too: it begins anew.
+        unverified = _find_unverified(request, node, caller, supports_epoch_bump=True)
+        codes = node.transactions.admit(_asked(request, unverified, adds=True)) if unverified else {}
+    verdicts = _verdicts(unverified, codes, caller.api_version, node)
+    verdicts.has_waited = True
+    return append_all(request, node, caller, verdicts)
+
+
+def _asked(request: ProduceRequest, unverified: list[Unverified], adds: bool) -> Partitions:
+    return Partitions(
+        request.transactional_id or "",
+        unverified[0].producer_id,
+        unverified[0].producer_epoch,
+        _names(unverified),
+        CLIENT_VERSION_THAT_ADDS if adds else 0,
+    )
+
+
+def _names(unverified: list[Unverified]) -> list[TopicPartition]:
+    return [TopicPartition(one.partition.topic, one.partition.index) for one in unverified]
+
+
+def _producer_id(request: ProduceRequest) -> int:
+    """The producer of a request's transactional batches; -1 if there are none."""
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            records = data.records
+            if records is not None and len(records) >= HEADER_SIZE and records[ATTRIBUTES_POSITION] & TRANSACTIONAL:
+                producer_id: int = _PRODUCER.unpack_from(records, _PRODUCER_POSITION)[0]
+                return producer_id
+    return -1
+
+
+def _find_unverified(
+    request: ProduceRequest, node: Node, caller: Caller, *, supports_epoch_bump: bool
+) -> list[Unverified]:
+    """The batches that would open a transaction. All transactional batches of a request are of one producer."""
+    from ottla.broker.apis.produce import FIRST_VERSION_WITH_TOPIC_IDS
+
+    partitions = node.partitions
+    timestamp = node.clock()
+    unverified: list[Unverified] = []
+    producers: dict[tuple[int, int], None] = {}
+    for topic in request.topic_data:
+        if caller.api_version >= FIRST_VERSION_WITH_TOPIC_IDS:
+            of_topic = partitions.by_id.get(topic.topic_id)
+        else:
+            of_topic = partitions.by_name.get(topic.name)
+        for data in topic.partition_data:
+            records = data.records
+            if (
+                records is None
+                or len(records) < HEADER_SIZE
+                or not records[ATTRIBUTES_POSITION] & TRANSACTIONAL
+                or of_topic is None
+            ):
+                continue
+            producer_id, epoch, sequence = _PRODUCER.unpack_from(records, _PRODUCER_POSITION)
+            producers[producer_id, epoch] = None
+            if len(producers) > 1:
+                raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+            partition = of_topic.get(data.index)
+            if partition is None or partition.is_internal or producer_id < 0 or not partition.is_leader:
+                continue
+            verification = partition.log.producers.begin_verification(
+                timestamp, producer_id, sequence, epoch, supports_epoch_bump=supports_epoch_bump
+            )
+            if verification is not None:
+                unverified.append(Unverified(partition, producer_id, epoch, verification))
+    return unverified
+
+
+def is_verified(partition: Partition, verdicts: Verdicts) -> bool:
+    """Whether a batch may open a transaction in its partition. What the coordinator confirmed no longer counts when
+    a marker has been written since. KafkaError if the coordinator refused it."""
+    verdict = verdicts.of.get(partition)
+    if verdict is None:
+        return False
+    if isinstance(verdict, KafkaError):
+        raise verdict
+    return partition.log.producers.verifications.get(verdict.producer_id) is verdict.verification
+
+
+def overtaken(error: KafkaError, verdicts: Verdicts | None) -> KafkaError:
+    """What a producer is told whose batch the log refused. One that waited may be part of a transaction that goes on:
+    its marker was a late copy, or the records before it were truncated when the leader changed. Kafka says
+    INVALID_TXN_STATE, which ends the transaction; whoever tries again learns from the coordinator how it stands."""
+    if error.code is not ErrorCode.INVALID_TXN_STATE or verdicts is None or not verdicts.has_waited:
+        return error
+    return KafkaError(
+        ErrorCode.NOT_ENOUGH_REPLICAS, "the partition changed while the transaction's coordinator was asked"
+    )
+
+
+def _verdicts(unverified: list[Unverified], codes: Codes, api_version: int, node: Node) -> Verdicts:
+    verdicts = Verdicts()
+    for one in unverified:
+        partition = one.partition
+        code = codes[TopicPartition(partition.topic, partition.index)]
+        if code == ErrorCode.NONE:
+            verdicts.of[partition] = one
+            continue
+        node.transactions.unconfirmed_count += 1
+        partition.log.producers.end_verification(one.producer_id, one.producer_epoch, one.verification)
+        verdicts.of[partition] = KafkaError(*_for_producer(code, api_version))
+    return verdicts
+
+
+def _for_producer(code: ErrorCode, api_version: int) -> tuple[ErrorCode, str | None]:
+    """What a producer is told of the coordinator's answer."""
+    code = verification_error(code, has_abortable=api_version >= FIRST_PRODUCE_VERSION_WITH_ABORTABLE_ERRORS)
+    if code in _PASSING or (
+        code == ErrorCode.CONCURRENT_TRANSACTIONS and api_version < FIRST_PRODUCE_VERSION_THAT_ADDS
+    ):
+        return ErrorCode.NOT_ENOUGH_REPLICAS, f"the partition's place in the transaction is not known now: {code.name}"
+    if code == ErrorCode.INVALID_TXN_STATE:
+        return code, "the partition was not added to the transaction"
+    return code, None
+
+
+def verification_error(code: ErrorCode, *, has_abortable: bool) -> ErrorCode:
+    """The coordinator's answer in words that clients of a partition's leader know."""
+    if code == ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if code == ErrorCode.TRANSACTION_ABORTABLE and not has_abortable:
+        return ErrorCode.INVALID_TXN_STATE
+    return code

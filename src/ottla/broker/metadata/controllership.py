@@ -1,0 +1,333 @@
+"""The active controller: this node's, when it leads the quorum, or another's, which is asked over the network.
+
+A node that becomes leader has its controller once its own first record is committed: then everything before it is known
+and nobody else decides. What is decided but not committed when it stops leading is dropped with the controller.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from ottla.broker.serving.api import Caller, Handler, Peer
+from ottla.controller import Controller
+from ottla.controller.heartbeats import Heartbeats
+from ottla.machine import Decision
+from ottla.net import NoAnswer
+from ottla.raft.leader import Leader
+from ottla.wire import Message, decoder, encode_bytes, frames
+from ottla.wire.apis import response_class
+from ottla.wire.errors import ErrorCode, KafkaError
+from ottla.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
+from ottla.wire.messages.records.default_principal_data import DefaultPrincipalData
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
+log = logging.getLogger("ottla.controller")
+
+RETRY_MS = 50
+ANSWER_TIMEOUT_MS = 30_000
+BROKER_ANSWER_MS = 300
+"""How long a broker whose connection broke has to show that it is still there."""
+LATE_MS = 1_000
+"""A timer that is later than this shows that this process stood still, not that brokers are silent."""
+FORWARDED = frozenset({19, 20, 29, 30, 31, 37, 38, 43, 45, 46, 49, 51, 55, 57, 64, 80, 81})
+"""APIs that only the active controller answers: brokers pass them on (KIP-590)."""
+CHECKED_THEN_FORWARDED = frozenset({33, 44})
+"""Settings: what concerns a broker it checks itself, and passes on the rest."""
+
+
+class Controllership:
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._controller: Controller | None = None
+        self._activation: asyncio.Task[None] | None = None
+        self.heartbeats = Heartbeats(node.config.broker_session_timeout_ms)
+        self._timer: asyncio.TimerHandle | None = None
+        self._rounds: list[asyncio.Task[None]] = []
+        self._connections: dict[int, int] = {}
+        """How many connections each broker's heartbeats come through."""
+        self._handover_offsets: dict[int, int] = {}
+        """Of brokers that are shutting down: where the metadata ends in which others took over."""
+
+    # Being it
+
+    @property
+    def is_active(self) -> bool:
+        return self._controller is not None
+
+    @property
+    def controller(self) -> Controller:
+        """KafkaError NOT_CONTROLLER if another node's is the active one."""
+        if self._controller is None:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER)
+        return self._controller
+
+    def leader_changed(self, leader_id: int, epoch: int) -> None:
+        if leader_id >= 0:
+            self._node.lifecycle.beat_soon()
+        if leader_id == self._node.config.node_id:
+            self._activation = self._node.spawn(self._activate(epoch))
+            return
+        if self._activation is not None:
+            self._activation.cancel()
+            self._activation = None
+        if self._controller is not None:
+            if not self._node.is_stopping:
+                log.warning("this node is no longer the active controller")
+            self._controller = None
+            self._stop_watching()
+            for elections in self._rounds:
+                elections.cancel()
+            self._rounds.clear()
+
+    async def _activate(self, epoch: int) -> None:
+        node, quorum = self._node, self._node.quorum
+        await quorum.caught_up()
+        if not quorum.is_leader or quorum.epoch != epoch:
+            return
+        self._controller = Controller(node.image.copy(), rng=node.rng, config=node.config)
+        self.heartbeats = Heartbeats(node.config.broker_session_timeout_ms)
+        alive = [broker.id for broker in node.image.brokers.values() if not broker.is_fenced]
+        self.heartbeats.begin(alive, node.now())
+        # A leader that answered no more, and so lost its office, may be a broker that does not answer either.
+        self.heartbeats.backdate(*quorum.machine.last_answer, node.now(), LATE_MS)
+        await node.commit(self._controller.activate(node.metadata_log.bootstrap_records()))
+        log.info("this node is the active controller, of epoch %d", epoch)
+        self._handover_offsets.clear()
+        self._watch()
+        for broker_id in alive:
+            self._suspect(broker_id)  # the last controller may have died with some of them
+        config = node.config
+        if config.auto_leader_rebalance_enable:
+            interval_ms = config.leader_imbalance_check_interval_seconds * 1000
+            self._rounds.append(node.spawn(self._elect_every(interval_ms, Controller.balance_leaders)))
+        interval_ms = config.unclean_leader_election_interval_ms
+        self._rounds.append(node.spawn(self._elect_every(interval_ms, Controller.elect_unclean_leaders)))
+
+    async def _elect_every(self, interval_ms: int, elect: Callable[[Controller], Decision[bool]]) -> None:
+        """Elections that nobody asks for, some at a time."""
+        while True:
+            await asyncio.sleep(interval_ms / 1000)
+            while self._controller is not None:
+                decision = elect(self._controller)
+                if not decision.records:
+                    break
+                log.info("%d partitions get another leader", len(decision.records))
+                if not await self._node.commit(decision):
+                    break
+
+    async def active(self) -> None:
+        """Until the active controller, here or elsewhere, is known."""
+        await self._node.quorum.wait_until(lambda: self._node.quorum.leader_id >= 0)
+        if self._activation is not None and self._node.quorum.is_leader:
+            await asyncio.shield(self._activation)
+
+    # Watching brokers
+
+    def _watch(self) -> None:
+        self._stop_watching()
+        deadline = self.heartbeats.deadline()
+        if deadline is not None and self._controller is not None:
+            wait_ms = max(deadline - self._node.now(), 1)
+            self._timer = self._node.loop.call_later(wait_ms / 1000, self._fence_silent)
+
+    def _stop_watching(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def heard_from(self, broker_id: int, peer: Peer | None = None) -> None:
+        """A broker is alive; through which connection it said so."""
+        self.heartbeats.touch(broker_id, self._node.now())
+        if peer is not None and peer.broker_id != broker_id != self._node.config.node_id:
+            peer.broker_id = broker_id
+            self._connections[broker_id] = self._connections.get(broker_id, 0) + 1
+        if self._timer is None:
+            self._watch()
+
+    def is_certainly_alive(self, broker_id: int) -> bool:
+        """Whether the process that last registered under an id still has a session and a connection, so that another
+        one cannot be it."""
+        if broker_id == self._node.config.node_id:
+            return self._node.lifecycle.broker_epoch >= 0
+        return bool(self._connections.get(broker_id)) and self.heartbeats.has_session(broker_id, self._node.now())
+
+    def is_handover_known(self, broker_id: int) -> bool:
+        """Whether every other broker has the metadata in which this one began to shut down."""
+        offset = self._handover_offsets.get(broker_id)
+        return offset is not None and all(
+            self._metadata_end_offset(other.id) >= offset
+            for other in self.controller.image.brokers.values()
+            if other.is_active and other.id != broker_id
+        )
+
+    def hands_over(self, broker_id: int) -> None:
+        """A broker began to shut down: others lead from here on in the log."""
+        self._handover_offsets.setdefault(broker_id, self._node.metadata_log.end_offset)
+
+    def let_go(self, broker_id: int) -> None:
+        """A broker may stop: it will not be heard from again, and that is not news."""
+        self._handover_offsets.pop(broker_id, None)
+        self.heartbeats.forget(broker_id)
+
+    def _metadata_end_offset(self, broker_id: int) -> int:
+        """How far a broker has copied the metadata log, as its fetches tell: sooner than heartbeats do."""
+        node = self._node
+        if broker_id == node.config.node_id:
+            return node.image_offset
+        leader = node.quorum.machine.role
+        if not isinstance(leader, Leader):
+            raise KafkaError(ErrorCode.NOT_CONTROLLER)
+        if broker_id in leader.replicas:
+            return leader.replicas[broker_id].end_offset
+        return max((copy.end_offset for (id, _), copy in leader.observers.items() if id == broker_id), default=-1)
+
+    def _fence_silent(self) -> None:
+        self._timer = None
+        now, deadline = self._node.now(), self.heartbeats.deadline()
+        if deadline is not None and now - deadline > LATE_MS:
+            self.heartbeats.excuse(now, LATE_MS)
+        for broker_id in self.heartbeats.expired(now):
+            if broker_id == self._node.config.node_id:
+                continue  # it is this very process
+            log.warning("broker %d is fenced: no heartbeat for %d ms", broker_id, self.heartbeats.session_ms)
+            self._node.spawn(self._fence(broker_id))
+        self._watch()
+
+    async def _fence(self, broker_id: int) -> None:
+        """Decided when it is written: of two brokers that go together the second must not count on the first."""
+        broker = None if self._controller is None else self._controller.image.brokers.get(broker_id)
+        if broker is not None and not broker.is_fenced:
+            await self._node.commit(self.controller.fence(broker_id))
+
+    def connection_lost(self, broker_id: int) -> None:
+        """A broker's connection to this controller broke: if it refuses a new one, it is gone. A session would
+        show the same much later."""
+        count = self._connections.pop(broker_id, 0) - 1
+        if count > 0:
+            self._connections[broker_id] = count
+        self._suspect(broker_id)
+
+    def _suspect(self, broker_id: int) -> None:
+        if self._controller is not None and broker_id != self._node.config.node_id and not self._node.is_stopping:
+            self._node.spawn(self._look_for(broker_id))
+
+    async def _look_for(self, broker_id: int) -> None:
+        if self._controller is None:
+            return
+        broker = self._controller.image.brokers.get(broker_id)
+        if broker is None or broker.is_fenced:
+            return
+        endpoint = next(iter(broker.endpoints.values()), None)
+        if endpoint is None or not await self._node.is_gone(endpoint.host, endpoint.port, BROKER_ANSWER_MS):
+            return  # it may be slow, or cut off: its session will tell
+        current = self._controller.image.brokers.get(broker_id) if self._controller is not None else None
+        if current is not None and current.epoch == broker.epoch and not current.is_fenced:
+            log.warning("broker %d is fenced: it takes no connections any more", broker_id)
+            self.heartbeats.forget(broker_id)
+            await self._fence(broker_id)
+
+    # Asking it
+
+    async def ask(self, request: Message, *, timeout_ms: int = ANSWER_TIMEOUT_MS) -> Any:
+        """What the active controller answers, whoever it is; asked again while there is none. KafkaError
+        REQUEST_TIMED_OUT when it is not found in time."""
+        node = self._node
+        end = node.now() + timeout_ms
+        while True:
+            if self.is_active:
+                try:
+                    response = await self._answer_here(request)
+                except KafkaError as error:
+                    if error.code is not ErrorCode.NOT_CONTROLLER:
+                        raise
+                    response = None
+            else:
+                response = await self._ask_leader(request, max(1, min(end - node.now(), ANSWER_TIMEOUT_MS)))
+            if response is not None and getattr(response, "error_code", 0) != ErrorCode.NOT_CONTROLLER:
+                return response
+            if node.now() >= end or node.is_stopped:
+                raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the active controller cannot be reached")
+            await asyncio.sleep(RETRY_MS / 1000)
+
+    async def _answer_here(self, request: Message) -> Any:
+        node = self._node
+        api_key = type(request).__schema__.api_key
+        assert api_key is not None
+        served = node.served(api_key)
+        assert served is not None, f"{type(request).__name__} is not served"
+        peer = Peer("127.0.0.1", 0, "", "controller")
+        caller = Caller(str(node.config.node_id), peer, api_key, served.max_version)
+        answer = served.direct_handler(request, node, caller)
+        return await answer if inspect.isawaitable(answer) else answer
+
+    async def _ask_leader(self, request: Message, timeout_ms: int) -> Any:
+        """None if there is no leader, or no answer."""
+        address = self._node.quorum.leader_address()
+        if address is None or address.id == self._node.config.node_id:
+            return None
+        answered: asyncio.Future[Message | NoAnswer] = self._node.loop.create_future()
+
+        def take(answer: Message | NoAnswer) -> None:
+            if not answered.done():
+                answered.set_result(answer)
+
+        self._node.peers.send(address.host, address.port, request, take, timeout_ms)
+        answer = await answered
+        return None if isinstance(answer, NoAnswer) else answer
+
+    # Passing on what clients want of it
+
+    async def forward(self, request: Message, caller: Caller) -> Any:
+        """A client's request, answered by the active controller (KIP-590)."""
+        key, version = caller.api_key, caller.api_version
+        data = b"".join(map(bytes, frames.encode_request(key, version, 0, caller.client_id, request)))[4:]
+        kind, _, name = caller.principal.partition(":")
+        principal = encode_bytes(DefaultPrincipalData(type=kind, name=name), 0)
+        envelope = EnvelopeRequest(
+            request_data=data,
+            request_principal=b"\0\0" + principal,
+            client_host_address=_address_bytes(caller.peer.host),
+        )
+        response: EnvelopeResponse = await self.ask(envelope)
+        if response.error_code or response.response_data is None:
+            raise KafkaError(ErrorCode(response.error_code or ErrorCode.UNKNOWN_SERVER_ERROR))
+        frame = memoryview(bytes(response.response_data))
+        _, position = frames.decode_response_header(frame, key, version)
+        return decoder(response_class(key), version)(frame, position)[0]
+
+
+def forwarding(handler: Handler) -> Handler:
+    """What answers clients: this node's controller if it is the active one, or whichever is."""
+
+    def handle(request: Any, node: Node, caller: Caller) -> Any:
+        if caller.peer.role != "broker":
+            return handler(request, node, caller)
+        if node.controllership.is_active:
+            answer = handler(request, node, caller)
+            return _or_forwarded(answer, request, node, caller) if inspect.isawaitable(answer) else answer
+        return node.controllership.forward(request, caller)
+
+    return handle
+
+
+async def _or_forwarded(answer: Awaitable[Any], request: Any, node: Node, caller: Caller) -> Any:
+    """The answer of this node's controller, or of the one that took its place meanwhile."""
+    try:
+        return await answer
+    except KafkaError as error:
+        if error.code is not ErrorCode.NOT_CONTROLLER:
+            raise
+    return await node.controllership.forward(request, caller)
+
+
+def _address_bytes(host: str) -> bytes:
+    parts = host.split(".")
+    if len(parts) == 4 and all(part.isdigit() for part in parts):
+        return bytes(int(part) & 255 for part in parts)
+    return bytes((127, 0, 0, 1))

@@ -1,0 +1,496 @@
+"""This node's place in the metadata quorum: it runs the Raft machine, on the metadata log and the network.
+
+    quorum = Quorum(log, config, ...)
+    quorum.on_commit = apply                            # committed records and their end offset, in log order
+    quorum.start()
+    await quorum.caught_up()                            # until everything that is committed by now was applied
+    durable = quorum.append(decision.records)           # as leader; the future gives the end offset once committed
+
+Nothing is decided here: effects are performed in the order the machine gives them, and what comes of them goes back
+to it as events. Requests of other replicas are answered by `receive`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any, NamedTuple, Protocol
+
+from ottla.broker.metadata.log import MetadataLog
+from ottla.config import BrokerConfig
+from ottla.machine import Tick
+from ottla.net import NoAnswer
+from ottla.raft import Destination, Leader, Raft, RaftConfig, TruncationRefused, Voter, Voters
+from ottla.raft import effects as raft
+from ottla.raft.messages import fetch_response, fetch_row
+from ottla.raft.voter_changes import upgraded_voters
+from ottla.records import CorruptRecords
+from ottla.wire import Message
+from ottla.wire.errors import ErrorCode, KafkaError
+from ottla.wire.messages import fetch_snapshot
+
+log = logging.getLogger("ottla.quorum")
+
+
+LATE_MS = 50
+"""A timer that is later than this says more of this process than of others."""
+MAX_GRACE_MS = 500
+
+
+class SendToPeer(Protocol):
+    def __call__(
+        self, host: str, port: int, request: Message, on_answer: Callable[[Message | NoAnswer], None], timeout_ms: int
+    ) -> None: ...
+
+
+class _Awaited(NamedTuple):
+    end_offset: int
+    committed: asyncio.Future[int]
+
+
+class _Parked(NamedTuple):
+    """A fetch of another replica that has everything."""
+
+    serve: raft.Serve
+    high_watermark: int
+    timer: asyncio.TimerHandle
+
+
+class Quorum:
+    def __init__(
+        self,
+        metadata_log: MetadataLog,
+        config: BrokerConfig,
+        *,
+        send: SendToPeer,
+        rng: Random,
+        endpoints: tuple[tuple[str, str, int], ...] = (),
+    ) -> None:
+        self.log = metadata_log
+        self._config = config
+        self._send = send
+        self._loop = asyncio.get_running_loop()
+        self._machine = Raft(
+            config.node_id,
+            metadata_log.directory_id,
+            metadata_log.cluster_id,
+            log=metadata_log,
+            voters=metadata_log.voters,
+            state=metadata_log.state,
+            config=RaftConfig(
+                election_timeout_ms=config.controller_quorum_election_timeout_ms,
+                election_backoff_max_ms=config.controller_quorum_election_backoff_max_ms,
+                fetch_timeout_ms=config.controller_quorum_fetch_timeout_ms,
+                retry_backoff_ms=config.controller_quorum_retry_backoff_ms,
+                fetch_max_bytes=config.controller_quorum_fetch_max_bytes,
+                fetch_snapshot_max_bytes=config.controller_quorum_fetch_snapshot_max_bytes,
+                is_auto_join_enabled=config.is_controller and config.controller_quorum_auto_join_enable,
+            ),
+            rng=rng,
+            bootstrap=_bootstrap(config),
+            endpoints=endpoints,
+        )
+        self._machine.high_watermark = metadata_log.high_watermark
+        self._awaited: deque[_Awaited] = deque()
+        self._parked: list[_Parked] = []
+        self._sync: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at: int | None = None
+        self._is_closed = False
+        self._failure: BaseException | None = None
+        self._changed = asyncio.Event()
+        self.answers: dict[Destination, int | None] = {}
+        """The error code with which each replica last answered; None if it did not answer."""
+        self.on_commit: Callable[[Sequence[Message], int], None] | None = None
+        """Told of committed records, in the order of the log, before anybody who waits for them; also of none, where
+        the quorum's own records are committed (who leads, who votes)."""
+        self.on_snapshot: Callable[[list[Message], int], None] | None = None
+        """Told of a snapshot of the leader, which stands for everything before its end offset."""
+        self.on_leader: Callable[[int, int], None] | None = None
+        """Told who leads which epoch, -1 if nobody does."""
+        self.on_failure: Callable[[BaseException], None] | None = None
+        """Told when this replica cannot go on: its disk fails, or others deny what was committed."""
+
+    # What others may ask
+
+    @property
+    def machine(self) -> Raft:
+        return self._machine
+
+    @property
+    def epoch(self) -> int:
+        return self._machine.epoch
+
+    @property
+    def leader_id(self) -> int:
+        return self._machine.leader_id
+
+    @property
+    def is_leader(self) -> bool:
+        return self._machine.is_leader
+
+    @property
+    def voters(self) -> Voters:
+        return self._machine.voters
+
+    @property
+    def high_watermark(self) -> int:
+        return self._machine.high_watermark
+
+    def leader_address(self) -> Destination | None:
+        """Where the leader's controller listens."""
+        return self._machine.destination(self._machine.leader_id)
+
+    def others(self) -> list[Destination]:
+        """Where the other voters listen; while none is known, the addresses that the configuration names."""
+        voters = [self._machine.destination(id) for id in self.voters.by_id if id != self._config.node_id]
+        known = [voter for voter in voters if voter is not None]
+        return known if self.voters.by_id else list(_bootstrap(self._config))
+
+    # Life
+
+    def start(self) -> None:
+        self._handle(raft.Started())
+
+    async def wait_until(self, is_so: Callable[[], bool]) -> None:
+        """Until something about the quorum or what it committed is so."""
+        while not is_so():
+            if self._failure is not None:
+                raise self._failure
+            self._changed.clear()
+            await self._changed.wait()
+
+    async def caught_up(self) -> None:
+        """Until a leader is known and everything that is committed by then was applied. A leader is caught up when its
+        own first record is committed."""
+        await self.wait_until(self._is_caught_up)
+
+    def _is_caught_up(self) -> bool:
+        role = self._machine.role
+        if self._machine.is_leader:
+            return bool(getattr(role, "high_watermark", None) is not None)
+        return self._machine.leader_id >= 0 and self._machine.is_up_to_date
+
+    async def close(self) -> None:
+        """A leader hands over; what waits for a sync gets it."""
+        self._handle(raft.Stopping())
+        await self.flush()
+        self._is_closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for parked in self._parked:
+            parked.timer.cancel()
+            self._cancel(parked.serve.token)
+        self._parked.clear()
+        self._fail_awaited()
+        self.log.close()
+
+    # Writing as leader
+
+    def append(self, records: Sequence[Message], *, is_atomic: bool = True) -> asyncio.Future[int]:
+        """Write records behind all others. The future gives the end offset once they are committed.
+
+        OSError: nothing was written; where another could lead instead, this replica ends. The future fails with
+        NOT_CONTROLLER when this node stops leading before the records are committed: they may or may not come to count.
+        """
+        if not self._machine.is_leader:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER)
+        try:
+            self.log.append(records, self._machine.epoch, is_atomic=is_atomic)
+        except OSError as error:
+            if len(self.voters.by_id) > 1:
+                self._fail(error)
+            raise
+        return self._committed()
+
+    def voters_to_be_dynamic(self) -> Voters:
+        """The static voters as the log would name them. KafkaError while not all of them have been heard from."""
+        leader = self._machine.role
+        if not isinstance(leader, Leader):
+            raise KafkaError(ErrorCode.NOT_CONTROLLER)
+        voters = upgraded_voters(leader, Voter(self._config.node_id, self.log.directory_id, self._machine.endpoints))
+        if voters is None:
+            raise KafkaError(
+                ErrorCode.INVALID_UPDATE_VERSION,
+                "kraft.version cannot be raised while a voter is down: its log directory is not known. Start all "
+                "controllers, and try again.",
+            )
+        return voters
+
+    async def make_voters_dynamic(self, voters: Voters) -> None:
+        """Raise `kraft.version` from 0 to 1: from here on the log says who votes, which are still the same."""
+        assert self.is_leader and self.voters.kraft_version == 0
+        self.log.append_voters(voters, self.epoch, with_kraft_version=True)
+        self._handle(raft.VotersChanged(voters))
+        await self._committed()
+
+    def _committed(self) -> asyncio.Future[int]:
+        committed: asyncio.Future[int] = self._loop.create_future()
+        self._awaited.append(_Awaited(self.log.end_offset, committed))
+        self._sync_soon()
+        self._wake()
+        return committed
+
+    async def settle(self) -> None:
+        """Return when everything that was appended so far is committed."""
+        if self._awaited:
+            await asyncio.shield(self._awaited[-1].committed)
+
+    async def flush(self) -> None:
+        """Return when everything that was appended is on the disk here."""
+        while self._sync is not None:
+            await asyncio.wait([self._sync])
+
+    def _sync_soon(self) -> None:
+        if self._sync is None:
+            self._sync = self._loop.create_task(self._sync_written())
+
+    async def _sync_written(self) -> None:
+        """Sync until there is nothing left to sync. What is written meanwhile waits for the next round."""
+        is_first = True
+        try:
+            while is_first or self.log.flushed_offset < self.log.end_offset:
+                is_first = False
+                try:
+                    flushed_offset = await self.log.sync()
+                except OSError as error:
+                    self._fail(error)
+                    return
+                if not self._is_closed:
+                    self._handle(raft.Flushed(flushed_offset))
+        finally:
+            self._sync = None
+
+    def _fail(self, error: BaseException) -> None:
+        log.critical("the metadata log cannot go on: %s", error)
+        self._failure = error
+        self._changed.set()
+        while self._awaited:
+            awaited = self._awaited.popleft()
+            if not awaited.committed.done():
+                awaited.committed.set_exception(error)
+        if self.on_failure is not None:
+            self.on_failure(error)
+
+    def _fail_awaited(self) -> None:
+        while self._awaited:
+            awaited = self._awaited.popleft()
+            if not awaited.committed.done():
+                awaited.committed.set_exception(KafkaError(ErrorCode.NOT_CONTROLLER))
+                awaited.committed.exception()  # whoever waits is told; nobody may be waiting
+
+    # Requests of other replicas
+
+    def receive(self, request: Message) -> asyncio.Future[Any]:
+        token: asyncio.Future[Any] = self._loop.create_future()
+        self._handle(raft.Received(request, token))
+        return token
+
+    # The machine
+
+    def _now(self) -> int:
+        return int(self._loop.time() * 1000)
+
+    def _handle(self, event: object) -> None:
+        if self._is_closed:
+            return
+        try:
+            effects = self._machine.handle(event, self._now())
+        except TruncationRefused as error:
+            self._fail(error)
+            return
+        for effect in effects:
+            try:
+                self._perform(effect)
+            except OSError as error:
+                self._fail(error)
+                return
+        self._rearm()
+        self._changed.set()
+
+    def _rearm(self) -> None:
+        deadline = self._machine.deadline()
+        if deadline == self._timer_at and self._timer is not None:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._timer_at = deadline
+        if deadline is not None:
+            self._timer = self._loop.call_later(max(0, deadline - self._now()) / 1000, self._tick)
+
+    def _tick(self) -> None:
+        assert self._timer_at is not None
+        late_ms = self._now() - self._timer_at
+        if late_ms <= LATE_MS:
+            self._time_is_up()
+            return
+        # This process stood still: what others sent it meanwhile counts before their silence does.
+        self._timer = self._loop.call_later(min(late_ms, MAX_GRACE_MS) / 1000, self._time_is_up)
+
+    def _time_is_up(self) -> None:
+        self._timer = self._timer_at = None
+        self._handle(Tick())
+
+    def _perform(self, effect: object) -> None:
+        match effect:
+            case raft.Persist():
+                self.log.save_state(effect.state)
+            case raft.Send():
+                self._ask(effect)
+            case raft.Reply():
+                self._answer(effect.token, effect.response)
+            case raft.Serve():
+                self._serve(effect)
+            case raft.ServeSnapshot():
+                self._serve_snapshot(effect)
+            case raft.WriteLeaderChange():
+                self.log.append_leader_change(effect.epoch, self._config.node_id, effect.granting)
+                if self.log.are_voters_only_formatted:
+                    self.log.append_voters(self.log.voters, effect.epoch, with_kraft_version=True)
+                self._sync_soon()
+            case raft.WriteVoters():
+                self.log.append_voters(effect.voters, self.epoch)
+                self._sync_soon()
+                self._wake()
+            case raft.AppendFetched():
+                self._append_fetched(effect)
+            case raft.TruncateTo():
+                self.log.truncate(effect.offset)
+                self._voters_may_have_changed()
+                self._sync_soon()
+            case raft.WriteSnapshot():
+                self._write_snapshot(effect)
+            case raft.Commit():
+                self._commit(effect.high_watermark)
+            case raft.LeaderChanged():
+                self._leader_changed(effect)
+
+    def _ask(self, effect: raft.Send) -> None:
+        def answered(answer: Message | NoAnswer) -> None:
+            self.answers[effect.to] = None if isinstance(answer, NoAnswer) else getattr(answer, "error_code", 0)
+            if isinstance(answer, NoAnswer):
+                self._handle(raft.Unanswered(effect.id, answer.is_closed))
+            else:
+                self._handle(raft.Answered(effect.id, answer))
+
+        timeout_ms = self._config.controller_quorum_request_timeout_ms
+        self._send(effect.to.host, effect.to.port, effect.request, answered, timeout_ms)
+
+    @staticmethod
+    def _answer(token: object, response: Message) -> None:
+        assert isinstance(token, asyncio.Future)
+        if not token.done():
+            token.set_result(response)
+
+    @staticmethod
+    def _cancel(token: object) -> None:
+        assert isinstance(token, asyncio.Future)
+        token.cancel()
+
+    def _append_fetched(self, effect: raft.AppendFetched) -> None:
+        before = self.log.voters
+        try:
+            self.log.append_fetched(effect.records)
+        except CorruptRecords as error:
+            log.warning("what the leader sent of the metadata log is not used: %s", error)
+        if self.log.voters is not before:
+            self._voters_may_have_changed()
+        self._sync_soon()
+
+    def _voters_may_have_changed(self) -> None:
+        if self.log.voters != self._machine.voters:
+            self._loop.call_soon(self._handle, raft.VotersChanged(self.log.voters))
+
+    def _write_snapshot(self, effect: raft.WriteSnapshot) -> None:
+        self.log.write_snapshot(effect.snapshot, effect.position, effect.data)
+        if effect.is_last:
+            try:
+                records = self.log.install_snapshot(effect.snapshot)
+            except CorruptRecords as error:
+                self._fail(error)
+                return
+            if self.on_snapshot is not None:
+                self.on_snapshot(records, effect.snapshot.end_offset)
+            self._voters_may_have_changed()
+            self._sync_soon()
+
+    def _commit(self, high_watermark: int) -> None:
+        for written in self.log.commit(high_watermark):
+            if self.on_commit is not None:
+                self.on_commit(written.records, written.end_offset)
+        while self._awaited and self._awaited[0].end_offset <= high_watermark:
+            awaited = self._awaited.popleft()
+            if not awaited.committed.done():
+                awaited.committed.set_result(awaited.end_offset)
+        self._wake()
+
+    def _leader_changed(self, effect: raft.LeaderChanged) -> None:
+        if effect.leader_id != self._config.node_id:
+            self._fail_awaited()
+            for parked in self._parked:
+                parked.timer.cancel()
+                self._answer_fetch(parked.serve)
+            self._parked.clear()
+        if self.on_leader is not None:
+            self.on_leader(effect.leader_id, effect.epoch)
+
+    # Answering fetches
+
+    def _serve(self, serve: raft.Serve) -> None:
+        # The fetch that commits something comes from who is not told of it yet.
+        known = min(serve.high_watermark, self._machine.high_watermark)
+        if serve.offset < self.log.end_offset or serve.max_wait_ms <= 0 or known < self._machine.high_watermark:
+            self._answer_fetch(serve)
+            return
+        timer = self._loop.call_later(serve.max_wait_ms / 1000, self._wait_is_over, serve)
+        self._parked.append(_Parked(serve, known, timer))
+
+    def _wait_is_over(self, serve: raft.Serve) -> None:
+        self._parked = [parked for parked in self._parked if parked.serve is not serve]
+        self._answer_fetch(serve)
+
+    def _wake(self) -> None:
+        """Let replicas have what is new: records, or a high watermark that they do not know of."""
+        parked, self._parked = self._parked, []
+        for one in parked:
+            if one.serve.offset < self.log.end_offset or one.high_watermark < self._machine.high_watermark:
+                one.timer.cancel()
+                self._answer_fetch(one.serve)
+            else:
+                self._parked.append(one)
+
+    def _answer_fetch(self, serve: raft.Serve) -> None:
+        row = fetch_row(self._machine)
+        if not self._machine.is_leader:
+            row.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        elif serve.offset >= self.log.start_offset:
+            row.records = self.log.read(serve.offset, serve.max_bytes)
+        self._answer(serve.token, fetch_response(row))
+
+    def _serve_snapshot(self, serve: raft.ServeSnapshot) -> None:
+        size, data = self.log.read_snapshot(serve.snapshot, serve.position, serve.max_bytes)
+        error = ErrorCode.NONE if 0 <= serve.position < size else ErrorCode.POSITION_OUT_OF_RANGE
+        row = fetch_snapshot.FetchSnapshotResponsePartitionSnapshot(
+            error_code=error,
+            snapshot_id=fetch_snapshot.FetchSnapshotResponseSnapshotId(
+                end_offset=serve.snapshot.end_offset, epoch=serve.snapshot.epoch
+            ),
+            current_leader=fetch_snapshot.LeaderIdAndEpoch(leader_id=self.leader_id, leader_epoch=self.epoch),
+            size=size,
+            position=serve.position,
+            unaligned_records=data,
+        )
+        topic = fetch_snapshot.FetchSnapshotResponseTopicSnapshot(name="__cluster_metadata", partitions=[row])
+        self._answer(serve.token, fetch_snapshot.FetchSnapshotResponse(topics=[topic]))
+
+
+def _bootstrap(config: BrokerConfig) -> tuple[Destination, ...]:
+    found = []
+    for address in config.controller_quorum_bootstrap_servers:
+        host, _, port = address.rpartition(":")
+        found.append(Destination(-1, host.strip("[]"), int(port)))
+    return tuple(found)

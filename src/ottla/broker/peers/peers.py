@@ -1,0 +1,200 @@
+"""The other nodes that this one talks to, by their addresses.
+
+Answers on a connection come in the order of its requests. So whatever copies a log has a connection of its own: a
+request that waits for a commit would hold back the very records that the commit waits for.
+
+Names are looked up beside the loop: a name server that does not answer must stop neither the node nor its signals.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from ottla.broker.peers.suspicions import Look
+from ottla.net import NoAnswer, Peer, ReceiveBuffers, Sockets
+from ottla.wire import Message
+from ottla.wire.messages.api_versions import ApiVersionsRequest
+
+log = logging.getLogger("ottla.peers")
+
+NAME_S = 30.0
+"""How long a name's address is believed."""
+
+
+class Peers:
+    """One connection for each and each purpose, made when there is something to send."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, sockets: Sockets, buffers: ReceiveBuffers, *, client_id: str
+    ) -> None:
+        self._loop = loop
+        self._sockets = sockets
+        self._buffers = buffers
+        self._client_id = client_id
+        self._by_address: dict[tuple[str, int, str], Peer] = {}
+        self._found: dict[str, tuple[str, float]] = {}
+        """By name, the address that it had, and until when nobody looks it up again."""
+        self._looking_up: dict[str, asyncio.Task[None]] = {}
+        self._sending: dict[asyncio.Task[None], None] = {}
+        """Requests whose name is being looked up."""
+        self._unknown_names: set[str] = set()
+
+    def send(
+        self,
+        host: str,
+        port: int,
+        request: Message,
+        on_answer: Callable[[Message | NoAnswer], None],
+        timeout_ms: int,
+        *,
+        purpose: str = "",
+    ) -> None:
+        if self._sockets.is_name(host):
+            sending = self._loop.create_task(self._send_by_name(host, port, request, on_answer, timeout_ms, purpose))
+            self._sending[sending] = None
+            sending.add_done_callback(self._sending.pop)
+        else:
+            self._send(host, port, request, on_answer, timeout_ms, purpose)
+
+    async def _send_by_name(
+        self,
+        name: str,
+        port: int,
+        request: Message,
+        on_answer: Callable[[Message | NoAnswer], None],
+        timeout_ms: int,
+        purpose: str,
+    ) -> None:
+        end = self._loop.time() + timeout_ms / 1000
+        address = await self._address_of(name, timeout_ms)
+
+        def answered(answer: Message | NoAnswer) -> None:
+            if isinstance(answer, NoAnswer):
+                self._found.pop(name, None)  # the node may have moved to another address
+            on_answer(answer)
+
+        if address is None:
+            answered(NoAnswer(is_closed=False))
+        else:
+            left_ms = max(1, int((end - self._loop.time()) * 1000))
+            self._send(address, port, request, answered, left_ms, purpose)
+
+    def _send(
+        self,
+        host: str,
+        port: int,
+        request: Message,
+        on_answer: Callable[[Message | NoAnswer], None],
+        timeout_ms: int,
+        purpose: str,
+    ) -> None:
+        peer = self._by_address.get((host, port, purpose))
+        if peer is None:
+            peer = Peer(self._loop, self._sockets, self._buffers, host, port, client_id=self._client_id)
+            self._by_address[host, port, purpose] = peer
+        peer.send(request, on_answer, timeout_ms=timeout_ms)
+
+    def send_in_quorum(
+        self, host: str, port: int, request: Message, on_answer: Callable[[Message | NoAnswer], None], timeout_ms: int
+    ) -> None:
+        self.send(host, port, request, on_answer, timeout_ms, purpose="quorum")
+
+    def ask_once(
+        self, host: str, port: int, request: Message, on_answer: Callable[[Message | NoAnswer], None], timeout_ms: int
+    ) -> None:
+        """On a connection of its own, which shows whether somebody is there now."""
+        peer = Peer(self._loop, self._sockets, self._buffers, host, port, client_id=self._client_id)
+
+        def answered(answer: Message | NoAnswer) -> None:
+            self._loop.call_soon(peer.close)
+            on_answer(answer)
+
+        peer.send(request, answered, timeout_ms=timeout_ms)
+
+    async def look_at(self, host: str, port: int, timeout_ms: int) -> Look:
+        """Whether somebody answers at an address. A process that is about to end may still take a connection, but it
+        closes it instead of answering."""
+        if self._sockets.is_name(host):
+            address = await self._address_of(host, timeout_ms)
+            if address is None:
+                return Look.SILENT
+            host = address
+        seen: asyncio.Future[Look] = self._loop.create_future()
+
+        def take(answer: Message | NoAnswer) -> None:
+            if not seen.done():
+                is_gone = isinstance(answer, NoAnswer) and answer.is_closed
+                seen.set_result(
+                    Look.REFUSED if is_gone else Look.SILENT if isinstance(answer, NoAnswer) else Look.ANSWERED
+                )
+
+        self.ask_once(host, port, ApiVersionsRequest(), take, timeout_ms)
+        return await seen
+
+    async def trouble(self, host: str, port: int, timeout_ms: int) -> str:
+        """Why no connection to an address can be made, in words; empty if one was made."""
+        if self._sockets.is_name(host):
+            try:
+                host = await asyncio.wait_for(self._sockets.look_up(host), timeout_ms / 1000)
+            except TimeoutError:
+                return "no name server answers"
+            except OSError:
+                return "name not found"
+        try:
+            connecting = self._sockets.connect(host, port)
+        except OSError as error:
+            return _reason(error)
+        is_writable = asyncio.Event()
+        self._loop.add_writer(connecting, is_writable.set)
+        try:
+            await asyncio.wait_for(is_writable.wait(), timeout_ms / 1000)
+            connecting.recv_into(bytearray(1))
+        except BlockingIOError:
+            return ""  # the connection stands, and the other side waits for a request
+        except TimeoutError:
+            return "no answer to connecting"
+        except OSError as error:
+            return _reason(error)
+        finally:
+            self._loop.remove_writer(connecting)
+            connecting.close()
+        return "the connection was closed"
+
+    async def _address_of(self, name: str, timeout_ms: int) -> str | None:
+        """The address of a name, None if that is not known in time. Brokers are looked at many times in a second: their
+        names are not looked up each time, and nobody waits for that where the last address can serve."""
+        found = self._found.get(name)
+        if found is None or found[1] <= self._loop.time():
+            looking_up = self._looking_up.get(name)
+            if looking_up is None:
+                looking_up = self._looking_up[name] = self._loop.create_task(self._look_up(name))
+            if found is None:
+                await asyncio.wait([looking_up], timeout=timeout_ms / 1000)
+                found = self._found.get(name)
+        return None if found is None else found[0]
+
+    async def _look_up(self, name: str) -> None:
+        try:
+            self._found[name] = (await self._sockets.look_up(name), self._loop.time() + NAME_S)
+            self._unknown_names.discard(name)
+        except OSError as error:
+            if name not in self._unknown_names:  # it is tried again many times in a second
+                self._unknown_names.add(name)
+                log.warning("the name %s cannot be looked up: %s", name, error)
+        finally:
+            del self._looking_up[name]
+
+    def close(self) -> None:
+        for task in (*self._looking_up.values(), *self._sending):
+            task.cancel()
+        for peer in self._by_address.values():
+            peer.close()
+        self._by_address.clear()
+
+
+def _reason(error: OSError) -> str:
+    """`connection refused`, `no route to host`: the system's words, without its numbers."""
+    text = error.strerror or str(error) or type(error).__name__
+    return text[0].lower() + text[1:]

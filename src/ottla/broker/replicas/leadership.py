@@ -1,0 +1,127 @@
+"""Does this node still lead? For answers that are wrong if another was elected meanwhile.
+
+A leader that is cut off from the controller learns late that there is another. What it writes is safe all the same: it
+is committed only when those followers have it that could have been elected instead, and who was elected fetches here no
+more. What it merely reads is not: a consumer that goes by a committed offset which the next coordinator has long
+replaced does again what was done exactly once.
+
+So such an answer waits until every replica that could lead in this node's stead has asked for more, here, after the
+question came. A follower has one fetch on its way at a time. If that fetch waits here for news when the question comes,
+it is answered, and the next one was sent afterwards. If none waits, the next one may have been sent before the question
+came, and only the one after it counts. (Kafka does not ask: its stale coordinators answer OffsetFetch.)
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from ottla.wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+    from ottla.broker.replicas.partitions import Partition
+    from ottla.replication.fetch_sessions import FetchPartition, FetchSession
+
+CONFIRMED_WITHIN_MS = 1_000
+"""Then whoever asked is sent to look for the leader again: by then another may be known, or another ISR."""
+
+
+class Leadership:
+    """Of one node: which of its partitions are being confirmed."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._running: dict[Partition, asyncio.Task[None]] = {}
+        self._next: dict[Partition, asyncio.Task[None]] = {}
+        """What begins when the running one has ended: for those who asked after that had begun."""
+        self._confirmations: dict[Partition, Confirmation] = {}
+
+    def is_certain(self, partition: Partition) -> bool:
+        """Whether nobody else can lead without this node's knowledge. Without fetch sessions nobody is asked."""
+        return partition.is_alone or self._node.config.max_incremental_fetch_session_cache_slots == 0
+
+    async def confirm(self, partition: Partition) -> None:
+        """Until it is certain that this node led the partition when it was asked. KafkaError NOT_LEADER_OR_FOLLOWER
+        if it did not, or if that could not be found out."""
+        if self.is_certain(partition):
+            return
+        asked = self._next.get(partition)
+        if asked is None:
+            running = self._running.get(partition)
+            if running is None:
+                asked = self._running[partition] = self._node.spawn(self._confirm(partition))
+            else:
+                asked = self._next[partition] = self._node.spawn(self._confirm_after(running, partition))
+        await asyncio.shield(asked)
+
+    def lost(self, partition: Partition) -> None:
+        """It is known that another leads: nobody needs to wait for that any longer."""
+        confirmation = self._confirmations.get(partition)
+        if confirmation is not None and not confirmation.future.done():
+            confirmation.future.set_exception(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+
+    async def _confirm_after(self, running: asyncio.Task[None], partition: Partition) -> None:
+        await asyncio.wait([running])
+        self._running[partition] = self._next.pop(partition)
+        await self._confirm(partition)
+
+    async def _confirm(self, partition: Partition) -> None:
+        try:
+            confirmation = self._confirmations[partition] = Confirmation(partition, self._node.loop)
+            async with asyncio.timeout(CONFIRMED_WITHIN_MS / 1000):
+                await confirmation.future
+        except TimeoutError:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER) from None
+        finally:
+            ended = self._confirmations.pop(partition, None)
+            if ended is not None:
+                ended.close()
+            del self._running[partition]
+
+
+class Confirmation:
+    """One question, until all have asked again who could lead instead."""
+
+    def __init__(self, partition: Partition, loop: asyncio.AbstractEventLoop) -> None:
+        """KafkaError NOT_LEADER_OR_FOLLOWER if it is known already that somebody else may lead."""
+        partition.check_leader()
+        leader = partition.leader
+        electable = () if leader is None else leader.electable()  # alone by now: its other replicas were given up
+        self._loop = loop
+        self.future: asyncio.Future[None] = loop.create_future()
+        self._awaited: dict[FetchSession, tuple[FetchPartition, int]] = {}
+        """Of those who have not asked again: in which turn of the session they will have."""
+        if not partition.has_enough_in_sync():
+            # Others that were in sync before may be elected (KIP-966).
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        for replica_id in electable:
+            fetch = partition.fetches.get(replica_id)
+            session = None if fetch is None else fetch.session
+            if fetch is None or session is None:
+                # It has not asked for anything yet, or it does not any more.
+                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            self._awaited[session] = (fetch, session.epoch + (1 if session.waiting is not None else 2))
+        if not self._awaited:
+            self.future.set_result(None)
+        for session, (fetch, _) in self._awaited.items():
+            session.watchers[self] = None
+            fetch.grew()
+
+    def asked(self, session: FetchSession) -> None:
+        """A follower has sent its next fetch."""
+        fetch, turn = self._awaited[session]
+        if fetch.session is not session:
+            return  # it asks for other partitions, and no more for this one
+        if session.epoch < turn:
+            self._loop.call_soon(fetch.grew)  # once it waits
+            return
+        del self._awaited[session]
+        session.watchers.pop(self, None)
+        if not self._awaited and not self.future.done():
+            self.future.set_result(None)
+
+    def close(self) -> None:
+        for session in self._awaited:
+            session.watchers.pop(self, None)
+        self._awaited.clear()

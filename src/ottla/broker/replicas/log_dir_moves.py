@@ -1,0 +1,198 @@
+"""Replicas that move from one log dir of this node to another (AlterReplicaLogDirs, KIP-113).
+
+A copy is made beside the log, in a folder that ends in -future, while the log goes on being written and read. When the
+copy has everything, the controller is told where the replica will be, the rest is copied, and in the same turn the copy
+takes the log's place. A node that is restarted in the middle goes on with the copies it finds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from ottla.replication.follower import truncation_offset
+from ottla.storage import Log, LogDir
+from ottla.storage.logs import MAX_NAME_SIZE
+from ottla.wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+    from ottla.broker.replicas.partitions import Partition
+
+log = logging.getLogger("ottla.node")
+
+COPY_BYTES = 256 * 1024
+MAX_PAUSE_MS = 500
+RETRY_MS = 500
+FUTURE_NAME_OVERHEAD = len("-.") + 32 + len("-future")
+"""Of a copy's folder, beyond the names of topic and partition."""
+
+
+class LogDirMoves:
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._moving: dict[tuple[str, int], bool] = {}
+        """Partitions with a copy, and whether the controller knows where they will be."""
+        self._wanted: dict[tuple[str, int], LogDir] = {}
+        """Where partitions go that are not here yet."""
+        self._copying: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Go on with the copies that were found on disk."""
+        for log_dir in self._node.logs.log_dirs:
+            for key in log_dir.futures:
+                self._moving[key] = False
+        self._go_on()
+
+    def is_settling(self, partition: Partition) -> bool:
+        """Whether the controller was told of a log dir that the partition is not in yet."""
+        return self._moving.get((partition.topic, partition.index), False)
+
+    def wanted_dir(self, topic: str, index: int) -> LogDir | None:
+        """The log dir that a partition is to be made in, if one was named before it was here."""
+        log_dir = self._wanted.pop((topic, index), None)
+        return log_dir if log_dir is not None and log_dir.is_online else None
+
+    def alter(self, topic: str, index: int, path: str) -> None:
+        """Have a replica in this log dir: from now on a copy is made there, if it is in another. KafkaError if that
+        cannot be."""
+        logs = self._node.logs
+        if len(topic) + len(str(index)) + FUTURE_NAME_OVERHEAD > MAX_NAME_SIZE:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic name is too long.")
+        absolute = self._node.disk.absolute
+        log_dir = next((one for one in logs.log_dirs if absolute(one.path) == absolute(path)), None)
+        if log_dir is None:
+            raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"Log dir {path} is not found in the config.")
+        if not log_dir.is_online:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Log directory {path} is offline")
+        try:
+            partition = self._node.partitions.get(topic, index) or self._node.hosting.find(topic, index)
+        except KafkaError as error:
+            if error.code is not ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                raise
+            partition = None
+        if partition is None:
+            self._wanted[topic, index] = log_dir
+            raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE)
+        if partition.log.is_offline:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Partition {topic}-{index} is offline")
+        future = logs.future(topic, index)
+        if future is not None and logs.dir_of(future) is log_dir:
+            return
+        if future is not None:
+            self._give_up((topic, index))
+        if logs.dir_of(partition.log) is not log_dir:
+            logs.create_future(partition.log, log_dir)
+            self._moving[topic, index] = False
+            self._go_on()
+
+    def removed(self, partition: Partition) -> None:
+        self._moving.pop((partition.topic, partition.index), None)
+
+    def log_dir_failed(self) -> None:
+        """Copies in a log dir that is gone, or of logs in one, are given up."""
+        for key in list(self._moving):
+            current, future = self._node.logs.get(*key), self._node.logs.future(*key)
+            if current is None or current.is_offline or future is None or future.is_offline:
+                self._give_up(key)
+
+    def _give_up(self, key: tuple[str, int]) -> None:
+        was_told = self._moving.pop(key, False)
+        self._node.logs.drop_future(*key)
+        if was_told:
+            self._node.hosting.assign_dirs()
+
+    # Copying
+
+    def _go_on(self) -> None:
+        if self._moving and (self._copying is None or self._copying.done()) and not self._node.is_stopping:
+            self._copying = self._node.spawn(self._copy_all())
+
+    async def _copy_all(self) -> None:
+        """A piece of each in turn, so that requests are answered in between."""
+        throttle = self._node.replication_throttles.log_dirs
+        while self._moving and not self._node.is_stopping:
+            for key in list(self._moving):
+                wait_ms = throttle.wait_ms(self._node.now())
+                if wait_ms:
+                    await asyncio.sleep(min(wait_ms, MAX_PAUSE_MS) / 1000)
+                if key not in self._moving or throttle.wait_ms(self._node.now()):
+                    continue
+                try:
+                    if self._copy_some(key):
+                        await self._settle(key)
+                except KafkaError as error:
+                    log.error("%s-%d does not move to another log dir: %s", *key, error)
+                    self._give_up(key)
+                await asyncio.sleep(0)
+
+    def _logs_of(self, key: tuple[str, int]) -> tuple[Log, Log]:
+        current, future = self._node.logs.get(*key), self._node.logs.future(*key)
+        if current is None or future is None or current.is_offline or future.is_offline:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "one of the two log dirs is offline")
+        return current, future
+
+    def _copy_some(self, key: tuple[str, int]) -> bool:
+        """One piece; whether the copy has everything then."""
+        current, future = self._logs_of(key)
+        self._align(current, future)
+        if future.log_end_offset < current.log_end_offset:
+            found = current.read(future.log_end_offset, max_bytes=COPY_BYTES, end_offset=current.log_end_offset)
+            if found is not None:
+                records = bytearray(found.read())
+                first = int.from_bytes(records[:8], "big")
+                if future.log_start_offset == future.log_end_offset and first < future.log_start_offset:
+                    # The log begins in the middle of a batch: so does its copy.
+                    future.truncate_fully(first, timestamp=self._node.clock())
+                future.append_as_follower(records)
+                self._node.replication_throttles.log_dirs.record(len(records), self._node.now())
+        future.advance_high_watermark(min(current.high_watermark, future.log_end_offset))
+        if current.log_start_offset > future.log_start_offset:
+            future.advance_log_start(min(current.log_start_offset, future.high_watermark))
+        return future.log_end_offset >= current.log_end_offset
+
+    def _align(self, current: Log, future: Log) -> None:
+        """What is not the log's history any more (another leader had another one, or it was deleted) is not its
+        copy's either."""
+        timestamp = self._node.clock()
+        if future.log_end_offset < current.log_start_offset:
+            future.truncate_fully(current.log_start_offset, timestamp=timestamp)
+            return
+        latest = future.epochs.latest
+        epoch, end_offset = current.end_offset_for_epoch(latest) if latest >= 0 else (-1, -1)
+        if latest >= 0 and (epoch != latest or end_offset < future.log_end_offset):
+            offset = truncation_offset(future.epochs, future.log_end_offset, 0, epoch, end_offset)
+            future.truncate(offset, timestamp=timestamp)
+        elif future.log_end_offset > current.log_end_offset:
+            future.truncate(current.log_end_offset, timestamp=timestamp)
+
+    async def _settle(self, key: tuple[str, int]) -> None:
+        """A copy has everything: it becomes the log, once the controller knows."""
+        current, future = self._logs_of(key)
+        node = self._node
+        partition = node.partitions.get(*key)
+        log_dir = node.logs.dir_of(future)
+        if partition is None or log_dir is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "it is not here any more")
+        await future.flush()
+        if log_dir.directory_id is not None and not self._moving.get(key, True):
+            self._moving[key] = True
+            try:
+                await node.hosting.tell_dirs({(partition.topic_id, partition.index): log_dir.directory_id})
+            except KafkaError as error:
+                log.info("%s-%d: the controller does not know its new log dir yet: %s", *key, error)
+                self._moving[key] = False
+                await asyncio.sleep(RETRY_MS / 1000)
+                return
+        if key not in self._moving or not self._copy_some(key):
+            return  # given up meanwhile, or much was written meanwhile: the next turn goes on
+        current, future = self._logs_of(key)
+        if future.recovery_point < current.recovery_point:
+            future.flush_now()
+        future.advance_high_watermark(current.high_watermark)
+        future.producers.verifications = current.producers.verifications
+        partition.log = node.logs.promote_future(*key)
+        del self._moving[key]
+        node.cleaner.moved(partition.log)
+        log.info("%s-%d is in %s now", *key, log_dir.path)

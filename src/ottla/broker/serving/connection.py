@@ -1,0 +1,410 @@
+"""The server's side of one client connection: requests are started in the order they came, answers leave in that order.
+
+Stage one of a request runs here, synchronously. An answer that has to wait (acks=all, min.bytes, a metadata commit) is
+a future; answers behind it are held until its turn. Whatever a peer sends costs at most its own connection: what cannot
+be decoded, and what this node does not serve, closes it, as in Kafka.
+
+Cython compiles this file (types in connection.pxd), and it runs as it stands.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ottla.broker.metadata.controllership import FORWARDED, forwarding
+from ottla.broker.serving.api import SERVED, Caller, Handler, Peer
+from ottla.wire import WireError, decoder, frames
+from ottla.wire.apis import APIS, request_class, response_class
+from ottla.wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+    from ottla.net import Channel
+
+log = logging.getLogger("ottla.connection")
+
+API_VERSIONS_KEY = 18
+MAX_WAITING_PER_CONNECTION = 128
+MAX_UNSENT_BYTES = 16 * 1024 * 1024
+MAX_PLAIN_REQUEST_BYTES = 8 * 1024 * 1024
+"""Of a request without records. Its fields become objects, many times their size: `socket.request.max.bytes` of small
+fields would take gigabytes, and no client has use for so many."""
+REQUEST_HEADER_SIZE = 10
+"""Of what every request begins with, up to the client's name."""
+NEVER = 0x7FFF
+PRODUCE_KEY = 0
+FETCH_KEY = 1
+OFFSET_COMMIT_KEY = 8
+
+
+class Waiting(Protocol):
+    """An answer straight from a frame that is still to come; `on_answer` is called with it, or `cancel` before."""
+
+    on_answer: Callable[[Any], None]
+
+    def cancel(self) -> None: ...
+
+
+FrameHandler = Callable[[memoryview, int, int, int, "Node"], bytes | list[Any] | Waiting | None]
+
+
+class ServedApi:
+    """One API as connections use it: its handler, and a decoder for each version, made when first needed."""
+
+    __slots__ = (
+        "decoders",
+        "direct_handler",
+        "first_flexible_version",
+        "frame_handler",
+        "handler",
+        "max_version",
+        "min_version",
+        "name",
+        "observe",
+        "request_class",
+        "response_class",
+        "roles",
+    )
+
+    def __init__(self, key: int, node: Node) -> None:
+        info = APIS[key]
+        self.name = info.name
+        self.roles = info.listeners
+        self.min_version = info.min_version
+        self.max_version = info.max_version
+        self.first_flexible_version = NEVER if info.first_flexible_version is None else info.first_flexible_version
+        self.request_class = request_class(key)
+        self.response_class = response_class(key)
+        self.direct_handler: Handler = import_module(f"ottla.broker.apis.{SERVED[key]}").api.handler
+        """What answers it on this node; `handler` passes on what only the active controller may answer."""
+        self.handler = forwarding(self.direct_handler) if key in FORWARDED else self.direct_handler
+        self.frame_handler: FrameHandler | None = None
+        """Answers an ordinary request straight from its frame, without the objects in between; None for others."""
+        if key == PRODUCE_KEY:
+            from ottla.broker.apis.produce_frame import produce_frame
+
+            self.frame_handler = produce_frame
+        elif key == FETCH_KEY:
+            from ottla.broker.apis.fetch_frame import fetch_frame
+
+            self.frame_handler = fetch_frame
+        elif key == OFFSET_COMMIT_KEY:
+            from ottla.broker.apis.offset_commit_frame import offset_commit_frame
+
+            self.frame_handler = offset_commit_frame
+        self.decoders: dict[int, Any] = {}
+        self.observe = node.metrics.request_observer(info.name)
+
+    def decoder(self, version: int) -> Any:
+        made = self.decoders.get(version)
+        if made is None:
+            made = self.decoders[version] = decoder(self.request_class, version)
+        return made
+
+
+class _Slot:
+    """An answer's place in line."""
+
+    __slots__ = ("future", "parts", "throttle_ms", "waiting")
+
+    def __init__(self) -> None:
+        self.parts: list[Any] | None = None
+        self.future: asyncio.Future[Any] | None = None
+        self.waiting: Waiting | None = None
+        self.throttle_ms = 0
+
+
+class Connection:
+    __slots__ = (
+        "_channel",
+        "_is_held",
+        "_is_releasing",
+        "_is_throttled",
+        "_node",
+        "_slots",
+        "_timer",
+        "is_closed",
+        "peer",
+    )
+
+    def __init__(self, node: Node, channel: Channel, peer: Peer) -> None:
+        self._node = node
+        self._channel = channel
+        self.peer = peer
+        self._slots: deque[_Slot] = deque()
+        self._is_held = self._is_throttled = self._is_releasing = False
+        self._timer = node.timer
+        self.is_closed = False
+
+    def frame_received(self, frame: memoryview) -> None:
+        try:
+            self._start(frame)
+        except Exception as error:
+            self._bug("a request could not be answered", error)
+            self._channel.close()
+
+    def _start(self, frame: memoryview) -> None:
+        """Stage one of a request."""
+        started = self._timer()
+        if self._start_from_frame(frame, started):
+            return
+        try:
+            header, position = frames.decode_request_header(frame)
+        except WireError as error:
+            self._refuse(f"a request header that cannot be read ({error})")
+            return
+        served = self._node.served(header.api_key)
+        version = header.api_version
+        if (
+            served is None
+            or self.peer.role not in served.roles
+            or not served.min_version <= version <= served.max_version
+        ):
+            if header.api_key == API_VERSIONS_KEY:
+                self._answer_unsupported_api_versions(header)
+            else:
+                self._refuse(f"API key {header.api_key} version {version}, which this node does not serve")
+            return
+        caller = Caller(header.client_id, self.peer, header.api_key, version)
+        if len(frame) > MAX_PLAIN_REQUEST_BYTES and header.api_key != PRODUCE_KEY:
+            self._refuse(f"a {served.name} request of {len(frame)} bytes; at most {MAX_PLAIN_REQUEST_BYTES} are taken")
+            return
+        try:
+            request, _ = served.decoder(version)(frame, position)
+        except WireError as error:
+            self._refuse(f"a {served.name} v{version} request that cannot be read ({error})")
+            return
+        try:
+            answer = served.handler(request, self._node, caller)
+        except Exception as error:
+            answer = self._failed(served, request, error)
+            if answer is None:
+                return
+        if answer is None:
+            served.observe(self._timer() - started, len(frame))
+            if caller.is_refused:
+                self._channel.close()
+            elif caller.throttle_ms:
+                self._throttle(caller.throttle_ms)
+            return
+        if self._node.quotas.is_request_quota_set:
+            self._count_request_time(caller, answer, self._timer() - started)
+        if answer.__class__ is served.response_class:
+            parts = frames.encode_response(header.api_key, header.api_version, header.correlation_id, answer)
+            served.observe(self._timer() - started, len(frame))
+            if not self._slots:
+                self._channel.send(parts)
+                if caller.throttle_ms:
+                    self._throttle(caller.throttle_ms)
+                if self._channel.out_bytes > MAX_UNSENT_BYTES:
+                    self._hold()
+                return
+            slot = _Slot()
+            slot.parts = parts
+            slot.throttle_ms = caller.throttle_ms
+            self._slots.append(slot)
+        else:
+            slot = _Slot()
+            self._slots.append(slot)
+            future = slot.future = asyncio.ensure_future(answer)
+            future.add_done_callback(
+                partial(self._answered, slot, served, header, request, caller, started, len(frame))
+            )
+        if len(self._slots) >= MAX_WAITING_PER_CONNECTION:
+            self._hold()
+
+    def _start_from_frame(self, frame: memoryview, started: float) -> bool:
+        """Whether the request is one of those that are answered straight from their frame, and has been."""
+        data = frame
+        size = len(frame)
+        if size < REQUEST_HEADER_SIZE:
+            return False
+        served = self._node.served(data[0] << 8 | data[1])
+        if served is None or served.frame_handler is None or self.peer.role not in served.roles:
+            return False
+        version = data[2] << 8 | data[3]
+        position = REQUEST_HEADER_SIZE + (data[8] << 8 | data[9])
+        if (
+            version < served.min_version
+            or version > served.max_version
+            or position >= size  # or no client id, which is a size of -1
+            or not bytes(frame[REQUEST_HEADER_SIZE:position]).isascii()
+        ):
+            return False
+        if version >= served.first_flexible_version:
+            if data[position] != 0:  # tagged fields
+                return False
+            position += 1
+        correlation_id = data[4] << 24 | data[5] << 16 | data[6] << 8 | data[7]
+        response = served.frame_handler(frame, position, version, correlation_id, self._node)
+        if response is None:
+            return False
+        if isinstance(response, bytes):
+            response = [response]
+        if isinstance(response, list):
+            served.observe(self._timer() - started, size)
+            if not self._slots:
+                self._channel.send(response)
+                if self._channel.out_bytes > MAX_UNSENT_BYTES:
+                    self._hold()
+                return True
+            slot = _Slot()
+            slot.parts = response
+        else:
+            slot = _Slot()
+            slot.waiting = response
+            response.on_answer = partial(self._answered_from_frame, slot, served, started, size)
+        self._slots.append(slot)
+        if len(self._slots) >= MAX_WAITING_PER_CONNECTION:
+            self._hold()
+        return True
+
+    def _answered_from_frame(self, slot: _Slot, served: ServedApi, started: float, size: int, answer: Any) -> None:
+        slot.parts = answer if isinstance(answer, list) else [answer]
+        slot.waiting = None
+        served.observe(self._timer() - started, size)
+        if not self._is_releasing:
+            # What else becomes ready in this turn leaves with it.
+            self._is_releasing = True
+            self._node.loop.call_soon(self._release_together)
+
+    def _release_together(self) -> None:
+        self._is_releasing = False
+        self._release()
+
+    def channel_closed(self) -> None:
+        self.is_closed = True
+        for slot in self._slots:
+            if slot.future is not None:
+                slot.future.cancel()
+            elif slot.waiting is not None:
+                slot.waiting.cancel()
+        self._slots.clear()
+        self._node.connection_closed(self)
+
+    def _answered(
+        self,
+        slot: _Slot,
+        served: ServedApi,
+        header: frames.RequestHeader,
+        request: Any,
+        caller: Caller,
+        started: float,
+        size: int,
+        done: asyncio.Future[Any],
+    ) -> None:
+        if self.is_closed or done.cancelled():
+            if not done.cancelled():
+                done.exception()  # looked at: nobody is left to tell
+            return
+        error = done.exception()
+        answer = done.result() if error is None else self._failed(served, request, error)
+        if answer is None:
+            self._channel.close()
+            return
+        slot.future = None
+        try:
+            slot.parts = frames.encode_response(header.api_key, header.api_version, header.correlation_id, answer)
+        except Exception as unencodable:
+            self._bug(f"an answer to {served.name} could not be encoded", unencodable)
+            self._channel.close()
+            return
+        slot.throttle_ms = caller.throttle_ms
+        served.observe(self._timer() - started, size)
+        self._release()
+
+    def _release(self) -> None:
+        """Send every answer whose turn has come."""
+        slots = self._slots
+        ready: list[Any] = []
+        while slots and slots[0].parts is not None:
+            slot = slots.popleft()
+            assert slot.parts is not None
+            ready += slot.parts
+            if slot.throttle_ms:
+                self._throttle(slot.throttle_ms)
+        if ready:
+            self._channel.send(ready)
+        if self._is_held and len(slots) < MAX_WAITING_PER_CONNECTION // 2:
+            self._channel.when_drained(self._unhold)
+
+    def _hold(self) -> None:
+        """Too much is under way for this client: read no more of its requests until it has taken its answers."""
+        if not self._is_held:
+            self._is_held = True
+            self._channel.pause_reading()
+            if not self._slots:
+                self._channel.when_drained(self._unhold)
+
+    def _unhold(self) -> None:
+        if self._is_held and len(self._slots) < MAX_WAITING_PER_CONNECTION // 2:
+            self._is_held = False
+            if not self._is_throttled:
+                self._channel.resume_reading()
+
+    def _throttle(self, throttle_ms: int) -> None:
+        """A quota was exceeded: the client was told, and its connection rests meanwhile whether it listens or not."""
+        self._node.metrics.throttled_requests.add()
+        if not self._is_throttled:
+            self._is_throttled = True
+            self._channel.pause_reading()
+            asyncio.get_running_loop().call_later(throttle_ms / 1000, self._unthrottle)
+
+    def _unthrottle(self) -> None:
+        self._is_throttled = False
+        if not self._is_held:
+            self._channel.resume_reading()
+
+    def _count_request_time(self, caller: Caller, answer: Any, seconds: float) -> None:
+        """The time that this thread spent on the request counts; that of an answer still to come does not."""
+        throttle_ms = self._node.quotas.record_request_time(caller, seconds, self._node.now())
+        if throttle_ms > caller.throttle_ms:
+            caller.throttle_ms = throttle_ms
+            if hasattr(answer, "throttle_time_ms"):
+                answer.throttle_time_ms = throttle_ms
+
+    def _bug(self, what: str, error: BaseException) -> None:
+        log.error("a bug: %s (client at %s)", what, self.peer.host, exc_info=error)
+        self._node.metrics.internal_errors.add()
+        self._node.bug(error)
+
+    def _refuse(self, what: str) -> None:
+        log.info("closing the connection of %s: it sent %s", self.peer.host, what)
+        self._node.metrics.refused_requests.add()
+        self._channel.close()
+
+    def _failed(self, served: ServedApi, request: Any, error: BaseException) -> Any:
+        """The answer to a request whose handler raised: Kafka's code where the response has a place for it."""
+        if isinstance(error, KafkaError):
+            code, message = error.code, error.message
+        elif isinstance(error, asyncio.CancelledError):
+            return None
+        else:
+            code, message = ErrorCode.UNKNOWN_SERVER_ERROR, None
+            self._bug(f"{served.name} failed", error)
+        response = served.response_class()
+        if hasattr(response, "error_code"):
+            response.error_code = code
+            if message and hasattr(response, "error_message"):
+                response.error_message = message
+            return response
+        self._channel.close()
+        return None
+
+    def _answer_unsupported_api_versions(self, header: frames.RequestHeader) -> None:
+        """KIP-511: answered in version 0, with the versions that would do."""
+        from ottla.broker.apis.api_versions import unsupported_version
+
+        parts = frames.encode_response(header.api_key, 0, header.correlation_id, unsupported_version(self._node))
+        if self._slots:
+            slot = _Slot()
+            slot.parts = parts
+            self._slots.append(slot)
+        else:
+            self._channel.send(parts)

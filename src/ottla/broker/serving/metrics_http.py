@@ -1,0 +1,136 @@
+"""A few lines of HTTP for Prometheus and for whoever asks whether the node is well: GET /metrics, GET /health.
+
+Not a web server: one request per connection, a small bound on its size and a short one on its time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from ottla.broker.coordinators.lag_metrics import register_group_metrics
+from ottla.broker.coordinators.transaction_metrics import register_transaction_metrics
+from ottla.broker.metrics import CONTENT_TYPE
+from ottla.broker.serving.gauges import register_gauges
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
+MAX_REQUEST_BYTES: Final = 8_192
+MAX_CONNECTIONS: Final = 32
+REQUEST_TIMEOUT_SECONDS: Final = 5.0
+
+_REASONS: Final = {
+    200: "OK",
+    400: "Bad Request",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    408: "Request Timeout",
+    431: "Request Header Fields Too Large",
+    503: "Service Unavailable",
+}
+
+Answer = tuple[int, str, str]
+
+
+async def serve_metrics(node: Node, port: int, host: str = "127.0.0.1") -> MetricsServer:
+    """Answer for a node; close it with `close()`. Port 0 takes a free one: see `port`."""
+    register_gauges(node)
+    register_group_metrics(node)
+    register_transaction_metrics(node)
+    server = MetricsServer(node.metrics.render, lambda: health(node))
+    await server.open(host, port)
+    return server
+
+
+def health(node: Node) -> tuple[bool, str]:
+    """Well is a node that is registered, not fenced and has a log directory left."""
+    broker = node.image.brokers.get(node.config.node_id)
+    if broker is None or broker.is_fenced:
+        return False, "not registered\n"
+    offline = sum(partition.log.is_offline for partition in node.partitions)
+    if not node.logs.online_dirs:
+        return False, "no log directory is online\n"
+    return True, "ok\n" if not offline else f"ok, {offline} partitions offline\n"
+
+
+class MetricsServer:
+    """The listening socket and its few connections."""
+
+    def __init__(self, render: Callable[[], str], is_healthy: Callable[[], tuple[bool, str]]) -> None:
+        self._render = render
+        self._is_healthy = is_healthy
+        self._server: asyncio.Server | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.port = 0
+
+    async def open(self, host: str, port: int) -> None:
+        self._server = await asyncio.start_server(self._connected, host, port, limit=MAX_REQUEST_BYTES)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        for task in list(self._tasks):
+            task.cancel()
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            if len(self._tasks) > MAX_CONNECTIONS:
+                answer = (503, "text/plain", "too many connections\n")
+                is_head = False
+            else:
+                answer, is_head = await self._answer(reader)
+            writer.write(encode_answer(answer, is_head=is_head))
+            async with asyncio.timeout(REQUEST_TIMEOUT_SECONDS):
+                await writer.drain()
+        except (OSError, TimeoutError, asyncio.CancelledError):
+            pass
+        finally:
+            self._tasks.discard(task)
+            writer.close()
+
+    async def _answer(self, reader: asyncio.StreamReader) -> tuple[Answer, bool]:
+        try:
+            async with asyncio.timeout(REQUEST_TIMEOUT_SECONDS):
+                head = await reader.readuntil(b"\r\n\r\n")
+        except asyncio.LimitOverrunError:
+            return (431, "text/plain", "the request is too large\n"), False
+        except asyncio.IncompleteReadError:
+            return (400, "text/plain", "the request is not complete\n"), False
+        except TimeoutError:
+            return (408, "text/plain", "the request took too long\n"), False
+        return self.answer(head)
+
+    def answer(self, head: bytes) -> tuple[Answer, bool]:
+        """The answer to a request's head, and whether only its head is wanted."""
+        words = head.split(b"\r\n", 1)[0].split(b" ")
+        if len(words) != 3 or not words[2].startswith(b"HTTP/1."):
+            return (400, "text/plain", "this is not HTTP/1\n"), False
+        method, target, _ = words
+        is_head = method == b"HEAD"
+        if method not in (b"GET", b"HEAD"):
+            return (405, "text/plain", "only GET is answered here\n"), False
+        path = target.split(b"?", 1)[0]
+        if path == b"/metrics":
+            return (200, CONTENT_TYPE, self._render()), is_head
+        if path in (b"/health", b"/"):
+            is_well, text = self._is_healthy()
+            return (200 if is_well else 503, "text/plain; charset=utf-8", text), is_head
+        return (404, "text/plain", "try /metrics or /health\n"), is_head
+
+
+def encode_answer(answer: Answer, *, is_head: bool) -> bytes:
+    status, content_type, text = answer
+    body = text.encode()
+    head = (
+        f"HTTP/1.1 {status} {_REASONS[status]}\r\n"
+        f"Content-Type: {content_type}\r\n"
+        f"Content-Length: {len(body)}\r\n"
+        "Connection: close\r\n\r\n"
+    ).encode()
+    return head if is_head else head + body
