@@ -84,7 +84,7 @@ def is_in_sync(sim: Cluster, name: str) -> bool:
 def voters_known_to(sim: Cluster, name: str) -> list[int]:
     node = sim.host(name).node
     assert node is not None
-    return sorted(node.quorum.voters.by_id)
+    return sorted(node.metadata.quorum.voters.by_id)
 
 
 @pytest.mark.parametrize("sim", [APART], indirect=True)
@@ -144,7 +144,7 @@ def test_a_coordinator_that_does_not_know_of_the_next_one_tells_no_stable_offset
     sim.wait_for(lambda: sim.names[sim.coordinator("group")[0] - 1] != old, "there is another coordinator")
     sim.run(until_done(lambda: commit(client, 2), ErrorCode.NONE))
     node = sim.host(old).node
-    assert node is not None and node.groups.active(), "the old one still believes in itself"
+    assert node is not None and node.coordinators.groups.active(), "the old one still believes in itself"
     assert sim.run(stable_offset(sim.router().of(old))) == (ErrorCode.NOT_COORDINATOR, -1)
     new = sim.names[sim.coordinator("group")[0] - 1]
     assert sim.run(stable_offset(sim.router().of(new))) == (ErrorCode.NONE, 2)

@@ -111,7 +111,7 @@ def test_a_deposed_leader_learns_what_is_committed_though_nothing_is_written_any
     sim.settle()
     node = sim.host(old).node
     assert node is not None
-    hosted = node.partitions.get("topic", 0)
+    hosted = node.replicas.partitions.get("topic", 0)
     assert hosted is not None and hosted.log.high_watermark == 13
 
 
@@ -143,7 +143,9 @@ def test_the_controller_and_a_partition_leader_die_together(sim: Cluster) -> Non
 
 def test_the_controller_dies_and_topics_can_be_made(sim: Cluster) -> None:
     sim.kill(sim.controller())
-    sim.wait_for(lambda: any(node.controllership.is_active for node in sim.live()), "another controller", within_s=5)
+    sim.wait_for(
+        lambda: any(node.metadata.controllership.is_active for node in sim.live()), "another controller", within_s=5
+    )
     sim.produce("topic", 3)
 
 
@@ -285,7 +287,7 @@ def test_many_logs_that_are_cut_at_once_share_a_checkpoint(sim: Cluster, monkeyp
     assert node is not None
     for topic in led:
         sim.produce(topic, 5, acks=1, via=old)
-        hosted = node.partitions.get(topic, 0)
+        hosted = node.replicas.partitions.get(topic, 0)
         assert hosted is not None
         sim.run(hosted.log.flush())
     node.logs.checkpoint()

@@ -46,7 +46,7 @@ class Rot(NamedTuple):
     def flip(self, rng: random.Random) -> bool:
         device = self.sim.host(self.name).device
         node = self.sim.host(self.name).node
-        hosted = None if node is None else node.partitions.get(self.topic, self.partition)
+        hosted = None if node is None else node.replicas.partitions.get(self.topic, self.partition)
         high_watermark = 0 if hosted is None else hosted.log.high_watermark
         batches = [
             (path, position, header.size)

@@ -112,8 +112,8 @@ class Host:
                 sockets=self.sim.network.host(self.name),
                 new_cluster_id=self.sim.cluster_id,
             )
-            node.timer = loop.time
-            node.on_bug = self._bug
+            node.ground.timer = loop.time
+            node.ground.on_bug = self._bug
             self.sim.node_made(self, node)
             self.node = node
             await node.start()
@@ -296,7 +296,7 @@ class Sim:
     def loads(self, group_id: str) -> int | None:
         """How many logs the coordinator of a group has read; None while it reads one."""
         node = next(iter(self.hosts.values())).node
-        return None if node is None or node.groups.is_loading else node.groups.load_count
+        return None if node is None or node.coordinators.groups.is_loading else node.coordinators.groups.load_count
 
     def power_lost(self) -> None:
         """What only one machine held may be gone."""

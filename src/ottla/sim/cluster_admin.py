@@ -207,7 +207,7 @@ class Moves:
 
     async def _move(self, *, is_cancelled: bool) -> None:
         nodes = self._sim.live()
-        topics = {} if not nodes else self._rng.choice(nodes).image.topics_by_name
+        topics = {} if not nodes else self._rng.choice(nodes).ground.image.topics_by_name
         if not topics:
             return
         topic = self._rng.choice(list(topics.values()))
@@ -336,5 +336,5 @@ class VoterChanges:
 
     async def verify(self) -> None:
         """That all nodes name the same voters is part of equal metadata."""
-        voters = self._sim.live()[0].quorum.voters
+        voters = self._sim.live()[0].metadata.quorum.voters
         check(bool(voters.by_id), "voters", "nobody votes")

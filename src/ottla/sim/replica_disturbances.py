@@ -116,7 +116,7 @@ class Disturbances:
 
     async def _kill_leaders(self) -> None:
         """The active controller, and whoever leads a partition."""
-        active = [node.config.node_id for node in self._sim.live() if node.controllership.is_active]
+        active = [node.ground.config.node_id for node in self._sim.live() if node.metadata.controllership.is_active]
         leaders = self._leaders()
         leader = [self._rng.choice(leaders)] if leaders else []
         for id in dict.fromkeys([*active[:1], *leader]):
@@ -130,7 +130,7 @@ class Disturbances:
         leaders = {
             partition.leader: None
             for node in self._sim.live()
-            for topic in node.image.topics_by_name.values()
+            for topic in node.ground.image.topics_by_name.values()
             for partition in topic.partitions.values()
             if partition.leader > 0
         }

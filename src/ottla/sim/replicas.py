@@ -143,7 +143,7 @@ class Cluster(Sim):
 
     def image(self, topic: str, partition: int = 0) -> PartitionImage | None:
         """The newest that any running node knows of a partition."""
-        found = [node.image.partition(topic, partition) for node in self.live()]
+        found = [node.ground.image.partition(topic, partition) for node in self.live()]
         return max((one for one in found if one is not None), key=lambda one: one.partition_epoch, default=None)
 
     def leader(self, topic: str, partition: int = 0) -> str:
@@ -157,7 +157,11 @@ class Cluster(Sim):
 
     def controller(self) -> str:
         """The host of the active controller (of the newest epoch)."""
-        leaders = {node.quorum.epoch: node.config.node_id for node in self.live() if node.controllership.is_active}
+        leaders = {
+            node.metadata.quorum.epoch: node.ground.config.node_id
+            for node in self.live()
+            if node.metadata.controllership.is_active
+        }
         return self.shape.names[leaders[max(leaders)] - 1]
 
     def cut_off(self, name: str, *, both_ways: bool = True) -> None:
@@ -222,18 +226,20 @@ class Cluster(Sim):
         """What is missing until every partition has a leader and all its replicas, and all nodes agree on it. While
         clients write (`is_moving`) the ISR says who is in sync, otherwise the ends of the logs. `without` names a node
         that stopped just now, which nobody else can know yet."""
-        nodes = [node for node in self.live() if self.shape.names[node.config.node_id - 1] != without]
+        nodes = [node for node in self.live() if self.shape.names[node.ground.config.node_id - 1] != without]
         if len(nodes) < len(self.hosts) - bool(without):
             return f"{len(nodes)} nodes run"
         for node in nodes:
-            id = node.config.node_id
-            if node.config.is_broker and node.lifecycle.is_fenced:
+            id = node.ground.config.node_id
+            if node.ground.config.is_broker and node.metadata.lifecycle.is_fenced:
                 return f"{id} is fenced"
             # The image's offset says nothing of who votes.
             known, expected = self._metadata_known_to(node), self._metadata_known_to(nodes[0])
             if known != expected:
-                return f"{id} has metadata (committed, applied) up to {known}, {nodes[0].config.node_id} {expected}"
-            for topic in node.image.topics_by_name.values():
+                return (
+                    f"{id} has metadata (committed, applied) up to {known}, {nodes[0].ground.config.node_id} {expected}"
+                )
+            for topic in node.ground.image.topics_by_name.values():
                 for index, partition in topic.partitions.items():
                     if missing := self._lag_of(id, topic.name, index, partition, is_moving=is_moving):
                         return missing
@@ -241,7 +247,7 @@ class Cluster(Sim):
 
     @staticmethod
     def _metadata_known_to(node: Node) -> tuple[int, int]:
-        return node.quorum.high_watermark, node.image_offset
+        return node.metadata.quorum.high_watermark, node.ground.image_offset
 
     def _lag_of(self, id: int, topic: str, index: int, partition: PartitionImage, *, is_moving: bool) -> str:
         if (
@@ -260,7 +266,7 @@ class Cluster(Sim):
 
     def _hosted(self, node_id: int, topic: str, index: int) -> tuple[int, int] | None:
         node = self.hosts[self.names[node_id - 1]].node
-        found = node.partitions.get(topic, index) if node is not None else None
+        found = node.replicas.partitions.get(topic, index) if node is not None else None
         return None if found is None else (found.log.log_end_offset, found.log.high_watermark)
 
     async def settled(self, *, is_moving: bool = False) -> None:
@@ -397,7 +403,7 @@ class Cluster(Sim):
         for offset, leader_epoch, _ in self.log(name, topic, partition):
             begun.setdefault(leader_epoch, offset)
         node = self.host(name).node
-        hosted = None if node is None else node.partitions.get(topic, partition)
+        hosted = None if node is None else node.replicas.partitions.get(topic, partition)
         assert hosted is not None
         known = {epoch: offset for epoch, offset in hosted.log.epochs.entries if epoch in begun}
         check(known == begun, "epochs", f"{topic}-{partition} on {name}: {known}, but the log says {begun}")
@@ -414,7 +420,7 @@ class Cluster(Sim):
     def loads(self, group_id: str) -> int | None:
         found = self._coordinating(group_id)
         node = None if found is None else self.host(self.names[found.leader - 1]).node
-        return None if node is None or node.groups.is_loading else node.groups.load_count
+        return None if node is None or node.coordinators.groups.is_loading else node.coordinators.groups.load_count
 
     def _coordinating(self, group_id: str) -> PartitionImage | None:
         count = int(self.properties["offsets.topic.num.partitions"])

@@ -551,15 +551,17 @@ async def go_through_epochs(host: Host, producer: TransactionalProducer, epoch: 
         transaction_timeout_ms=producer.timeout_ms,
         transaction_status=TransactionState.EMPTY,
         transaction_partitions=None,
-        transaction_last_update_timestamp_ms=node.clock(),
+        transaction_last_update_timestamp_ms=node.ground.clock(),
         transaction_start_timestamp_ms=-1,
     )
 
     async def write() -> None:
-        transactions = node.transactions
+        transactions = node.coordinators.transactions
         shard = transactions.shard(transactions.partition_for(producer.transactional_id))
         record = new_record(producer.transactional_id, value, 1)
-        shard.carry_out(TransactionDecision([record], None), transactions.own_call(node.now(), node.clock()))
+        shard.carry_out(
+            TransactionDecision([record], None), transactions.own_call(node.ground.now(), node.ground.clock())
+        )
 
     await host.sim.loop.spawn(process, write())
     producer.producer = producer.producer[0], epoch

@@ -29,16 +29,16 @@ class Witness:
 
     def look(self, host: Host) -> None:
         node, process = host.node, host.process
-        if node is None or process is None or not process.is_alive or not hasattr(node, "quorum"):
+        if node is None or process is None or not process.is_alive or not hasattr(node, "metadata"):
             return
         self._look_at_quorum(host.name, node, process)
-        if self._images.get(process) != node.image_offset:
-            self._images[process] = node.image_offset
-            for topic in node.image.topics_by_name.values():
+        if self._images.get(process) != node.ground.image_offset:
+            self._images[process] = node.ground.image_offset
+            for topic in node.ground.image.topics_by_name.values():
                 for index, partition in topic.partitions.items():
                     if partition.leader >= 0:
                         self._leads(topic.id, topic.name, index, partition.leader_epoch, partition.leader)
-        for hosted in node.partitions:
+        for hosted in node.replicas.partitions:
             if hosted.is_leader:
                 self._leads(hosted.topic_id, hosted.topic, hosted.index, hosted.leader_epoch, host.node_id)
             high_watermark, end_offset = hosted.log.high_watermark, hosted.log.log_end_offset
@@ -51,7 +51,7 @@ class Witness:
             self._high_watermarks[hosted.log] = high_watermark
 
     def _look_at_quorum(self, name: str, node: Node, process: Process) -> None:
-        quorum = node.quorum
+        quorum = node.metadata.quorum
         epoch, committed = quorum.epoch, quorum.high_watermark
         check(epoch >= self._epochs.get(process, 0), "epoch", f"the quorum's went back on {name} to {epoch}")
         check(
@@ -77,15 +77,15 @@ class Witness:
 def check_images(nodes: list[Node]) -> None:
     """At rest everybody has the same metadata: topics, brokers, configs, features, and who votes."""
     first, others = nodes[0], nodes[1:]
-    expected = sorted(map(repr, snapshot_records(first.image)))
+    expected = sorted(map(repr, snapshot_records(first.ground.image)))
     for node in others:
-        found = sorted(map(repr, snapshot_records(node.image)))
+        found = sorted(map(repr, snapshot_records(node.ground.image)))
         missing = [record for record in expected if record not in found]
         added = [record for record in found if record not in expected]
-        ids = f"{first.config.node_id} and {node.config.node_id}"
+        ids = f"{first.ground.config.node_id} and {node.ground.config.node_id}"
         check(not missing and not added, "images", f"{ids} differ: {missing[:3]} against {added[:3]}")
         check(
-            node.quorum.voters == first.quorum.voters,
+            node.metadata.quorum.voters == first.metadata.quorum.voters,
             "voters",
-            f"{ids} differ: {node.quorum.voters} against {first.quorum.voters}",
+            f"{ids} differ: {node.metadata.quorum.voters} against {first.metadata.quorum.voters}",
         )

@@ -67,11 +67,11 @@ class Faults:
 
     def _cluster(self) -> dict[str, Any]:
         """What this node knows of its cluster; a node that is cut off may be wrong."""
-        alive = [broker.id for broker in self._node.image.brokers.values() if not broker.is_fenced]
-        return {"brokers": sorted(alive), "controller": self._node.quorum.leader_id}
+        alive = [broker.id for broker in self._node.ground.image.brokers.values() if not broker.is_fenced]
+        return {"brokers": sorted(alive), "controller": self._node.metadata.quorum.leader_id}
 
     def _partition(self, topic: str, index: str) -> dict[str, Any] | None:
-        found = self._node.image.partition(topic, int(index))
+        found = self._node.ground.image.partition(topic, int(index))
         if found is None:
             return None
         return {"leader": found.leader, "epoch": found.leader_epoch, "replicas": found.replicas, "isr": found.isr}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.metadata.wait_report import (
+from ottla.broker.wait_report import (
     ControllerSeen,
     Found,
     Line,

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from ottla.broker.coordinators.transactions import Partitions
-from ottla.broker.serving.api import Api, Caller
+from ottla.broker.caller import Caller
+from ottla.broker.coordinators.groups import GroupCoordinator
+from ottla.broker.coordinators.transactions import TransactionCoordinator, TransactionPartitions
+from ottla.broker.serving.api import Api
 from ottla.transactions import TopicPartition
 from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
@@ -14,20 +16,19 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
     from typing import Any
 
-    from ottla.broker.node import Node
     from ottla.wire.errors import ErrorCode
 
 KEY = 25
 
 
 def add_offsets_to_txn(
-    request: AddOffsetsToTxnRequest, node: Node, caller: Caller
+    request: AddOffsetsToTxnRequest, groups: GroupCoordinator, transactions: TransactionCoordinator, caller: Caller
 ) -> AddOffsetsToTxnResponse | Coroutine[Any, Any, AddOffsetsToTxnResponse]:
-    offsets = TopicPartition(node.groups.topic, node.groups.partition_for(request.group_id))
-    asked = Partitions(
+    offsets = TopicPartition(groups.topic, groups.partition_for(request.group_id))
+    asked = TransactionPartitions(
         request.transactional_id, request.producer_id, request.producer_epoch, [offsets], client_version=0, api_key=KEY
     )
-    answer = node.transactions.add_partitions(asked, node.transactions.call(caller))
+    answer = transactions.add_partitions(asked, transactions.call(caller))
     return _later(answer) if isinstance(answer, asyncio.Future) else AddOffsetsToTxnResponse(error_code=answer)
 
 

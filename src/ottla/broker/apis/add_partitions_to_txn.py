@@ -4,10 +4,18 @@ only asked for: what brokers send each other; clients stay with v3."""
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ottla.broker.coordinators.transactions import CLIENT_VERSION_THAT_ADDS, Codes, Partitions
-from ottla.broker.serving.api import Api, Caller
+from ottla.broker.caller import Caller
+from ottla.broker.coordinators.transactions import (
+    CLIENT_VERSION_THAT_ADDS,
+    Codes,
+    TransactionCoordinator,
+    TransactionPartitions,
+)
+from ottla.broker.ground import Ground
+from ottla.broker.serving.api import Api
+from ottla.cluster.topic import INTERNAL_TOPICS
 from ottla.transactions import TopicPartition
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.add_partitions_to_txn import (
@@ -20,15 +28,14 @@ from ottla.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
-
 FIRST_BATCHED_VERSION = 4
 
 
-def add_partitions_to_txn(request: AddPartitionsToTxnRequest, node: Node, caller: Caller) -> Any:
+def add_partitions_to_txn(
+    request: AddPartitionsToTxnRequest, ground: Ground, transactions: TransactionCoordinator, caller: Caller
+) -> Any:
     if caller.api_version < FIRST_BATCHED_VERSION:
-        transactions = [
+        asked = [
             AddPartitionsToTxnTransaction(
                 transactional_id=request.v3_and_below_transactional_id,
                 producer_id=request.v3_and_below_producer_id,
@@ -37,26 +44,26 @@ def add_partitions_to_txn(request: AddPartitionsToTxnRequest, node: Node, caller
             )
         ]
     else:
-        transactions = request.transactions
-    answers = [_of_transaction(transaction, node, caller) for transaction in transactions]
+        asked = request.transactions
+    answers = [_of_transaction(transaction, ground, transactions, caller) for transaction in asked]
     if any(isinstance(answer, asyncio.Future) for answer in answers):
-        return _later(transactions, answers, caller)
-    return _response(transactions, answers, caller)
+        return _later(asked, answers, caller)
+    return _response(asked, answers, caller)
 
 
 def _of_transaction(
-    transaction: AddPartitionsToTxnTransaction, node: Node, caller: Caller
+    transaction: AddPartitionsToTxnTransaction, ground: Ground, transactions: TransactionCoordinator, caller: Caller
 ) -> Codes | ErrorCode | asyncio.Future[Codes] | asyncio.Future[ErrorCode]:
     partitions = [TopicPartition(topic.name, index) for topic in transaction.topics for index in topic.partitions]
     refused: Codes = {}
     for partition in partitions:
-        if caller.api_version < FIRST_BATCHED_VERSION and node.is_internal_topic(partition.topic):
+        if caller.api_version < FIRST_BATCHED_VERSION and partition.topic in INTERNAL_TOPICS:
             refused[partition] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        elif node.image.partition(*partition) is None:
+        elif ground.image.partition(*partition) is None:
             refused[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if refused:
         return dict.fromkeys(partitions, ErrorCode.OPERATION_NOT_ATTEMPTED) | refused
-    asked = Partitions(
+    asked = TransactionPartitions(
         transaction.transactional_id,
         transaction.producer_id,
         transaction.producer_epoch,
@@ -64,8 +71,8 @@ def _of_transaction(
         CLIENT_VERSION_THAT_ADDS if caller.api_version >= FIRST_BATCHED_VERSION else 0,
     )
     if transaction.verify_only:
-        return node.transactions.verify_partitions(asked)
-    return node.transactions.add_partitions(asked, node.transactions.call(caller))
+        return transactions.verify_partitions(asked)
+    return transactions.add_partitions(asked, transactions.call(caller))
 
 
 async def _later(

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ottla.broker.serving.api import Api, Caller
+from ottla.broker.caller import Caller
+from ottla.broker.metadata.metadata import Metadata
+from ottla.broker.serving.api import Api
 from ottla.wire.messages.add_raft_voter import AddRaftVoterRequest
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
+
+def add_raft_voter(request: AddRaftVoterRequest, metadata: Metadata, caller: Caller) -> asyncio.Future[Any]:
+    return metadata.quorum.receive(request)
 
 
-def add_raft_voter(request: AddRaftVoterRequest, node: Node, caller: Caller) -> asyncio.Future[Any]:
-    return node.quorum.receive(request)
-
-
-api = Api(key=80, handler=add_raft_voter)
+api = Api(key=80, handler=add_raft_voter, is_forwarded=True)

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ottla.broker.serving.api import Api, Caller
+from ottla.broker.caller import Caller
+from ottla.broker.metadata.metadata import Metadata
+from ottla.broker.serving.api import Api
 from ottla.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
-
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
 
 
 async def allocate_producer_ids(
-    request: AllocateProducerIdsRequest, node: Node, caller: Caller
+    request: AllocateProducerIdsRequest, metadata: Metadata, caller: Caller
 ) -> AllocateProducerIdsResponse:
-    block = await node.commit(node.controller.allocate_producer_ids(request.broker_id, request.broker_epoch))
+    block = await metadata.commit(metadata.controller.allocate_producer_ids(request.broker_id, request.broker_epoch))
     return AllocateProducerIdsResponse(producer_id_start=block.first_id, producer_id_len=block.end_id - block.first_id)
 
 

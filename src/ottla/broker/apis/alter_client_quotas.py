@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ottla.broker.serving.api import Api, Caller
+from ottla.broker.caller import Caller
+from ottla.broker.metadata.metadata import Metadata
+from ottla.broker.serving.api import Api
 from ottla.wire.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
-
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
 
 
 async def alter_client_quotas(
-    request: AlterClientQuotasRequest, node: Node, caller: Caller
+    request: AlterClientQuotasRequest, metadata: Metadata, caller: Caller
 ) -> AlterClientQuotasResponse:
-    return await node.commit(node.controller.alter_client_quotas(request))
+    return await metadata.commit(metadata.controller.alter_client_quotas(request))
 
 
-api = Api(key=49, handler=alter_client_quotas)
+api = Api(key=49, handler=alter_client_quotas, is_forwarded=True)

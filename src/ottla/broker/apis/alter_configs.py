@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
 
 from ottla.broker.apis.config_changes import check_configs, decide, is_for_controller
-from ottla.broker.serving.api import Api, Caller
+from ottla.broker.caller import Caller
+from ottla.broker.ground import Ground
+from ottla.broker.metadata.metadata import Metadata
+from ottla.broker.serving.api import Api
 from ottla.controller import Controller
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.alter_configs import (
@@ -16,20 +18,19 @@ from ottla.wire.messages.alter_configs import (
     AlterConfigsResponse,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
 
-
-async def alter_configs(request: AlterConfigsRequest, node: Node, caller: Caller) -> AlterConfigsResponse:
+async def alter_configs(
+    request: AlterConfigsRequest, ground: Ground, metadata: Metadata, caller: Caller
+) -> AlterConfigsResponse:
     if is_for_controller(caller):
-        return await node.commit(node.controller.alter_configs(request))
+        return await metadata.commit(metadata.controller.alter_configs(request))
     named = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
     answers: list[AlterConfigsResourceResponse | None] = []
     forwarded: list[AlterConfigsResource] = []
     for resource in request.resources:
         try:
             if named[resource.resource_type, resource.resource_name] == 1:
-                _check(resource, node)
+                _check(resource, ground)
         except KafkaError as error:
             answers.append(
                 AlterConfigsResourceResponse(
@@ -45,12 +46,12 @@ async def alter_configs(request: AlterConfigsRequest, node: Node, caller: Caller
     decided = []
     if forwarded:
         rest_of_it = AlterConfigsRequest(resources=forwarded, validate_only=request.validate_only)
-        decided = (await decide(node, caller, rest_of_it, Controller.alter_configs)).responses
+        decided = (await decide(metadata, caller, rest_of_it, Controller.alter_configs)).responses
     rest = iter(decided)
     return AlterConfigsResponse(responses=[answer or next(rest) for answer in answers])
 
 
-def _check(resource: AlterConfigsResource, node: Node) -> None:
+def _check(resource: AlterConfigsResource, ground: Ground) -> None:
     names = [config.name for config in resource.configs]
     if len(set(names)) != len(names):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
@@ -58,7 +59,7 @@ def _check(resource: AlterConfigsResource, node: Node) -> None:
     if absent:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Null value not supported for : " + ", ".join(absent))
     after = {config.name: config.value for config in resource.configs if config.value is not None}
-    check_configs(node, resource.resource_type, resource.resource_name, after)
+    check_configs(ground, resource.resource_type, resource.resource_name, after)
 
 
-api = Api(key=33, handler=alter_configs)
+api = Api(key=33, handler=alter_configs, is_checked_then_forwarded=True)

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ottla.broker.serving.api import Api, Caller
+from ottla.broker.caller import Caller
+from ottla.broker.metadata.metadata import Metadata
+from ottla.broker.serving.api import Api
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
 
-
-async def alter_partition(request: AlterPartitionRequest, node: Node, caller: Caller) -> AlterPartitionResponse:
+async def alter_partition(request: AlterPartitionRequest, metadata: Metadata, caller: Caller) -> AlterPartitionResponse:
     try:
-        return await node.commit(node.controller.alter_partition(request))
+        return await metadata.commit(metadata.controller.alter_partition(request))
     except KafkaError as error:
         if error.code is ErrorCode.NOT_CONTROLLER:
             raise

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ottla.broker.serving.api import Api, Caller
+from ottla.broker.caller import Caller
+from ottla.broker.metadata.metadata import Metadata
+from ottla.broker.serving.api import Api
 from ottla.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
-
 
 async def alter_partition_reassignments(
-    request: AlterPartitionReassignmentsRequest, node: Node, caller: Caller
+    request: AlterPartitionReassignmentsRequest, metadata: Metadata, caller: Caller
 ) -> AlterPartitionReassignmentsResponse:
-    return await node.commit(node.controller.alter_partition_reassignments(request))
+    return await metadata.commit(metadata.controller.alter_partition_reassignments(request))
 
 
-api = Api(key=45, handler=alter_partition_reassignments)
+api = Api(key=45, handler=alter_partition_reassignments, is_forwarded=True)

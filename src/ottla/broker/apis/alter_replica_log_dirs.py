@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ottla.broker.serving.api import Api, Caller
+from ottla.broker.caller import Caller
+from ottla.broker.replicas.replicas import Replicas
+from ottla.broker.serving.api import Api
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
@@ -13,12 +13,9 @@ from ottla.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirTopicResult,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
-
 
 def alter_replica_log_dirs(
-    request: AlterReplicaLogDirsRequest, node: Node, caller: Caller
+    request: AlterReplicaLogDirsRequest, replicas: Replicas, caller: Caller
 ) -> AlterReplicaLogDirsResponse:
     topics: dict[str, dict[int, ErrorCode]] = {}
     for log_dir in request.dirs:
@@ -26,7 +23,7 @@ def alter_replica_log_dirs(
             for index in topic.partitions:
                 error_code = ErrorCode.NONE
                 try:
-                    node.log_dir_moves.alter(topic.name, index, log_dir.path)
+                    replicas.log_dir_moves.alter(topic.name, index, log_dir.path, replicas.hosting.find)
                 except KafkaError as error:
                     error_code = error.code
                 topics.setdefault(topic.name, {})[index] = error_code

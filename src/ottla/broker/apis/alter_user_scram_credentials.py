@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ottla.broker.serving.api import Api, Caller
+from ottla.broker.caller import Caller
+from ottla.broker.metadata.metadata import Metadata
+from ottla.broker.serving.api import Api
 from ottla.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
-
 
 async def alter_user_scram_credentials(
-    request: AlterUserScramCredentialsRequest, node: Node, caller: Caller
+    request: AlterUserScramCredentialsRequest, metadata: Metadata, caller: Caller
 ) -> AlterUserScramCredentialsResponse:
-    return await node.commit(node.controller.alter_user_scram_credentials(request))
+    return await metadata.commit(metadata.controller.alter_user_scram_credentials(request))
 
 
-api = Api(key=51, handler=alter_user_scram_credentials)
+api = Api(key=51, handler=alter_user_scram_credentials, is_forwarded=True)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ottla.broker.serving.api import SERVED, Api, Caller
-from ottla.cluster.features import KRAFT_VERSION
+from ottla.broker.caller import Caller
+from ottla.broker.ground import Ground
+from ottla.broker.metadata.metadata import Metadata
+from ottla.broker.serving.api import Api
+from ottla.broker.serving.api_table import ApiTable
+from ottla.broker.serving.telemetry import Telemetry
+from ottla.cluster.features import KRAFT_VERSION, SUPPORTED_FEATURES
 from ottla.wire.apis import APIS
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.api_versions import (
@@ -15,9 +18,6 @@ from ottla.wire.messages.api_versions import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
-
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
 
 KEY = 18
 PRODUCE_KEY = 0
@@ -32,44 +32,41 @@ FIRST_VERSION_WITH_SOFTWARE_NAME = 3
 FIRST_VERSION_WITH_ZERO_MIN_FEATURES = 4
 
 
-def api_versions(request: ApiVersionsRequest, node: Node, caller: Caller) -> ApiVersionsResponse:
+def api_versions(
+    request: ApiVersionsRequest, ground: Ground, metadata: Metadata, telemetry: Telemetry, caller: Caller
+) -> ApiVersionsResponse:
     if caller.api_version >= FIRST_VERSION_WITH_SOFTWARE_NAME and not (
         _is_software_text(request.client_software_name) and _is_software_text(request.client_software_version)
     ):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-    caller.peer.software_name = request.client_software_name
-    caller.peer.software_version = request.client_software_version
+    caller.client.software_name = request.client_software_name
+    caller.client.software_version = request.client_software_version
     return ApiVersionsResponse(
         api_keys=[
-            _served(key, node)
-            for key in sorted(SERVED)
-            if caller.peer.role in APIS[key].listeners
-            and (key not in TELEMETRY_KEYS or node.telemetry.subscription_names)
+            _served(key, ground)
+            for key in sorted(ApiTable.keys)
+            if caller.client.role in APIS[key].listeners and (key not in TELEMETRY_KEYS or telemetry.subscription_names)
         ],
         supported_features=[
             SupportedFeatureKey(name=name, min_version=low, max_version=high)
-            for name, (low, high) in node.supported_features.items()
+            for name, (low, high) in SUPPORTED_FEATURES.items()
             # Clients before v4 take a minimum of 0 for an error, so Kafka leaves these features out for them.
             if low > 0 or caller.api_version >= FIRST_VERSION_WITH_ZERO_MIN_FEATURES
         ],
-        finalized_features_epoch=node.image_offset,
+        finalized_features_epoch=ground.image_offset,
         finalized_features=[
             FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
-            for name, level in {**node.image.features, KRAFT_VERSION: node.quorum.voters.kraft_version}.items()
+            for name, level in {**ground.image.features, KRAFT_VERSION: metadata.quorum.voters.kraft_version}.items()
             if level > 0
         ],
     )
 
 
-def unsupported_version(node: Node) -> ApiVersionsResponse:
-    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_served(KEY, node)])
-
-
-def _served(key: int, node: Node) -> ApiVersion:
+def _served(key: int, ground: Ground) -> ApiVersion:
     info = APIS[key]
     newest = info.max_version
     if info.latest_version_unstable and not (
-        key == INIT_PRODUCER_ID_KEY and node.config.transaction_two_phase_commit_enable
+        key == INIT_PRODUCER_ID_KEY and ground.config.transaction_two_phase_commit_enable
     ):
         newest -= 1
     oldest = PRODUCE_OLDEST_TOLD if key == PRODUCE_KEY else info.min_version

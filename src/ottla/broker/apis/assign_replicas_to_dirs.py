@@ -3,9 +3,9 @@ controller."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ottla.broker.serving.api import Api, Caller
+from ottla.broker.caller import Caller
+from ottla.broker.metadata.metadata import Metadata
+from ottla.broker.serving.api import Api
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
@@ -15,14 +15,11 @@ from ottla.wire.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsResponseTopicData,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
-
 
 async def assign_replicas_to_dirs(
-    request: AssignReplicasToDirsRequest, node: Node, caller: Caller
+    request: AssignReplicasToDirsRequest, metadata: Metadata, caller: Caller
 ) -> AssignReplicasToDirsResponse:
-    controller = node.controller
+    controller = metadata.controller
     broker = controller.image.brokers.get(request.broker_id)
     if broker is None or broker.epoch != request.broker_epoch:
         raise KafkaError(ErrorCode.STALE_BROKER_EPOCH)
@@ -32,7 +29,7 @@ async def assign_replicas_to_dirs(
         for topic in directory.topics
         for partition in topic.partitions
     }
-    await node.commit(controller.assign_replicas_to_dirs(request.broker_id, assignments))
+    await metadata.commit(controller.assign_replicas_to_dirs(request.broker_id, assignments))
     return AssignReplicasToDirsResponse(
         directories=[
             AssignReplicasToDirsResponseDirectoryData(

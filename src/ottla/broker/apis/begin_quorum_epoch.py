@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ottla.broker.serving.api import Api, Caller
+from ottla.broker.caller import Caller
+from ottla.broker.metadata.metadata import Metadata
+from ottla.broker.serving.api import Api
 from ottla.wire.messages.begin_quorum_epoch import BeginQuorumEpochRequest
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
 
-
-def begin_quorum_epoch(request: BeginQuorumEpochRequest, node: Node, caller: Caller) -> asyncio.Future[Any]:
-    return node.quorum.receive(request)
+def begin_quorum_epoch(request: BeginQuorumEpochRequest, metadata: Metadata, caller: Caller) -> asyncio.Future[Any]:
+    return metadata.quorum.receive(request)
 
 
 api = Api(key=53, handler=begin_quorum_epoch)

@@ -3,21 +3,20 @@ Answered by the active controller."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ottla.broker.serving.api import Api, Caller
+from ottla.broker.caller import Caller
+from ottla.broker.metadata.metadata import Metadata
+from ottla.broker.serving.api import Api
 from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
 
-
-async def broker_heartbeat(request: BrokerHeartbeatRequest, node: Node, caller: Caller) -> BrokerHeartbeatResponse:
-    controllership, broker_id = node.controllership, request.broker_id
+async def broker_heartbeat(
+    request: BrokerHeartbeatRequest, metadata: Metadata, caller: Caller
+) -> BrokerHeartbeatResponse:
+    controllership, broker_id = metadata.controllership, request.broker_id
     is_handover_known = request.want_shut_down and controllership.is_handover_known(broker_id)
-    decision = node.controller.heartbeat(request, is_handover_known=is_handover_known)
-    controllership.heard_from(broker_id, caller.peer)
-    response = await node.commit(decision)
+    decision = metadata.controller.heartbeat(request, is_handover_known=is_handover_known)
+    controllership.heard_from(broker_id, caller.client)
+    response = await metadata.commit(decision)
     if request.want_shut_down:
         controllership.hands_over(broker_id)
     if response.should_shut_down:

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.apis.describe_configs import check_is_this_node
+from ottla.broker.ground import Ground
+from ottla.broker.metadata.metadata import Metadata
 from ottla.cluster.image import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE
 from ottla.config import BROKER_KEYS, ConfigError, ConfigType
 from ottla.config.dynamic import check_client_metrics, check_dynamic_broker
@@ -20,8 +22,7 @@ from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.incremental_alter_configs import AlterableConfig
 
 if TYPE_CHECKING:
-    from ottla.broker.node import Node
-    from ottla.broker.serving.api import Caller
+    from ottla.broker.caller import Caller
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
 _ELR_FEATURE = "eligible.leader.replicas.version"
@@ -30,26 +31,28 @@ _MIN_INSYNC_REPLICAS = "min.insync.replicas"
 
 def is_for_controller(caller: Caller) -> bool:
     """Whether a request came to this node as the controller: brokers' own checks are not for it."""
-    return caller.is_forwarded or caller.peer.role == "controller"
+    return caller.is_forwarded or caller.client.role == "controller"
 
 
-async def decide(node: Node, caller: Caller, request: Message, command: Callable[[Controller, Any], Any]) -> Any:
+async def decide(
+    metadata: Metadata, caller: Caller, request: Message, command: Callable[[Controller, Any], Any]
+) -> Any:
     """What the active controller answers, here or elsewhere."""
-    if node.controllership.is_active:
-        return await node.commit(command(node.controller, request))
-    return await node.controllership.forward(request, caller)
+    if metadata.controllership.is_active:
+        return await metadata.commit(command(metadata.controller, request))
+    return await metadata.controllership.forward(request, caller)
 
 
-def check_configs(node: Node, kind: int, name: str, after: Mapping[str, str]) -> None:
+def check_configs(ground: Ground, kind: int, name: str, after: Mapping[str, str]) -> None:
     """Refuse what a broker or a client metrics subscription would have after a change."""
     if kind == BROKER_RESOURCE:
         if name:
-            check_is_this_node(name, node)
-        before = node.image.configs.get((kind, name), {})
-        if node.image.features.get(_ELR_FEATURE, 0) >= 1:
+            check_is_this_node(name, ground)
+        before = ground.image.configs.get((kind, name), {})
+        if ground.image.features.get(_ELR_FEATURE, 0) >= 1:
             _check_min_insync_replicas(name, before, after)
         try:
-            check_dynamic_broker(after, node.config, is_default=not name)
+            check_dynamic_broker(after, ground.config, is_default=not name)
         except ConfigError as error:
             # Kafka answers INVALID_REQUEST where INVALID_CONFIG would be right; its clients know it so.
             raise KafkaError(ErrorCode.INVALID_REQUEST, error.message) from None
@@ -57,9 +60,9 @@ def check_configs(node: Node, kind: int, name: str, after: Mapping[str, str]) ->
         check_client_metrics(name, after)
 
 
-def configs_after(node: Node, kind: int, name: str, changes: list[AlterableConfig]) -> dict[str, str]:
+def configs_after(ground: Ground, kind: int, name: str, changes: list[AlterableConfig]) -> dict[str, str]:
     """What a resource would have after these operations."""
-    after = dict(node.image.configs.get((kind, name), {}))
+    after = dict(ground.image.configs.get((kind, name), {}))
     for change in changes:
         key, value = change.name, change.value
         if change.config_operation == DELETE:

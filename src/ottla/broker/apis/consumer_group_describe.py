@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ottla.broker.coordinators.groups import GROUP_OPERATIONS
-from ottla.broker.serving.api import Api, Caller
+from ottla.broker.caller import Caller
+from ottla.broker.coordinators.groups import GROUP_OPERATIONS, GroupCoordinator
+from ottla.broker.serving.api import Api
 from ottla.groups.shard import GroupShard
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.consumer_group_describe import (
@@ -14,12 +15,8 @@ from ottla.wire.messages.consumer_group_describe import (
     DescribedGroup,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
 
-
-def consumer_group_describe(request: ConsumerGroupDescribeRequest, node: Node, caller: Caller) -> Any:
-    groups = node.groups
+def consumer_group_describe(request: ConsumerGroupDescribeRequest, groups: GroupCoordinator, caller: Caller) -> Any:
     if not groups.is_consumer_protocol_enabled:
         return ConsumerGroupDescribeResponse(groups=_refused(request, KafkaError(ErrorCode.UNSUPPORTED_VERSION)))
     nameless = [

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ottla.broker.serving.api import Api, Caller
+from ottla.broker.caller import Caller
+from ottla.broker.coordinators.groups import GroupCoordinator
+from ottla.broker.serving.api import Api
 from ottla.groups.shard import GroupShard
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
 
-
-def consumer_group_heartbeat(request: ConsumerGroupHeartbeatRequest, node: Node, caller: Caller) -> Any:
-    groups = node.groups
+def consumer_group_heartbeat(request: ConsumerGroupHeartbeatRequest, groups: GroupCoordinator, caller: Caller) -> Any:
     if not groups.is_consumer_protocol_enabled:
         return _refused(request, KafkaError(ErrorCode.UNSUPPORTED_VERSION))
     return groups.run(request.group_id, GroupShard.consumer_group_heartbeat, request, groups.call(caller), _refused)

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ottla.broker.serving.api import Api, Caller
+from ottla.broker.caller import Caller
+from ottla.broker.metadata.metadata import Metadata
+from ottla.broker.serving.api import Api
 from ottla.wire.messages.controller_registration import ControllerRegistrationRequest, ControllerRegistrationResponse
-
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
 
 
 async def controller_registration(
-    request: ControllerRegistrationRequest, node: Node, caller: Caller
+    request: ControllerRegistrationRequest, metadata: Metadata, caller: Caller
 ) -> ControllerRegistrationResponse:
-    await node.commit(node.controller.register_controller(request))
+    await metadata.commit(metadata.controller.register_controller(request))
     return ControllerRegistrationResponse(error_message=None)
 
 

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ottla.broker.serving.api import Api, Caller
+from ottla.broker.caller import Caller
+from ottla.broker.serving.api import Api
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
 
-
-def create_acls(request: CreateAclsRequest, node: Node, caller: Caller) -> CreateAclsResponse:
+def create_acls(request: CreateAclsRequest, caller: Caller) -> CreateAclsResponse:
     return CreateAclsResponse(
         results=[
             AclCreationResult(error_code=ErrorCode.SECURITY_DISABLED, error_message="No Authorizer is configured.")
@@ -21,4 +17,4 @@ def create_acls(request: CreateAclsRequest, node: Node, caller: Caller) -> Creat
     )
 
 
-api = Api(key=30, handler=create_acls)
+api = Api(key=30, handler=create_acls, is_forwarded=True)

@@ -3,21 +3,15 @@ DELEGATION_TOKEN_REQUEST_NOT_ALLOWED."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ottla.broker.serving.api import Api, Caller
+from ottla.broker.caller import Caller
+from ottla.broker.serving.api import Api
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
-
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
 
 FIRST_VERSION_WITH_REQUESTER = 3
 
 
-def create_delegation_token(
-    request: CreateDelegationTokenRequest, node: Node, caller: Caller
-) -> CreateDelegationTokenResponse:
+def create_delegation_token(request: CreateDelegationTokenRequest, caller: Caller) -> CreateDelegationTokenResponse:
     requester_type, _, requester_name = caller.principal.partition(":")
     response = CreateDelegationTokenResponse(
         error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
@@ -33,4 +27,4 @@ def create_delegation_token(
     return response
 
 
-api = Api(key=38, handler=create_delegation_token)
+api = Api(key=38, handler=create_delegation_token, is_forwarded=True)

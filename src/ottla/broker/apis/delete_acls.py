@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ottla.broker.serving.api import Api, Caller
+from ottla.broker.caller import Caller
+from ottla.broker.serving.api import Api
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsRequest, DeleteAclsResponse
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
 
-
-def delete_acls(request: DeleteAclsRequest, node: Node, caller: Caller) -> DeleteAclsResponse:
+def delete_acls(request: DeleteAclsRequest, caller: Caller) -> DeleteAclsResponse:
     return DeleteAclsResponse(
         filter_results=[
             DeleteAclsFilterResult(error_code=ErrorCode.SECURITY_DISABLED, error_message="No Authorizer is configured.")
@@ -21,4 +17,4 @@ def delete_acls(request: DeleteAclsRequest, node: Node, caller: Caller) -> Delet
     )
 
 
-api = Api(key=31, handler=delete_acls)
+api = Api(key=31, handler=delete_acls, is_forwarded=True)

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ottla.broker.serving.api import Api, Caller
+from ottla.broker.caller import Caller
+from ottla.broker.coordinators.groups import GroupCoordinator
+from ottla.broker.serving.api import Api
 from ottla.groups.shard import GroupShard
 from ottla.wire.errors import KafkaError
 from ottla.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
 
-
-def delete_groups(request: DeleteGroupsRequest, node: Node, caller: Caller) -> Any:
-    groups = node.groups
+def delete_groups(request: DeleteGroupsRequest, groups: GroupCoordinator, caller: Caller) -> Any:
     return groups.run_for_each(
         dict.fromkeys(request.groups_names),
         GroupShard.delete_groups,

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.serving.api import Api, Caller
+from ottla.broker.caller import Caller
+from ottla.broker.replicas.replicas import Replicas
+from ottla.broker.serving.api import Api
+from ottla.cluster.topic import INTERNAL_TOPICS
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.delete_records import (
     DeleteRecordsPartitionResult,
@@ -14,18 +17,19 @@ from ottla.wire.messages.delete_records import (
 )
 
 if TYPE_CHECKING:
-    from ottla.broker.node import Node
     from ottla.broker.replicas.partitions import Partition
 
 
-def delete_records(request: DeleteRecordsRequest, node: Node, caller: Caller) -> DeleteRecordsResponse:
+def delete_records(request: DeleteRecordsRequest, replicas: Replicas, caller: Caller) -> DeleteRecordsResponse:
     topics = []
     for topic in request.topics:
         rows = []
         for asked in topic.partitions:
             try:
                 low_watermark = _delete(
-                    node.partition(topic.name, asked.partition_index), asked.offset, topic.name, node
+                    replicas.partition(topic.name, asked.partition_index),
+                    asked.offset,
+                    topic.name,
                 )
                 rows.append(
                     DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=low_watermark)
@@ -40,8 +44,12 @@ def delete_records(request: DeleteRecordsRequest, node: Node, caller: Caller) ->
     return DeleteRecordsResponse(topics=topics)
 
 
-def _delete(partition: Partition, offset: int, topic: str, node: Node) -> int:
-    if node.is_internal_topic(topic):
+def _delete(
+    partition: Partition,
+    offset: int,
+    topic: str,
+) -> int:
+    if topic in INTERNAL_TOPICS:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
     log = partition.log
     if "delete" not in log.config.cleanup_policy:

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ottla.broker.apis.mutations import charge
-from ottla.broker.serving.api import Api, Caller
+from ottla.broker.caller import Caller
+from ottla.broker.ground import Ground
+from ottla.broker.metadata.metadata import Metadata
+from ottla.broker.serving.api import Api
+from ottla.broker.serving.quotas import Quotas
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 from ottla.wire.primitives import ZERO_UUID
-
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
 
 FIRST_STRICT_VERSION = 5
 FIRST_VERSION_WITH_DELETION_DISABLED = 3
 
 
-async def delete_topics(request: DeleteTopicsRequest, node: Node, caller: Caller) -> DeleteTopicsResponse:
-    if not node.config.delete_topic_enable:
+async def delete_topics(
+    request: DeleteTopicsRequest, ground: Ground, metadata: Metadata, quotas: Quotas, caller: Caller
+) -> DeleteTopicsResponse:
+    if not ground.config.delete_topic_enable:
         return _refused(request, caller)
-    counted = charge(node, caller, first_strict_version=FIRST_STRICT_VERSION)
-    response = await node.commit(node.controller.delete_topics(request, charge=counted))
+    counted = charge(ground, quotas, caller, first_strict_version=FIRST_STRICT_VERSION)
+    response = await metadata.commit(metadata.controller.delete_topics(request, charge=counted))
     response.throttle_time_ms = caller.throttle_ms
     return response
 
@@ -40,4 +41,4 @@ def _refused(request: DeleteTopicsRequest, caller: Caller) -> DeleteTopicsRespon
     )
 
 
-api = Api(key=20, handler=delete_topics)
+api = Api(key=20, handler=delete_topics, is_forwarded=True)

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ottla.broker.serving.api import Api, Caller
+from ottla.broker.caller import Caller
+from ottla.broker.serving.api import Api
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
 
-
-def describe_acls(request: DescribeAclsRequest, node: Node, caller: Caller) -> DescribeAclsResponse:
+def describe_acls(request: DescribeAclsRequest, caller: Caller) -> DescribeAclsResponse:
     return DescribeAclsResponse(
         error_code=ErrorCode.SECURITY_DISABLED, error_message="No Authorizer is configured on the broker"
     )
 
 
-api = Api(key=29, handler=describe_acls)
+api = Api(key=29, handler=describe_acls, is_forwarded=True)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
-from ottla.broker.serving.api import Api, Caller
+from ottla.broker.caller import Caller
+from ottla.broker.ground import Ground
+from ottla.broker.serving.api import Api
 from ottla.config.hash_order import entity_hash, hash_order, string_hash
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.describe_client_quotas import (
@@ -17,15 +18,12 @@ from ottla.wire.messages.describe_client_quotas import (
     ValueData,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
-
 EXACT, DEFAULT, SPECIFIED = range(3)
 ENTITY_TYPES = ("user", "client-id", "ip")
 
 
 def describe_client_quotas(
-    request: DescribeClientQuotasRequest, node: Node, caller: Caller
+    request: DescribeClientQuotasRequest, ground: Ground, caller: Caller
 ) -> DescribeClientQuotasResponse:
     try:
         exact, specified = _read_filter(request.components)
@@ -34,7 +32,7 @@ def describe_client_quotas(
     # Kafka's tables grow with the image. Entities that share a place stand in the order in which they came; Kafka
     # reverses these few if they came with one request or a snapshot.
     entries = []
-    known = {entity: quotas for entity, quotas in node.image.client_quotas.items() if quotas}
+    known = {entity: quotas for entity, quotas in ground.image.client_quotas.items() if quotas}
     for entity in hash_order(known, entity_hash, least_table_size=1):
         names = dict(entity)
         if request.strict and len(names) != len(exact) + len(specified):

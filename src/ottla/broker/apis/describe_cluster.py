@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from ottla.broker.apis.metadata import CLUSTER_OPERATIONS, NOT_ASKED
-from ottla.broker.serving.api import Api, Caller
+from ottla.broker.caller import Caller
+from ottla.broker.ground import Ground
+from ottla.broker.metadata.metadata import Metadata
+from ottla.broker.serving.api import Api
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -14,14 +16,13 @@ from ottla.wire.messages.describe_cluster import (
     DescribeClusterResponse,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
-
 BROKERS, CONTROLLERS = 1, 2
 
 
-def describe_cluster(request: DescribeClusterRequest, node: Node, caller: Caller) -> DescribeClusterResponse:
-    expected = CONTROLLERS if caller.peer.role == "controller" else BROKERS
+def describe_cluster(
+    request: DescribeClusterRequest, ground: Ground, metadata: Metadata, caller: Caller
+) -> DescribeClusterResponse:
+    expected = CONTROLLERS if caller.client.role == "controller" else BROKERS
     if request.endpoint_type not in (BROKERS, CONTROLLERS):
         return _refused(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {request.endpoint_type}")
     if request.endpoint_type != expected:
@@ -29,14 +30,14 @@ def describe_cluster(request: DescribeClusterRequest, node: Node, caller: Caller
         return _refused(
             ErrorCode.MISMATCHED_ENDPOINT_TYPE, f"The request asks for the other kind of endpoint: here are {reached}"
         )
-    found = _controllers(node, caller) if expected == CONTROLLERS else _brokers(request, node, caller)
+    found = _controllers(ground, caller) if expected == CONTROLLERS else _brokers(request, ground, caller)
     return DescribeClusterResponse(
         error_code=ErrorCode.NONE,
         error_message=None,
         endpoint_type=expected,
-        cluster_id=node.cluster_id,
+        cluster_id=metadata.cluster_id,
         # Brokers name themselves: they pass on what only the controller can do (KIP-590).
-        controller_id=node.quorum.leader_id if expected == CONTROLLERS else node.config.node_id,
+        controller_id=metadata.quorum.leader_id if expected == CONTROLLERS else ground.node_id,
         brokers=list(found),
         cluster_authorized_operations=(
             CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
@@ -44,9 +45,9 @@ def describe_cluster(request: DescribeClusterRequest, node: Node, caller: Caller
     )
 
 
-def _brokers(request: DescribeClusterRequest, node: Node, caller: Caller) -> Iterable[DescribeClusterBroker]:
-    for broker in node.image.brokers.values():
-        endpoint = broker.endpoints.get(caller.peer.listener)
+def _brokers(request: DescribeClusterRequest, ground: Ground, caller: Caller) -> Iterable[DescribeClusterBroker]:
+    for broker in ground.image.brokers.values():
+        endpoint = broker.endpoints.get(caller.client.listener)
         if endpoint is not None and (not broker.is_fenced or request.include_fenced_brokers):
             yield DescribeClusterBroker(
                 broker_id=broker.id,
@@ -57,9 +58,9 @@ def _brokers(request: DescribeClusterRequest, node: Node, caller: Caller) -> Ite
             )
 
 
-def _controllers(node: Node, caller: Caller) -> Iterable[DescribeClusterBroker]:
-    for controller in node.image.controllers.values():
-        endpoint = controller.endpoints.get(caller.peer.listener)
+def _controllers(ground: Ground, caller: Caller) -> Iterable[DescribeClusterBroker]:
+    for controller in ground.image.controllers.values():
+        endpoint = controller.endpoints.get(caller.client.listener)
         if endpoint is not None:
             yield DescribeClusterBroker(broker_id=controller.id, host=endpoint.host, port=endpoint.port)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ottla.broker.serving.api import Api, Caller
+from ottla.broker.caller import Caller
+from ottla.broker.ground import Ground
+from ottla.broker.serving.api import Api
 from ottla.broker.serving.loggers import loggers
 from ottla.cluster.image import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
 from ottla.cluster.topic import why_topic_name_is_invalid
@@ -28,15 +28,12 @@ from ottla.wire.messages.describe_configs import (
     DescribeConfigsSynonym,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
-
 BROKER_LOGGER_RESOURCE = 8
 MAX_ENTRIES = 1_000_000
 """A few bytes of request make hundreds of entries: without a bound one request could ask for all memory."""
 
 
-def describe_configs(request: DescribeConfigsRequest, node: Node, caller: Caller) -> DescribeConfigsResponse:
+def describe_configs(request: DescribeConfigsRequest, ground: Ground, caller: Caller) -> DescribeConfigsResponse:
     results = []
     entry_count = 0
     # Thousands of topics have the same settings, most of them none: they share one description.
@@ -46,13 +43,13 @@ def describe_configs(request: DescribeConfigsRequest, node: Node, caller: Caller
         try:
             if entry_count > MAX_ENTRIES:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Too many resources to describe at once")
-            check_resource(resource.resource_type, resource.resource_name, node)
-            key = _same_description(resource, node)
+            check_resource(resource.resource_type, resource.resource_name, ground)
+            key = _same_description(resource, ground)
             told = known.get(key)
             if told is None:
                 told = known[key] = [
                     _told(entry, with_synonyms=request.include_synonyms, with_doc=request.include_documentation)
-                    for entry in _entries(resource, node)
+                    for entry in _entries(resource, ground)
                 ]
             result.configs = told
             entry_count += len(told)
@@ -63,21 +60,21 @@ def describe_configs(request: DescribeConfigsRequest, node: Node, caller: Caller
     return DescribeConfigsResponse(results=results)
 
 
-def check_resource(kind: int, name: str, node: Node) -> None:
+def check_resource(kind: int, name: str, ground: Ground) -> None:
     """KafkaError when there is no such resource, or it is not this node's to describe."""
     if kind == TOPIC_RESOURCE:
         problem = why_topic_name_is_invalid(name)
         if problem is not None:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
-        if name not in node.image.topics_by_name:
+        if name not in ground.image.topics_by_name:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     elif kind == BROKER_RESOURCE:
         if name:
-            check_is_this_node(name, node)
+            check_is_this_node(name, ground)
     elif kind == BROKER_LOGGER_RESOURCE:
         if not name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
-        check_is_this_node(name, node)
+        check_is_this_node(name, ground)
     elif kind == CLIENT_METRICS_RESOURCE:
         if not name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
@@ -88,27 +85,27 @@ def check_resource(kind: int, name: str, node: Node) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {kind}")
 
 
-def _same_description(resource: DescribeConfigsResource, node: Node) -> tuple[object, ...]:
+def _same_description(resource: DescribeConfigsResource, ground: Ground) -> tuple[object, ...]:
     """Resources with the same of these have the same description."""
     kind, name = resource.resource_type, resource.resource_name
-    own = node.image.configs.get((kind, name), {})
+    own = ground.image.configs.get((kind, name), {})
     is_default = kind == BROKER_RESOURCE and not name
     return kind, is_default, tuple(own.items()), tuple(resource.configuration_keys or ())
 
 
-def _entries(resource: DescribeConfigsResource, node: Node) -> list[ConfigEntry]:
-    entries = _all_entries(resource, node)
+def _entries(resource: DescribeConfigsResource, ground: Ground) -> list[ConfigEntry]:
+    entries = _all_entries(resource, ground)
     names = resource.configuration_keys
     return [entry for entry in entries if entry.name in names] if names else entries
 
 
-def _all_entries(resource: DescribeConfigsResource, node: Node) -> list[ConfigEntry]:
+def _all_entries(resource: DescribeConfigsResource, ground: Ground) -> list[ConfigEntry]:
     kind, name = resource.resource_type, resource.resource_name
-    own = node.image.configs.get((kind, name), {})
+    own = ground.image.configs.get((kind, name), {})
     if kind == TOPIC_RESOURCE:
-        return describe_topic(own, node.config)
+        return describe_topic(own, ground.config)
     if kind == BROKER_RESOURCE:
-        return describe_broker(node.config) if name else describe_broker_defaults(node.config)
+        return describe_broker(ground.config) if name else describe_broker_defaults(ground.config)
     if kind == BROKER_LOGGER_RESOURCE:
         source = ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG
         return [
@@ -117,12 +114,12 @@ def _all_entries(resource: DescribeConfigsResource, node: Node) -> list[ConfigEn
         ]
     if kind == CLIENT_METRICS_RESOURCE:
         return describe_client_metrics(own)
-    return describe_group(own, node.config)
+    return describe_group(own, ground.config)
 
 
-def check_is_this_node(name: str, node: Node) -> None:
+def check_is_this_node(name: str, ground: Ground) -> None:
     """Only a broker itself knows its settings, so a request for another's is a mistake of the client."""
-    node_id = node.config.node_id
+    node_id = ground.node_id
     digits = name[1:] if name[:1] in ("-", "+") else name
     if not (digits.isascii() and digits.isdecimal()):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ottla.broker.coordinators.groups import GROUP_OPERATIONS
-from ottla.broker.serving.api import Api, Caller
+from ottla.broker.caller import Caller
+from ottla.broker.coordinators.groups import GROUP_OPERATIONS, GroupCoordinator
+from ottla.broker.serving.api import Api
 from ottla.groups.shard import GroupShard
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
 
-
-def describe_groups(request: DescribeGroupsRequest, node: Node, caller: Caller) -> Any:
+def describe_groups(request: DescribeGroupsRequest, groups: GroupCoordinator, caller: Caller) -> Any:
     def answer(described: list[DescribedGroup]) -> DescribeGroupsResponse:
         if request.include_authorized_operations:
             for group in described:
@@ -22,7 +20,6 @@ def describe_groups(request: DescribeGroupsRequest, node: Node, caller: Caller) 
                     group.authorized_operations = GROUP_OPERATIONS
         return DescribeGroupsResponse(groups=described)
 
-    groups = node.groups
     return groups.run_for_each(
         request.groups, GroupShard.describe_groups, _request_for, groups.call(caller), _refused, _groups, answer
     )

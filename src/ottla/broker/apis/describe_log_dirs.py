@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ottla.broker.serving.api import Api, Caller
+from ottla.broker.caller import Caller
+from ottla.broker.ground import Ground
+from ottla.broker.replicas.replicas import Replicas
+from ottla.broker.serving.api import Api
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -14,24 +15,23 @@ from ottla.wire.messages.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
 
-
-def describe_log_dirs(request: DescribeLogDirsRequest, node: Node, caller: Caller) -> DescribeLogDirsResponse:
+def describe_log_dirs(
+    request: DescribeLogDirsRequest, ground: Ground, replicas: Replicas, caller: Caller
+) -> DescribeLogDirsResponse:
     asked: set[tuple[str, int]] | None = None
     if request.topics is not None:
         asked = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
     results = []
-    for directory in node.logs.log_dirs:
-        path = node.disk.absolute(directory.path)
+    for directory in replicas.logs.log_dirs:
+        path = ground.disk.absolute(directory.path)
         if not directory.is_online:
             results.append(DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=path))
             continue
         topics: dict[str, list[DescribeLogDirsPartition]] = {}
         for (topic, index), log in directory.all_logs.items():
             if asked is None or (topic, index) in asked:
-                current = node.logs.get(topic, index)
+                current = replicas.logs.get(topic, index)
                 is_future = current is not None and current is not log
                 behind = current.log_end_offset - log.log_end_offset if is_future and current is not None else 0
                 topics.setdefault(topic, []).append(
@@ -46,8 +46,8 @@ def describe_log_dirs(request: DescribeLogDirsRequest, node: Node, caller: Calle
             DescribeLogDirsResult(
                 log_dir=path,
                 topics=[DescribeLogDirsTopic(name=name, partitions=rows) for name, rows in topics.items()],
-                total_bytes=node.disk.total_bytes(directory.path),
-                usable_bytes=node.disk.free_bytes(directory.path),
+                total_bytes=ground.disk.total_bytes(directory.path),
+                usable_bytes=ground.disk.free_bytes(directory.path),
             )
         )
     return DescribeLogDirsResponse(results=results)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ottla.broker.serving.api import Api, Caller
+from ottla.broker.caller import Caller
+from ottla.broker.ground import Ground
+from ottla.broker.replicas.replicas import Replicas
+from ottla.broker.serving.api import Api
 from ottla.wire.errors import KafkaError
 from ottla.wire.messages.describe_producers import (
     DescribeProducersRequest,
@@ -14,21 +15,20 @@ from ottla.wire.messages.describe_producers import (
     TopicResponse,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
-
 NO_TRANSACTION = -1
 
 
-def describe_producers(request: DescribeProducersRequest, node: Node, caller: Caller) -> DescribeProducersResponse:
+def describe_producers(
+    request: DescribeProducersRequest, ground: Ground, replicas: Replicas, caller: Caller
+) -> DescribeProducersResponse:
     topics = []
     for topic in request.topics:
         rows = []
         for index in topic.partition_indexes:
             try:
-                producers = node.partition(topic.name, index).log.producers.producers
+                producers = replicas.partition(topic.name, index).log.producers.producers
             except KafkaError as error:
-                is_topic_there = topic.name in node.image.topics_by_name
+                is_topic_there = topic.name in ground.image.topics_by_name
                 message = error.message if is_topic_there else "there is no topic of this name"
                 rows.append(PartitionResponse(partition_index=index, error_code=error.code, error_message=message))
                 continue

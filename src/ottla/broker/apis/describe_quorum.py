@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ottla.broker.serving.api import Api, Caller
+from ottla.broker.caller import Caller
+from ottla.broker.ground import Ground
+from ottla.broker.metadata.metadata import Metadata
+from ottla.broker.serving.api import Api
 from ottla.cluster.topic import METADATA_TOPIC
 from ottla.raft.leader import NEVER, Leader, Replica
 from ottla.wire.errors import ErrorCode, KafkaError
@@ -18,17 +19,16 @@ from ottla.wire.messages.describe_quorum import (
 )
 from ottla.wire.messages.describe_quorum import Node as QuorumNode
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
 
-
-def describe_quorum(request: DescribeQuorumRequest, node: Node, caller: Caller) -> DescribeQuorumResponse:
+def describe_quorum(
+    request: DescribeQuorumRequest, ground: Ground, metadata: Metadata, caller: Caller
+) -> DescribeQuorumResponse:
     topics = []
     for asked in request.topics:
         partitions = []
         for partition in asked.partitions:
             if asked.topic_name == METADATA_TOPIC and partition.partition_index == 0:
-                partitions.append(_metadata_partition(node))
+                partitions.append(_metadata_partition(ground, metadata))
             else:
                 partitions.append(
                     DescribeQuorumResponsePartitionData(
@@ -43,17 +43,17 @@ def describe_quorum(request: DescribeQuorumRequest, node: Node, caller: Caller) 
             node_id=controller.id,
             listeners=[Listener(name=one.name, host=one.host, port=one.port) for one in controller.endpoints.values()],
         )
-        for controller in node.image.controllers.values()
-        if controller.id in node.quorum.voters.by_id
+        for controller in ground.image.controllers.values()
+        if controller.id in metadata.quorum.voters.by_id
     ]
     return DescribeQuorumResponse(topics=topics, nodes=nodes if caller.api_version >= 2 else [])
 
 
-def _metadata_partition(node: Node) -> DescribeQuorumResponsePartitionData:
-    quorum, leader = node.quorum, node.quorum.machine.role
+def _metadata_partition(ground: Ground, metadata: Metadata) -> DescribeQuorumResponsePartitionData:
+    quorum, leader = metadata.quorum, metadata.quorum.machine.role
     if not isinstance(leader, Leader):
         raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    now, timestamp = node.now(), node.clock()
+    now, timestamp = ground.now(), ground.clock()
 
     def state(id: int, directory_id: bytes, replica: Replica) -> ReplicaState:
         return ReplicaState(
@@ -81,4 +81,4 @@ def _metadata_partition(node: Node) -> DescribeQuorumResponsePartitionData:
     )
 
 
-api = Api(key=55, handler=describe_quorum)
+api = Api(key=55, handler=describe_quorum, is_forwarded=True)

@@ -5,7 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker.apis.metadata import TOPIC_OPERATIONS
-from ottla.broker.serving.api import Api, Caller
+from ottla.broker.caller import Caller
+from ottla.broker.ground import Ground
+from ottla.broker.replicas.replicas import Replicas
+from ottla.broker.serving.api import Api
+from ottla.cluster.topic import INTERNAL_TOPICS, why_topic_name_is_invalid
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
@@ -16,16 +20,15 @@ from ottla.wire.messages.describe_topic_partitions import (
 )
 
 if TYPE_CHECKING:
-    from ottla.broker.node import Node
     from ottla.cluster import TopicImage
 
 
 def describe_topic_partitions(
-    request: DescribeTopicPartitionsRequest, node: Node, caller: Caller
+    request: DescribeTopicPartitionsRequest, ground: Ground, replicas: Replicas, caller: Caller
 ) -> DescribeTopicPartitionsResponse:
     cursor = request.cursor
     wants_all = not request.topics
-    names = node.image.topics_by_name if wants_all else {topic.name: None for topic in request.topics}
+    names = ground.image.topics_by_name if wants_all else {topic.name: None for topic in request.topics}
     if cursor is not None and (
         cursor.partition_index < 0 or not (wants_all or (cursor.topic_name in names and cursor.topic_name))
     ):
@@ -35,18 +38,18 @@ def describe_topic_partitions(
             ]
         )
     first_name = "" if cursor is None else cursor.topic_name
-    remaining = max(1, min(node.config.max_request_partition_size_limit, request.response_partition_limit))
+    remaining = max(1, min(ground.config.max_request_partition_size_limit, request.response_partition_limit))
     topics: list[DescribeTopicPartitionsResponseTopic] = []
     for name in sorted(name for name in names if name >= first_name):
         if remaining == 0:
             return _page(topics, name, 0)
         start = cursor.partition_index if cursor is not None and name == cursor.topic_name else 0
-        topic = node.image.topics_by_name.get(name)
+        topic = ground.image.topics_by_name.get(name)
         if topic is None:
-            topics.append(_missing(node, name))
+            topics.append(_missing(name))
             continue
         end = min(len(topic.partitions), start + remaining)
-        topics.append(_described(node, topic, range(start, end)))
+        topics.append(_described(replicas, topic, range(start, end)))
         if end < len(topic.partitions):
             return _page(topics, name, end)
         remaining -= max(0, end - start)
@@ -60,17 +63,17 @@ def _page(
     return DescribeTopicPartitionsResponse(topics=topics, next_cursor=cursor)
 
 
-def _missing(node: Node, name: str) -> DescribeTopicPartitionsResponseTopic:
-    is_valid = node.is_valid_topic_name(name)
+def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
+    is_valid = why_topic_name_is_invalid(name) is None
     return DescribeTopicPartitionsResponseTopic(
         error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_valid else ErrorCode.INVALID_TOPIC_EXCEPTION,
         name=name,
-        is_internal=node.is_internal_topic(name),
+        is_internal=name in INTERNAL_TOPICS,
         topic_authorized_operations=TOPIC_OPERATIONS,
     )
 
 
-def _described(node: Node, topic: TopicImage, indexes: range) -> DescribeTopicPartitionsResponseTopic:
+def _described(replicas: Replicas, topic: TopicImage, indexes: range) -> DescribeTopicPartitionsResponseTopic:
     partitions = []
     for index in indexes:
         partition = topic.partitions[index]
@@ -83,14 +86,14 @@ def _described(node: Node, topic: TopicImage, indexes: range) -> DescribeTopicPa
                 isr_nodes=list(partition.isr),
                 eligible_leader_replicas=list(partition.elr),
                 last_known_elr=list(partition.last_known_elr),
-                offline_replicas=node.offline_replicas(topic.name, index, partition),
+                offline_replicas=replicas.offline_replicas(topic.name, index, partition),
             )
         )
     return DescribeTopicPartitionsResponseTopic(
         error_code=ErrorCode.NONE,
         name=topic.name,
         topic_id=topic.id,
-        is_internal=node.is_internal_topic(topic.name),
+        is_internal=topic.name in INTERNAL_TOPICS,
         partitions=partitions,
         topic_authorized_operations=TOPIC_OPERATIONS,
     )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ottla.broker.serving.api import Api, Caller
+from ottla.broker.caller import Caller
+from ottla.broker.coordinators.transactions import TransactionCoordinator
+from ottla.broker.serving.api import Api
 from ottla.transactions.listing import describe
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.describe_transactions import (
@@ -13,20 +13,16 @@ from ottla.wire.messages.describe_transactions import (
     TransactionState,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
-
 
 def describe_transactions(
-    request: DescribeTransactionsRequest, node: Node, caller: Caller
+    request: DescribeTransactionsRequest, transactions: TransactionCoordinator, caller: Caller
 ) -> DescribeTransactionsResponse:
     return DescribeTransactionsResponse(
-        transaction_states=[_describe(transactional_id, node) for transactional_id in request.transactional_ids]
+        transaction_states=[_describe(transactional_id, transactions) for transactional_id in request.transactional_ids]
     )
 
 
-def _describe(transactional_id: str, node: Node) -> TransactionState:
-    transactions = node.transactions
+def _describe(transactional_id: str, transactions: TransactionCoordinator) -> TransactionState:
     if not transactional_id:
         return TransactionState(transactional_id=transactional_id, error_code=ErrorCode.INVALID_REQUEST)
     try:

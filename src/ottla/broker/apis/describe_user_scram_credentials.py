@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
 
-from ottla.broker.serving.api import Api, Caller
+from ottla.broker.caller import Caller
+from ottla.broker.ground import Ground
+from ottla.broker.serving.api import Api
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_user_scram_credentials import (
     CredentialInfo,
@@ -14,15 +15,12 @@ from ottla.wire.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResult,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
-
 
 def describe_user_scram_credentials(
-    request: DescribeUserScramCredentialsRequest, node: Node, caller: Caller
+    request: DescribeUserScramCredentialsRequest, ground: Ground, caller: Caller
 ) -> DescribeUserScramCredentialsResponse:
     infos: dict[str, list[CredentialInfo]] = {}
-    for (user, mechanism), record in sorted(node.image.scram.items()):
+    for (user, mechanism), record in sorted(ground.image.scram.items()):
         infos.setdefault(user, []).append(CredentialInfo(mechanism=mechanism, iterations=record.iterations))
     named = [user.name for user in request.users] if request.users else list(infos)
     results = []

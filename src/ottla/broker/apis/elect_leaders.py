@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ottla.broker.serving.api import Api, Caller
+from ottla.broker.caller import Caller
+from ottla.broker.metadata.metadata import Metadata
+from ottla.broker.serving.api import Api
 from ottla.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
+
+async def elect_leaders(request: ElectLeadersRequest, metadata: Metadata, caller: Caller) -> ElectLeadersResponse:
+    return await metadata.commit(metadata.controller.elect_leaders(request))
 
 
-async def elect_leaders(request: ElectLeadersRequest, node: Node, caller: Caller) -> ElectLeadersResponse:
-    return await node.commit(node.controller.elect_leaders(request))
-
-
-api = Api(key=43, handler=elect_leaders)
+api = Api(key=43, handler=elect_leaders, is_forwarded=True)

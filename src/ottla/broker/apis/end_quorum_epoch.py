@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ottla.broker.serving.api import Api, Caller
+from ottla.broker.caller import Caller
+from ottla.broker.metadata.metadata import Metadata
+from ottla.broker.serving.api import Api
 from ottla.wire.messages.end_quorum_epoch import EndQuorumEpochRequest
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
 
-
-def end_quorum_epoch(request: EndQuorumEpochRequest, node: Node, caller: Caller) -> asyncio.Future[Any]:
-    return node.quorum.receive(request)
+def end_quorum_epoch(request: EndQuorumEpochRequest, metadata: Metadata, caller: Caller) -> asyncio.Future[Any]:
+    return metadata.quorum.receive(request)
 
 
 api = Api(key=54, handler=end_quorum_epoch)

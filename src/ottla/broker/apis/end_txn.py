@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ottla.broker.serving.api import Api, Caller
+from ottla.broker.caller import Caller
+from ottla.broker.coordinators.producer_ids import ProducerIds
+from ottla.broker.coordinators.transactions import TransactionCoordinator
+from ottla.broker.serving.api import Api
 from ottla.transactions import TransactionShard
 from ottla.wire.errors import KafkaError
 from ottla.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
 
-
-def end_txn(request: EndTxnRequest, node: Node, caller: Caller) -> Any:
-    if node.producer_ids.is_empty:  # one may be needed, when the producer's epochs have run out
-        return _when_ids_are_here(request, node, caller)
-    return node.transactions.run(
-        request.transactional_id, TransactionShard.end_transaction, request, node.transactions.call(caller), _refused
+def end_txn(
+    request: EndTxnRequest, transactions: TransactionCoordinator, producer_ids: ProducerIds, caller: Caller
+) -> Any:
+    if producer_ids.is_empty:  # one may be needed, when the producer's epochs have run out
+        return _when_ids_are_here(request, transactions, producer_ids, caller)
+    return transactions.run(
+        request.transactional_id, TransactionShard.end_transaction, request, transactions.call(caller), _refused
     )
 
 
-async def _when_ids_are_here(request: EndTxnRequest, node: Node, caller: Caller) -> EndTxnResponse:
-    await node.transactions.reserve_producer_id()
-    answer = end_txn(request, node, caller)
+async def _when_ids_are_here(
+    request: EndTxnRequest, transactions: TransactionCoordinator, producer_ids: ProducerIds, caller: Caller
+) -> EndTxnResponse:
+    await transactions.reserve_producer_id()
+    answer = end_txn(request, transactions, producer_ids, caller)
     response: EndTxnResponse = answer if isinstance(answer, EndTxnResponse) else await answer
     return response
 

@@ -3,37 +3,36 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ottla.broker.metadata.controllership import CHECKED_THEN_FORWARDED, FORWARDED
-from ottla.broker.serving.api import Api, Caller, Peer
+from ottla.broker.caller import Caller, Client
+from ottla.broker.metadata.metadata import Metadata
+from ottla.broker.serving.api import Api
+from ottla.broker.serving.api_table import ApiTable
 from ottla.wire import WireError, frames
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
 
-
-async def envelope(request: EnvelopeRequest, node: Node, caller: Caller) -> EnvelopeResponse:
-    if not node.controllership.is_active:
+async def envelope(request: EnvelopeRequest, metadata: Metadata, apis: ApiTable, caller: Caller) -> EnvelopeResponse:
+    if not metadata.controllership.is_active:
         return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
     frame = memoryview(request.request_data)
     try:
         header, position = frames.decode_request_header(frame)
-        served = node.served(header.api_key)
-        if served is None or header.api_key not in FORWARDED | CHECKED_THEN_FORWARDED:
+        served = apis.served(header.api_key)
+        if served is None or not (served.api.is_forwarded or served.api.is_checked_then_forwarded):
             return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
         if not served.min_version <= header.api_version <= served.max_version:
             return EnvelopeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
         inner, _ = served.decoder(header.api_version)(frame, position)
     except WireError:
         return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
-    host = ".".join(map(str, request.client_host_address[:4])) or caller.peer.host
-    peer = Peer(host, 0, caller.peer.listener, "broker")
-    client = Caller(header.client_id, peer, header.api_key, header.api_version, is_forwarded=True)
+    host = ".".join(map(str, request.client_host_address[:4])) or caller.client.host
+    client = Client(host, 0, caller.client.listener, "broker")
+    sender = Caller(header.client_id, client, header.api_key, header.api_version, is_forwarded=True)
     try:
-        answer: Any = served.direct_handler(inner, node, client)
+        answer: Any = served.direct_handler(inner, sender)
         if inspect.isawaitable(answer):
             answer = await answer
     except KafkaError as error:

@@ -3,19 +3,13 @@ DELEGATION_TOKEN_REQUEST_NOT_ALLOWED."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ottla.broker.serving.api import Api, Caller
+from ottla.broker.caller import Caller
+from ottla.broker.serving.api import Api
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
 
-
-def expire_delegation_token(
-    request: ExpireDelegationTokenRequest, node: Node, caller: Caller
-) -> ExpireDelegationTokenResponse:
+def expire_delegation_token(request: ExpireDelegationTokenRequest, caller: Caller) -> ExpireDelegationTokenResponse:
     return ExpireDelegationTokenResponse(
         error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, expiry_timestamp_ms=-1
     )

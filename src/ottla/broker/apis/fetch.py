@@ -12,10 +12,14 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from ottla.broker.apis.fetch_frame import MOVED_DELAY_MS
+from ottla.broker.apis.fetch_frame import MOVED_DELAY_MS, fetch_frame
+from ottla.broker.caller import Caller
+from ottla.broker.ground import Ground
+from ottla.broker.metadata.metadata import Metadata
 from ottla.broker.replicas.partitions import EVERYTHING, NO_LEADER
-from ottla.broker.serving.api import Api, Caller
-from ottla.broker.serving.quotas import CONSUME
+from ottla.broker.replicas.replicas import Replicas
+from ottla.broker.serving.api import Api
+from ottla.broker.serving.quotas import CONSUME, Quotas
 from ottla.replication.fetch_sessions import FetchContext, FetchPartition, FetchSession, SetAside
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.fetch import (
@@ -30,7 +34,6 @@ from ottla.wire.messages.fetch import (
 )
 
 if TYPE_CHECKING:
-    from ottla.broker.node import Node
     from ottla.broker.replicas.partitions import Partition
     from ottla.cluster import PartitionImage
     from ottla.net import Deadline
@@ -46,22 +49,24 @@ NONE = ErrorCode.NONE
 EMPTY = b""
 
 
-def fetch(request: FetchRequest, node: Node, caller: Caller) -> FetchResponse | asyncio.Future[FetchResponse]:
-    if caller.peer.role == "controller":
-        return node.quorum.receive(request)  # the metadata log is the only one behind that door
+def fetch(
+    request: FetchRequest, ground: Ground, metadata: Metadata, replicas: Replicas, quotas: Quotas, caller: Caller
+) -> FetchResponse | asyncio.Future[FetchResponse]:
+    if caller.client.role == "controller":
+        return metadata.quorum.receive(request)  # the metadata log is the only one behind that door
     version = caller.api_version
     if version < FIRST_VERSION_WITH_SESSIONS:
         request.session_epoch = -1
     try:
-        context = node.fetch_sessions.open(
+        context = replicas.fetch_sessions.open(
             request,
             uses_topic_ids=version >= FIRST_VERSION_WITH_TOPIC_IDS,
-            now=node.now(),
+            now=ground.now(),
             replica_id=request.replica_id if request.replica_state is None else request.replica_state.replica_id,
         )
     except KafkaError as error:
         return FetchResponse(error_code=error.code)
-    reading = _Reading(request, context, node, caller)
+    reading = _Reading(request, context, ground, replicas, quotas, caller)
     reading.read(is_first=True)
     if reading.is_complete or request.max_wait_ms <= 0 or context.is_empty:
         return reading.response()
@@ -75,6 +80,7 @@ class _Reading:
         "_caller",
         "_context",
         "_future",
+        "_ground",
         "_grown",
         "_is_finishing",
         "_is_read_committed",
@@ -82,10 +88,11 @@ class _Reading:
         "_leaders",
         "_max_bytes",
         "_min_bytes",
-        "_node",
         "_partitions",
+        "_quotas",
         "_replica_epoch",
         "_replica_id",
+        "_replicas",
         "_request",
         "_rows",
         "_stable",
@@ -94,15 +101,25 @@ class _Reading:
         "size",
     )
 
-    def __init__(self, request: FetchRequest, context: FetchContext, node: Node, caller: Caller) -> None:
+    def __init__(
+        self,
+        request: FetchRequest,
+        context: FetchContext,
+        ground: Ground,
+        replicas: Replicas,
+        quotas: Quotas,
+        caller: Caller,
+    ) -> None:
         self._request = request
         self._context = context
-        self._node = node
+        self._ground = ground
+        self._replicas = replicas
+        self._quotas = quotas
         self._caller = caller
-        self._max_bytes = min(request.max_bytes, node.config.fetch_max_bytes)
-        if node.quotas.is_consume_quota_set and request.replica_state is None and request.replica_id < 0:
+        self._max_bytes = min(request.max_bytes, ground.config.fetch_max_bytes)
+        if quotas.is_consume_quota_set and request.replica_state is None and request.replica_id < 0:
             # More at once than a whole window allows would be throttled every time, and never be sent.
-            allowed = node.quotas.max_in_window(caller, CONSUME)
+            allowed = quotas.max_in_window(caller, CONSUME)
             if allowed is not None:
                 self._max_bytes = min(self._max_bytes, max(int(allowed), 1))
         self._min_bytes = min(request.min_bytes, self._max_bytes)
@@ -137,8 +154,8 @@ class _Reading:
         if not is_first and session is not None and (session.is_followers or not self._request.rack_id):
             self._context.partitions = list(session.ready)
         left = self._max_bytes
-        by_id = self._node.partitions.by_id
-        by_name = self._node.partitions.by_name
+        by_id = self._replicas.partitions.by_id
+        by_name = self._replicas.partitions.by_name
         uses_topic_ids = self._caller.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
         for wanted in self._context.partitions:
             of_topic = by_id.get(wanted.topic_id) if uses_topic_ids else by_name.get(wanted.topic)
@@ -194,7 +211,7 @@ class _Reading:
             return row
         start_offset = wanted.fetch_offset
         if partition.leader is not None and self._request.rack_id:
-            nearer = self._node.hosting.preferred_replica(partition, self._request.rack_id, start_offset)
+            nearer = self._replicas.hosting.preferred_replica(partition, self._request.rack_id, start_offset)
             if nearer >= 0:
                 row.preferred_read_replica = nearer
                 self.has_news = True
@@ -237,7 +254,7 @@ class _Reading:
                 if self._context.session is not None:
                     wanted.partition = partition
                     partition.fetches[self._replica_id] = wanted
-                self._node.hosting.follower_fetched(
+                self._replicas.hosting.follower_fetched(
                     partition, self._replica_id, self._replica_epoch, start_offset, wanted.follower_start_offset
                 )
             is_first_row = self.size == 0
@@ -255,8 +272,8 @@ class _Reading:
 
     def _is_held_back(self, partition: Partition) -> bool:
         """Whether a replication throttle (KIP-73) lets a follower wait."""
-        throttles = self._node.replication_throttles
-        return throttles.leader.is_set and throttles.holds_back(partition, self._replica_id, self._node.now())
+        throttles = self._replicas.throttles
+        return throttles.leader.is_set and throttles.holds_back(partition, self._replica_id, self._ground.now())
 
     def _is_diverging(self, partition: Partition, wanted: FetchPartition, row: PartitionData) -> bool:
         """Whether a reader's history is another than the log's (KIP-320, KIP-595): it is told where they part.
@@ -281,7 +298,7 @@ class _Reading:
         if partition is not None:
             leader_id = partition.leader_id
         else:
-            topic = self._node.image.topics_by_id.get(wanted.topic_id)
+            topic = self._ground.image.topics_by_id.get(wanted.topic_id)
             place = topic.partitions.get(wanted.index) if topic is not None else None
             leader_id = place.leader if place is not None else NO_LEADER
         if place is not None and leader_id != NO_LEADER:
@@ -290,7 +307,7 @@ class _Reading:
 
     def _find(self, wanted: FetchPartition, uses_topic_ids: bool, is_topic_known: bool) -> Partition:
         """A partition that is not open: it may be about to be, or it is not here."""
-        partition = self._node.hosting.find(wanted.topic_id if uses_topic_ids else wanted.topic, wanted.index)
+        partition = self._replicas.hosting.find(wanted.topic_id if uses_topic_ids else wanted.topic, wanted.index)
         if partition is None:
             is_id_unknown = uses_topic_ids and not is_topic_known
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID if is_id_unknown else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -299,11 +316,11 @@ class _Reading:
     # Waiting for more (Kafka's fetch purgatory)
 
     def wait(self) -> asyncio.Future[FetchResponse]:
-        loop = self._node.loop
+        loop = self._ground.loop
         self._future = loop.create_future()
         self._future.add_done_callback(self._done)
         self._grown = self.size
-        self._timeout = self._node.deadlines.call_later(self._request.max_wait_ms / 1000, self._finish)
+        self._timeout = self._ground.deadlines.call_later(self._request.max_wait_ms / 1000, self._finish)
         session = self._context.session
         if session is not None and session.is_followers:
             self._wait_for_news(session)
@@ -317,7 +334,7 @@ class _Reading:
                     partition.follower_waiters[self] = None
         if self._is_read_committed:
             self._stable = {partition: partition.log.last_stable_offset for partition in self._partitions}
-        self._node.metrics.fetches_waiting += 1
+        self._ground.metrics.fetches_waiting += 1
         return self._future
 
     def _wait_for_news(self, session: FetchSession) -> None:
@@ -354,12 +371,12 @@ class _Reading:
         """What other producers send in the same turn goes with it."""
         if not self._is_finishing:
             self._is_finishing = True
-            self._node.loop.call_soon(self._finish)
+            self._ground.loop.call_soon(self._finish)
 
     def finish_later(self) -> None:
         """There is nothing to tell that could not wait for records to go with it."""
         if self._later is None and not self._is_finishing:
-            self._later = self._node.deadlines.call_later(MOVED_DELAY_MS / 1000, self._finish)
+            self._later = self._ground.deadlines.call_later(MOVED_DELAY_MS / 1000, self._finish)
 
     def grew(self, partition: Partition, size: int) -> None:
         self._grown += size
@@ -388,7 +405,7 @@ class _Reading:
                 session.waiting = None
             if session is not None and session.awaiting is self:
                 session.awaiting = None
-            self._node.metrics.fetches_waiting -= 1
+            self._ground.metrics.fetches_waiting -= 1
             for partition in self._partitions:
                 partition.remove_waiter(self)
                 partition.follower_waiters.pop(self, None)
@@ -401,11 +418,11 @@ class _Reading:
 
     def response(self) -> FetchResponse:
         context = self._context
-        if self.size and self._node.quotas.is_consume_quota_set and self._replica_id < 0:
-            throttle_ms = self._node.quotas.record_consumed(self._caller, self.size, self._node.now())
+        if self.size and self._quotas.is_consume_quota_set and self._replica_id < 0:
+            throttle_ms = self._quotas.record_consumed(self._caller, self.size, self._ground.now())
             if throttle_ms:
                 return self._throttled(throttle_ms)
-        if self._replica_id >= 0 and self._node.replication_throttles.leader.is_set:
+        if self._replica_id >= 0 and self._replicas.throttles.leader.is_set:
             self._count_throttled()
         topics: dict[tuple[str, bytes], list[PartitionData]] = {}
         is_incremental = context.is_incremental
@@ -422,7 +439,7 @@ class _Reading:
                 served.append(wanted)
             topics.setdefault((wanted.topic, wanted.topic_id), []).append(row)
         if context.session is not None and served and is_incremental:
-            self._node.fetch_sessions.answered(context.session, served)
+            self._replicas.fetch_sessions.answered(context.session, served)
         response = FetchResponse(
             session_id=context.session_id,
             responses=[
@@ -433,7 +450,7 @@ class _Reading:
         if self._leaders:
             response.node_endpoints = [
                 NodeEndpoint(node_id=id, host=host, port=port, rack=rack)
-                for id, host, port, rack in self._node.brokers(self._caller.peer.listener)
+                for id, host, port, rack in self._ground.brokers(self._caller.client.listener)
                 if id in self._leaders
             ]
         if self.size and self._replica_id < 0:
@@ -441,23 +458,23 @@ class _Reading:
         return response
 
     def _count_throttled(self) -> None:
-        throttle = self._node.replication_throttles.leader
-        by_id = self._node.partitions.by_id
+        throttle = self._replicas.throttles.leader
+        by_id = self._replicas.partitions.by_id
         size = 0
         for wanted, row in self._rows:
             partition = by_id.get(wanted.topic_id, {}).get(wanted.index) if row.records else None
             if partition is not None and throttle.is_throttled(partition.topic, partition.index):
                 size += len(row.records or EMPTY)
         if size:
-            throttle.record(size, self._node.now())
+            throttle.record(size, self._ground.now())
 
     def _throttled(self, throttle_ms: int) -> FetchResponse:
         """Beyond the quota: nothing is sent, so nothing counts, and the client comes back when it has waited."""
-        node, session = self._node, self._context.session
-        node.quotas.unrecord(self._caller, CONSUME, self.size, node.now())
+        session = self._context.session
+        self._quotas.unrecord(self._caller, CONSUME, self.size, self._ground.now())
         self._caller.throttle_ms = throttle_ms
         if session is not None and not self._context.is_incremental:
-            node.fetch_sessions.close(session)
+            self._replicas.fetch_sessions.close(session)
             session = None
         return FetchResponse(throttle_time_ms=throttle_ms, session_id=0 if session is None else session.id)
 
@@ -490,7 +507,7 @@ class _Reading:
         )
 
     def _count(self, served: list[FetchPartition]) -> None:
-        names = self._node.partitions.names
+        names = self._replicas.partitions.names
         sizes: dict[str, int] = {}
         for wanted, row in self._rows:
             size = len(row.records or EMPTY)
@@ -498,7 +515,7 @@ class _Reading:
                 name = wanted.topic or names.get(wanted.topic_id, "")
                 sizes[name] = sizes.get(name, 0) + size
         for name, size in sizes.items():
-            self._node.metrics.topic(name).bytes_out += size
+            self._ground.metrics.topic(name).bytes_out += size
 
 
 class _News:
@@ -519,4 +536,4 @@ class _News:
         self.fetch.finish_soon()
 
 
-api = Api(key=1, handler=fetch)
+api = Api(key=1, handler=fetch, frame=fetch_frame, frame_rooms=(Ground, Replicas, Quotas))

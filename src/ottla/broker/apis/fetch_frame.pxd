@@ -16,7 +16,9 @@ cdef Py_ssize_t _ANSWER_HEAD_SIZE
     session=FetchSession, wanted=FetchPartition, partition=Partition, fetch=FollowerFetch, now=cython.longlong,
     start_offset=cython.longlong,
 )
-cpdef fetch_frame(object frame, Py_ssize_t position, int version, object correlation_id, object node)
+cpdef fetch_frame(
+    object frame, Py_ssize_t position, int version, object correlation_id, object ground, object replicas, object quotas
+)
 
 @cython.locals(count=cython.int)
 cdef Py_ssize_t skip_tags(const unsigned char[::1] data, Py_ssize_t position, Py_ssize_t end) noexcept
@@ -29,7 +31,7 @@ cdef bint is_ordinary(
 
 cdef class FollowerFetch:
     cdef FetchSession _session
-    cdef object _node, _correlation_id, _timeout, _timer
+    cdef object _ground, _correlation_id, _timeout, _timer
     cdef long long _max_bytes
     cdef bint _is_finishing, _is_pausing
     cdef public bint is_over

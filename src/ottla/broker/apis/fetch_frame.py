@@ -13,11 +13,13 @@ from collections.abc import Callable
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
+from ottla.broker.ground import Ground
 from ottla.broker.replicas.follower_frames import size_bytes
+from ottla.broker.replicas.replicas import Replicas
+from ottla.broker.serving.quotas import Quotas
 from ottla.wire.errors import KafkaError
 
 if TYPE_CHECKING:
-    from ottla.broker.node import Node
     from ottla.net import Deadline
     from ottla.replication.fetch_sessions import FetchPartition, FetchSession
 
@@ -64,7 +66,13 @@ _ANSWER_HEAD_SIZE = 19
 
 
 def fetch_frame(
-    frame: memoryview, position: int, version: int, correlation_id: int, node: Node
+    frame: memoryview,
+    position: int,
+    version: int,
+    correlation_id: int,
+    ground: Ground,
+    replicas: Replicas,
+    quotas: Quotas,
 ) -> list[Any] | FollowerFetch | None:
     """Take an incremental fetch of a follower: the answer's parts, size and header included; or what will give them
     when there is news; None if it has to go the long way, and then nothing has happened."""
@@ -73,9 +81,9 @@ def fetch_frame(
     if version < FIRST_VERSION_WITH_REPLICA_STATE or position + FETCH_HEAD_SIZE + 2 > end:
         return None
     max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch = _HEAD.unpack_from(frame, position)
-    if session_id <= 0 or session_epoch <= 0 or min_bytes > 1 or isolation_level or node.quotas.is_request_quota_set:
+    if session_id <= 0 or session_epoch <= 0 or min_bytes > 1 or isolation_level or quotas.is_request_quota_set:
         return None
-    if node.replication_throttles.leader.is_set:
+    if replicas.throttles.leader.is_set:
         return None  # what followers in sync get counts as well
     position += FETCH_HEAD_SIZE
     topics = data[position] - 1
@@ -115,7 +123,7 @@ def fetch_frame(
     if data[position + 2] != 1 or data[position + 3] != 1 or data[position + 4] != REPLICA_STATE_SIZE or data[end - 1]:
         return None
     replica_id, broker_epoch = _REPLICA_STATE.unpack_from(frame, position + 5)
-    session = node.fetch_sessions.of_follower(session_id, session_epoch, replica_id)
+    session = replicas.fetch_sessions.of_follower(session_id, session_epoch, replica_id)
     if session is None:
         return None
     wanted: Any
@@ -131,8 +139,8 @@ def fetch_frame(
         ):
             return None
 
-    now = node.now()
-    node.fetch_sessions.use(session, now)
+    now = ground.now()
+    replicas.fetch_sessions.use(session, now)
     for wanted, row, high_watermark in found:
         _, wanted.current_leader_epoch, wanted.fetch_offset, wanted.last_fetched_epoch, start_offset, size = row
         wanted.follower_start_offset = start_offset
@@ -141,8 +149,8 @@ def fetch_frame(
         session.ready[wanted] = None
         partition = wanted.partition
         partition.fetched(replica_id, broker_epoch, wanted.fetch_offset, start_offset, now)
-    most = min(max_bytes, node.config.fetch_max_bytes, MAX_ANSWER_BYTES)
-    fetch = FollowerFetch(session, node, correlation_id, most)
+    most = min(max_bytes, ground.config.fetch_max_bytes, MAX_ANSWER_BYTES)
+    fetch = FollowerFetch(session, ground, correlation_id, most)
     has_records = fetch.has_records()
     if max_wait_ms <= 0 or (has_records and not fetch.pause()):
         return fetch.answer()
@@ -190,10 +198,10 @@ class FollowerFetch:
 
     __slots__ = (
         "_correlation_id",
+        "_ground",
         "_is_finishing",
         "_is_pausing",
         "_max_bytes",
-        "_node",
         "_session",
         "_timeout",
         "_timer",
@@ -206,9 +214,9 @@ class FollowerFetch:
         _timer: Deadline | asyncio.TimerHandle | None
         on_answer: Callable[[list[Any]], None]
 
-    def __init__(self, session: FetchSession, node: Node, correlation_id: int, max_bytes: int) -> None:
+    def __init__(self, session: FetchSession, ground: Ground, correlation_id: int, max_bytes: int) -> None:
         self._session = session
-        self._node = node
+        self._ground = ground
         self._correlation_id = correlation_id
         self._max_bytes = max_bytes
         self._timeout = None
@@ -230,8 +238,8 @@ class FollowerFetch:
         if session.waiting is not None:
             session.waiting.close()
         session.waiting = self
-        self._node.metrics.fetches_waiting += 1
-        self._timeout = self._node.deadlines.call_later(max_wait_ms / 1000, self._finish)
+        self._ground.metrics.fetches_waiting += 1
+        self._timeout = self._ground.deadlines.call_later(max_wait_ms / 1000, self._finish)
         for wanted in session.ready:
             partition = wanted.partition
             log = partition.log
@@ -253,14 +261,14 @@ class FollowerFetch:
             self._timer = None
         self._is_pausing = pause_s > 0
         if self._is_pausing:
-            self._timer = self._node.loop.call_later(pause_s, self._finish)
+            self._timer = self._ground.loop.call_later(pause_s, self._finish)
         else:
             # What other producers send in the same turn goes with it.
-            self._node.loop.call_soon(self._finish)
+            self._ground.loop.call_soon(self._finish)
 
     def pause(self) -> float:
         """How long it is until the follower is sent records again."""
-        passed_s = self._node.loop.time() - self._session.answered_at
+        passed_s = self._ground.loop.time() - self._session.answered_at
         if not 0 <= passed_s < MAX_PAUSE_S:
             return 0.0
         longest_s = self._session.pause_s
@@ -286,7 +294,7 @@ class FollowerFetch:
 
     def moved(self) -> None:
         if self._timer is None and not self._is_finishing:
-            self._timer = self._node.deadlines.call_later(MOVED_DELAY_MS / 1000, self._finish)
+            self._timer = self._ground.deadlines.call_later(MOVED_DELAY_MS / 1000, self._finish)
 
     def cancel(self) -> None:
         """The connection is gone."""
@@ -295,7 +303,7 @@ class FollowerFetch:
         self.is_over = True
         if self._timeout is not None:
             self._timeout.cancel()
-            self._node.metrics.fetches_waiting -= 1
+            self._ground.metrics.fetches_waiting -= 1
         if self._timer is not None:
             self._timer.cancel()
         if self._session.waiting is self:
@@ -354,7 +362,7 @@ class FollowerFetch:
                 parts.append(records)
             parts.append(b"\0")
         if size:
-            session.answered_at = self._node.loop.time()
+            session.answered_at = self._ground.loop.time()
             session.pause_s = min(max(size / PAUSED_BYTES_PER_S, PAUSE_S), MAX_PAUSE_S)
         answer: list[Any] = [b"", size_bytes(len(topics) + 1)]
         for topic_id, parts in topics.items():

@@ -7,18 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Coroutine
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from ottla.broker.serving.api import Api, Caller
+from ottla.broker.caller import Caller
+from ottla.broker.coordinators.coordinators import Coordinators
+from ottla.broker.ground import Ground
+from ottla.broker.peers.presence import Presence
+from ottla.broker.serving.api import Api
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
 
 FIRST_BATCHED_VERSION = 4
 SHARE_COORDINATOR = 2
@@ -36,30 +37,34 @@ class Found(NamedTuple):
 
 
 def find_coordinator(
-    request: FindCoordinatorRequest, node: Node, caller: Caller
+    request: FindCoordinatorRequest, ground: Ground, presence: Presence, coordinators: Coordinators, caller: Caller
 ) -> FindCoordinatorResponse | Coroutine[Any, Any, FindCoordinatorResponse]:
-    if node.presence.is_doubtful or _is_topic_missing(request, node):
-        return _answer_when_settled(request, node, caller)
-    return _answer(request, node, caller)
+    if presence.is_doubtful or _is_topic_missing(request, ground, coordinators):
+        return _answer_when_settled(request, ground, presence, coordinators, caller)
+    return _answer(request, ground, coordinators, caller)
 
 
-def _is_topic_missing(request: FindCoordinatorRequest, node: Node) -> bool:
-    coordinator = node.coordinators.get(request.key_type)
-    return coordinator is not None and coordinator.topic not in node.image.topics_by_name
+def _is_topic_missing(request: FindCoordinatorRequest, ground: Ground, coordinators: Coordinators) -> bool:
+    coordinator = coordinators.by_type.get(request.key_type)
+    return coordinator is not None and coordinator.topic not in ground.image.topics_by_name
 
 
-async def _answer_when_settled(request: FindCoordinatorRequest, node: Node, caller: Caller) -> FindCoordinatorResponse:
+async def _answer_when_settled(
+    request: FindCoordinatorRequest, ground: Ground, presence: Presence, coordinators: Coordinators, caller: Caller
+) -> FindCoordinatorResponse:
     """A coordinator that was just killed has a successor in a moment: clients that were told the dead one give up."""
-    await node.presence.settled()
-    if _is_topic_missing(request, node):
+    await presence.settled()
+    if _is_topic_missing(request, ground, coordinators):
         with suppress(KafkaError):  # then the answer finds no topic and says that there is no coordinator
-            await node.coordinators[request.key_type].create_topic()
-    return _answer(request, node, caller)
+            await coordinators.by_type[request.key_type].create_topic()
+    return _answer(request, ground, coordinators, caller)
 
 
-def _answer(request: FindCoordinatorRequest, node: Node, caller: Caller) -> FindCoordinatorResponse:
+def _answer(
+    request: FindCoordinatorRequest, ground: Ground, coordinators: Coordinators, caller: Caller
+) -> FindCoordinatorResponse:
     if caller.api_version < FIRST_BATCHED_VERSION:
-        found = _find(request.key_type, request.key, node, caller)
+        found = _find(request.key_type, request.key, ground, coordinators, caller)
         return FindCoordinatorResponse(
             error_code=found.error,
             error_message=SUCCESS_MESSAGE if found.error == ErrorCode.NONE else found.error.text,
@@ -67,10 +72,10 @@ def _answer(request: FindCoordinatorRequest, node: Node, caller: Caller) -> Find
             host=found.host,
             port=found.port,
         )
-    coordinators = []
+    rows = []
     for key in request.coordinator_keys:
-        found = _find(request.key_type, key, node, caller)
-        coordinators.append(
+        found = _find(request.key_type, key, ground, coordinators, caller)
+        rows.append(
             Coordinator(
                 key=key,
                 node_id=found.node_id,
@@ -80,17 +85,17 @@ def _answer(request: FindCoordinatorRequest, node: Node, caller: Caller) -> Find
                 error_message=found.message,
             )
         )
-    return FindCoordinatorResponse(coordinators=coordinators)
+    return FindCoordinatorResponse(coordinators=rows)
 
 
-def _find(key_type: int, key: str, node: Node, caller: Caller) -> Found:
-    coordinator = node.coordinators.get(key_type)
+def _find(key_type: int, key: str, ground: Ground, coordinators: Coordinators, caller: Caller) -> Found:
+    coordinator = coordinators.by_type.get(key_type)
     if coordinator is None:
         message = "" if key_type == SHARE_COORDINATOR else f"Unknown coordinator type: {key_type}"
         return Found(ErrorCode.INVALID_REQUEST, message=message)
-    partition = node.image.partition(coordinator.topic, coordinator.partition_for(key))
+    partition = ground.image.partition(coordinator.topic, coordinator.partition_for(key))
     if partition is not None:
-        for node_id, host, port, _ in node.brokers(caller.peer.listener):
+        for node_id, host, port, _ in ground.brokers(caller.client.listener):
             if node_id == partition.leader:
                 return Found(ErrorCode.NONE, node_id, host, port)
     return Found(ErrorCode.COORDINATOR_NOT_AVAILABLE)

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ottla.broker.serving.api import Api, Caller
-from ottla.broker.serving.telemetry import COMPRESSION_TYPES, client_labels
+from ottla.broker.caller import Caller
+from ottla.broker.ground import Ground
+from ottla.broker.serving.api import Api
+from ottla.broker.serving.telemetry import COMPRESSION_TYPES, Telemetry, client_labels
 from ottla.wire.errors import KafkaError
 from ottla.wire.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
-
 
 def get_telemetry_subscriptions(
-    request: GetTelemetrySubscriptionsRequest, node: Node, caller: Caller
+    request: GetTelemetrySubscriptionsRequest, ground: Ground, telemetry: Telemetry, caller: Caller
 ) -> GetTelemetrySubscriptionsResponse:
     try:
-        client_instance_id, client = node.telemetry.subscribe(
-            request.client_instance_id, client_labels(caller), node.now(), node.rng
+        client_instance_id, client = telemetry.subscribe(
+            request.client_instance_id, client_labels(caller), ground.now(), ground.rng
         )
     except KafkaError as error:
         return GetTelemetrySubscriptionsResponse(error_code=error.code)
@@ -30,7 +27,7 @@ def get_telemetry_subscriptions(
         subscription_id=client.subscription_id,
         accepted_compression_types=list(COMPRESSION_TYPES),
         push_interval_ms=client.interval_ms,
-        telemetry_max_bytes=node.config.telemetry_max_bytes,
+        telemetry_max_bytes=ground.config.telemetry_max_bytes,
         delta_temporality=True,
         requested_metrics=client.metrics,
     )

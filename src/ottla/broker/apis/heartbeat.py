@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ottla.broker.serving.api import Api, Caller
+from ottla.broker.caller import Caller
+from ottla.broker.coordinators.groups import GroupCoordinator
+from ottla.broker.serving.api import Api
 from ottla.groups.shard import GroupShard
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
 
-
-def heartbeat(request: HeartbeatRequest, node: Node, caller: Caller) -> Any:
-    groups = node.groups
+def heartbeat(request: HeartbeatRequest, groups: GroupCoordinator, caller: Caller) -> Any:
     if not request.group_id:
         return _refused(request, KafkaError(ErrorCode.INVALID_GROUP_ID))
     return groups.run(request.group_id, GroupShard.heartbeat, request, groups.call(caller), _refused)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
 
 from ottla.broker.apis.config_changes import check_configs, configs_after, decide, is_for_controller
 from ottla.broker.apis.describe_configs import BROKER_LOGGER_RESOURCE, check_is_this_node
+from ottla.broker.caller import Caller
+from ottla.broker.ground import Ground
+from ottla.broker.metadata.metadata import Metadata
 from ottla.broker.serving import loggers
-from ottla.broker.serving.api import Api, Caller
+from ottla.broker.serving.api import Api
 from ottla.controller import Controller
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.incremental_alter_configs import (
@@ -18,22 +20,19 @@ from ottla.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
-
 
 async def incremental_alter_configs(
-    request: IncrementalAlterConfigsRequest, node: Node, caller: Caller
+    request: IncrementalAlterConfigsRequest, ground: Ground, metadata: Metadata, caller: Caller
 ) -> IncrementalAlterConfigsResponse:
     if is_for_controller(caller):
-        return await node.commit(node.controller.incremental_alter_configs(request))
+        return await metadata.commit(metadata.controller.incremental_alter_configs(request))
     named = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
     answers: list[AlterConfigsResourceResponse | None] = []
     forwarded: list[AlterConfigsResource] = []
     for resource in request.resources:
         try:
             is_done = named[resource.resource_type, resource.resource_name] == 1 and _check(
-                resource, node, validate_only=request.validate_only
+                resource, ground, validate_only=request.validate_only
             )
         except KafkaError as error:
             answers.append(_answer(resource, error.code, error.message))
@@ -46,25 +45,25 @@ async def incremental_alter_configs(
     decided = []
     if forwarded:
         rest_of_it = IncrementalAlterConfigsRequest(resources=forwarded, validate_only=request.validate_only)
-        decided = (await decide(node, caller, rest_of_it, Controller.incremental_alter_configs)).responses
+        decided = (await decide(metadata, caller, rest_of_it, Controller.incremental_alter_configs)).responses
     rest = iter(decided)
     return IncrementalAlterConfigsResponse(responses=[answer or next(rest) for answer in answers])
 
 
-def _check(resource: AlterConfigsResource, node: Node, *, validate_only: bool) -> bool:
+def _check(resource: AlterConfigsResource, ground: Ground, *, validate_only: bool) -> bool:
     """Whether the resource needs no controller. KafkaError when this broker refuses it."""
     kind, name = resource.resource_type, resource.resource_name
     if len({config.name for config in resource.configs}) != len(resource.configs):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
     if kind == BROKER_LOGGER_RESOURCE:
-        check_is_this_node(name, node)
+        check_is_this_node(name, ground)
         for config in resource.configs:
             loggers.check_change(config.name, config.config_operation, config.value)
         if not validate_only:
             for config in resource.configs:
                 loggers.change(config.name, config.config_operation, config.value)
         return True
-    check_configs(node, kind, name, configs_after(node, kind, name, resource.configs))
+    check_configs(ground, kind, name, configs_after(ground, kind, name, resource.configs))
     return False
 
 
@@ -77,4 +76,4 @@ def _answer(resource: AlterConfigsResource, code: ErrorCode, message: str | None
     )
 
 
-api = Api(key=44, handler=incremental_alter_configs)
+api = Api(key=44, handler=incremental_alter_configs, is_checked_then_forwarded=True)

@@ -3,34 +3,38 @@ that owns it from now on. Version 6 is for two-phase commit (KIP-939) and told o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ottla.broker.serving.api import Api, Caller
+from ottla.broker.caller import Caller
+from ottla.broker.coordinators.producer_ids import ProducerIds
+from ottla.broker.coordinators.transactions import TransactionCoordinator
+from ottla.broker.serving.api import Api
 from ottla.transactions import TransactionShard
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
-
 NONE = -1
 
 
-def init_producer_id(request: InitProducerIdRequest, node: Node, caller: Caller) -> Any:
+def init_producer_id(
+    request: InitProducerIdRequest, transactions: TransactionCoordinator, producer_ids: ProducerIds, caller: Caller
+) -> Any:
     if request.transactional_id == "" or (request.producer_id == NONE) != (request.producer_epoch == NONE):
         return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_id=-1, producer_epoch=-1)
-    if node.producer_ids.is_empty:
-        return _when_ids_are_here(request, node, caller)
+    if producer_ids.is_empty:
+        return _when_ids_are_here(request, transactions, producer_ids, caller)
     if request.transactional_id is None:
-        return InitProducerIdResponse(producer_id=node.producer_ids.take() or 0, producer_epoch=0)
-    return node.transactions.run(
-        request.transactional_id, TransactionShard.init_producer_id, request, node.transactions.call(caller), _refused
+        return InitProducerIdResponse(producer_id=producer_ids.take() or 0, producer_epoch=0)
+    return transactions.run(
+        request.transactional_id, TransactionShard.init_producer_id, request, transactions.call(caller), _refused
     )
 
 
-async def _when_ids_are_here(request: InitProducerIdRequest, node: Node, caller: Caller) -> InitProducerIdResponse:
-    await node.transactions.reserve_producer_id()
-    answer = init_producer_id(request, node, caller)
+async def _when_ids_are_here(
+    request: InitProducerIdRequest, transactions: TransactionCoordinator, producer_ids: ProducerIds, caller: Caller
+) -> InitProducerIdResponse:
+    await transactions.reserve_producer_id()
+    answer = init_producer_id(request, transactions, producer_ids, caller)
     response: InitProducerIdResponse = answer if isinstance(answer, InitProducerIdResponse) else await answer
     return response
 

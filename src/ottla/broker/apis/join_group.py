@@ -5,30 +5,28 @@ The answer waits until all members are there, or until the time for them is up.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ottla.broker.serving.api import Api, Caller
+from ottla.broker.caller import Caller
+from ottla.broker.coordinators.groups import GroupCoordinator
+from ottla.broker.ground import Ground
+from ottla.broker.serving.api import Api
 from ottla.groups.shard import GroupShard
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
-
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
-
 
 FIRST_VERSION_WITHOUT_PROTOCOL_NAME = 7
 """From it on a refusal names no protocol; before, it names the empty one."""
 
 
-def join_group(request: JoinGroupRequest, node: Node, caller: Caller) -> Any:
-    groups = node.groups
+def join_group(request: JoinGroupRequest, ground: Ground, groups: GroupCoordinator, caller: Caller) -> Any:
     refused = _refused if caller.api_version >= FIRST_VERSION_WITHOUT_PROTOCOL_NAME else _old_refused
     if not request.group_id:
         return refused(request, KafkaError(ErrorCode.INVALID_GROUP_ID))
-    config = node.config
+    config = ground.config
     if not config.group_min_session_timeout_ms <= request.session_timeout_ms <= config.group_max_session_timeout_ms:
         return refused(request, KafkaError(ErrorCode.INVALID_SESSION_TIMEOUT))
-    call = groups.call(caller, node.loop.create_future())
+    call = groups.call(caller, ground.loop.create_future())
     return groups.run(request.group_id, GroupShard.join_group, request, call, refused)
 
 

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ottla.broker.serving.api import Api, Caller
+from ottla.broker.caller import Caller
+from ottla.broker.coordinators.groups import GroupCoordinator
+from ottla.broker.serving.api import Api
 from ottla.groups.shard import GroupShard
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
-
 FIRST_BATCHED_VERSION = 3
 
 
-def leave_group(request: LeaveGroupRequest, node: Node, caller: Caller) -> Any:
-    groups = node.groups
+def leave_group(request: LeaveGroupRequest, groups: GroupCoordinator, caller: Caller) -> Any:
     is_single = caller.api_version < FIRST_BATCHED_VERSION
     if is_single:
         request.members = [MemberIdentity(member_id=request.member_id)]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ottla.broker.apis.describe_configs import BROKER_LOGGER_RESOURCE
-from ottla.broker.serving.api import Api, Caller
+from ottla.broker.caller import Caller
+from ottla.broker.ground import Ground
+from ottla.broker.serving.api import Api
 from ottla.cluster.image import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.list_config_resources import (
@@ -14,14 +14,11 @@ from ottla.wire.messages.list_config_resources import (
     ListConfigResourcesResponse,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
-
 ALL_TYPES = (TOPIC_RESOURCE, BROKER_RESOURCE, BROKER_LOGGER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE)
 
 
 def list_config_resources(
-    request: ListConfigResourcesRequest, node: Node, caller: Caller
+    request: ListConfigResourcesRequest, ground: Ground, caller: Caller
 ) -> ListConfigResourcesResponse:
     kinds = list(dict.fromkeys(request.resource_types))
     if caller.api_version == 0:
@@ -32,17 +29,17 @@ def list_config_resources(
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     return ListConfigResourcesResponse(
         config_resources=[
-            ConfigResource(resource_name=name, resource_type=kind) for kind in kinds for name in _names(kind, node)
+            ConfigResource(resource_name=name, resource_type=kind) for kind in kinds for name in _names(kind, ground)
         ]
     )
 
 
-def _names(kind: int, node: Node) -> list[str]:
+def _names(kind: int, ground: Ground) -> list[str]:
     if kind == TOPIC_RESOURCE:
-        return list(node.image.topics_by_name)
+        return list(ground.image.topics_by_name)
     if kind in (BROKER_RESOURCE, BROKER_LOGGER_RESOURCE):
-        return [str(broker.id) for broker in node.image.brokers.values() if not broker.is_fenced]
-    return [name for configured, name in node.image.configs if configured == kind]
+        return [str(broker.id) for broker in ground.image.brokers.values() if not broker.is_fenced]
+    return [name for configured, name in ground.image.configs if configured == kind]
 
 
 api = Api(key=74, handler=list_config_resources)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.serving.api import Api, Caller
+from ottla.broker.caller import Caller
+from ottla.broker.replicas.replicas import Replicas
+from ottla.broker.serving.api import Api
 from ottla.storage import TimestampOffset
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.list_offsets import (
@@ -16,7 +18,6 @@ from ottla.wire.messages.list_offsets import (
 )
 
 if TYPE_CHECKING:
-    from ottla.broker.node import Node
     from ottla.broker.replicas.partitions import Partition
 
 LATEST = -1
@@ -33,7 +34,7 @@ CONSUMER_REPLICA_ID = -1
 FIRST_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 
 
-def list_offsets(request: ListOffsetsRequest, node: Node, caller: Caller) -> ListOffsetsResponse:
+def list_offsets(request: ListOffsetsRequest, replicas: Replicas, caller: Caller) -> ListOffsetsResponse:
     named_twice = _named_twice(request)
     topics = []
     for topic in request.topics:
@@ -42,7 +43,7 @@ def list_offsets(request: ListOffsetsRequest, node: Node, caller: Caller) -> Lis
             try:
                 if (topic.name, asked.partition_index) in named_twice:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, "the partition is named twice")
-                partition = node.partition(topic.name, asked.partition_index)
+                partition = replicas.partition(topic.name, asked.partition_index)
                 partition.check_leader_epoch(asked.current_leader_epoch)
                 if request.replica_id == CONSUMER_REPLICA_ID:
                     end_offset = _readable_end(partition, request.isolation_level, asked.timestamp, caller.api_version)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
-from ottla.broker.serving.api import Api, Caller
+from ottla.broker.caller import Caller
+from ottla.broker.ground import Ground
+from ottla.broker.serving.api import Api
 from ottla.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
@@ -13,15 +14,12 @@ from ottla.wire.messages.list_partition_reassignments import (
     OngoingTopicReassignment,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
-
 
 def list_partition_reassignments(
-    request: ListPartitionReassignmentsRequest, node: Node, caller: Caller
+    request: ListPartitionReassignmentsRequest, ground: Ground, caller: Caller
 ) -> ListPartitionReassignmentsResponse:
     response = ListPartitionReassignmentsResponse(error_message=None)
-    topics = node.image.topics_by_name
+    topics = ground.image.topics_by_name
     wanted: Iterable[tuple[str, Iterable[int]]]
     if request.topics is None:
         wanted = ((name, topic.partitions) for name, topic in topics.items())
@@ -44,4 +42,4 @@ def list_partition_reassignments(
     return response
 
 
-api = Api(key=46, handler=list_partition_reassignments)
+api = Api(key=46, handler=list_partition_reassignments, is_forwarded=True)

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ottla.broker.serving.api import Api, Caller
+from ottla.broker.caller import Caller
+from ottla.broker.coordinators.transactions import TransactionCoordinator
+from ottla.broker.ground import Ground
+from ottla.broker.serving.api import Api
 from ottla.groups.regex import check_regex, matching_topics
 from ottla.transactions.listing import list_shard, unknown_states
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse, TransactionState
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
 
-
-def list_transactions(request: ListTransactionsRequest, node: Node, caller: Caller) -> ListTransactionsResponse:
-    transactions = node.transactions
+def list_transactions(
+    request: ListTransactionsRequest, ground: Ground, transactions: TransactionCoordinator, caller: Caller
+) -> ListTransactionsResponse:
     if not transactions.is_started:
         return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
     if transactions.is_loading:
@@ -26,7 +25,7 @@ def list_transactions(request: ListTransactionsRequest, node: Node, caller: Call
             check_regex(pattern)
         except KafkaError as error:
             return ListTransactionsResponse(error_code=error.code)
-    timestamp = node.clock()
+    timestamp = ground.clock()
     found: list[TransactionState] = []
     for hosted in transactions.active():
         assert hosted.machine is not None

@@ -8,8 +8,14 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-from ottla.broker.serving.api import Api, Caller
-from ottla.cluster.topic import NO_LEADER
+from ottla.broker.caller import Caller
+from ottla.broker.coordinators.coordinators import Coordinators
+from ottla.broker.ground import Ground
+from ottla.broker.metadata.metadata import Metadata
+from ottla.broker.peers.presence import Presence
+from ottla.broker.replicas.replicas import Replicas
+from ottla.broker.serving.api import Api
+from ottla.cluster.topic import INTERNAL_TOPICS, NO_LEADER, why_topic_name_is_invalid
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.metadata import (
     MetadataRequest,
@@ -21,7 +27,6 @@ from ottla.wire.messages.metadata import (
 from ottla.wire.primitives import ZERO_UUID
 
 if TYPE_CHECKING:
-    from ottla.broker.node import Node
     from ottla.cluster import TopicImage
 
 TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
@@ -30,21 +35,40 @@ NOT_ASKED = -(2**31)
 
 
 def metadata(
-    request: MetadataRequest, node: Node, caller: Caller
+    request: MetadataRequest,
+    ground: Ground,
+    presence: Presence,
+    metadata: Metadata,
+    replicas: Replicas,
+    coordinators: Coordinators,
+    caller: Caller,
 ) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
-    if node.presence.is_doubtful:
-        return _answer_when_settled(request, node, caller)
-    return _answer_now(request, node, caller)
+    if presence.is_doubtful:
+        return _answer_when_settled(request, ground, presence, metadata, replicas, coordinators, caller)
+    return _answer_now(request, ground, metadata, replicas, coordinators, caller)
 
 
-async def _answer_when_settled(request: MetadataRequest, node: Node, caller: Caller) -> MetadataResponse:
-    await node.presence.settled()
-    answer = _answer_now(request, node, caller)
+async def _answer_when_settled(
+    request: MetadataRequest,
+    ground: Ground,
+    presence: Presence,
+    metadata: Metadata,
+    replicas: Replicas,
+    coordinators: Coordinators,
+    caller: Caller,
+) -> MetadataResponse:
+    await presence.settled()
+    answer = _answer_now(request, ground, metadata, replicas, coordinators, caller)
     return answer if isinstance(answer, MetadataResponse) else await answer
 
 
 def _answer_now(
-    request: MetadataRequest, node: Node, caller: Caller
+    request: MetadataRequest,
+    ground: Ground,
+    metadata: Metadata,
+    replicas: Replicas,
+    coordinators: Coordinators,
+    caller: Caller,
 ) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
     version = caller.api_version
     asked = request.topics
@@ -53,29 +77,44 @@ def _answer_now(
         missing = [
             topic.name
             for topic in asked
-            if topic.name and topic.topic_id == ZERO_UUID and topic.name not in node.image.topics_by_name
+            if topic.name and topic.topic_id == ZERO_UUID and topic.name not in ground.image.topics_by_name
         ]
-        if missing and node.config.auto_create_topics_enable:
-            return _create_and_answer(request, node, caller, list(dict.fromkeys(missing)))
-    return _answer(request, node, caller, {})
+        if missing and ground.config.auto_create_topics_enable:
+            return _create_and_answer(
+                request, ground, metadata, replicas, coordinators, caller, list(dict.fromkeys(missing))
+            )
+    return _answer(request, ground, metadata, replicas, caller, {})
 
 
 async def _create_and_answer(
-    request: MetadataRequest, node: Node, caller: Caller, missing: list[str]
+    request: MetadataRequest,
+    ground: Ground,
+    metadata: Metadata,
+    replicas: Replicas,
+    coordinators: Coordinators,
+    caller: Caller,
+    missing: list[str],
 ) -> MetadataResponse:
-    refused = await node.auto_create_topics(missing)
-    return _answer(request, node, caller, refused)
+    refused = await coordinators.auto_create_topics(missing)
+    return _answer(request, ground, metadata, replicas, caller, refused)
 
 
-def _answer(request: MetadataRequest, node: Node, caller: Caller, refused: dict[str, ErrorCode]) -> MetadataResponse:
-    image = node.image
+def _answer(
+    request: MetadataRequest,
+    ground: Ground,
+    metadata: Metadata,
+    replicas: Replicas,
+    caller: Caller,
+    refused: dict[str, ErrorCode],
+) -> MetadataResponse:
+    image = ground.image
     version = caller.api_version
     with_operations = request.include_topic_authorized_operations
-    brokers = node.brokers(caller.peer.listener)
+    brokers = ground.brokers(caller.client.listener)
     alive = {node_id for node_id, *_ in brokers}
     topics: list[MetadataResponseTopic]
     if request.topics is None or (version == 0 and not request.topics):
-        topics = [_describe(topic, node, alive, with_operations) for topic in image.topics_by_name.values()]
+        topics = [_describe(topic, replicas, alive, with_operations) for topic in image.topics_by_name.values()]
     else:
         topics = []
         for asked in request.topics:
@@ -90,26 +129,24 @@ def _answer(request: MetadataRequest, node: Node, caller: Caller, refused: dict[
                         )
                     )
                 else:
-                    topics.append(_describe(by_id, node, alive, with_operations))
+                    topics.append(_describe(by_id, replicas, alive, with_operations))
                 continue
             name = asked.name or ""
             found = image.topics_by_name.get(name)
             if found is not None:
-                topics.append(_describe(found, node, alive, with_operations))
+                topics.append(_describe(found, replicas, alive, with_operations))
             else:
                 code = refused.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-                if not node.is_valid_topic_name(name):
+                if why_topic_name_is_invalid(name) is not None:
                     code = ErrorCode.INVALID_TOPIC_EXCEPTION
-                topics.append(
-                    MetadataResponseTopic(error_code=code, name=name, is_internal=node.is_internal_topic(name))
-                )
+                topics.append(MetadataResponseTopic(error_code=code, name=name, is_internal=name in INTERNAL_TOPICS))
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=node_id, host=host, port=port, rack=rack)
             for node_id, host, port, rack in brokers
         ],
-        cluster_id=node.cluster_id,
-        controller_id=node.config.node_id,
+        cluster_id=metadata.cluster_id,
+        controller_id=ground.node_id,
         topics=topics,
         cluster_authorized_operations=(
             CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
@@ -117,14 +154,14 @@ def _answer(request: MetadataRequest, node: Node, caller: Caller, refused: dict[
     )
 
 
-def _describe(topic: TopicImage, node: Node, alive: set[int], with_operations: bool) -> MetadataResponseTopic:
+def _describe(topic: TopicImage, replicas: Replicas, alive: set[int], with_operations: bool) -> MetadataResponseTopic:
     """`alive`: the brokers that the client learns of. A leader that is none of them cannot be reached."""
-    all_online = node.is_everything_online
+    all_online = replicas.is_everything_online
     return MetadataResponseTopic(
         error_code=ErrorCode.NONE,
         name=topic.name,
         topic_id=topic.id,
-        is_internal=node.is_internal_topic(topic.name),
+        is_internal=topic.name in INTERNAL_TOPICS,
         partitions=[
             MetadataResponsePartition(
                 error_code=ErrorCode.NONE if partition.leader in alive else ErrorCode.LEADER_NOT_AVAILABLE,
@@ -133,7 +170,7 @@ def _describe(topic: TopicImage, node: Node, alive: set[int], with_operations: b
                 leader_epoch=partition.leader_epoch,
                 replica_nodes=list(partition.replicas),
                 isr_nodes=list(partition.isr),
-                offline_replicas=[] if all_online else node.offline_replicas(topic.name, index, partition),
+                offline_replicas=[] if all_online else replicas.offline_replicas(topic.name, index, partition),
             )
             for index, partition in topic.partitions.items()
         ],

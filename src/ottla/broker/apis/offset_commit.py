@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ottla.broker.serving.api import Api, Caller
+from ottla.broker.apis.offset_commit_frame import offset_commit_frame
+from ottla.broker.caller import Caller
+from ottla.broker.coordinators.groups import GroupCoordinator
+from ottla.broker.ground import Ground
+from ottla.broker.serving.api import Api
+from ottla.broker.serving.quotas import Quotas
 from ottla.groups.offsets import commit_refused
 from ottla.groups.shard import GroupShard
 from ottla.wire.errors import ErrorCode, KafkaError
@@ -16,15 +21,11 @@ from ottla.wire.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
-
 FIRST_VERSION_WITH_TOPIC_IDS = 10
 
 
-def offset_commit(request: OffsetCommitRequest, node: Node, caller: Caller) -> Any:
-    groups = node.groups
-    refused = _without_unknown(request, node, uses_topic_ids=caller.api_version >= FIRST_VERSION_WITH_TOPIC_IDS)
+def offset_commit(request: OffsetCommitRequest, ground: Ground, groups: GroupCoordinator, caller: Caller) -> Any:
+    refused = _without_unknown(request, ground, uses_topic_ids=caller.api_version >= FIRST_VERSION_WITH_TOPIC_IDS)
     if not refused:
         return groups.run(request.group_id, GroupShard.commit_offsets, request, groups.call(caller), _refused)
     if not request.topics:
@@ -46,10 +47,10 @@ def _refused(request: OffsetCommitRequest, error: KafkaError) -> OffsetCommitRes
 
 
 def _without_unknown(
-    request: OffsetCommitRequest, node: Node, *, uses_topic_ids: bool
+    request: OffsetCommitRequest, ground: Ground, *, uses_topic_ids: bool
 ) -> list[OffsetCommitResponseTopic]:
     """Take out of the request what is no partition of the cluster, and say so; the rest has name and id afterwards."""
-    image = node.image
+    image = ground.image
     refused: list[OffsetCommitResponseTopic] = []
     known: list[OffsetCommitRequestTopic] = []
     for topic in request.topics:
@@ -102,4 +103,4 @@ def _merged(
     return merged
 
 
-api = Api(key=8, handler=offset_commit)
+api = Api(key=8, handler=offset_commit, frame=offset_commit_frame, frame_rooms=(Ground, GroupCoordinator, Quotas))

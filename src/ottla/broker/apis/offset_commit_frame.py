@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from functools import lru_cache
 from struct import Struct
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ottla.broker.coordinators.groups import GroupCoordinator
 from ottla.broker.coordinators.runtime import partition_for
+from ottla.broker.ground import Ground
+from ottla.broker.serving.quotas import Quotas
 from ottla.groups import commit_key_prefix
 from ottla.records.batch import CRC_START, HEADER, HEADER_SIZE, LOG_OVERHEAD, MAGIC
 from ottla.records.kernel import crc32c_range
 from ottla.wire.errors import KafkaError
 from ottla.wire.messages.records.offset_commit_value import OffsetCommitValue
-
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
 
 FIRST_FLEXIBLE_VERSION = 8
 FIRST_VERSION_WITH_TOPIC_IDS = 10
@@ -43,7 +43,13 @@ MAX_FORMS = 10_000
 
 
 def offset_commit_frame(
-    frame: memoryview, position: int, version: int, correlation_id: int, node: Node
+    frame: memoryview,
+    position: int,
+    version: int,
+    correlation_id: int,
+    ground: Ground,
+    groups: GroupCoordinator,
+    quotas: Quotas,
 ) -> bytes | None:
     """Commit the offsets of a request and return the response, size and header included; None if the request has to go
     the long way, and then nothing has happened.
@@ -52,7 +58,7 @@ def offset_commit_frame(
     there and lets the member commit; and a shard with nothing on its way, whose records are committed when written."""
     data = frame
     size = len(frame)
-    if version < FIRST_FLEXIBLE_VERSION or position + 8 > size or node.quotas.is_request_quota_set:
+    if version < FIRST_FLEXIBLE_VERSION or position + 8 > size or quotas.is_request_quota_set:
         return None
     length = data[position]
     end = position + length
@@ -72,13 +78,13 @@ def offset_commit_frame(
         position += TOPIC_ID_SIZE
         if position >= size:
             return None
-        topic = node.image.topics_by_id.get(bytes(frame[topic_start:position]))
+        topic = ground.image.topics_by_id.get(bytes(frame[topic_start:position]))
     else:
         length = data[position]
         position += length
         if length < 2 or length >= 0x80 or position >= size:
             return None
-        topic = node.image.topics_by_name.get(str(frame[topic_start + 1 : position], "latin-1"))
+        topic = ground.image.topics_by_name.get(str(frame[topic_start + 1 : position], "latin-1"))
     topic_end = position
     if topic is None:
         return None
@@ -94,19 +100,18 @@ def offset_commit_frame(
     if data[size - 1] or data[size - 2]:
         return None
 
-    groups = node.groups
     try:
         group_id = group_bytes.decode()
     except UnicodeDecodeError:
         return None
     hosted = groups.shards.get(partition_for(group_id, groups.partition_count))
-    if hosted is None or hosted.machine is None or not hosted.is_idle or node.config.offsets_topic_compression_codec:
+    if hosted is None or hosted.machine is None or not hosted.is_idle or ground.config.offsets_topic_compression_codec:
         return None
     offsets = hosted.machine.offsets
     if not offsets.may_commit(group_id, member_id, generation, version):
         return None
 
-    timestamp = node.clock()
+    timestamp = ground.clock()
     name, topic_id = topic.name, topic.id
     try:
         hosted.write_now(commit_batch(record_form(group_bytes, name), rows, timestamp, topic_id), count, timestamp)
@@ -124,7 +129,7 @@ def offset_commit_frame(
         values.append((index, value))
         answer.append(_ANSWER.pack(index, 0, 0))
     if member_id:
-        offsets.take_commit(group_id, member_id, name, values, node.now())
+        offsets.take_commit(group_id, member_id, name, values, ground.now())
         hosted.rearm()
     else:
         offsets.take_commit(group_id, member_id, name, values, 0)

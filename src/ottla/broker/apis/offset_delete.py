@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ottla.broker.serving.api import Api, Caller
+from ottla.broker.caller import Caller
+from ottla.broker.coordinators.groups import GroupCoordinator
+from ottla.broker.ground import Ground
+from ottla.broker.serving.api import Api
 from ottla.groups.shard import GroupShard
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.offset_delete import (
@@ -15,13 +18,9 @@ from ottla.wire.messages.offset_delete import (
     OffsetDeleteResponseTopic,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
 
-
-def offset_delete(request: OffsetDeleteRequest, node: Node, caller: Caller) -> Any:
-    groups = node.groups
-    unknown = _without_unknown(request, node)
+def offset_delete(request: OffsetDeleteRequest, ground: Ground, groups: GroupCoordinator, caller: Caller) -> Any:
+    unknown = _without_unknown(request, ground)
 
     def with_unknown(request: OffsetDeleteRequest, response: OffsetDeleteResponse) -> OffsetDeleteResponse:
         if response.error_code == ErrorCode.NONE:
@@ -37,12 +36,12 @@ def _refused(request: OffsetDeleteRequest, error: KafkaError) -> OffsetDeleteRes
     return OffsetDeleteResponse(error_code=error.code)
 
 
-def _without_unknown(request: OffsetDeleteRequest, node: Node) -> list[OffsetDeleteResponseTopic]:
+def _without_unknown(request: OffsetDeleteRequest, ground: Ground) -> list[OffsetDeleteResponseTopic]:
     """Take out of the request what is no partition of the cluster, and say so."""
     unknown: list[OffsetDeleteResponseTopic] = []
     known: list[OffsetDeleteRequestTopic] = []
     for topic in request.topics:
-        found = node.image.topics_by_name.get(topic.name)
+        found = ground.image.topics_by_name.get(topic.name)
         partitions = {} if found is None else found.partitions
         missing = [one for one in topic.partitions if one.partition_index not in partitions]
         if missing or found is None:

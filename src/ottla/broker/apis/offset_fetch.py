@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
-from ottla.broker.coordinators.groups import gathered
-from ottla.broker.serving.api import Api, Caller
+from ottla.broker.caller import Caller
+from ottla.broker.coordinators.groups import GroupCoordinator, gathered
+from ottla.broker.ground import Ground
+from ottla.broker.replicas.replicas import Replicas
+from ottla.broker.serving.api import Api
 from ottla.groups import Call, GroupDecision
 from ottla.groups.shard import GroupShard
 from ottla.wire.errors import ErrorCode, KafkaError
@@ -23,7 +26,6 @@ from ottla.wire.messages.offset_fetch import (
 )
 
 if TYPE_CHECKING:
-    from ottla.broker.node import Node
     from ottla.broker.replicas.partitions import Partition
 
 FIRST_VERSION_WITH_GROUP_ERROR = 2
@@ -32,12 +34,14 @@ FIRST_VERSION_WITH_TOPIC_IDS = 10
 NO_OFFSET = -1
 
 
-def offset_fetch(request: OffsetFetchRequest, node: Node, caller: Caller) -> Any:
-    groups = _groups(request, caller.api_version)
-    uncertain = _uncertain(groups, node) if request.require_stable else {}
+def offset_fetch(
+    request: OffsetFetchRequest, ground: Ground, replicas: Replicas, groups: GroupCoordinator, caller: Caller
+) -> Any:
+    asked = _groups(request, caller.api_version)
+    uncertain = _uncertain(asked, replicas, groups) if request.require_stable else {}
     if uncertain:
-        return _fetch_confirmed(request, groups, uncertain, node, caller)
-    return _fetch_all(request, groups, (), node, caller)
+        return _fetch_confirmed(request, asked, uncertain, ground, replicas, groups, caller)
+    return _fetch_all(request, asked, (), ground, groups, caller)
 
 
 def _groups(request: OffsetFetchRequest, version: int) -> list[OffsetFetchRequestGroup]:
@@ -52,90 +56,103 @@ def _groups(request: OffsetFetchRequest, version: int) -> list[OffsetFetchReques
     return [OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)]
 
 
-def _uncertain(groups: list[OffsetFetchRequestGroup], node: Node) -> dict[int, Partition]:
+def _uncertain(
+    asked: list[OffsetFetchRequestGroup], replicas: Replicas, groups: GroupCoordinator
+) -> dict[int, Partition]:
     """The groups' partitions of the offsets topic that another node may lead by now. A transaction that counts on an
     offset (they are those who want stable ones) must not count on one that the next coordinator has replaced."""
     found: dict[int, Partition] = {}
-    for group in groups:
-        index = node.groups.partition_for(group.group_id)
-        hosted = node.groups.shards.get(index)
-        if hosted is not None and not node.leadership.is_certain(hosted.partition):
+    for group in asked:
+        index = groups.partition_for(group.group_id)
+        hosted = groups.shards.get(index)
+        if hosted is not None and not replicas.leadership.is_certain(hosted.partition):
             found[index] = hosted.partition
     return found
 
 
 async def _fetch_confirmed(
     request: OffsetFetchRequest,
-    groups: list[OffsetFetchRequestGroup],
+    asked: list[OffsetFetchRequestGroup],
     uncertain: dict[int, Partition],
-    node: Node,
+    ground: Ground,
+    replicas: Replicas,
+    groups: GroupCoordinator,
     caller: Caller,
 ) -> Any:
     refused = []
     for index, partition in uncertain.items():
         try:
-            await node.leadership.confirm(partition)
+            await replicas.leadership.confirm(partition)
         except KafkaError:
             refused.append(index)
-    answer = _fetch_all(request, groups, refused, node, caller)
+    answer = _fetch_all(request, asked, refused, ground, groups, caller)
     return answer if isinstance(answer, OffsetFetchResponse) else await answer
 
 
 def _fetch_all(
     request: OffsetFetchRequest,
-    groups: list[OffsetFetchRequestGroup],
+    asked: list[OffsetFetchRequestGroup],
     refused: Collection[int],
-    node: Node,
+    ground: Ground,
+    groups: GroupCoordinator,
     caller: Caller,
 ) -> Any:
     """The answer, or an awaitable for it. Who leads the `refused` partitions of the offsets topic is not known."""
     version = caller.api_version
     uses_topic_ids = version >= FIRST_VERSION_WITH_TOPIC_IDS
     command = _fetch_stable if request.require_stable else GroupShard.fetch_offsets
-    call = node.groups.call(caller)
+    call = groups.call(caller)
     results = [
         _refused(group, KafkaError(ErrorCode.NOT_COORDINATOR))
-        if node.groups.partition_for(group.group_id) in refused
-        else _fetch(group, node, call, command, uses_topic_ids=uses_topic_ids)
-        for group in groups
+        if groups.partition_for(group.group_id) in refused
+        else _fetch(group, ground, groups, call, command, uses_topic_ids=uses_topic_ids)
+        for group in asked
     ]
     if version >= FIRST_BATCHED_VERSION:
         return gathered(results, _answer)
 
     def single(fetched: list[OffsetFetchResponseGroup]) -> OffsetFetchResponse:
-        return _single(groups[0], fetched[0], version)
+        return _single(asked[0], fetched[0], version)
 
     return gathered(results, single)
 
 
-def _fetch(group: OffsetFetchRequestGroup, node: Node, call: Call, command: Any, *, uses_topic_ids: bool) -> Any:
+def _fetch(
+    group: OffsetFetchRequestGroup,
+    ground: Ground,
+    groups: GroupCoordinator,
+    call: Call,
+    command: Any,
+    *,
+    uses_topic_ids: bool,
+) -> Any:
     """The group's offsets as a list of one, or a future for that."""
     if not uses_topic_ids:
-        return node.groups.run(group.group_id, command, group, call, _refused, _as_rows)
+        return groups.run(group.group_id, command, group, call, _refused, _as_rows)
     if group.topics is None:
 
         def with_ids(
             request: OffsetFetchRequestGroup, response: OffsetFetchResponseGroup
         ) -> list[OffsetFetchResponseGroup]:
             # A topic that has been deleted has no id to be told by.
-            known = [topic for topic in response.topics if topic.name in node.image.topics_by_name]
+            known = [topic for topic in response.topics if topic.name in ground.image.topics_by_name]
             for topic in known:
-                topic.topic_id = node.image.topics_by_name[topic.name].id
+                topic.topic_id = ground.image.topics_by_name[topic.name].id
             response.topics = known
             return [response]
 
-        return node.groups.run(group.group_id, command, group, call, _refused, with_ids)
+        return groups.run(group.group_id, command, group, call, _refused, with_ids)
     known = []
     unknown = []
     for topic in group.topics:
-        found = node.image.topics_by_id.get(topic.topic_id)
+        found = ground.image.topics_by_id.get(topic.topic_id)
         if found is None:
             unknown.append(_unknown(topic))
         else:
             topic.name = found.name
             known.append(topic)
     if not unknown:
-        return node.groups.run(group.group_id, command, group, call, _refused, _as_rows)
+        return groups.run(group.group_id, command, group, call, _refused, _as_rows)
 
     def with_unknown(
         request: OffsetFetchRequestGroup, response: OffsetFetchResponseGroup
@@ -145,7 +162,7 @@ def _fetch(group: OffsetFetchRequestGroup, node: Node, call: Call, command: Any,
         return [response]
 
     group.topics = known
-    return node.groups.run(group.group_id, command, group, call, _refused, with_unknown)
+    return groups.run(group.group_id, command, group, call, _refused, with_unknown)
 
 
 def _fetch_stable(

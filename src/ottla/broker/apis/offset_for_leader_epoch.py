@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ottla.broker.serving.api import Api, Caller
+from ottla.broker.caller import Caller
+from ottla.broker.replicas.replicas import Replicas
+from ottla.broker.serving.api import Api
 from ottla.wire.errors import KafkaError
 from ottla.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -13,19 +13,16 @@ from ottla.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
-
 
 def offset_for_leader_epoch(
-    request: OffsetForLeaderEpochRequest, node: Node, caller: Caller
+    request: OffsetForLeaderEpochRequest, replicas: Replicas, caller: Caller
 ) -> OffsetForLeaderEpochResponse:
     topics = []
     for topic in request.topics:
         rows = []
         for asked in topic.partitions:
             try:
-                partition = node.partition(topic.topic, asked.partition)
+                partition = replicas.partition(topic.topic, asked.partition)
                 partition.check_leader_epoch(asked.current_leader_epoch)
                 epoch, end_offset = partition.log.end_offset_for_epoch(asked.leader_epoch)
                 rows.append(EpochEndOffset(partition=asked.partition, leader_epoch=epoch, end_offset=end_offset))

@@ -8,16 +8,16 @@ and answers all others. Where both would do, both give the same bytes.
 from __future__ import annotations
 
 from struct import Struct
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ottla.broker.apis.produce import append_to, refused
+from ottla.broker.apis.produce_append import append_to, refused
+from ottla.broker.ground import Ground
 from ottla.broker.replicas.acknowledgements import FrameAcknowledgements
+from ottla.broker.replicas.replicas import Replicas
+from ottla.broker.serving.quotas import Quotas
 from ottla.wire import encode_bytes
 from ottla.wire.errors import KafkaError
 from ottla.wire.messages.produce import ProduceResponse, TopicProduceResponse
-
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
 
 FIRST_VERSION_WITH_LOG_START = 5
 FIRST_VERSION_WITH_ZSTD = 7
@@ -51,7 +51,13 @@ _FLEXIBLE_END = bytes(6)
 
 
 def produce_frame(
-    frame: memoryview, position: int, version: int, correlation_id: int, node: Node
+    frame: memoryview,
+    position: int,
+    version: int,
+    correlation_id: int,
+    ground: Ground,
+    replicas: Replicas,
+    quotas: Quotas,
 ) -> bytes | FrameAcknowledgements | None:
     """Append the batches of a Produce request and return the response, size and header included, or what will give it
     once the in-sync replicas have them; None if the request has to go the long way, and then nothing has happened.
@@ -61,7 +67,6 @@ def produce_frame(
     long way would."""
     data = frame
     size = len(frame)
-    quotas = node.quotas
     is_flexible = version >= FIRST_FLEXIBLE_VERSION
     if position + 18 > size or quotas.is_produce_quota_set or quotas.is_request_quota_set:
         return None
@@ -87,12 +92,12 @@ def produce_frame(
         position = topic_start + TOPIC_ID_SIZE
         if position >= size:
             return None
-        of_topic = node.partitions.by_id.get(bytes(frame[topic_start:position]))
+        of_topic = replicas.partitions.by_id.get(bytes(frame[topic_start:position]))
     else:
         if position < name_start or position - name_start > MAX_NAME_SIZE or position + 4 > size:
             return None
         # A topic's name is ASCII; other bytes make a name that no topic has.
-        of_topic = node.partitions.by_name.get(str(frame[name_start:position], "latin-1"))
+        of_topic = replicas.partitions.by_name.get(str(frame[name_start:position], "latin-1"))
     if of_topic is None:
         return None
     if is_flexible:
@@ -154,7 +159,7 @@ def produce_frame(
     elif position != size:
         return None
 
-    timestamp = node.clock()
+    timestamp = ground.clock()
     end = _FLEXIBLE_END if is_flexible else _END
     row_end = b""
     if is_flexible:
@@ -177,9 +182,9 @@ def produce_frame(
             refusal = error
         if offset < 0:
             if refusal is None:
-                row, messages = append_to(partition, batch, timestamp, node.now(), node)
+                row, messages = append_to(partition, batch, timestamp, ground.now(), ground)
             else:
-                row, messages = refused(partition, refusal, node), 0
+                row, messages = refused(partition, refusal, ground), 0
             topic_response = TopicProduceResponse(name=topic, topic_id=partition.topic_id, partition_responses=[row])
             encoded = encode_bytes(ProduceResponse(responses=[topic_response]), version)
             part = encoded[topic_end - topic_start + len(parts[1]) - is_flexible : -len(end)]
@@ -200,7 +205,7 @@ def produce_frame(
             if partition.waiters:
                 partition.notify(len(batch))
         else:
-            partition.grew(len(batch), node.now())
+            partition.grew(len(batch), ground.now())
             if acks == ACKS_ALL and log.high_watermark < end_offset:
                 uncommitted.append((partition, end_offset, head_size + rows_size + 4))
         if version < FIRST_VERSION_WITH_LOG_START:
@@ -210,7 +215,7 @@ def produce_frame(
         parts.append(part)
         rows_size += len(part)
     if bytes_in:
-        meter = node.metrics.topic(topic)
+        meter = ground.metrics.topic(topic)
         meter.produces += 1
         meter.messages_in += messages_in
         meter.bytes_in += bytes_in
@@ -218,7 +223,7 @@ def produce_frame(
     parts[0] = _HEAD.pack(head_size + rows_size + len(end) - 4, correlation_id)
     if uncommitted:
         has_log_start = version >= FIRST_VERSION_WITH_LOG_START
-        return FrameAcknowledgements(node.deadlines, bytearray().join(parts), uncommitted, timeout_ms, has_log_start)
+        return FrameAcknowledgements(ground.deadlines, bytearray().join(parts), uncommitted, timeout_ms, has_log_start)
     return b"".join(parts)
 
 

@@ -2,34 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ottla.broker.serving.api import Api, Caller
-from ottla.broker.serving.telemetry import client_labels
+from ottla.broker.caller import Caller
+from ottla.broker.ground import Ground
+from ottla.broker.serving.api import Api
+from ottla.broker.serving.telemetry import Telemetry, client_labels
 from ottla.wire.errors import KafkaError
 from ottla.wire.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
 
-
-def push_telemetry(request: PushTelemetryRequest, node: Node, caller: Caller) -> PushTelemetryResponse:
+def push_telemetry(
+    request: PushTelemetryRequest, ground: Ground, telemetry: Telemetry, caller: Caller
+) -> PushTelemetryResponse:
     size = len(request.metrics)
     try:
-        node.telemetry.push(
+        telemetry.push(
             request.client_instance_id,
             client_labels(caller),
             subscription_id=request.subscription_id,
             is_terminating=request.terminating,
             compression_type=request.compression_type,
             size=size,
-            max_bytes=node.config.telemetry_max_bytes,
-            now=node.now(),
+            max_bytes=ground.config.telemetry_max_bytes,
+            now=ground.now(),
         )
     except KafkaError as error:
         return PushTelemetryResponse(error_code=error.code)
-    node.metrics.telemetry_pushes.add()
-    node.metrics.telemetry_bytes.add(size)
+    ground.metrics.telemetry_pushes.add()
+    ground.metrics.telemetry_bytes.add(size)
     return PushTelemetryResponse()
 
 

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ottla.broker.serving.api import Api, Caller
+from ottla.broker.caller import Caller
+from ottla.broker.coordinators.groups import GroupCoordinator
+from ottla.broker.ground import Ground
+from ottla.broker.serving.api import Api
 from ottla.groups.shard import GroupShard
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
-
 FIRST_VERSION_WITH_PROTOCOL = 5
 
 
-def sync_group(request: SyncGroupRequest, node: Node, caller: Caller) -> Any:
-    groups = node.groups
+def sync_group(request: SyncGroupRequest, ground: Ground, groups: GroupCoordinator, caller: Caller) -> Any:
     if caller.api_version >= FIRST_VERSION_WITH_PROTOCOL and (
         request.protocol_type is None or request.protocol_name is None
     ):
         return _refused(request, KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
     if not request.group_id:
         return _refused(request, KafkaError(ErrorCode.INVALID_GROUP_ID))
-    call = groups.call(caller, node.loop.create_future())
+    call = groups.call(caller, ground.loop.create_future())
     return groups.run(request.group_id, GroupShard.sync_group, request, call, _refused)
 
 

@@ -9,10 +9,18 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from ottla.broker.caller import Caller
+from ottla.broker.coordinators.groups import GroupCoordinator
 from ottla.broker.coordinators.hosted_shard import coordinator_error
-from ottla.broker.coordinators.transactions import CLIENT_VERSION_THAT_ADDS, Codes, Partitions
+from ottla.broker.coordinators.transactions import (
+    CLIENT_VERSION_THAT_ADDS,
+    Codes,
+    TransactionCoordinator,
+    TransactionPartitions,
+)
 from ottla.broker.coordinators.verification import verification_error
-from ottla.broker.serving.api import Api, Caller
+from ottla.broker.ground import Ground
+from ottla.broker.serving.api import Api
 from ottla.groups.offsets import transactional_commit_refused
 from ottla.groups.shard import GroupShard
 from ottla.transactions import TopicPartition
@@ -25,7 +33,6 @@ from ottla.wire.messages.txn_offset_commit import (
 )
 
 if TYPE_CHECKING:
-    from ottla.broker.node import Node
     from ottla.broker.replicas.partitions import Partition
     from ottla.replication.producers import Verification
 
@@ -35,14 +42,20 @@ FIRST_VERSION_THAT_KNOWS_LOADING = 2
 NO_SEQUENCE = -1
 
 
-def txn_offset_commit(request: TxnOffsetCommitRequest, node: Node, caller: Caller) -> Any:
-    refused = _without_unknown(request, node)
+def txn_offset_commit(
+    request: TxnOffsetCommitRequest,
+    ground: Ground,
+    groups: GroupCoordinator,
+    transactions: TransactionCoordinator,
+    caller: Caller,
+) -> Any:
+    refused = _without_unknown(request, ground)
     if not request.topics:
         return TxnOffsetCommitResponse(topics=refused)
     try:
         if not request.group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID)
-        partition = node.groups.shard(node.groups.partition_for(request.group_id)).partition
+        partition = groups.shard(groups.partition_for(request.group_id)).partition
         if request.producer_id < 0:
             raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
         if request.producer_epoch < 0:
@@ -51,40 +64,40 @@ def txn_offset_commit(request: TxnOffsetCommitRequest, node: Node, caller: Calle
         return _refuse(request, error.code, refused, caller)
     adds = caller.api_version >= FIRST_VERSION_THAT_ADDS
     verification = partition.log.producers.begin_verification(
-        node.clock(), request.producer_id, NO_SEQUENCE, request.producer_epoch, supports_epoch_bump=adds
+        ground.clock(), request.producer_id, NO_SEQUENCE, request.producer_epoch, supports_epoch_bump=adds
     )
-    if verification is None or not (adds or node.config.transaction_partition_verification_enable):
-        return _commit(request, node, caller, refused, partition, verification)
-    asked = Partitions(
+    if verification is None or not (adds or ground.config.transaction_partition_verification_enable):
+        return _commit(request, groups, caller, refused, partition, verification)
+    asked = TransactionPartitions(
         request.transactional_id,
         request.producer_id,
         request.producer_epoch,
         [TopicPartition(partition.topic, partition.index)],
         CLIENT_VERSION_THAT_ADDS if adds else 0,
     )
-    answer = node.transactions.admit(asked)
+    answer = transactions.admit(asked)
     if isinstance(answer, asyncio.Future):
-        return _commit_when_admitted(request, node, caller, refused, partition, verification, answer)
-    return _after(request, node, caller, refused, partition, verification, answer)
+        return _commit_when_admitted(request, groups, caller, refused, partition, verification, answer)
+    return _after(request, groups, caller, refused, partition, verification, answer)
 
 
 async def _commit_when_admitted(
     request: TxnOffsetCommitRequest,
-    node: Node,
+    groups: GroupCoordinator,
     caller: Caller,
     refused: list[TxnOffsetCommitResponseTopic],
     partition: Partition,
     verification: Verification,
     answer: asyncio.Future[Codes],
 ) -> TxnOffsetCommitResponse:
-    committed = _after(request, node, caller, refused, partition, verification, await answer)
+    committed = _after(request, groups, caller, refused, partition, verification, await answer)
     response: TxnOffsetCommitResponse = committed if isinstance(committed, TxnOffsetCommitResponse) else await committed
     return response
 
 
 def _after(
     request: TxnOffsetCommitRequest,
-    node: Node,
+    groups: GroupCoordinator,
     caller: Caller,
     refused: list[TxnOffsetCommitResponseTopic],
     partition: Partition,
@@ -93,7 +106,7 @@ def _after(
 ) -> Any:
     code = codes[TopicPartition(partition.topic, partition.index)]
     if code == ErrorCode.NONE:
-        return _commit(request, node, caller, refused, partition, verification)
+        return _commit(request, groups, caller, refused, partition, verification)
     partition.log.producers.end_verification(request.producer_id, request.producer_epoch, verification)
     code = verification_error(code, has_abortable=caller.api_version >= FIRST_VERSION_WITH_ABORTABLE_ERRORS)
     return _refuse(request, coordinator_error(KafkaError(code)).code, refused, caller)
@@ -101,7 +114,7 @@ def _after(
 
 def _commit(
     request: TxnOffsetCommitRequest,
-    node: Node,
+    groups: GroupCoordinator,
     caller: Caller,
     refused: list[TxnOffsetCommitResponseTopic],
     partition: Partition,
@@ -124,11 +137,11 @@ def _commit(
         response.topics = _merged(refused, response.topics)
         return _in_version(response, caller)
 
-    return node.groups.run(
+    return groups.run(
         request.group_id,
         GroupShard.commit_transaction_offsets,
         request,
-        node.groups.call(caller),
+        groups.call(caller),
         refuse,
         finish,
         producer=(request.producer_id, request.producer_epoch),
@@ -153,12 +166,12 @@ def _in_version(response: TxnOffsetCommitResponse, caller: Caller) -> TxnOffsetC
     return response
 
 
-def _without_unknown(request: TxnOffsetCommitRequest, node: Node) -> list[TxnOffsetCommitResponseTopic]:
+def _without_unknown(request: TxnOffsetCommitRequest, ground: Ground) -> list[TxnOffsetCommitResponseTopic]:
     """Take out of the request what is no partition of the cluster, and say so."""
     refused: list[TxnOffsetCommitResponseTopic] = []
     known: list[TxnOffsetCommitRequestTopic] = []
     for topic in request.topics:
-        image = node.image.topics_by_name.get(topic.name)
+        image = ground.image.topics_by_name.get(topic.name)
         there = image.partitions if image is not None else {}
         unknown = [row for row in topic.partitions if row.partition_index not in there]
         if unknown:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ottla.broker.serving.api import Api, Caller
+from ottla.broker.caller import Caller
+from ottla.broker.metadata.metadata import Metadata
+from ottla.broker.serving.api import Api
 from ottla.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
 
-
-async def unregister_broker(request: UnregisterBrokerRequest, node: Node, caller: Caller) -> UnregisterBrokerResponse:
-    await node.commit(node.controller.unregister_broker(request.broker_id))
-    node.controllership.let_go(request.broker_id)
+async def unregister_broker(
+    request: UnregisterBrokerRequest, metadata: Metadata, caller: Caller
+) -> UnregisterBrokerResponse:
+    await metadata.commit(metadata.controller.unregister_broker(request.broker_id))
+    metadata.controllership.let_go(request.broker_id)
     return UnregisterBrokerResponse(error_message=None)
 
 
-api = Api(key=64, handler=unregister_broker)
+api = Api(key=64, handler=unregister_broker, is_forwarded=True)

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ottla.broker.serving.api import Api, Caller
+from ottla.broker.caller import Caller
+from ottla.broker.metadata.metadata import Metadata
+from ottla.broker.serving.api import Api
 from ottla.cluster.features import KRAFT_VERSION
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
 
-
-async def update_features(request: UpdateFeaturesRequest, node: Node, caller: Caller) -> UpdateFeaturesResponse:
-    quorum = node.quorum
+async def update_features(request: UpdateFeaturesRequest, metadata: Metadata, caller: Caller) -> UpdateFeaturesResponse:
+    quorum = metadata.quorum
     wanted = {update.feature: update.max_version_level for update in request.feature_updates}
     voters = None
     if wanted.get(KRAFT_VERSION) == 1 and quorum.voters.kraft_version == 0:
         voters = quorum.voters_to_be_dynamic()
-    decision = node.controller.update_features(request, kraft_version=quorum.voters.kraft_version)
-    response = await node.commit(decision)
+    decision = metadata.controller.update_features(request, kraft_version=quorum.voters.kraft_version)
+    response = await metadata.commit(decision)
     if voters is not None and response.error_code == ErrorCode.NONE and not request.validate_only:
         await quorum.make_voters_dynamic(voters)
     return response
 
 
-api = Api(key=57, handler=update_features)
+api = Api(key=57, handler=update_features, is_forwarded=True)

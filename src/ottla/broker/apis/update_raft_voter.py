@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ottla.broker.serving.api import Api, Caller
+from ottla.broker.caller import Caller
+from ottla.broker.metadata.metadata import Metadata
+from ottla.broker.serving.api import Api
 from ottla.wire.messages.update_raft_voter import UpdateRaftVoterRequest
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
 
-
-def update_raft_voter(request: UpdateRaftVoterRequest, node: Node, caller: Caller) -> asyncio.Future[Any]:
-    return node.quorum.receive(request)
+def update_raft_voter(request: UpdateRaftVoterRequest, metadata: Metadata, caller: Caller) -> asyncio.Future[Any]:
+    return metadata.quorum.receive(request)
 
 
 api = Api(key=82, handler=update_raft_voter)

@@ -4,9 +4,11 @@ partitions of this broker."""
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ottla.broker.serving.api import Api, Caller
+from ottla.broker.caller import Caller
+from ottla.broker.coordinators.transactions import TransactionCoordinator
+from ottla.broker.serving.api import Api
 from ottla.transactions import TopicPartition
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.write_txn_markers import (
@@ -18,11 +20,8 @@ from ottla.wire.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
 
-
-def write_txn_markers(request: WriteTxnMarkersRequest, node: Node, caller: Caller) -> Any:
+def write_txn_markers(request: WriteTxnMarkersRequest, transactions: TransactionCoordinator, caller: Caller) -> Any:
     waiting: list[tuple[WritableTxnMarkerPartitionResult, asyncio.Future[None]]] = []
     results = [
         WritableTxnMarkerResult(
@@ -31,7 +30,7 @@ def write_txn_markers(request: WriteTxnMarkersRequest, node: Node, caller: Calle
                 WritableTxnMarkerTopicResult(
                     name=topic.name,
                     partitions=[
-                        _write(TopicPartition(topic.name, index), marker, node, waiting)
+                        _write(TopicPartition(topic.name, index), marker, transactions, waiting)
                         for index in topic.partition_indexes
                     ],
                 )
@@ -47,12 +46,12 @@ def write_txn_markers(request: WriteTxnMarkersRequest, node: Node, caller: Calle
 def _write(
     partition: TopicPartition,
     marker: WritableTxnMarker,
-    node: Node,
+    transactions: TransactionCoordinator,
     waiting: list[tuple[WritableTxnMarkerPartitionResult, asyncio.Future[None]]],
 ) -> WritableTxnMarkerPartitionResult:
     row = WritableTxnMarkerPartitionResult(partition_index=partition.partition)
     try:
-        done = node.transactions.markers.write(
+        done = transactions.markers.write(
             partition,
             marker.producer_id,
             marker.producer_epoch,

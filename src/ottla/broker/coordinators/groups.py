@@ -19,8 +19,10 @@ from ottla.wire.errors import KafkaError
 from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig
 
 if TYPE_CHECKING:
-    from ottla.broker.node import Node
-    from ottla.broker.serving.api import Caller
+    from ottla.broker.caller import Caller
+    from ottla.broker.ground import Ground
+    from ottla.broker.metadata.ports import ControllerPort
+    from ottla.broker.replicas.replicas import Replicas
     from ottla.cluster import ImageChanges
 
 GROUP_METADATA_TOPIC = "__consumer_offsets"
@@ -33,15 +35,17 @@ GroupsRequest = TypeVar("GroupsRequest")
 class GroupCoordinator(Coordinator[GroupShard]):
     topic = GROUP_METADATA_TOPIC
 
-    def __init__(self, node: Node) -> None:
-        super().__init__(node)
+    def __init__(self, ground: Ground, replicas: Replicas, controller: ControllerPort) -> None:
+        super().__init__(ground, replicas, controller)
         self._group_configs: dict[str, GroupConfig] = {}
         self.past_counts: Counter[str] = Counter()
         """What shards counted that are no longer here."""
 
     def new_machine(self, index: int) -> GroupShard:
-        node = self.node
-        return GroupShard(image=node.image, config=lambda: node.config, group_config=self.group_config, rng=node.rng)
+        ground = self.ground
+        return GroupShard(
+            image=ground.image, config=lambda: ground.config, group_config=self.group_config, rng=ground.rng
+        )
 
     def encode(self, record: GroupRecord) -> tuple[bytes, bytes | None]:
         return encode_record(record)
@@ -70,13 +74,13 @@ class GroupCoordinator(Coordinator[GroupShard]):
 
     def call(self, caller: Caller, waiter: asyncio.Future[Any] | None = None) -> Call:
         """What a shard learns of who calls. Kafka tells addresses in Java's way."""
-        node = self.node
+        ground = self.ground
         return Call(
-            node.now(), node.clock(), caller.api_version, caller.client_id or "", "/" + caller.peer.host, waiter
+            ground.now(), ground.clock(), caller.api_version, caller.client_id or "", "/" + caller.client.host, waiter
         )
 
     def creatable_topic(self) -> CreatableTopic:
-        config = self.node.config
+        config = self.ground.config
         return CreatableTopic(
             name=self.topic,
             num_partitions=config.offsets_topic_num_partitions,
@@ -93,33 +97,33 @@ class GroupCoordinator(Coordinator[GroupShard]):
 
     @property
     def configured_partition_count(self) -> int:
-        return self.node.config.offsets_topic_num_partitions
+        return self.ground.config.offsets_topic_num_partitions
 
     @property
     def compression(self) -> Compression:
-        return Compression(self.node.config.offsets_topic_compression_codec)
+        return Compression(self.ground.config.offsets_topic_compression_codec)
 
     # Settings of groups
 
     def group_config(self, group_id: str) -> GroupConfig:
         """A group's own settings over the broker's; all groups without any share one object."""
-        own = self.node.image.configs.get((GROUP_RESOURCE, group_id))
+        own = self.ground.image.configs.get((GROUP_RESOURCE, group_id))
         name = group_id if own else ""
         found = self._group_configs.get(name)
         if found is None:
             try:
-                found = GroupConfig.parse(own or {}, self.node.config)
+                found = GroupConfig.parse(own or {}, self.ground.config)
             except ConfigError:
                 # The broker's bounds have been changed since: the group goes by the broker's values.
-                found = GroupConfig.parse({}, self.node.config)
+                found = GroupConfig.parse({}, self.ground.config)
             self._group_configs[name] = found
         return found
 
     @property
     def is_consumer_protocol_enabled(self) -> bool:
         """KIP-848: the cluster has finalized `group.version`, and this broker's settings allow the protocol."""
-        protocols = self.node.config.group_coordinator_rebalance_protocols
-        return self.node.image.features.get(GROUP_VERSION, 0) >= 1 and "consumer" in protocols
+        protocols = self.ground.config.group_coordinator_rebalance_protocols
+        return self.ground.image.features.get(GROUP_VERSION, 0) >= 1 and "consumer" in protocols
 
     # Metadata
 
@@ -129,12 +133,12 @@ class GroupCoordinator(Coordinator[GroupShard]):
         super().metadata_changed(changes)
         if not (changes.topics_created or changes.topics_deleted or changes.partitions_changed):
             return
-        now, timestamp = self.node.now(), self.node.clock()
+        now, timestamp = self.ground.now(), self.ground.clock()
         deleted = list(changes.topics_deleted.values())
         for hosted in self.active():
             machine = hosted.machine
             assert machine is not None
-            machine.metadata_changed(self.node.image, changes, now)
+            machine.metadata_changed(self.ground.image, changes, now)
             if deleted:
                 call = self.own_call(now, timestamp)
                 hosted.carry_out(machine.topics_deleted(deleted, call), call)

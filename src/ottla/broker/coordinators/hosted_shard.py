@@ -161,10 +161,10 @@ class HostedShard(Generic[S]):
         "_armed",
         "_armed_at",
         "_coordinator",
+        "_ground",
         "_held",
         "_is_append_due",
         "_loop",
-        "_node",
         "_queue",
         "index",
         "is_gone",
@@ -174,8 +174,8 @@ class HostedShard(Generic[S]):
 
     def __init__(self, coordinator: Coordinator[S], index: int, partition: Partition) -> None:
         self._coordinator = coordinator
-        self._node = coordinator.node
-        self._loop = coordinator.node.loop
+        self._ground = coordinator.ground
+        self._loop = coordinator.ground.loop
         self.index = index
         self.partition = partition
         self.machine: S | None = None
@@ -295,7 +295,7 @@ class HostedShard(Generic[S]):
         return None if refuse is None else refuse(request, error)
 
     def _encode(self, decided: list[Any]) -> tuple[list[Record], int]:
-        timestamp = self._node.clock()
+        timestamp = self._ground.clock()
         encode = self._coordinator.encode
         records = []
         size = 0
@@ -363,14 +363,14 @@ class HostedShard(Generic[S]):
         """Write a batch of so many records that the caller replays itself, if this does not raise."""
         partition = self.partition
         if partition.log.place_made(batch, count, partition.leader_epoch, timestamp) < 0:
-            partition.append(memoryview(batch), timestamp, self._node.now())
+            partition.append(memoryview(batch), timestamp, self._ground.now())
             return
         partition.log.advance_high_watermark(partition.log.log_end_offset)
         if partition.waiters:
             partition.notify(len(batch))
 
     def _write(self, records: list[Record], producer: tuple[int, int]) -> None:
-        timestamp, now = self._node.clock(), self._node.now()
+        timestamp, now = self._ground.clock(), self._ground.now()
         if producer[0] < 0:
             batch = build(records, compression=self._coordinator.compression)
             self.partition.check_in_sync()
@@ -407,7 +407,7 @@ class HostedShard(Generic[S]):
             self._append()  # the transaction's records come before its end
             if self.machine is None:
                 raise KafkaError(ErrorCode.NOT_COORDINATOR)
-        timestamp = self._node.clock()
+        timestamp = self._ground.clock()
         marker = end_txn_marker(
             producer_id=producer_id,
             producer_epoch=producer_epoch,
@@ -415,7 +415,7 @@ class HostedShard(Generic[S]):
             coordinator_epoch=coordinator_epoch,
             timestamp=timestamp,
         )
-        self.partition.append_as_coordinator(marker, timestamp, self._node.now(), transaction_version)
+        self.partition.append_as_coordinator(marker, timestamp, self._ground.now(), transaction_version)
         self._coordinator.complete_transaction(self.machine, producer_id, is_commit)
         self.rearm()
         done: asyncio.Future[None] = self._loop.create_future()
@@ -432,7 +432,7 @@ class HostedShard(Generic[S]):
             return
         if not self._held:
             partition.add_waiter(self)
-            self._node.spawn(self._flush())
+            self._ground.spawn(self._flush())
         self._held.append((end_offset, decided))
 
     async def _flush(self) -> None:
@@ -478,7 +478,7 @@ class HostedShard(Generic[S]):
             for _ in range(DUE_PER_PIECE):
                 if self.machine is None:
                     return
-                now, timestamp = self._node.now(), self._node.clock()
+                now, timestamp = self._ground.now(), self._ground.clock()
                 decision = self.machine.next_due(now, timestamp)
                 if decision is None:
                     return
@@ -493,13 +493,13 @@ class HostedShard(Generic[S]):
         coordinator = self._coordinator
         machine = coordinator.new_machine(self.index)
         partition_log = self.partition.log
-        started = self._node.timer()
+        started = self._ground.timer()
         offset = partition_log.log_start_offset
         replayed = 0
         while offset < partition_log.log_end_offset:
             found = partition_log.read(
                 offset,
-                max_bytes=min(self._node.config.offsets_load_buffer_size, LOAD_CHUNK_BYTES),
+                max_bytes=min(self._ground.config.offsets_load_buffer_size, LOAD_CHUNK_BYTES),
                 end_offset=partition_log.log_end_offset,
             )
             if found is None:
@@ -525,11 +525,11 @@ class HostedShard(Generic[S]):
                     await asyncio.sleep(0)
                     if self.is_gone:
                         return
-        coordinator.note_load((self._node.timer() - started) * 1000)
+        coordinator.note_load((self._ground.timer() - started) * 1000)
         if self._is_all_committed:
             self.begin(machine)
         else:
-            self._node.spawn(self._begin_once_committed(machine))
+            self._ground.spawn(self._begin_once_committed(machine))
 
     async def _begin_once_committed(self, machine: S) -> None:
         """A new leader's log may hold what the last one never committed. Nobody may be answered from that, and no
@@ -544,7 +544,7 @@ class HostedShard(Generic[S]):
             self.begin(machine)
 
     def begin(self, machine: S) -> None:
-        machine.loaded(self._node.now(), self._node.clock())
+        machine.loaded(self._ground.now(), self._ground.clock())
         self.machine = machine
         self.rearm()
 
@@ -568,7 +568,7 @@ class HostedShard(Generic[S]):
         for pending in [*(one for _, decided in held for one in decided), *queue]:
             pending.fail(error)
         if machine is not None:
-            call = self._coordinator.own_call(self._node.now(), self._node.clock())
+            call = self._coordinator.own_call(self._ground.now(), self._ground.clock())
             _answer(machine.unload(call))
 
     def append_now(self) -> None:

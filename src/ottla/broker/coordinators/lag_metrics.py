@@ -18,7 +18,7 @@ from ottla.records import HEADER_SIZE, CorruptRecords, read_header
 from ottla.wire.errors import KafkaError
 
 if TYPE_CHECKING:
-    from ottla.broker.node import Node
+    from ottla.broker.coordinators.groups import GroupCoordinator
     from ottla.broker.replicas.partitions import Partition
     from ottla.wire.messages.records.offset_commit_value import OffsetCommitValue
 
@@ -44,16 +44,16 @@ _COUNTERS = (
 )
 
 
-def register_group_metrics(node: Node) -> None:
+def register_group_metrics(groups: GroupCoordinator) -> None:
     """Let the node's metrics show its group coordinator."""
-    metrics, groups = node.metrics, node.groups
-    lag = Lag(node)
-    metrics.gauge(PREFIX + "group_count", "Groups by type.", lambda: _by_type(node))
-    metrics.gauge("ottla_groups", "Groups by type and state.", lambda: _by_state(node))
-    metrics.gauge("ottla_group_offsets", "Committed offsets.", lambda: _offset_count(node))
+    metrics = groups.ground.metrics
+    lag = Lag(groups)
+    metrics.gauge(PREFIX + "group_count", "Groups by type.", lambda: _by_type(groups))
+    metrics.gauge("ottla_groups", "Groups by type and state.", lambda: _by_state(groups))
+    metrics.gauge("ottla_group_offsets", "Committed offsets.", lambda: _offset_count(groups))
     for sensor, name, help_text in _COUNTERS:
-        metrics.counter(PREFIX + name, help_text, lambda sensor=sensor: _counts(node)[sensor])  # type: ignore[misc]
-    metrics.gauge(PREFIX + "num_partitions", "Partitions of __consumer_offsets by state.", lambda: _partitions(node))
+        metrics.counter(PREFIX + name, help_text, lambda sensor=sensor: _counts(groups)[sensor])  # type: ignore[misc]
+    metrics.gauge(PREFIX + "num_partitions", "Partitions of __consumer_offsets by state.", lambda: _partitions(groups))
     metrics.gauge(
         PREFIX + "partition_load_time_max",
         "Milliseconds that the slowest load of a partition of __consumer_offsets took.",
@@ -77,9 +77,9 @@ def register_group_metrics(node: Node) -> None:
     )
 
 
-def _by_state(node: Node) -> Iterator[Sample]:
+def _by_state(groups: GroupCoordinator) -> Iterator[Sample]:
     counts: Counter[tuple[str, str]] = Counter()
-    for hosted in node.groups.active():
+    for hosted in groups.active():
         if hosted.machine is not None:
             counts.update(hosted.machine.group_counts())
     known = [(group_type, state) for group_type, states in _STATES.items() for state in states]
@@ -87,36 +87,36 @@ def _by_state(node: Node) -> Iterator[Sample]:
         yield (("type", group_type), ("state", state)), counts[group_type, state]
 
 
-def _by_type(node: Node) -> Iterator[Sample]:
+def _by_type(groups: GroupCoordinator) -> Iterator[Sample]:
     counts: Counter[str] = Counter(dict.fromkeys(_STATES, 0))
-    for labels, count in _by_state(node):
+    for labels, count in _by_state(groups):
         counts[dict(labels)["type"]] += int(count)
     for group_type in sorted(counts):
         yield (("protocol", group_type),), counts[group_type]
 
 
-def _counts(node: Node) -> Counter[str]:
-    counts = Counter(node.groups.past_counts)
-    for hosted in node.groups.active():
+def _counts(groups: GroupCoordinator) -> Counter[str]:
+    counts = Counter(groups.past_counts)
+    for hosted in groups.active():
         if hosted.machine is not None:
             counts.update(hosted.machine.counts)
     return counts
 
 
-def _offset_count(node: Node) -> int:
-    return sum(hosted.machine.offset_count for hosted in node.groups.active() if hosted.machine is not None)
+def _offset_count(groups: GroupCoordinator) -> int:
+    return sum(hosted.machine.offset_count for hosted in groups.active() if hosted.machine is not None)
 
 
-def _committed(node: Node) -> Iterator[tuple[str, str, int, OffsetCommitValue]]:
-    for hosted in node.groups.active():
+def _committed(groups: GroupCoordinator) -> Iterator[tuple[str, str, int, OffsetCommitValue]]:
+    for hosted in groups.active():
         if hosted.machine is not None:
             yield from hosted.machine.committed_offsets()
 
 
-def _partitions(node: Node) -> Iterator[Sample]:
-    loading = sum(hosted.machine is None for hosted in node.groups.shards.values())
+def _partitions(groups: GroupCoordinator) -> Iterator[Sample]:
+    loading = sum(hosted.machine is None for hosted in groups.shards.values())
     yield (("state", "loading"),), loading
-    yield (("state", "active"),), len(node.groups.shards) - loading
+    yield (("state", "active"),), len(groups.shards) - loading
 
 
 class Unread(NamedTuple):
@@ -132,8 +132,8 @@ class Unread(NamedTuple):
 class Lag:
     """How far every group is behind, found anew at every scrape but for what has not moved."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(self, groups: GroupCoordinator) -> None:
+        self._groups = groups
         self._known: dict[tuple[bytes, int, int], Unread] = {}
         """By topic id, partition and committed offset."""
         self._behind: list[tuple[Labels, Unread | None]] = []
@@ -142,15 +142,15 @@ class Lag:
     def records(self) -> Iterator[Sample]:
         """Lag in records, 0 if nothing but transaction markers follow: consumers that commit the record plus one stay
         in front of them. `seconds` is asked next and goes by what was found here."""
-        node = self._node
+        groups = self._groups
         self._behind = []
         kept: dict[tuple[bytes, int, int], Unread] = {}
         seen = lookups = 0
-        for group_id, topic, index, committed in _committed(node):
+        for group_id, topic, index, committed in _committed(groups):
             if seen == MAX_LAG_SERIES:
                 break
             seen += 1
-            partition = node.partitions.get(topic, index)
+            partition = groups.replicas.partitions.get(topic, index)
             if partition is None:
                 continue
             labels = (("group", group_id), ("topic", topic), ("partition", str(index)))
@@ -172,10 +172,10 @@ class Lag:
             self._behind.append((labels, found))
             yield labels, lag if found is None or found.has_data else 0
         self._known = kept
-        self.omitted = _offset_count(node) - seen
+        self.omitted = _offset_count(groups) - seen
 
     def seconds(self) -> Iterator[Sample]:
-        timestamp = self._node.clock()
+        timestamp = self._groups.ground.clock()
         for labels, found in self._behind:
             if found is None:
                 continue

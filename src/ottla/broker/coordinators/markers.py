@@ -11,14 +11,16 @@ import logging
 from typing import TYPE_CHECKING
 
 from ottla.broker.coordinators.groups import GROUP_METADATA_TOPIC
-from ottla.broker.coordinators.remote import write_markers_at
 from ottla.records import end_txn_marker
-from ottla.transactions import SendMarkers, TopicPartition
+from ottla.transactions import Call, SendMarkers, TopicPartition
 from ottla.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
+    from ottla.broker.coordinators.groups import GroupCoordinator
     from ottla.broker.coordinators.hosted_shard import HostedShard
-    from ottla.broker.node import Node
+    from ottla.broker.coordinators.remote import RemoteBrokers
+    from ottla.broker.ground import Ground
+    from ottla.broker.replicas.replicas import Replicas
     from ottla.transactions import TransactionShard
 
 log = logging.getLogger("ottla.coordinator")
@@ -29,8 +31,11 @@ _STOPPING = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR
 
 
 class TransactionMarkers:
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(self, ground: Ground, replicas: Replicas, groups: GroupCoordinator, remote: RemoteBrokers) -> None:
+        self._ground = ground
+        self._replicas = replicas
+        self._groups = groups
+        self._remote = remote
 
     def send(self, hosted: HostedShard[TransactionShard], effect: SendMarkers) -> None:
         """Write the markers that can be written at once, now: whoever began the transaction may then begin the next
@@ -40,8 +45,8 @@ class TransactionMarkers:
         elsewhere: dict[int, list[TopicPartition]] = {}
         is_stopped = False
         for partition in effect.partitions:
-            image = self._node.image.partition(*partition)
-            if image is not None and image.leader != self._node.config.node_id:
+            image = self._ground.image.partition(*partition)
+            if image is not None and image.leader != self._ground.node_id:
                 elsewhere.setdefault(image.leader, []).append(partition)
                 continue
             try:
@@ -65,15 +70,15 @@ class TransactionMarkers:
             if done is None:
                 written.append(partition)
             else:
-                self._node.spawn(self._tell_when_done(hosted, effect, partition, done))
+                self._ground.spawn(self._tell_when_done(hosted, effect, partition, done))
         if is_stopped:
             return
         for leader_id, partitions in elsewhere.items():
-            write_markers_at(
-                self._node, leader_id, effect, partitions, lambda codes: self._written_elsewhere(hosted, effect, codes)
+            self._remote.write_markers(
+                leader_id, effect, partitions, lambda codes: self._written_elsewhere(hosted, effect, codes)
             )
         if retried:
-            self._node.loop.call_later(RETRY_MS / 1000, self._retry, hosted, effect, tuple(retried))
+            self._ground.loop.call_later(RETRY_MS / 1000, self._retry, hosted, effect, tuple(retried))
         if written:
             self._tell(hosted, effect, written)
 
@@ -90,7 +95,7 @@ class TransactionMarkers:
         ]
         retried = tuple(partition for partition in codes if partition not in written)
         if retried:
-            self._node.loop.call_later(RETRY_MS / 1000, self._retry, hosted, effect, retried)
+            self._ground.loop.call_later(RETRY_MS / 1000, self._retry, hosted, effect, retried)
         if written:
             self._tell(hosted, effect, written)
 
@@ -105,13 +110,13 @@ class TransactionMarkers:
         transaction_version: int,
     ) -> asyncio.Future[None] | None:
         """One marker; None when it is committed, otherwise a future for that. KafkaError when it cannot be written."""
-        node = self._node
+        ground = self._ground
         if producer_id < 0 or producer_epoch < 0:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "a marker needs a producer id and an epoch")
         if at.topic == GROUP_METADATA_TOPIC:
             if not self._exists(at):
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            future = node.groups.shard(at.partition).end_transaction(
+            future = self._groups.shard(at.partition).end_transaction(
                 producer_id,
                 producer_epoch,
                 is_commit=is_commit,
@@ -119,8 +124,8 @@ class TransactionMarkers:
                 transaction_version=transaction_version,
             )
             return None if future.done() and future.exception() is None else future
-        partition = node.partition(at.topic, at.partition)
-        timestamp = node.clock()
+        partition = self._replicas.partition(at.topic, at.partition)
+        timestamp = ground.clock()
         marker = end_txn_marker(
             producer_id=producer_id,
             producer_epoch=producer_epoch,
@@ -128,18 +133,18 @@ class TransactionMarkers:
             coordinator_epoch=coordinator_epoch,
             timestamp=timestamp,
         )
-        partition.append_as_coordinator(marker, timestamp, node.now(), transaction_version)
+        partition.append_as_coordinator(marker, timestamp, ground.now(), transaction_version)
         if partition.log.high_watermark < partition.log.log_end_offset:
-            return node.spawn(partition.commit())
+            return ground.spawn(partition.commit())
         return None
 
     def _exists(self, partition: TopicPartition) -> bool:
-        return self._node.image.partition(*partition) is not None
+        return self._ground.image.partition(*partition) is not None
 
     def _retry(
         self, hosted: HostedShard[TransactionShard], effect: SendMarkers, partitions: tuple[TopicPartition, ...]
     ) -> None:
-        if not hosted.is_gone and not self._node.is_stopping:
+        if not hosted.is_gone and not self._ground.is_stopping:
             self.send(hosted, _of(effect, partitions))
 
     async def _tell_when_done(
@@ -152,7 +157,7 @@ class TransactionMarkers:
         try:
             await done
         except (KafkaError, OSError):
-            self._node.loop.call_later(RETRY_MS / 1000, self._retry, hosted, effect, (partition,))
+            self._ground.loop.call_later(RETRY_MS / 1000, self._retry, hosted, effect, (partition,))
             return
         self._tell(hosted, effect, [partition])
 
@@ -162,15 +167,15 @@ class TransactionMarkers:
         machine = hosted.machine
         if hosted.is_gone or machine is None:
             return
-        node = self._node
-        now, timestamp = node.now(), node.clock()
+        ground = self._ground
+        now, timestamp = ground.now(), ground.clock()
         transaction = effect.transactional_id, effect.producer_id, effect.producer_epoch
         decision = machine.markers_written(*transaction, partitions, timestamp)
         if decision.records:
-            hosted.carry_out(decision, node.transactions.own_call(now, timestamp))
+            hosted.carry_out(decision, Call(now, timestamp))
             if machine.markers_written(*transaction, (), timestamp).records:
                 # What completes it could not be written (the disk may be full), and nobody else would try again.
-                node.loop.call_later(RETRY_MS / 1000, self._tell, hosted, effect, [])
+                ground.loop.call_later(RETRY_MS / 1000, self._tell, hosted, effect, [])
 
 
 def _of(effect: SendMarkers, partitions: tuple[TopicPartition, ...]) -> SendMarkers:

@@ -13,13 +13,16 @@ from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
 if TYPE_CHECKING:
-    from ottla.broker.node import Node
+    from ottla.broker.ground import Ground
+    from ottla.broker.metadata.ports import ControllerPort
 
 
 class ProducerIds:
     """The block of producer ids that this node gives out of."""
 
-    def __init__(self) -> None:
+    def __init__(self, ground: Ground, controller: ControllerPort) -> None:
+        self._ground = ground
+        self._controller = controller
         self._next = self._end = 0
         self._allocating: asyncio.Task[None] | None = None
 
@@ -33,17 +36,17 @@ class ProducerIds:
         self._next += 1
         return self._next - 1
 
-    async def allocate(self, node: Node) -> None:
+    async def allocate(self) -> None:
         """Get the next block; callers that come meanwhile wait for the same one."""
         if self._allocating is None:
-            self._allocating = node.spawn(self._allocate(node))
+            self._allocating = self._ground.spawn(self._allocate())
         await asyncio.shield(self._allocating)
 
-    async def _allocate(self, node: Node) -> None:
+    async def _allocate(self) -> None:
         try:
-            broker = node.image.brokers[node.config.node_id]
+            broker = self._ground.image.brokers[self._ground.node_id]
             request = AllocateProducerIdsRequest(broker_id=broker.id, broker_epoch=broker.epoch)
-            response: AllocateProducerIdsResponse = await node.controllership.ask(request)
+            response: AllocateProducerIdsResponse = await self._controller.ask(request)
             if response.error_code:
                 raise KafkaError(ErrorCode(response.error_code))
             self._next = response.producer_id_start

@@ -25,7 +25,9 @@ from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.create_topics import CreateTopicsRequest
 
 if TYPE_CHECKING:
-    from ottla.broker.node import Node
+    from ottla.broker.ground import Ground
+    from ottla.broker.metadata.ports import ControllerPort
+    from ottla.broker.replicas.replicas import Replicas
     from ottla.cluster import ImageChanges, TopicImage
     from ottla.wire.messages.create_topics import CreatableTopic
 
@@ -57,8 +59,10 @@ class Coordinator(ABC, Generic[S]):
 
     topic: str
 
-    def __init__(self, node: Node) -> None:
-        self.node = node
+    def __init__(self, ground: Ground, replicas: Replicas, controller: ControllerPort) -> None:
+        self.ground = ground
+        self.replicas = replicas
+        self._controller = controller
         self.shards: dict[int, HostedShard[S]] = {}
         self.is_started = False
         self._partition_count: int | None = None
@@ -134,7 +138,7 @@ class Coordinator(ABC, Generic[S]):
     def partition_count(self) -> int:
         """As Kafka does, the number of partitions is read once: more of them would send groups to other shards."""
         if self._partition_count is None:
-            topic = self.node.image.topics_by_name.get(self.topic)
+            topic = self.ground.image.topics_by_name.get(self.topic)
             if topic is None:
                 return self.configured_partition_count
             self._partition_count = len(topic.partitions)
@@ -183,17 +187,17 @@ class Coordinator(ABC, Generic[S]):
         return any(hosted.machine is None for hosted in self.shards.values())
 
     def _is_led_here(self, index: int) -> bool:
-        image = self.node.image.partition(self.topic, index)
-        return image is not None and image.leader == self.node.config.node_id
+        image = self.ground.image.partition(self.topic, index)
+        return image is not None and image.leader == self.ground.node_id
 
     def _host(self, index: int) -> HostedShard[S]:
         if not self.is_started or not self._is_led_here(index):
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
         failed_at = self._failed_at.get(index)
-        if failed_at is not None and self.node.now() - failed_at < RETRY_LOAD_MS:
+        if failed_at is not None and self.ground.now() - failed_at < RETRY_LOAD_MS:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
         try:
-            partition = self.node.partition(self.topic, index)
+            partition = self.replicas.partition(self.topic, index)
         except KafkaError:
             raise KafkaError(ErrorCode.NOT_COORDINATOR) from None
         hosted = self.shards[index] = HostedShard(self, index, partition)
@@ -208,7 +212,7 @@ class Coordinator(ABC, Generic[S]):
     def _enqueue_load(self, hosted: HostedShard[S]) -> None:
         self._to_load[hosted.index] = hosted
         if self._loading is None or self._loading.done():
-            self._loading = self.node.spawn(self._load_all())
+            self._loading = self.ground.spawn(self._load_all())
 
     async def _load_all(self) -> None:
         while self._to_load:
@@ -222,14 +226,13 @@ class Coordinator(ABC, Generic[S]):
                 self.load_failed(hosted, error)
             except Exception as error:  # a bug, told like that of a request; the other shards are loaded all the same
                 log.error("a bug", exc_info=error)
-                self.node.metrics.internal_errors.add()
                 self.load_failed(hosted, error)
-                self.node.bug(error)
+                self.ground.bug(error)
 
     def load_failed(self, hosted: HostedShard[S], error: Exception) -> None:
         """Whoever asks is told that the coordinator is not here, and after a while the log is read again."""
         log.error("%s-%d cannot be loaded: %s", self.topic, hosted.index, error)
-        self._failed_at[hosted.index] = self.node.now()
+        self._failed_at[hosted.index] = self.ground.now()
         if self.shards.get(hosted.index) is hosted:
             self._drop(hosted.index)
 
@@ -242,14 +245,14 @@ class Coordinator(ABC, Generic[S]):
         """Forget what a shard has in memory and read its log again; not over and over while the disk stays full."""
         index = hosted.index
         self._drop(index)
-        now = self.node.now()
+        now = self.ground.now()
         before = self._reloaded_at.get(index)
         self._reloaded_at[index] = now
         if not self.is_started or hosted.partition.log.is_offline:
             return
         fresh = self.shards[index] = HostedShard(self, index, hosted.partition)
         delay_ms = 0 if before is None or now - before > 2 * RELOAD_DELAY_MS else RELOAD_DELAY_MS
-        self.node.loop.call_later(delay_ms / 1000, self._reload_now, fresh)
+        self.ground.loop.call_later(delay_ms / 1000, self._reload_now, fresh)
 
     def _reload_now(self, fresh: HostedShard[S]) -> None:
         if not fresh.is_gone and self.is_started:
@@ -260,14 +263,14 @@ class Coordinator(ABC, Generic[S]):
     def start(self) -> None:
         """This node leads: what its partitions hold is read, in pieces, from now on."""
         self.is_started = True
-        topic = self.node.image.topics_by_name.get(self.topic)
+        topic = self.ground.image.topics_by_name.get(self.topic)
         if topic is not None:
             self._host_all(topic)
 
     def _host_all(self, topic: TopicImage) -> None:
         """Those with records in them; an empty one is hosted when somebody asks for it."""
         for index in topic.partitions:
-            partition = self.node.partitions.get(self.topic, index)
+            partition = self.replicas.partitions.get(self.topic, index)
             if (
                 index not in self.shards
                 and partition is not None
@@ -285,7 +288,7 @@ class Coordinator(ABC, Generic[S]):
                 for index in list(self.shards):
                     self._drop(index)
                 self._partition_count = None
-        topic = self.node.image.topics_by_name.get(self.topic)
+        topic = self.ground.image.topics_by_name.get(self.topic)
         if topic is None:
             return
         is_led_anew = False
@@ -319,22 +322,22 @@ class Coordinator(ABC, Generic[S]):
             if hosted.machine is not None:
                 self.retired(hosted.machine)
             hosted.stop()
-            self.node.leadership.lost(hosted.partition)
+            self.replicas.leadership.lost(hosted.partition)
 
     # The topic
 
     async def create_topic(self) -> None:
         """Create the topic if there is none; whoever asks meanwhile waits for the same creation.
         COORDINATOR_NOT_AVAILABLE if it cannot be created, for example with too few brokers."""
-        if self.topic in self.node.image.topics_by_name:
+        if self.topic in self.ground.image.topics_by_name:
             return
         if self._creating is None or self._creating.done():
-            self._creating = self.node.spawn(self._create_topic())
+            self._creating = self.ground.spawn(self._create_topic())
         await asyncio.shield(self._creating)
 
     async def _create_topic(self) -> None:
         request = CreateTopicsRequest(topics=[self.creatable_topic()], timeout_ms=30_000)
-        response = await self.node.controllership.ask(request)
+        response = await self._controller.ask(request)
         result = response.topics[0]
         if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
             log.error("topic %s cannot be created: %s", self.topic, result.error_message)

@@ -10,7 +10,7 @@ from ottla.broker.metrics import Sample
 from ottla.transactions.transaction import TransactionState
 
 if TYPE_CHECKING:
-    from ottla.broker.node import Node
+    from ottla.broker.coordinators.transactions import TransactionCoordinator
 
 PREFIX = "kafka_server_transaction_coordinator_metrics_"
 OUTCOMES = ("committed", "aborted", "timed_out")
@@ -24,11 +24,13 @@ _STATES = (
 )
 
 
-def register_transaction_metrics(node: Node) -> None:
+def register_transaction_metrics(transactions: TransactionCoordinator) -> None:
     """Let the node's metrics show its transaction coordinator, and what partitions know of transactions."""
-    metrics, transactions = node.metrics, node.transactions
-    metrics.gauge("ottla_transactional_ids", "Transactional ids by the state of their transaction.", lambda: _ids(node))
-    metrics.counter("ottla_transactions_total", "Transactions by their outcome.", lambda: _outcomes(node))
+    metrics = transactions.ground.metrics
+    metrics.gauge(
+        "ottla_transactional_ids", "Transactional ids by the state of their transaction.", lambda: _ids(transactions)
+    )
+    metrics.counter("ottla_transactions_total", "Transactions by their outcome.", lambda: _outcomes(transactions))
     metrics.counter(
         "kafka_server_addpartitionstotxnmanager_verificationfailures_total",
         "Batches of transactions that the coordinator did not confirm.",
@@ -37,7 +39,7 @@ def register_transaction_metrics(node: Node) -> None:
     metrics.gauge(
         "kafka_server_replicamanager_partitionswithlatetransactionscount",
         "Partitions with a transaction that its coordinator should have ended five minutes ago.",
-        lambda: _late(node),
+        lambda: _late(transactions),
     )
     metrics.gauge(
         PREFIX + "partition_load_time_max",
@@ -51,24 +53,25 @@ def register_transaction_metrics(node: Node) -> None:
     )
 
 
-def _ids(node: Node) -> Iterator[Sample]:
+def _ids(transactions: TransactionCoordinator) -> Iterator[Sample]:
     counts: Counter[TransactionState] = Counter()
-    for hosted in node.transactions.active():
+    for hosted in transactions.active():
         if hosted.machine is not None:
             counts.update(hosted.machine.counts_by_state())
     for state in _STATES:
         yield (("state", state.label),), counts[state]
 
 
-def _outcomes(node: Node) -> Iterator[Sample]:
-    counts = Counter(node.transactions.past_counts)
-    for hosted in node.transactions.active():
+def _outcomes(transactions: TransactionCoordinator) -> Iterator[Sample]:
+    counts = Counter(transactions.past_counts)
+    for hosted in transactions.active():
         if hosted.machine is not None:
             counts.update(hosted.machine.counts)
     for outcome in OUTCOMES:
         yield (("outcome", outcome),), counts[outcome]
 
 
-def _late(node: Node) -> int:
-    timestamp, limit_ms = node.clock(), node.config.transaction_max_timeout_ms
-    return sum(partition.log.producers.has_late_transaction(timestamp, limit_ms) for partition in node.partitions)
+def _late(transactions: TransactionCoordinator) -> int:
+    ground, partitions = transactions.ground, transactions.replicas.partitions
+    timestamp, limit_ms = ground.clock(), ground.config.transaction_max_timeout_ms
+    return sum(partition.log.producers.has_late_transaction(timestamp, limit_ms) for partition in partitions)

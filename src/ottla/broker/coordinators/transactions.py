@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.broker.coordinators.hosted_shard import Refuse, coordinator_error
 from ottla.broker.coordinators.markers import TransactionMarkers
-from ottla.broker.coordinators.remote import admit_at
+from ottla.broker.coordinators.remote import RemoteBrokers
 from ottla.broker.coordinators.runtime import Coordinator
 from ottla.cluster.features import TRANSACTION_VERSION
 from ottla.transactions import (
@@ -26,10 +26,15 @@ from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig
 
 if TYPE_CHECKING:
+    from ottla.broker.caller import Caller
+    from ottla.broker.coordinators.groups import GroupCoordinator
     from ottla.broker.coordinators.hosted_shard import HostedShard
-    from ottla.broker.node import Node
+    from ottla.broker.coordinators.producer_ids import ProducerIds
+    from ottla.broker.ground import Ground
+    from ottla.broker.metadata.ports import ControllerPort
+    from ottla.broker.peers.peers import Peers
     from ottla.broker.replicas.partitions import Partition
-    from ottla.broker.serving.api import Caller
+    from ottla.broker.replicas.replicas import Replicas
 
 TRANSACTION_STATE_TOPIC = "__transaction_state"
 CLIENT_VERSION_THAT_ADDS = 2
@@ -45,8 +50,8 @@ ENDING = frozenset(
 """Refusals after which a producer ends, or gives its transaction up."""
 
 
-class Partitions(NamedTuple):
-    """Partitions that a producer's transaction is to get, or is asked whether it has."""
+class TransactionPartitions(NamedTuple):
+    """TransactionPartitions that a producer's transaction is to get, or is asked whether it has."""
 
     transactional_id: str
     producer_id: int
@@ -62,9 +67,19 @@ Codes = dict[TopicPartition, ErrorCode]
 class TransactionCoordinator(Coordinator[TransactionShard]):
     topic = TRANSACTION_STATE_TOPIC
 
-    def __init__(self, node: Node) -> None:
-        super().__init__(node)
-        self.markers = TransactionMarkers(node)
+    def __init__(
+        self,
+        ground: Ground,
+        replicas: Replicas,
+        controller: ControllerPort,
+        peers: Peers,
+        groups: GroupCoordinator,
+        producer_ids: ProducerIds,
+    ) -> None:
+        super().__init__(ground, replicas, controller)
+        self.remote = RemoteBrokers(ground, peers)
+        self.markers = TransactionMarkers(ground, replicas, groups, self.remote)
+        self.producer_ids = producer_ids
         self.past_counts: Counter[str] = Counter()
         """What shards counted that are no longer here."""
         self.unconfirmed_count = 0
@@ -72,10 +87,10 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         """By producer id: the latest of its produce requests that waits for a coordinator."""
 
     def new_machine(self, index: int) -> TransactionShard:
-        node = self.node
-        image = node.image.partition(self.topic, index)
+        ground = self.ground
+        image = ground.image.partition(self.topic, index)
         return TransactionShard(
-            config=lambda: node.config,
+            config=lambda: ground.config,
             transaction_version=lambda: self.transaction_version,
             new_producer_id=self._take_producer_id,
             coordinator_epoch=image.leader_epoch if image is not None else 0,
@@ -83,7 +98,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
 
     @property
     def transaction_version(self) -> int:
-        return self.node.image.features.get(TRANSACTION_VERSION, 0)
+        return self.ground.image.features.get(TRANSACTION_VERSION, 0)
 
     def encode(self, record: TransactionRecord) -> tuple[bytes, bytes | None]:
         return encode_record(record)
@@ -101,10 +116,10 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         return Call(now, timestamp)
 
     def call(self, caller: Caller) -> Call:
-        return Call(self.node.now(), self.node.clock(), caller.api_version)
+        return Call(self.ground.now(), self.ground.clock(), caller.api_version)
 
     def creatable_topic(self) -> CreatableTopic:
-        config = self.node.config
+        config = self.ground.config
         return CreatableTopic(
             name=self.topic,
             num_partitions=config.transaction_state_log_num_partitions,
@@ -123,7 +138,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
 
     @property
     def configured_partition_count(self) -> int:
-        return self.node.config.transaction_state_log_num_partitions
+        return self.ground.config.transaction_state_log_num_partitions
 
     def perform(self, hosted: HostedShard[TransactionShard], effects: list[SendMarkers]) -> None:
         for effect in effects:
@@ -134,27 +149,27 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         that was replaced and does not know it has an older epoch or state than the next one gave the producer."""
         code = answer if isinstance(answer, ErrorCode) else getattr(answer, "error_code", ErrorCode.NONE)
         is_ending = not ENDING.isdisjoint(answer.values()) if isinstance(answer, dict) else code in ENDING
-        if not is_ending or self.node.leadership.is_certain(hosted.partition):
+        if not is_ending or self.replicas.leadership.is_certain(hosted.partition):
             return answer
-        return self.node.spawn(self._confirmed(answer, hosted.partition, request, refuse))
+        return self.ground.spawn(self._confirmed(answer, hosted.partition, request, refuse))
 
     async def _confirmed(self, answer: Any, partition: Partition, request: Any, refuse: Refuse) -> Any:
         try:
-            await self.node.leadership.confirm(partition)
+            await self.replicas.leadership.confirm(partition)
         except KafkaError as error:
             return refuse(request, coordinator_error(error))
         return answer
 
-    # Partitions of transactions
+    # TransactionPartitions of transactions
 
-    def add_partitions(self, request: Partitions, call: Call) -> ErrorCode | asyncio.Future[ErrorCode]:
+    def add_partitions(self, request: TransactionPartitions, call: Call) -> ErrorCode | asyncio.Future[ErrorCode]:
         """AddPartitionsToTxn and AddOffsetsToTxn of one transactional id."""
         found: ErrorCode | asyncio.Future[ErrorCode] = self.run(
             request.transactional_id, _add_partitions, request, call, _refused
         )
         return found
 
-    def verify_partitions(self, request: Partitions) -> Codes | asyncio.Future[Codes]:
+    def verify_partitions(self, request: TransactionPartitions) -> Codes | asyncio.Future[Codes]:
         try:
             hosted = self.shard(self.partition_for(request.transactional_id))
         except KafkaError as error:
@@ -167,17 +182,17 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         verified: Codes | asyncio.Future[Codes] = self.confirmed(hosted, codes, request, _refused_all)
         return verified
 
-    def admit(self, request: Partitions) -> Codes | asyncio.Future[Codes]:
+    def admit(self, request: TransactionPartitions) -> Codes | asyncio.Future[Codes]:
         """May batches of this producer go into these partitions (KIP-890)? What a partition's leader wants to know
         before it opens a transaction in its log. From version 2 of the protocol on the partitions join the transaction
         with this; the record that says so is in the log before the answer, so that data never is without it."""
         adds = request.client_version >= CLIENT_VERSION_THAT_ADDS
-        image = self.node.image.partition(self.topic, self.partition_for(request.transactional_id))
-        if image is not None and image.leader != self.node.config.node_id:
-            return admit_at(self.node, image.leader, request, adds=adds)
+        image = self.ground.image.partition(self.topic, self.partition_for(request.transactional_id))
+        if image is not None and image.leader != self.ground.node_id:
+            return self.remote.admit(image.leader, request, adds=adds)
         if not adds:
             return self.verify_partitions(request)
-        call = Call(self.node.now(), self.node.clock(), api_version=5)
+        call = Call(self.ground.now(), self.ground.clock(), api_version=5)
         answer: Codes | asyncio.Future[Codes] = self.run(
             request.transactional_id, _add_partitions, request, call, _refused_all, _for_all
         )
@@ -193,18 +208,17 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
 
     async def reserve_producer_id(self) -> None:
         """Wait until a shard can have a producer id."""
-        while self.node.producer_ids.is_empty:
-            await self.node.producer_ids.allocate(self.node)
+        while self.producer_ids.is_empty:
+            await self.producer_ids.allocate()
 
     def _take_producer_id(self) -> int | None:
-        node = self.node
-        producer_id = node.producer_ids.take()
+        producer_id = self.producer_ids.take()
         if producer_id is None:
-            node.spawn(self.reserve_producer_id())
+            self.ground.spawn(self.reserve_producer_id())
         return producer_id
 
 
-def _add_partitions(machine: TransactionShard, request: Partitions, call: Call) -> TransactionDecision[Any]:
+def _add_partitions(machine: TransactionShard, request: TransactionPartitions, call: Call) -> TransactionDecision[Any]:
     return machine.add_partitions(
         request.transactional_id,
         request.producer_id,
@@ -216,13 +230,13 @@ def _add_partitions(machine: TransactionShard, request: Partitions, call: Call) 
     )
 
 
-def _refused(request: Partitions, error: KafkaError) -> ErrorCode:
+def _refused(request: TransactionPartitions, error: KafkaError) -> ErrorCode:
     return error.code
 
 
-def _refused_all(request: Partitions, error: KafkaError) -> Codes:
+def _refused_all(request: TransactionPartitions, error: KafkaError) -> Codes:
     return dict.fromkeys(request.partitions, error.code)
 
 
-def _for_all(request: Partitions, code: ErrorCode) -> Codes:
+def _for_all(request: TransactionPartitions, code: ErrorCode) -> Codes:
     return dict.fromkeys(request.partitions, code)

@@ -8,22 +8,24 @@ added it themselves, and the coordinator is only asked whether it is there.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from struct import Struct
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ottla.broker.coordinators.transactions import CLIENT_VERSION_THAT_ADDS, Codes, Partitions
+from ottla.broker.coordinators.transactions import CLIENT_VERSION_THAT_ADDS, Codes, TransactionPartitions
 from ottla.transactions import TopicPartition
 from ottla.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from ottla.broker.node import Node
+    from ottla.broker.caller import Caller
+    from ottla.broker.coordinators.transactions import TransactionCoordinator
     from ottla.broker.replicas.partitions import Partition
-    from ottla.broker.serving.api import Caller
     from ottla.replication.producers import Verification
     from ottla.wire.messages.produce import ProduceRequest, ProduceResponse
 
 FIRST_PRODUCE_VERSION_THAT_ADDS = 12
+FIRST_PRODUCE_VERSION_WITH_TOPIC_IDS = 13
 FIRST_PRODUCE_VERSION_WITH_ABORTABLE_ERRORS = 11
 HEADER_SIZE = 61
 ATTRIBUTES_POSITION = 22
@@ -60,25 +62,26 @@ class Verdicts:
     """Whether a marker or another leader may have come since."""
 
 
-def produce_transactional(
-    request: ProduceRequest, node: Node, caller: Caller
-) -> ProduceResponse | asyncio.Future[ProduceResponse] | None:
-    from ottla.broker.apis.produce import append_all, refuse_all
+Append = Callable[[Verdicts], "ProduceResponse | asyncio.Future[Any] | None"]
+"""Appends what the request holds, once it is known which batches may open a transaction."""
 
+
+def produce_transactional(
+    request: ProduceRequest, transactions: TransactionCoordinator, caller: Caller, append: Append
+) -> ProduceResponse | asyncio.Future[Any] | None:
+    """The answer to a transactional Produce request. KafkaError if all of it is refused."""
+    ground = transactions.ground
     adds = caller.api_version >= FIRST_PRODUCE_VERSION_THAT_ADDS
-    try:
-        unverified = _find_unverified(request, node, caller, supports_epoch_bump=adds)
-    except KafkaError as error:
-        return refuse_all(request, error.code)
-    waiting = node.transactions.waiting
+    unverified = _find_unverified(request, transactions, caller, supports_epoch_bump=adds)
+    waiting = transactions.waiting
     before = waiting.get(_producer_id(request)) if waiting else None
     codes: Codes | asyncio.Future[Codes]
-    if unverified and (adds or node.config.transaction_partition_verification_enable):
-        codes = node.transactions.admit(_asked(request, unverified, adds))
+    if unverified and (adds or ground.config.transaction_partition_verification_enable):
+        codes = transactions.admit(_asked(request, unverified, adds))
     elif unverified:
         codes = dict.fromkeys(_names(unverified), ErrorCode.NONE)
     elif before is None:
-        return append_all(request, node, caller, Verdicts())
+        return append(Verdicts())
     else:
         codes = {}
     if (
@@ -86,15 +89,17 @@ def produce_transactional(
         and isinstance(codes, dict)
         and not (adds and ErrorCode.CONCURRENT_TRANSACTIONS in codes.values())
     ):
-        return append_all(request, node, caller, _verdicts(unverified, codes, caller.api_version, node))
+        return append(_verdicts(unverified, codes, caller.api_version, transactions))
     # The answer comes later than this frame's buffer lives.
     for topic in request.topic_data:
         for data in topic.partition_data:
             if data.records is not None:
                 data.records = memoryview(bytearray(data.records))
-    appended: asyncio.Future[None] = node.loop.create_future()
+    appended: asyncio.Future[None] = ground.loop.create_future()
     _note_waiting(appended, waiting, _producer_id(request))
-    task = node.spawn(_append_when_admitted(request, node, caller, unverified, codes, before, appended))
+    task = ground.spawn(
+        _append_when_admitted(request, transactions, caller, append, unverified, codes, before, appended)
+    )
     return None if request.acks == 0 else task
 
 
@@ -111,56 +116,56 @@ def _note_waiting(appended: asyncio.Future[None], waiting: dict[int, asyncio.Fut
 
 async def _append_when_admitted(
     request: ProduceRequest,
-    node: Node,
+    transactions: TransactionCoordinator,
     caller: Caller,
+    append: Append,
     unverified: list[Unverified],
     codes: Codes | asyncio.Future[Codes],
     before: asyncio.Future[None] | None,
     appended: asyncio.Future[None],
-) -> ProduceResponse:
+) -> ProduceResponse | None:
     """Wait for the coordinator, and for the batch `before` this one; while the coordinator still ends the transaction
     before, ask again for a short time."""
-    from ottla.broker.apis.produce import refuse_all
-
     try:
-        answer = await _append_in_turn(request, node, caller, unverified, codes, before)
+        answer = await _append_in_turn(request, transactions, caller, append, unverified, codes, before)
     finally:
         appended.set_result(None)
     if isinstance(answer, asyncio.Future):
-        return await answer
-    return answer if answer is not None else refuse_all(request, ErrorCode.NONE)
+        response: ProduceResponse = await answer
+        return response
+    return answer
 
 
 async def _append_in_turn(
     request: ProduceRequest,
-    node: Node,
+    transactions: TransactionCoordinator,
     caller: Caller,
+    append: Append,
     unverified: list[Unverified],
     codes: Codes | asyncio.Future[Codes],
     before: asyncio.Future[None] | None,
-) -> ProduceResponse | asyncio.Future[ProduceResponse] | None:
-    from ottla.broker.apis.produce import append_all
-
+) -> ProduceResponse | asyncio.Future[Any] | None:
+    ground = transactions.ground
     if before is not None:
         await asyncio.wait([before])
-    config = node.config
-    give_up_at = node.now() + config.add_partitions_to_txn_retry_backoff_max_ms
+    config = ground.config
+    give_up_at = ground.now() + config.add_partitions_to_txn_retry_backoff_max_ms
     while True:
         if isinstance(codes, asyncio.Future):
             codes = await codes
-        if ErrorCode.CONCURRENT_TRANSACTIONS not in codes.values() or node.now() >= give_up_at:
+        if ErrorCode.CONCURRENT_TRANSACTIONS not in codes.values() or ground.now() >= give_up_at:
             break
         await asyncio.sleep(config.add_partitions_to_txn_retry_backoff_ms / 1000)
         # The marker that ends the transaction before ends this verification, too: it begins anew.
-        unverified = _find_unverified(request, node, caller, supports_epoch_bump=True)
-        codes = node.transactions.admit(_asked(request, unverified, adds=True)) if unverified else {}
-    verdicts = _verdicts(unverified, codes, caller.api_version, node)
+        unverified = _find_unverified(request, transactions, caller, supports_epoch_bump=True)
+        codes = transactions.admit(_asked(request, unverified, adds=True)) if unverified else {}
+    verdicts = _verdicts(unverified, codes, caller.api_version, transactions)
     verdicts.has_waited = True
-    return append_all(request, node, caller, verdicts)
+    return append(verdicts)
 
 
-def _asked(request: ProduceRequest, unverified: list[Unverified], adds: bool) -> Partitions:
-    return Partitions(
+def _asked(request: ProduceRequest, unverified: list[Unverified], adds: bool) -> TransactionPartitions:
+    return TransactionPartitions(
         request.transactional_id or "",
         unverified[0].producer_id,
         unverified[0].producer_epoch,
@@ -185,17 +190,15 @@ def _producer_id(request: ProduceRequest) -> int:
 
 
 def _find_unverified(
-    request: ProduceRequest, node: Node, caller: Caller, *, supports_epoch_bump: bool
+    request: ProduceRequest, transactions: TransactionCoordinator, caller: Caller, *, supports_epoch_bump: bool
 ) -> list[Unverified]:
     """The batches that would open a transaction. All transactional batches of a request are of one producer."""
-    from ottla.broker.apis.produce import FIRST_VERSION_WITH_TOPIC_IDS
-
-    partitions = node.partitions
-    timestamp = node.clock()
+    partitions = transactions.replicas.partitions
+    timestamp = transactions.ground.clock()
     unverified: list[Unverified] = []
     producers: dict[tuple[int, int], None] = {}
     for topic in request.topic_data:
-        if caller.api_version >= FIRST_VERSION_WITH_TOPIC_IDS:
+        if caller.api_version >= FIRST_PRODUCE_VERSION_WITH_TOPIC_IDS:
             of_topic = partitions.by_id.get(topic.topic_id)
         else:
             of_topic = partitions.by_name.get(topic.name)
@@ -245,7 +248,9 @@ def overtaken(error: KafkaError, verdicts: Verdicts | None) -> KafkaError:
     )
 
 
-def _verdicts(unverified: list[Unverified], codes: Codes, api_version: int, node: Node) -> Verdicts:
+def _verdicts(
+    unverified: list[Unverified], codes: Codes, api_version: int, transactions: TransactionCoordinator
+) -> Verdicts:
     verdicts = Verdicts()
     for one in unverified:
         partition = one.partition
@@ -253,7 +258,7 @@ def _verdicts(unverified: list[Unverified], codes: Codes, api_version: int, node
         if code == ErrorCode.NONE:
             verdicts.of[partition] = one
             continue
-        node.transactions.unconfirmed_count += 1
+        transactions.unconfirmed_count += 1
         partition.log.producers.end_verification(one.producer_id, one.producer_epoch, one.verification)
         verdicts.of[partition] = KafkaError(*_for_producer(code, api_version))
     return verdicts

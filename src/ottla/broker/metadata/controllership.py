@@ -10,9 +10,10 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from ottla.broker.serving.api import Caller, Handler, Peer
+from ottla.broker.caller import Caller, Client
+from ottla.broker.metadata.ports import ANSWER_TIMEOUT_MS, LocalApis
 from ottla.controller import Controller
 from ottla.controller.heartbeats import Heartbeats
 from ottla.machine import Decision
@@ -25,28 +26,44 @@ from ottla.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from ottla.wire.messages.records.default_principal_data import DefaultPrincipalData
 
 if TYPE_CHECKING:
-    from ottla.broker.node import Node
+    from ottla.broker.ground import Ground
+    from ottla.broker.metadata.log import MetadataLog
+    from ottla.broker.metadata.quorum import Quorum
+    from ottla.broker.peers.peers import Peers
 
 log = logging.getLogger("ottla.controller")
 
 RETRY_MS = 50
-ANSWER_TIMEOUT_MS = 30_000
 BROKER_ANSWER_MS = 300
 """How long a broker whose connection broke has to show that it is still there."""
 LATE_MS = 1_000
 """A timer that is later than this shows that this process stood still, not that brokers are silent."""
-FORWARDED = frozenset({19, 20, 29, 30, 31, 37, 38, 43, 45, 46, 49, 51, 55, 57, 64, 80, 81})
-"""APIs that only the active controller answers: brokers pass them on (KIP-590)."""
-CHECKED_THEN_FORWARDED = frozenset({33, 44})
-"""Settings: what concerns a broker it checks itself, and passes on the rest."""
+
+Reply = TypeVar("Reply")
+BoundHandler = Callable[[Any, Caller], Any]
+"""An API's handler with the rooms that it needs."""
 
 
 class Controllership:
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(
+        self,
+        ground: Ground,
+        peers: Peers,
+        metadata_log: MetadataLog,
+        quorum: Quorum,
+        apis: LocalApis,
+        is_registered: Callable[[], bool],
+    ) -> None:
+        self._ground = ground
+        self._peers = peers
+        self._log = metadata_log
+        self._quorum = quorum
+        self._apis = apis
+        self._is_registered = is_registered
+        """Whether this node is a registered broker."""
         self._controller: Controller | None = None
         self._activation: asyncio.Task[None] | None = None
-        self.heartbeats = Heartbeats(node.config.broker_session_timeout_ms)
+        self.heartbeats = Heartbeats(ground.config.broker_session_timeout_ms)
         self._timer: asyncio.TimerHandle | None = None
         self._rounds: list[asyncio.Task[None]] = []
         self._connections: dict[int, int] = {}
@@ -68,16 +85,14 @@ class Controllership:
         return self._controller
 
     def leader_changed(self, leader_id: int, epoch: int) -> None:
-        if leader_id >= 0:
-            self._node.lifecycle.beat_soon()
-        if leader_id == self._node.config.node_id:
-            self._activation = self._node.spawn(self._activate(epoch))
+        if leader_id == self._ground.node_id:
+            self._activation = self._ground.spawn(self._activate(epoch))
             return
         if self._activation is not None:
             self._activation.cancel()
             self._activation = None
         if self._controller is not None:
-            if not self._node.is_stopping:
+            if not self._ground.is_stopping:
                 log.warning("this node is no longer the active controller")
             self._controller = None
             self._stop_watching()
@@ -86,28 +101,49 @@ class Controllership:
             self._rounds.clear()
 
     async def _activate(self, epoch: int) -> None:
-        node, quorum = self._node, self._node.quorum
+        ground, quorum = self._ground, self._quorum
         await quorum.caught_up()
         if not quorum.is_leader or quorum.epoch != epoch:
             return
-        self._controller = Controller(node.image.copy(), rng=node.rng, config=node.config)
-        self.heartbeats = Heartbeats(node.config.broker_session_timeout_ms)
-        alive = [broker.id for broker in node.image.brokers.values() if not broker.is_fenced]
-        self.heartbeats.begin(alive, node.now())
+        self._controller = Controller(ground.image.copy(), rng=ground.rng, config=ground.config)
+        self.heartbeats = Heartbeats(ground.config.broker_session_timeout_ms)
+        alive = [broker.id for broker in ground.image.brokers.values() if not broker.is_fenced]
+        self.heartbeats.begin(alive, ground.now())
         # A leader that answered no more, and so lost its office, may be a broker that does not answer either.
-        self.heartbeats.backdate(*quorum.machine.last_answer, node.now(), LATE_MS)
-        await node.commit(self._controller.activate(node.metadata_log.bootstrap_records()))
+        self.heartbeats.backdate(*quorum.machine.last_answer, ground.now(), LATE_MS)
+        await self.commit(self._controller.activate(self._log.bootstrap_records()))
         log.info("this node is the active controller, of epoch %d", epoch)
         self._handover_offsets.clear()
         self._watch()
         for broker_id in alive:
             self._suspect(broker_id)  # the last controller may have died with some of them
-        config = node.config
+        config = ground.config
         if config.auto_leader_rebalance_enable:
             interval_ms = config.leader_imbalance_check_interval_seconds * 1000
-            self._rounds.append(node.spawn(self._elect_every(interval_ms, Controller.balance_leaders)))
+            self._rounds.append(ground.spawn(self._elect_every(interval_ms, Controller.balance_leaders)))
         interval_ms = config.unclean_leader_election_interval_ms
-        self._rounds.append(node.spawn(self._elect_every(interval_ms, Controller.elect_unclean_leaders)))
+        self._rounds.append(ground.spawn(self._elect_every(interval_ms, Controller.elect_unclean_leaders)))
+
+    async def commit(self, decision: Decision[Reply]) -> Reply:
+        """Make a decision of the controller true: its records are on disk, and in force here, before the reply leaves.
+
+        The controller replays them as soon as they are in the log, so that the next command sees them; the broker's
+        image follows once they are durable."""
+        if decision.records:
+            try:
+                durable = self._quorum.append(decision.records, is_atomic=decision.is_atomic)
+            except OSError as error:
+                # Nothing was written, so nothing was decided: a full disk passes.
+                refusal = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+                if refuse_all(decision.reply, refusal):
+                    return decision.reply
+                raise refusal from error
+            self.controller.apply(decision.records)
+            await asyncio.shield(durable)  # others wait for it too: a client that goes away must not end that
+        else:
+            # The reply may rest on records that another request wrote and that are not durable yet.
+            await self._quorum.settle()
+        return decision.reply
 
     async def _elect_every(self, interval_ms: int, elect: Callable[[Controller], Decision[bool]]) -> None:
         """Elections that nobody asks for, some at a time."""
@@ -118,13 +154,13 @@ class Controllership:
                 if not decision.records:
                     break
                 log.info("%d partitions get another leader", len(decision.records))
-                if not await self._node.commit(decision):
+                if not await self.commit(decision):
                     break
 
     async def active(self) -> None:
         """Until the active controller, here or elsewhere, is known."""
-        await self._node.quorum.wait_until(lambda: self._node.quorum.leader_id >= 0)
-        if self._activation is not None and self._node.quorum.is_leader:
+        await self._quorum.wait_until(lambda: self._quorum.leader_id >= 0)
+        if self._activation is not None and self._quorum.is_leader:
             await asyncio.shield(self._activation)
 
     # Watching brokers
@@ -133,19 +169,19 @@ class Controllership:
         self._stop_watching()
         deadline = self.heartbeats.deadline()
         if deadline is not None and self._controller is not None:
-            wait_ms = max(deadline - self._node.now(), 1)
-            self._timer = self._node.loop.call_later(wait_ms / 1000, self._fence_silent)
+            wait_ms = max(deadline - self._ground.now(), 1)
+            self._timer = self._ground.loop.call_later(wait_ms / 1000, self._fence_silent)
 
     def _stop_watching(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def heard_from(self, broker_id: int, peer: Peer | None = None) -> None:
+    def heard_from(self, broker_id: int, client: Client | None = None) -> None:
         """A broker is alive; through which connection it said so."""
-        self.heartbeats.touch(broker_id, self._node.now())
-        if peer is not None and peer.broker_id != broker_id != self._node.config.node_id:
-            peer.broker_id = broker_id
+        self.heartbeats.touch(broker_id, self._ground.now())
+        if client is not None and client.broker_id != broker_id != self._ground.node_id:
+            client.broker_id = broker_id
             self._connections[broker_id] = self._connections.get(broker_id, 0) + 1
         if self._timer is None:
             self._watch()
@@ -153,9 +189,9 @@ class Controllership:
     def is_certainly_alive(self, broker_id: int) -> bool:
         """Whether the process that last registered under an id still has a session and a connection, so that another
         one cannot be it."""
-        if broker_id == self._node.config.node_id:
-            return self._node.lifecycle.broker_epoch >= 0
-        return bool(self._connections.get(broker_id)) and self.heartbeats.has_session(broker_id, self._node.now())
+        if broker_id == self._ground.node_id:
+            return self._is_registered()
+        return bool(self._connections.get(broker_id)) and self.heartbeats.has_session(broker_id, self._ground.now())
 
     def is_handover_known(self, broker_id: int) -> bool:
         """Whether every other broker has the metadata in which this one began to shut down."""
@@ -168,7 +204,7 @@ class Controllership:
 
     def hands_over(self, broker_id: int) -> None:
         """A broker began to shut down: others lead from here on in the log."""
-        self._handover_offsets.setdefault(broker_id, self._node.metadata_log.end_offset)
+        self._handover_offsets.setdefault(broker_id, self._log.end_offset)
 
     def let_go(self, broker_id: int) -> None:
         """A broker may stop: it will not be heard from again, and that is not news."""
@@ -177,10 +213,9 @@ class Controllership:
 
     def _metadata_end_offset(self, broker_id: int) -> int:
         """How far a broker has copied the metadata log, as its fetches tell: sooner than heartbeats do."""
-        node = self._node
-        if broker_id == node.config.node_id:
-            return node.image_offset
-        leader = node.quorum.machine.role
+        if broker_id == self._ground.node_id:
+            return self._ground.image_offset
+        leader = self._quorum.machine.role
         if not isinstance(leader, Leader):
             raise KafkaError(ErrorCode.NOT_CONTROLLER)
         if broker_id in leader.replicas:
@@ -189,21 +224,21 @@ class Controllership:
 
     def _fence_silent(self) -> None:
         self._timer = None
-        now, deadline = self._node.now(), self.heartbeats.deadline()
+        now, deadline = self._ground.now(), self.heartbeats.deadline()
         if deadline is not None and now - deadline > LATE_MS:
             self.heartbeats.excuse(now, LATE_MS)
         for broker_id in self.heartbeats.expired(now):
-            if broker_id == self._node.config.node_id:
+            if broker_id == self._ground.node_id:
                 continue  # it is this very process
             log.warning("broker %d is fenced: no heartbeat for %d ms", broker_id, self.heartbeats.session_ms)
-            self._node.spawn(self._fence(broker_id))
+            self._ground.spawn(self._fence(broker_id))
         self._watch()
 
     async def _fence(self, broker_id: int) -> None:
         """Decided when it is written: of two brokers that go together the second must not count on the first."""
         broker = None if self._controller is None else self._controller.image.brokers.get(broker_id)
         if broker is not None and not broker.is_fenced:
-            await self._node.commit(self.controller.fence(broker_id))
+            await self.commit(self.controller.fence(broker_id))
 
     def connection_lost(self, broker_id: int) -> None:
         """A broker's connection to this controller broke: if it refuses a new one, it is gone. A session would
@@ -214,8 +249,8 @@ class Controllership:
         self._suspect(broker_id)
 
     def _suspect(self, broker_id: int) -> None:
-        if self._controller is not None and broker_id != self._node.config.node_id and not self._node.is_stopping:
-            self._node.spawn(self._look_for(broker_id))
+        if self._controller is not None and broker_id != self._ground.node_id and not self._ground.is_stopping:
+            self._ground.spawn(self._look_for(broker_id))
 
     async def _look_for(self, broker_id: int) -> None:
         if self._controller is None:
@@ -224,7 +259,7 @@ class Controllership:
         if broker is None or broker.is_fenced:
             return
         endpoint = next(iter(broker.endpoints.values()), None)
-        if endpoint is None or not await self._node.is_gone(endpoint.host, endpoint.port, BROKER_ANSWER_MS):
+        if endpoint is None or not await self._peers.is_gone(endpoint.host, endpoint.port, BROKER_ANSWER_MS):
             return  # it may be slow, or cut off: its session will tell
         current = self._controller.image.brokers.get(broker_id) if self._controller is not None else None
         if current is not None and current.epoch == broker.epoch and not current.is_fenced:
@@ -237,47 +272,36 @@ class Controllership:
     async def ask(self, request: Message, *, timeout_ms: int = ANSWER_TIMEOUT_MS) -> Any:
         """What the active controller answers, whoever it is; asked again while there is none. KafkaError
         REQUEST_TIMED_OUT when it is not found in time."""
-        node = self._node
-        end = node.now() + timeout_ms
+        ground = self._ground
+        end = ground.now() + timeout_ms
         while True:
             if self.is_active:
                 try:
-                    response = await self._answer_here(request)
+                    response = await self._apis.answer(request, str(ground.node_id))
                 except KafkaError as error:
                     if error.code is not ErrorCode.NOT_CONTROLLER:
                         raise
                     response = None
             else:
-                response = await self._ask_leader(request, max(1, min(end - node.now(), ANSWER_TIMEOUT_MS)))
+                response = await self._ask_leader(request, max(1, min(end - ground.now(), ANSWER_TIMEOUT_MS)))
             if response is not None and getattr(response, "error_code", 0) != ErrorCode.NOT_CONTROLLER:
                 return response
-            if node.now() >= end or node.is_stopped:
+            if ground.now() >= end or ground.is_stopped:
                 raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the active controller cannot be reached")
             await asyncio.sleep(RETRY_MS / 1000)
 
-    async def _answer_here(self, request: Message) -> Any:
-        node = self._node
-        api_key = type(request).__schema__.api_key
-        assert api_key is not None
-        served = node.served(api_key)
-        assert served is not None, f"{type(request).__name__} is not served"
-        peer = Peer("127.0.0.1", 0, "", "controller")
-        caller = Caller(str(node.config.node_id), peer, api_key, served.max_version)
-        answer = served.direct_handler(request, node, caller)
-        return await answer if inspect.isawaitable(answer) else answer
-
     async def _ask_leader(self, request: Message, timeout_ms: int) -> Any:
         """None if there is no leader, or no answer."""
-        address = self._node.quorum.leader_address()
-        if address is None or address.id == self._node.config.node_id:
+        address = self._quorum.leader_address()
+        if address is None or address.id == self._ground.node_id:
             return None
-        answered: asyncio.Future[Message | NoAnswer] = self._node.loop.create_future()
+        answered: asyncio.Future[Message | NoAnswer] = self._ground.loop.create_future()
 
         def take(answer: Message | NoAnswer) -> None:
             if not answered.done():
                 answered.set_result(answer)
 
-        self._node.peers.send(address.host, address.port, request, take, timeout_ms)
+        self._peers.send(address.host, address.port, request, take, timeout_ms)
         answer = await answered
         return None if isinstance(answer, NoAnswer) else answer
 
@@ -292,7 +316,7 @@ class Controllership:
         envelope = EnvelopeRequest(
             request_data=data,
             request_principal=b"\0\0" + principal,
-            client_host_address=_address_bytes(caller.peer.host),
+            client_host_address=_address_bytes(caller.client.host),
         )
         response: EnvelopeResponse = await self.ask(envelope)
         if response.error_code or response.response_data is None:
@@ -301,29 +325,27 @@ class Controllership:
         _, position = frames.decode_response_header(frame, key, version)
         return decoder(response_class(key), version)(frame, position)[0]
 
+    def forwarding(self, handler: BoundHandler) -> BoundHandler:
+        """A handler whose answers come from the active controller: this node's, or another's."""
 
-def forwarding(handler: Handler) -> Handler:
-    """What answers clients: this node's controller if it is the active one, or whichever is."""
+        def handle(request: Any, caller: Caller) -> Any:
+            if caller.client.role != "broker":
+                return handler(request, caller)
+            if self.is_active:
+                answer = handler(request, caller)
+                return self._or_forwarded(answer, request, caller) if inspect.isawaitable(answer) else answer
+            return self.forward(request, caller)
 
-    def handle(request: Any, node: Node, caller: Caller) -> Any:
-        if caller.peer.role != "broker":
-            return handler(request, node, caller)
-        if node.controllership.is_active:
-            answer = handler(request, node, caller)
-            return _or_forwarded(answer, request, node, caller) if inspect.isawaitable(answer) else answer
-        return node.controllership.forward(request, caller)
+        return handle
 
-    return handle
-
-
-async def _or_forwarded(answer: Awaitable[Any], request: Any, node: Node, caller: Caller) -> Any:
-    """The answer of this node's controller, or of the one that took its place meanwhile."""
-    try:
-        return await answer
-    except KafkaError as error:
-        if error.code is not ErrorCode.NOT_CONTROLLER:
-            raise
-    return await node.controllership.forward(request, caller)
+    async def _or_forwarded(self, answer: Awaitable[Any], request: Any, caller: Caller) -> Any:
+        """The answer of this node's controller, or of the one that took its place meanwhile."""
+        try:
+            return await answer
+        except KafkaError as error:
+            if error.code is not ErrorCode.NOT_CONTROLLER:
+                raise
+        return await self.forward(request, caller)
 
 
 def _address_bytes(host: str) -> bytes:
@@ -331,3 +353,19 @@ def _address_bytes(host: str) -> bytes:
     if len(parts) == 4 and all(part.isdigit() for part in parts):
         return bytes(int(part) & 255 for part in parts)
     return bytes((127, 0, 0, 1))
+
+
+def refuse_all(reply: object, error: KafkaError) -> bool:
+    """Turn a reply whose records could not be written into a refusal of each thing it speaks of; False if it has no
+    place for that. What had been refused before keeps its own error."""
+    has_place = False
+    for name in getattr(type(reply), "__slots__", ()):
+        rows = getattr(reply, name, None)
+        for row in rows if isinstance(rows, list) else ():
+            if hasattr(row, "error_code"):
+                has_place = True
+                if row.error_code == ErrorCode.NONE:
+                    row.error_code = error.code
+                    if hasattr(row, "error_message"):
+                        row.error_message = error.message
+    return has_place

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from ottla.cluster.features import SUPPORTED_FEATURES
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from ottla.wire.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
@@ -20,7 +21,10 @@ from ottla.wire.messages.controller_registration import Feature as ControllerFea
 from ottla.wire.messages.controller_registration import Listener as ControllerListener
 
 if TYPE_CHECKING:
-    from ottla.broker.node import Node
+    from ottla.broker.ground import Ground
+    from ottla.broker.metadata.controllership import Controllership
+    from ottla.broker.metadata.ports import LocalBroker
+    from ottla.broker.metadata.quorum import Quorum
 
 log = logging.getLogger("ottla.lifecycle")
 
@@ -42,9 +46,15 @@ WITHOUT_CONTROLLER_MS = 3_000
 
 
 class Lifecycle:
-    def __init__(self, node: Node) -> None:
-        self._node = node
-        self._incarnation_id = node.rng.randbytes(16)
+    def __init__(
+        self, ground: Ground, quorum: Quorum, controllership: Controllership, broker: LocalBroker, cluster_id: str
+    ) -> None:
+        self._ground = ground
+        self._quorum = quorum
+        self._controllership = controllership
+        self._broker = broker
+        self._cluster_id = cluster_id
+        self._incarnation_id = ground.rng.randbytes(16)
         self._beating: asyncio.Task[None] | None = None
         self._is_beat_due = asyncio.Event()
         self.broker_epoch = -1
@@ -59,35 +69,35 @@ class Lifecycle:
 
     async def register_controller(self) -> None:
         """The active controller keeps where each controller of the quorum listens."""
-        node = self._node
+        ground = self._ground
         listeners = [
             ControllerListener(
                 name=listener.name,
-                host=listener.host or node.this_host(),
+                host=listener.host or self._broker.host_name,
                 port=listener.port,
                 security_protocol=SECURITY_PROTOCOLS.index(listener.security_protocol),
             )
-            for listener in node.config.advertised_controller_listeners
+            for listener in ground.config.advertised_controller_listeners
             if listener.port
         ]
         features = [
             ControllerFeature(name=name, min_supported_version=low, max_supported_version=high)
-            for name, (low, high) in node.supported_features.items()
+            for name, (low, high) in SUPPORTED_FEATURES.items()
         ]
         request = ControllerRegistrationRequest(
-            controller_id=node.config.node_id,
+            controller_id=ground.node_id,
             incarnation_id=self._incarnation_id,
             listeners=listeners,
             features=features,
         )
-        self.wish = f"waiting for the active controller to register controller {node.config.node_id}"
+        self.wish = f"waiting for the active controller to register controller {ground.node_id}"
         while True:
             try:
-                response = await node.controllership.ask(request)
+                response = await self._controllership.ask(request)
                 break
             except KafkaError as error:
                 # Kafka's limit is for brokers: a controller waits for its quorum, as before the first leader.
-                if error.code is not ErrorCode.REQUEST_TIMED_OUT or node.is_stopped:
+                if error.code is not ErrorCode.REQUEST_TIMED_OUT or ground.is_stopped:
                     raise
         if response.error_code:
             raise KafkaError(ErrorCode(response.error_code), response.error_message)
@@ -95,40 +105,40 @@ class Lifecycle:
     async def register(self) -> None:
         """Be a broker of the cluster, still fenced. KafkaError if the active controller refuses it, or is not found
         within initial.broker.registration.timeout.ms."""
-        node, config = self._node, self._node.config
+        ground, config = self._ground, self._ground.config
         request = BrokerRegistrationRequest(
             broker_id=config.node_id,
-            cluster_id=node.cluster_id,
+            cluster_id=self._cluster_id,
             incarnation_id=self._incarnation_id,
             listeners=[
                 BrokerListener(
                     name=listener.name,
-                    host=listener.host or node.this_host(),
-                    port=listener.port or node.ports[listener.name],
+                    host=listener.host or self._broker.host_name,
+                    port=listener.port or self._broker.port(listener.name),
                     security_protocol=SECURITY_PROTOCOLS.index(listener.security_protocol),
                 )
                 for listener in config.advertised_broker_listeners
             ],
             features=[
                 BrokerFeature(name=name, min_supported_version=low, max_supported_version=high)
-                for name, (low, high) in node.supported_features.items()
+                for name, (low, high) in SUPPORTED_FEATURES.items()
             ],
             rack=config.broker_rack,
-            log_dirs=[directory.directory_id for directory in node.logs.online_dirs if directory.directory_id],
-            previous_broker_epoch=node.logs.previous_broker_epoch,
+            log_dirs=[directory.directory_id for directory in self._broker.logs.online_dirs if directory.directory_id],
+            previous_broker_epoch=self._broker.logs.previous_broker_epoch,
         )
         self.wish = f"waiting for the active controller to register broker {config.node_id}"
-        end = node.now() + config.initial_broker_registration_timeout_ms
+        end = ground.now() + config.initial_broker_registration_timeout_ms
         while True:
-            response: BrokerRegistrationResponse = await node.controllership.ask(
-                request, timeout_ms=max(1, end - node.now())
+            response: BrokerRegistrationResponse = await self._controllership.ask(
+                request, timeout_ms=max(1, end - ground.now())
             )
             if response.error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION:
                 # The process that had this id before may have left a session behind, which ends by itself.
                 self.obstacle = f"another broker with node.id {config.node_id} is registered and alive"
-            elif response.error_code != ErrorCode.KAFKA_STORAGE_ERROR or node.controllership.is_active:
+            elif response.error_code != ErrorCode.KAFKA_STORAGE_ERROR or self._controllership.is_active:
                 break  # a controller elsewhere whose disk is full makes room for another
-            if node.now() >= end:
+            if ground.now() >= end:
                 break
             await asyncio.sleep(DUPLICATE_RETRY_MS / 1000)
         self.obstacle = ""
@@ -138,7 +148,7 @@ class Lifecycle:
         log.info("broker %d is registered with epoch %d", config.node_id, self.broker_epoch)
 
     def _refusal(self, code: int) -> str:
-        node_id = self._node.config.node_id
+        node_id = self._ground.node_id
         match code:
             case ErrorCode.DUPLICATE_BROKER_REGISTRATION:
                 return (
@@ -146,9 +156,7 @@ class Lifecycle:
                     "own, or stop the other broker"
                 )
             case ErrorCode.INCONSISTENT_CLUSTER_ID:
-                return (
-                    f"the controllers belong to another cluster: this node's data folder is of {self._node.cluster_id}"
-                )
+                return f"the controllers belong to another cluster: this node's data folder is of {self._cluster_id}"
             case ErrorCode.UNSUPPORTED_VERSION:
                 return "this node does not support the features that are in force in the cluster; upgrade it"
             case _:
@@ -158,8 +166,8 @@ class Lifecycle:
 
     async def unfence(self) -> None:
         """Until the controller lets this broker serve, and its own image says so."""
-        node = self._node
-        self.wish = f"waiting for the active controller to unfence broker {node.config.node_id}"
+        ground = self._ground
+        self.wish = f"waiting for the active controller to unfence broker {ground.node_id}"
         while True:
             response = await self._beat()
             if response is not None and not response.is_fenced:
@@ -174,20 +182,20 @@ class Lifecycle:
                 self.obstacle = ""
             await asyncio.sleep(CATCH_UP_MS / 1000)
         self.obstacle = ""
-        await node.quorum.wait_until(lambda: not node.image.brokers[node.config.node_id].is_fenced)
+        await self._quorum.wait_until(lambda: not ground.image.brokers[ground.node_id].is_fenced)
         self.is_fenced = False
-        log.info("broker %d is unfenced", node.config.node_id)
-        self._beating = node.spawn(self._beat_on())
+        log.info("broker %d is unfenced", ground.node_id)
+        self._beating = ground.spawn(self._beat_on())
 
     def beat_soon(self) -> None:
         """There is another active controller, which does not know yet who is alive."""
         self._is_beat_due.set()
 
     async def _beat_on(self) -> None:
-        node = self._node
-        interval = node.config.broker_heartbeat_interval_ms / 1000
+        ground = self._ground
+        interval = ground.config.broker_heartbeat_interval_ms / 1000
         while True:
-            timer = node.loop.call_later(interval, self._is_beat_due.set)
+            timer = ground.loop.call_later(interval, self._is_beat_due.set)
             await self._is_beat_due.wait()
             timer.cancel()
             self._is_beat_due.clear()
@@ -205,22 +213,22 @@ class Lifecycle:
             self.is_fenced = response.is_fenced
 
     async def _beat(self, *, wants_to_stop: bool = False) -> BrokerHeartbeatResponse | None:
-        node = self._node
+        ground = self._ground
         request = BrokerHeartbeatRequest(
-            broker_id=node.config.node_id,
+            broker_id=ground.node_id,
             broker_epoch=self.broker_epoch,
-            current_metadata_offset=node.image_offset - 1,
+            current_metadata_offset=ground.image_offset - 1,
             want_fence=not wants_to_stop and self._wants_to_rest(),
             want_shut_down=wants_to_stop,
             offline_log_dirs=[
                 log_dir.directory_id
-                for log_dir in node.logs.log_dirs
+                for log_dir in self._broker.logs.log_dirs
                 if not log_dir.is_online and log_dir.directory_id is not None
             ],
         )
-        timeout_ms = WITHOUT_CONTROLLER_MS if wants_to_stop else node.config.broker_heartbeat_interval_ms
+        timeout_ms = WITHOUT_CONTROLLER_MS if wants_to_stop else ground.config.broker_heartbeat_interval_ms
         try:
-            response: BrokerHeartbeatResponse = await node.controllership.ask(request, timeout_ms=timeout_ms)
+            response: BrokerHeartbeatResponse = await self._controllership.ask(request, timeout_ms=timeout_ms)
         except KafkaError as error:
             if error.code in LOST_REGISTRATION:
                 return BrokerHeartbeatResponse(error_code=error.code)
@@ -231,12 +239,12 @@ class Lifecycle:
     def _wants_to_rest(self) -> bool:
         """Whether a log dir is full and another broker can serve: then this one asks to be fenced. Its partitions get
         other leaders at once, and writers need not wait until it has fallen out of the ISR; with room it comes back."""
-        node = self._node
-        others = [broker for broker in node.image.brokers.values() if broker.id != node.config.node_id]
+        ground = self._ground
+        others = [broker for broker in ground.image.brokers.values() if broker.id != ground.node_id]
         if all(broker.is_fenced for broker in others):
             return False
         try:
-            free_bytes = min(node.disk.free_bytes(log_dir.path) for log_dir in node.logs.online_dirs)
+            free_bytes = min(ground.disk.free_bytes(log_dir.path) for log_dir in self._broker.logs.online_dirs)
         except (OSError, ValueError):
             return False  # no log dir is left, or it is about to go offline
         is_full = free_bytes < (ROOM_BYTES if self._is_full else FULL_BYTES)
@@ -251,20 +259,20 @@ class Lifecycle:
         """Hand over what this broker leads, as far as there is anybody to take it."""
         if self._beating is not None:
             self._beating.cancel()
-        node = self._node
+        ground = self._ground
         if self.broker_epoch < 0:
             return
-        if node.controllership.is_active and len(node.quorum.voters.by_id) == 1:
-            await node.commit(node.controller.shut_down(node.config.node_id))
-            await node.commit(node.controller.fence(node.config.node_id))
+        if self._controllership.is_active and len(self._quorum.voters.by_id) == 1:
+            await self._controllership.commit(self._controllership.controller.shut_down(ground.node_id))
+            await self._controllership.commit(self._controllership.controller.fence(ground.node_id))
             return
         self.wish = (
             "waiting for the active controller to move the partitions that this broker leads (a second signal ends "
             "the wait)"
         )
-        end = node.now() + SHUTDOWN_MS
-        pause_ms = FAREWELL_MS if any(partition.is_leader for partition in node.partitions) else CATCH_UP_MS
-        while node.now() < end:
+        end = ground.now() + SHUTDOWN_MS
+        pause_ms = FAREWELL_MS if self._broker.leads_anything else CATCH_UP_MS
+        while ground.now() < end:
             response = await self._beat(wants_to_stop=True)
             if response is None or response.error_code or response.should_shut_down:
                 return

@@ -92,8 +92,7 @@ class Peers:
     ) -> None:
         peer = self._by_address.get((host, port, purpose))
         if peer is None:
-            peer = Peer(self._loop, self._sockets, self._buffers, host, port, client_id=self._client_id)
-            self._by_address[host, port, purpose] = peer
+            peer = self._by_address[host, port, purpose] = self.new_peer(host, port)
         peer.send(request, on_answer, timeout_ms=timeout_ms)
 
     def send_in_quorum(
@@ -105,7 +104,7 @@ class Peers:
         self, host: str, port: int, request: Message, on_answer: Callable[[Message | NoAnswer], None], timeout_ms: int
     ) -> None:
         """On a connection of its own, which shows whether somebody is there now."""
-        peer = Peer(self._loop, self._sockets, self._buffers, host, port, client_id=self._client_id)
+        peer = self.new_peer(host, port)
 
         def answered(answer: Message | NoAnswer) -> None:
             self._loop.call_soon(peer.close)
@@ -185,6 +184,14 @@ class Peers:
                 log.warning("the name %s cannot be looked up: %s", name, error)
         finally:
             del self._looking_up[name]
+
+    async def is_gone(self, host: str, port: int, timeout_ms: int) -> bool:
+        """Whether an address refuses connections. A node that is only slow to answer is not gone."""
+        return await self.look_at(host, port, timeout_ms) is Look.REFUSED
+
+    def new_peer(self, host: str, port: int) -> Peer:
+        """A connection of the caller's own to another node."""
+        return Peer(self._loop, self._sockets, self._buffers, host, port, client_id=self._client_id)
 
     def close(self) -> None:
         for task in (*self._looking_up.values(), *self._sending):

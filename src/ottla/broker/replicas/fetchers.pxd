@@ -4,7 +4,7 @@ from ottla.broker.replicas.follower_frames cimport Followed
 
 
 cdef class Fetcher:
-    cdef object _node, _fetchers, _leader_id, _peer, _address, _backoff, _timer, _session_id
+    cdef object _ground, _fetchers, _peers, _throttles, _leader_id, _peer, _address, _backoff, _timer, _session_id
     cdef dict _followed, _changed, _told, _forgotten, _delayed, _held_back, _mending
     cdef long long _session_epoch, _interrupted_at
     cdef bint _is_asking, _is_due, _is_closed, _is_interrupted, _is_interrupt_due

@@ -36,8 +36,13 @@ from ottla.wire.messages.list_offsets import (
 )
 
 if TYPE_CHECKING:
-    from ottla.broker.node import Node
+    from ottla.broker.ground import Ground
+    from ottla.broker.metadata.ports import ControllerPort
+    from ottla.broker.peers.peers import Peers
+    from ottla.broker.peers.presence import Presence
     from ottla.broker.replicas.partitions import Partition
+    from ottla.broker.replicas.throttles import ReplicationThrottles
+    from ottla.storage import Logs
 
 log = logging.getLogger("ottla.fetcher")
 
@@ -58,8 +63,21 @@ _SESSION_ERRORS = (
 class Fetchers:
     """One for each leader that something is followed of."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(
+        self,
+        ground: Ground,
+        peers: Peers,
+        presence: Presence,
+        logs: Logs,
+        throttles: ReplicationThrottles,
+        controller: ControllerPort,
+    ) -> None:
+        self._ground = ground
+        self.peers = peers
+        self.presence = presence
+        self._logs = logs
+        self.throttles = throttles
+        self.controller = controller
         self._by_leader: dict[int, Fetcher] = {}
         self._leaders: dict[Partition, int] = {}
         self._cuts: dict[Partition, bool] = {}
@@ -82,7 +100,7 @@ class Fetchers:
             return
         fetcher = self._by_leader.get(leader_id)
         if fetcher is None:
-            fetcher = self._by_leader[leader_id] = Fetcher(self._node, self, leader_id)
+            fetcher = self._by_leader[leader_id] = Fetcher(self._ground, self, leader_id)
         self._leaders[partition] = leader_id
         fetcher.add(partition)
 
@@ -118,13 +136,13 @@ class Fetchers:
         """Checkpoints hold all logs, and to replace their files may take a while: all that are cut in a turn share one
         time."""
         if self._checkpoint is None:
-            self._checkpoint = self._node.loop.create_future()
-            self._node.loop.call_soon(self._write_checkpoint, self._checkpoint)
+            self._checkpoint = self._ground.loop.create_future()
+            self._ground.loop.call_soon(self._write_checkpoint, self._checkpoint)
         return self._checkpoint
 
     def _write_checkpoint(self, written: asyncio.Future[None]) -> None:
         self._checkpoint = None
-        self._node.logs.checkpoint()
+        self._logs.checkpoint()
         if not written.done():
             written.set_result(None)
 
@@ -145,9 +163,11 @@ class Fetchers:
 class Fetcher:
     """Copies from one leader."""
 
-    def __init__(self, node: Node, fetchers: Fetchers, leader_id: int) -> None:
-        self._node = node
+    def __init__(self, ground: Ground, fetchers: Fetchers, leader_id: int) -> None:
+        self._ground = ground
         self._fetchers = fetchers
+        self._peers = fetchers.peers
+        self._throttles = fetchers.throttles
         self._leader_id = leader_id
         self._followed: dict[Key, Followed] = {}
         self._changed: dict[Key, None] = {}
@@ -219,7 +239,7 @@ class Fetcher:
 
     def _delay(self, key: Key, followed: Followed) -> None:
         """Leave a partition out for a while after an error."""
-        followed.backoff.failed(self._node.now(), self._node.config.replica_fetch_backoff_ms)
+        followed.backoff.failed(self._ground.now(), self._ground.config.replica_fetch_backoff_ms)
         self._leave_out(key)
         self._delayed[key] = followed
         self._held_back.pop(key, None)
@@ -237,36 +257,36 @@ class Fetcher:
     def fetch_soon(self) -> None:
         if not self._is_due and not self._is_asking:
             self._is_due = True
-            self._node.loop.call_soon(self._fetch)
+            self._ground.loop.call_soon(self._fetch)
 
     def _interrupt_soon(self) -> None:
         """Not again and again while thousands of new partitions come in: each time all are named anew."""
         if not self._is_interrupt_due:
             self._is_interrupt_due = True
-            wait_ms = max(INTERRUPT_MS, self._interrupted_at + MIN_INTERRUPT_INTERVAL_MS - self._node.now())
-            self._node.loop.call_later(wait_ms / 1000, self._interrupt)
+            wait_ms = max(INTERRUPT_MS, self._interrupted_at + MIN_INTERRUPT_INTERVAL_MS - self._ground.now())
+            self._ground.loop.call_later(wait_ms / 1000, self._interrupt)
 
     def _interrupt(self) -> None:
         """Something new is to be asked for, and the leader still waits with the last answer: begin anew."""
         self._is_interrupt_due = False
         if self._is_asking and self._changed and self._peer is not None and not self._is_closed:
             self._is_interrupted = True
-            self._interrupted_at = self._node.now()
+            self._interrupted_at = self._ground.now()
             self._peer.close()
 
     def _fetch(self) -> None:
         self._is_due = False
-        node = self._node
-        if self._is_asking or self._is_closed or not self._fetchers.is_started or node.is_stopped:
+        ground = self._ground
+        if self._is_asking or self._is_closed or not self._fetchers.is_started or ground.is_stopped:
             return
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        now = node.now()
+        now = ground.now()
         if self._backoff.until > now:
             self._wake_at(self._backoff.until)
             return
-        wait_ms = node.config.replica_fetch_wait_max_ms
+        wait_ms = ground.config.replica_fetch_wait_max_ms
         if self._delayed:
             self._resume_delayed(now)
         if self._delayed:
@@ -284,7 +304,7 @@ class Fetcher:
             return
         self._is_asking = True
         request = EncodedRequest(FetchRequest, follower_frames.VERSION, self._request(wait_ms), self._take_frame)
-        peer.send(request, self._answered, timeout_ms=node.config.replica_socket_timeout_ms)
+        peer.send(request, self._answered, timeout_ms=ground.config.replica_socket_timeout_ms)
 
     def _resume_delayed(self, now: int) -> None:
         for key, followed in list(self._delayed.items()):
@@ -299,23 +319,23 @@ class Fetcher:
         return min(followed.backoff.until for followed in self._delayed.values())
 
     def _wake_at(self, time: int) -> None:
-        self._timer = self._node.loop.call_later(max(1, time - self._node.now()) / 1000, self._timed)
+        self._timer = self._ground.loop.call_later(max(1, time - self._ground.now()) / 1000, self._timed)
 
     def _timed(self) -> None:
         self._timer = None
         self.fetch_soon()
 
     def _connect(self) -> Peer | None:
-        node = self._node
-        broker = node.image.brokers.get(self._leader_id)
-        endpoint = broker.endpoints.get(node.config.inter_broker_listener) if broker is not None else None
+        ground = self._ground
+        broker = ground.image.brokers.get(self._leader_id)
+        endpoint = broker.endpoints.get(ground.config.inter_broker_listener) if broker is not None else None
         if endpoint is None:
             return None
         if self._peer is None or self._address != (endpoint.host, endpoint.port):
             if self._peer is not None:
                 self._peer.close()
             self._address = (endpoint.host, endpoint.port)
-            self._peer = node.new_peer(endpoint.host, endpoint.port)
+            self._peer = self._peers.new_peer(endpoint.host, endpoint.port)
             self._begin_session()
         return self._peer
 
@@ -329,7 +349,7 @@ class Fetcher:
                 self._changed[key] = None
 
     def _request(self, wait_ms: int) -> bytes:
-        config = self._node.config
+        config = self._ground.config
         wanted = follower_frames.wanted_rows(self._changed, self._followed, config.replica_fetch_max_bytes)
         self._told |= self._changed
         forgotten: dict[bytes, list[int]] = {}
@@ -343,7 +363,7 @@ class Fetcher:
             forgotten,
             (wait_ms, config.replica_fetch_min_bytes, config.replica_fetch_response_max_bytes),
             (self._session_id, self._session_epoch),
-            (config.node_id, self._node.lifecycle.broker_epoch),
+            (config.node_id, self._fetchers.controller.broker_epoch),
         )
 
     # Answers
@@ -359,7 +379,7 @@ class Fetcher:
                 self._fetch()
                 return
             if answer.is_closed:
-                self._node.presence.connection_broke(self._leader_id)
+                self._fetchers.presence.connection_broke(self._leader_id)
             self._failed()
             return
         self._is_interrupted = False
@@ -387,7 +407,7 @@ class Fetcher:
             return False
         self._is_asking = self._is_interrupted = False
         session_id, rows = answer
-        is_throttled = self._node.replication_throttles.follower.is_set
+        is_throttled = self._throttles.follower.is_set
         for row in follower_frames.take_rows(rows, self._followed, self._changed, is_throttled):
             key, followed, _, _, _ = row
             try:
@@ -409,7 +429,7 @@ class Fetcher:
 
     def _failed(self) -> None:
         """The leader does not answer. Whether it is gone is not for us to say: the metadata will."""
-        self._backoff.failed(self._node.now(), self._node.config.replica_fetch_backoff_ms)
+        self._backoff.failed(self._ground.now(), self._ground.config.replica_fetch_backoff_ms)
         self._fetch()
 
     def _take(self, key: Key, row: PartitionData) -> None:
@@ -437,10 +457,10 @@ class Fetcher:
                 )
                 self._truncate(followed.partition, offset)
                 self._mending[key] = followed
-                self._node.spawn(self._go_on_when_cut(key, followed))
+                self._ground.spawn(self._go_on_when_cut(key, followed))
             elif step is Step.FIND_START:
                 self._mending[key] = followed
-                self._node.spawn(self._find_bounds(key, followed))
+                self._ground.spawn(self._find_bounds(key, followed))
             elif step is Step.WAIT:
                 self._delay(key, followed)
             else:
@@ -467,7 +487,7 @@ class Fetcher:
                 first = int.from_bytes(records[:8], "big")
                 if first < replica.log_start_offset:
                     # The leader's log begins in the middle of a batch: so does this one.
-                    replica.truncate_fully(first, timestamp=self._node.clock())
+                    replica.truncate_fully(first, timestamp=self._ground.clock())
             replica.append_as_follower(records)
             if replica.is_flush_due:
                 replica.flush_now()
@@ -480,15 +500,15 @@ class Fetcher:
         if log_start_offset > replica.log_start_offset:
             replica.advance_log_start(min(log_start_offset, replica.high_watermark))
         followed.backoff.succeeded()
-        if size and self._node.replication_throttles.follower.is_set:
+        if size and self._throttles.follower.is_set:
             self._throttle(key, followed, size, leaders_high_watermark)
 
     def _throttle(self, key: Key, followed: Followed, size: int, high_watermark: int) -> None:
         """Leave a throttled partition that lags out until more may be copied (KIP-73)."""
-        throttle = self._node.replication_throttles.follower
+        throttle = self._throttles.follower
         partition = followed.partition
         if throttle.is_throttled(partition.topic, partition.index):
-            now = self._node.now()
+            now = self._ground.now()
             throttle.record(size, now)
             if partition.log.log_end_offset < high_watermark and self._holds_back(followed, now):
                 self._leave_out(key)
@@ -497,13 +517,13 @@ class Fetcher:
 
     def _holds_back(self, followed: Followed, now: int) -> bool:
         """Whether a throttle lets a partition wait; it is looked at again after a while, the limit may have changed."""
-        throttle = self._node.replication_throttles.follower
+        throttle = self._throttles.follower
         partition = followed.partition
         if not throttle.is_set or not throttle.is_throttled(partition.topic, partition.index):
             return False
         wait_ms = throttle.wait_ms(now)
         if wait_ms:
-            followed.backoff.until = now + min(wait_ms, self._node.config.replica_fetch_backoff_ms)
+            followed.backoff.until = now + min(wait_ms, self._ground.config.replica_fetch_backoff_ms)
         return wait_ms > 0
 
     def _truncate(self, partition: Partition, offset: int) -> None:
@@ -520,7 +540,7 @@ class Fetcher:
                 replica.high_watermark,
             )
         is_below = offset < replica.recovery_point
-        replica.truncate(offset, timestamp=self._node.clock())
+        replica.truncate(offset, timestamp=self._ground.clock())
         self._fetchers.begin_cut(partition, is_below_recovery_point=is_below)
         partition.wake_all()
 
@@ -558,7 +578,7 @@ class Fetcher:
                     start_offset,
                     replica.log_end_offset,
                 )
-                replica.truncate_fully(start_offset, timestamp=self._node.clock())
+                replica.truncate_fully(start_offset, timestamp=self._ground.clock())
                 partition.wake_all()
             elif replica.log_start_offset < start_offset:
                 replica.advance_log_start(start_offset)
@@ -570,7 +590,7 @@ class Fetcher:
 
     async def _leader_offset(self, followed: Followed, timestamp: int) -> int | None:
         partition = followed.partition
-        told: asyncio.Future[int | None] = self._node.loop.create_future()
+        told: asyncio.Future[int | None] = self._ground.loop.create_future()
 
         def take(answer: Message | NoAnswer) -> None:
             offset = None
@@ -584,9 +604,9 @@ class Fetcher:
             partition_index=partition.index, current_leader_epoch=followed.epoch, timestamp=timestamp
         )
         request = ListOffsetsRequest(
-            replica_id=self._node.config.node_id,
+            replica_id=self._ground.node_id,
             topics=[ListOffsetsTopic(name=partition.topic, partitions=[asked])],
         )
         host, port = self._address
-        self._node.peers.send(host, port, request, take, self._node.config.replica_socket_timeout_ms)
+        self._peers.send(host, port, request, take, self._ground.config.replica_socket_timeout_ms)
         return await told

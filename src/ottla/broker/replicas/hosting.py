@@ -15,19 +15,15 @@ from typing import TYPE_CHECKING
 from ottla.broker.pieces import in_pieces
 from ottla.broker.replicas.fetchers import Fetchers
 from ottla.broker.replicas.isr_changes import IsrChanges
-from ottla.broker.replicas.partitions import Partition
+from ottla.broker.replicas.partitions import Partition, Partitions
 from ottla.cluster import PartitionImage
 from ottla.replication.leader import Leader
 from ottla.wire.errors import ErrorCode, KafkaError
-from ottla.wire.messages.assign_replicas_to_dirs import (
-    AssignReplicasToDirsRequest,
-    AssignReplicasToDirsRequestDirectoryData,
-    AssignReplicasToDirsRequestPartitionData,
-    AssignReplicasToDirsRequestTopicData,
-)
 
 if TYPE_CHECKING:
-    from ottla.broker.node import Node
+    from ottla.broker.ground import Ground
+    from ottla.broker.replicas.log_dir_moves import LogDirMoves
+    from ottla.storage import Logs
 
 log = logging.getLogger("ottla.node")
 
@@ -40,8 +36,21 @@ RACK_AWARE = "RackAwareReplicaSelector"
 
 
 class Hosting:
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(
+        self,
+        ground: Ground,
+        logs: Logs,
+        partitions: Partitions,
+        fetchers: Fetchers,
+        isr_changes: IsrChanges,
+        log_dir_moves: LogDirMoves,
+    ) -> None:
+        self._ground = ground
+        self._logs = logs
+        self._partitions = partitions
+        self._fetchers = fetchers
+        self._isr_changes = isr_changes
+        self._log_dir_moves = log_dir_moves
         self._waiting: dict[Key, bool] = {}
         """Partitions whose logs are still to be opened, and whether trouble with them was told."""
         self._awaited: dict[Key, None] = {}
@@ -50,32 +59,30 @@ class Hosting:
         self._unwritten: dict[Partition, None] = {}
         """Partitions in which this node began to lead, and whose file of epochs does not say so yet."""
         self._writing: asyncio.Task[None] | None = None
-        self.fetchers = Fetchers(node)
-        self.isr_changes = IsrChanges(node)
         self._lag_timer: asyncio.TimerHandle | None = None
         self._join_timer: asyncio.TimerHandle | None = None
         self._checkpoint_timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
         """This node is a registered broker: it may copy what others lead, and says who keeps up with what it leads."""
-        self.fetchers.start()
-        self._node.log_dir_moves.start()
+        self._fetchers.start()
+        self._log_dir_moves.start()
         self._watch_lag()
         self._look_again()
         self._checkpoint_later()
 
     def stop(self) -> None:
-        self.fetchers.close()
+        self._fetchers.close()
         for timer in (self._lag_timer, self._join_timer, self._checkpoint_timer):
             if timer is not None:
                 timer.cancel()
 
     def _checkpoint_later(self) -> None:
         """Where anything is replicated: a leader alone knows what is committed by its log."""
-        interval_ms = self._node.config.replica_high_watermark_checkpoint_interval_ms
-        self._checkpoint_timer = self._node.loop.call_later(interval_ms / 1000, self._checkpoint_later)
-        if any(not partition.is_alone for partition in self._node.partitions):
-            self._node.logs.checkpoint_high_watermarks()
+        interval_ms = self._ground.config.replica_high_watermark_checkpoint_interval_ms
+        self._checkpoint_timer = self._ground.loop.call_later(interval_ms / 1000, self._checkpoint_later)
+        if any(not partition.is_alone for partition in self._partitions):
+            self._logs.checkpoint_high_watermarks()
 
     @property
     def waiting_count(self) -> int:
@@ -84,23 +91,23 @@ class Hosting:
 
     def open_all(self) -> Iterator[None]:
         """At a start, when the logs on disk are loaded: host what the image says, one partition with each step."""
-        for topic in self._node.image.topics_by_name.values():
+        for topic in self._ground.image.topics_by_name.values():
             for index in topic.partitions:
                 self._waiting[topic.id, index] = False
-        if len(self._node.logs.online_dirs) < len(self._node.logs.log_dirs):
+        if len(self._logs.online_dirs) < len(self._logs.log_dirs):
             # What is not on the others is on the log dir that is offline: an empty log in its stead would hide it.
             self._awaited = dict.fromkeys(self._waiting)
         for key in list(self._waiting):
             self._open(key)
             yield
-        self.assign_dirs()
+        self._log_dir_moves.assign_dirs()
 
     def update(self, partitions: Iterable[Key]) -> None:
         """Have the logs of new partitions. A few are made at once; many in pieces, so that requests go on being
         answered, except those that somebody asks for meanwhile (`find`)."""
-        topics = self._node.image.topics_by_id
+        topics = self._ground.image.topics_by_id
         for topic_id, index in partitions:
-            opened = self._node.partitions.by_id.get(topic_id, {}).get(index)
+            opened = self._partitions.by_id.get(topic_id, {}).get(index)
             if opened is None:
                 self._waiting[topic_id, index] = False
             elif topic_id in topics:
@@ -112,15 +119,15 @@ class Hosting:
         if self._opening is not None and not self._opening.done():
             return
         if len(self._waiting) > PARTITIONS_AT_ONCE:
-            self._opening = self._node.spawn(self._open_in_pieces())
+            self._opening = self._ground.spawn(self._open_in_pieces())
             return
         for key in list(self._waiting):
             self._open(key)
-        self.assign_dirs()
+        self._log_dir_moves.assign_dirs()
 
     async def _open_in_pieces(self) -> None:
-        await in_pieces(self._opening_of_waiting(), self._node.timer)
-        self.assign_dirs()
+        await in_pieces(self._opening_of_waiting(), self._ground.timer)
+        self._log_dir_moves.assign_dirs()
 
     def _opening_of_waiting(self) -> Iterator[None]:
         tried: dict[Key, None] = {}
@@ -135,20 +142,20 @@ class Hosting:
         if key not in self._waiting:
             return None
         topic_id, index = key
-        topic = self._node.image.topics_by_id.get(topic_id)
+        topic = self._ground.image.topics_by_id.get(topic_id)
         image = topic.partitions.get(index) if topic is not None else None
-        if topic is None or image is None or self._node.config.node_id not in image.replicas:
+        if topic is None or image is None or self._ground.node_id not in image.replicas:
             del self._waiting[key]
             return None
         try:
-            if self._node.logs.get(topic.name, index) is None and key in self._awaited:
+            if self._logs.get(topic.name, index) is None and key in self._awaited:
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "its log dir is offline")
-            found = self._node.logs.create(
+            found = self._logs.create(
                 topic.name,
                 index,
                 topic_id,
-                self._node.topic_config(topic.name),
-                log_dir=self._node.log_dir_moves.wanted_dir(topic.name, index),
+                self._ground.topic_config(topic.name),
+                log_dir=self._log_dir_moves.wanted_dir(topic.name, index),
             )
         except KafkaError as error:
             if not self._waiting[key]:
@@ -159,7 +166,7 @@ class Hosting:
         if len(image.replicas) == 1:
             found.advance_high_watermark(found.log_end_offset)
         partition = Partition(topic.name, topic_id, index, found, image.leader_epoch)
-        self._node.partitions.add(partition)
+        self._partitions.add(partition)
         self._place(partition, image)
         return partition
 
@@ -167,12 +174,12 @@ class Hosting:
 
     def _place(self, partition: Partition, image: PartitionImage) -> None:
         """Let a partition be what the image says."""
-        node = self._node
-        node_id = node.config.node_id
+        ground = self._ground
+        node_id = ground.node_id
         if node_id not in image.replicas:
-            node.partitions.remove_one(partition)
+            self._partitions.remove_one(partition)
             self.removed(partition)
-            node.logs.delete(partition.topic, partition.index)
+            self._logs.delete(partition.topic, partition.index)
             return
         if image.leader != node_id:
             if partition.is_leader or (partition.leader_id, partition.leader_epoch) != (
@@ -183,16 +190,16 @@ class Hosting:
                 # An epoch in which this node led and wrote nothing (or believed so, by old metadata) is not that of its
                 # last record, which the leader is told.
                 partition.log.epochs.truncate_from_end(partition.log.log_end_offset)
-            self.fetchers.follow(partition)
+            self._fetchers.follow(partition)
             return
-        self.fetchers.forget(partition)
+        self._fetchers.forget(partition)
         if len(image.replicas) == 1:
             partition.lead(None, image.leader_epoch, node_id)
             return
         leader = partition.leader
         if leader is not None and leader.leader_epoch == image.leader_epoch:
             if leader.changed(image):
-                partition.advance(node.now())
+                partition.advance(ground.now())
                 partition.tell_followers()
             return
         partition.log.begin_epoch(image.leader_epoch)
@@ -201,36 +208,36 @@ class Hosting:
             node_id,
             image,
             start_offset=partition.log.log_end_offset,
-            brokers=node.image.brokers,
-            max_lag_ms=node.config.replica_lag_time_max_ms,
-            now=node.now(),
+            brokers=ground.image.brokers,
+            max_lag_ms=ground.config.replica_lag_time_max_ms,
+            now=ground.now(),
         )
         partition.lead(leader, image.leader_epoch, node_id)
-        partition.advance(node.now())
+        partition.advance(ground.now())
         partition.wake_all()
         if partition.log.is_flush_due:
             # After a crash: what was found in the log is committed only when it is on disk, as `flush.messages` wants.
-            node.spawn(partition.flush())
+            ground.spawn(partition.flush())
 
     def _write_epochs_soon(self, partition: Partition) -> None:
         """In pieces: a file system that discards what is freed waits for the disk with each file that is replaced."""
         self._unwritten[partition] = None
         if self._writing is None or self._writing.done():
-            self._writing = self._node.spawn(in_pieces(self._writing_of_epochs(), self._node.timer))
+            self._writing = self._ground.spawn(in_pieces(self._writing_of_epochs(), self._ground.timer))
 
     def _writing_of_epochs(self) -> Iterator[None]:
         while self._unwritten:
             partition = next(iter(self._unwritten))
             del self._unwritten[partition]
-            is_here = self._node.partitions.get(partition.topic, partition.index) is partition
+            is_here = self._partitions.get(partition.topic, partition.index) is partition
             if is_here and partition.log.epochs.is_dirty and not partition.log.is_offline:
                 partition.log.note_epochs()
             yield
 
     def removed(self, partition: Partition) -> None:
         """A partition is not here any more."""
-        self.fetchers.forget(partition)
-        self._node.log_dir_moves.removed(partition)
+        self._fetchers.forget(partition)
+        self._log_dir_moves.removed(partition)
 
     def follower_fetched(
         self, partition: Partition, replica_id: int, broker_epoch: int, offset: int, start_offset: int
@@ -238,32 +245,32 @@ class Hosting:
         """A follower has everything before an offset: more may be committed now, and it may be in sync again."""
         leader = partition.leader
         assert leader is not None
-        now = self._node.now()
+        now = self._ground.now()
         partition.fetched(replica_id, broker_epoch, offset, start_offset, now)
         if replica_id not in leader.isr:
             proposed = leader.propose_join(replica_id, partition.log.high_watermark, now)
             if proposed is not None:
-                self.isr_changes.propose(partition, leader, proposed)
+                self._isr_changes.propose(partition, leader, proposed)
 
     def _watch_lag(self) -> None:
         """Twice in the time that a follower may lag: who has not kept up leaves the ISR."""
-        node = self._node
-        self._lag_timer = node.loop.call_later(node.config.replica_lag_time_max_ms / 2000, self._watch_lag)
-        now = node.now()
-        for partition in node.partitions:
+        ground = self._ground
+        self._lag_timer = ground.loop.call_later(ground.config.replica_lag_time_max_ms / 2000, self._watch_lag)
+        now = ground.now()
+        for partition in self._partitions:
             partition.tell_of_start()
             leader = partition.leader
-            if leader is not None and not node.is_stopping:
+            if leader is not None and not ground.is_stopping:
                 proposed = leader.propose_shrink(partition.log.log_end_offset, now)
                 if proposed is not None:
-                    self.isr_changes.propose(partition, leader, proposed)
+                    self._isr_changes.propose(partition, leader, proposed)
 
     def _look_again(self) -> None:
         """Followers that have everything may be kept out of the ISR for a reason that passes (they are still fenced,
         say, or the controller was busy), while there is no news that would have their fetches looked at."""
-        node = self._node
-        self._join_timer = node.loop.call_later(JOIN_CHECK_INTERVAL_MS / 1000, self._look_again)
-        for partition in node.partitions:
+        ground = self._ground
+        self._join_timer = ground.loop.call_later(JOIN_CHECK_INTERVAL_MS / 1000, self._look_again)
+        for partition in self._partitions:
             leader = partition.leader
             if leader is not None and leader.proposed is None and len(leader.isr) <= len(leader.replicas):
                 for replica_id, fetch in partition.fetches.items():
@@ -273,14 +280,14 @@ class Hosting:
     def preferred_replica(self, partition: Partition, rack: str, offset: int) -> int:
         """KIP-392: the follower in a consumer's rack that has most, where `replica.selector.class` is the rack-aware
         one; -1 for the leader."""
-        node, leader = self._node, partition.leader
-        if leader is None or not (node.config.replica_selector_class or "").endswith(RACK_AWARE):
+        ground, leader = self._ground, partition.leader
+        if leader is None or not (ground.config.replica_selector_class or "").endswith(RACK_AWARE):
             return -1
-        if node.config.broker_rack == rack:
+        if ground.config.broker_rack == rack:
             return -1
         best, best_end = -1, -1
         for replica_id, replica in leader.replicas.items():
-            broker = node.image.brokers.get(replica_id)
+            broker = ground.image.brokers.get(replica_id)
             if (
                 broker is not None
                 and not broker.is_fenced
@@ -296,70 +303,27 @@ class Hosting:
     def find(self, topic: bytes | str, index: int) -> Partition | None:
         """A partition, by its topic's id or name, that was not open yet: opened now. None if there is none;
         NOT_LEADER_OR_FOLLOWER if it is on other nodes."""
-        image = self._node.image
+        image = self._ground.image
         found = image.topics_by_id.get(topic) if isinstance(topic, bytes) else image.topics_by_name.get(topic)
         if found is None or index not in found.partitions:
             return None
-        if self._node.config.node_id not in found.partitions[index].replicas:
+        if self._ground.node_id not in found.partitions[index].replicas:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         partition = self._open((found.id, index))
         if partition is None and (found.id, index) in self._waiting:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the partition's log dir is offline or has no room for it")
         return partition
 
-    def assign_dirs(self) -> None:
-        """Tell the controller which log dir each partition is in, where it left the choice to us (KIP-858)."""
-        if len(self._node.logs.log_dirs) == 1 or self._node.is_stopping:
-            return
-        node_id = self._node.config.node_id
-        misplaced = {}
-        for partition in self._node.partitions:
-            image = self._node.image.partition(partition.topic, partition.index)
-            log_dir = self._node.logs.dir_of(partition.log)
-            if image is None or log_dir is None or log_dir.directory_id is None or node_id not in image.replicas:
-                continue
-            if self._node.log_dir_moves.is_settling(partition):
-                continue
-            if image.directory(node_id) != log_dir.directory_id:
-                misplaced[partition.topic_id, partition.index] = log_dir.directory_id
-        if misplaced:
-            self._node.spawn(self.tell_dirs(misplaced))
-
-    async def tell_dirs(self, misplaced: dict[Key, bytes]) -> None:
-        """Have the controller know where replicas are. KafkaError if it cannot be reached."""
-        directories: dict[bytes, dict[bytes, list[AssignReplicasToDirsRequestPartitionData]]] = {}
-        for (topic_id, index), directory_id in misplaced.items():
-            partitions = directories.setdefault(directory_id, {}).setdefault(topic_id, [])
-            partitions.append(AssignReplicasToDirsRequestPartitionData(partition_index=index))
-        response = await self._node.controllership.ask(
-            AssignReplicasToDirsRequest(
-                broker_id=self._node.config.node_id,
-                broker_epoch=self._node.lifecycle.broker_epoch,
-                directories=[
-                    AssignReplicasToDirsRequestDirectoryData(
-                        id=directory_id,
-                        topics=[
-                            AssignReplicasToDirsRequestTopicData(topic_id=topic_id, partitions=partitions)
-                            for topic_id, partitions in topics.items()
-                        ],
-                    )
-                    for directory_id, topics in directories.items()
-                ],
-            )
-        )
-        if response.error_code:
-            raise KafkaError(ErrorCode(response.error_code))
-
     def directory_of(self, topic: str, index: int) -> bytes | None:
         """The log dir in which the metadata has a replica of this node."""
-        partition = self._node.image.partition(topic, index)
-        node_id = self._node.config.node_id
+        partition = self._ground.image.partition(topic, index)
+        node_id = self._ground.node_id
         return None if partition is None or node_id not in partition.replicas else partition.directory(node_id)
 
     def is_stray(self, topic: str, index: int, topic_id: bytes | None) -> bool:
         """Whether a log on disk is no replica of this node (any more): its topic was deleted, or made anew."""
-        found = self._node.image.topics_by_name.get(topic)
+        found = self._ground.image.topics_by_name.get(topic)
         if found is None or (topic_id is not None and topic_id != found.id):
             return True
         partition = found.partitions.get(index)
-        return partition is None or self._node.config.node_id not in partition.replicas
+        return partition is None or self._ground.node_id not in partition.replicas

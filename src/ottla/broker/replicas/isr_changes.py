@@ -19,7 +19,8 @@ from ottla.wire.messages.alter_partition import (
 )
 
 if TYPE_CHECKING:
-    from ottla.broker.node import Node
+    from ottla.broker.ground import Ground
+    from ottla.broker.metadata.ports import ControllerPort
     from ottla.broker.replicas.partitions import Partition
 
 log = logging.getLogger("ottla.isr")
@@ -29,18 +30,19 @@ Proposal = tuple[Leader, tuple[int, ...]]
 
 
 class IsrChanges:
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(self, ground: Ground, controller: ControllerPort) -> None:
+        self._ground = ground
+        self._controller = controller
         self._waiting: dict[Partition, Proposal] = {}
         self._asking: asyncio.Task[None] | None = None
 
     def propose(self, partition: Partition, leader: Leader, isr: tuple[int, ...]) -> None:
         self._waiting[partition] = (leader, isr)
         if self._asking is None or self._asking.done():
-            self._asking = self._node.spawn(self._ask_all())
+            self._asking = self._ground.spawn(self._ask_all())
 
     async def _ask_all(self) -> None:
-        while self._waiting and not self._node.is_stopping:
+        while self._waiting and not self._ground.is_stopping:
             await asyncio.sleep(0)  # what others propose in this turn goes with it
             asked, self._waiting = self._waiting, {}
             current = {partition: one for partition, one in asked.items() if _is_current(partition, one)}
@@ -50,7 +52,7 @@ class IsrChanges:
     async def _ask(self, asked: dict[Partition, Proposal]) -> bool:
         """Whether everything was answered for good; the rest waits again."""
         try:
-            response: AlterPartitionResponse = await self._node.controllership.ask(self._request(asked))
+            response: AlterPartitionResponse = await self._controller.ask(self._request(asked))
             code = ErrorCode(response.error_code)
         except KafkaError as error:
             response, code = AlterPartitionResponse(), error.code
@@ -69,7 +71,7 @@ class IsrChanges:
         isr: tuple[int, ...],
         row: AlterPartitionResponsePartitionData | None,
     ) -> None:
-        now = self._node.now()
+        now = self._ground.now()
         if row is None:
             outcome = Outcome.RETRIED
         else:
@@ -104,8 +106,8 @@ class IsrChanges:
                 )
             )
         return AlterPartitionRequest(
-            broker_id=self._node.config.node_id,
-            broker_epoch=self._node.lifecycle.broker_epoch,
+            broker_id=self._ground.node_id,
+            broker_epoch=self._controller.broker_epoch,
             topics=[
                 AlterPartitionRequestTopicData(topic_id=topic_id, partitions=rows) for topic_id, rows in topics.items()
             ],

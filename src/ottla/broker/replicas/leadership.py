@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from ottla.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from ottla.broker.node import Node
+    from ottla.broker.ground import Ground
     from ottla.broker.replicas.partitions import Partition
     from ottla.replication.fetch_sessions import FetchPartition, FetchSession
 
@@ -30,8 +30,8 @@ CONFIRMED_WITHIN_MS = 1_000
 class Leadership:
     """Of one node: which of its partitions are being confirmed."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(self, ground: Ground) -> None:
+        self._ground = ground
         self._running: dict[Partition, asyncio.Task[None]] = {}
         self._next: dict[Partition, asyncio.Task[None]] = {}
         """What begins when the running one has ended: for those who asked after that had begun."""
@@ -39,7 +39,7 @@ class Leadership:
 
     def is_certain(self, partition: Partition) -> bool:
         """Whether nobody else can lead without this node's knowledge. Without fetch sessions nobody is asked."""
-        return partition.is_alone or self._node.config.max_incremental_fetch_session_cache_slots == 0
+        return partition.is_alone or self._ground.config.max_incremental_fetch_session_cache_slots == 0
 
     async def confirm(self, partition: Partition) -> None:
         """Until it is certain that this node led the partition when it was asked. KafkaError NOT_LEADER_OR_FOLLOWER
@@ -50,9 +50,9 @@ class Leadership:
         if asked is None:
             running = self._running.get(partition)
             if running is None:
-                asked = self._running[partition] = self._node.spawn(self._confirm(partition))
+                asked = self._running[partition] = self._ground.spawn(self._confirm(partition))
             else:
-                asked = self._next[partition] = self._node.spawn(self._confirm_after(running, partition))
+                asked = self._next[partition] = self._ground.spawn(self._confirm_after(running, partition))
         await asyncio.shield(asked)
 
     def lost(self, partition: Partition) -> None:
@@ -68,7 +68,7 @@ class Leadership:
 
     async def _confirm(self, partition: Partition) -> None:
         try:
-            confirmation = self._confirmations[partition] = Confirmation(partition, self._node.loop)
+            confirmation = self._confirmations[partition] = Confirmation(partition, self._ground.loop)
             async with asyncio.timeout(CONFIRMED_WITHIN_MS / 1000):
                 await confirmation.future
         except TimeoutError:

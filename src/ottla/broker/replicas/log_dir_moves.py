@@ -9,16 +9,27 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ottla.replication.follower import truncation_offset
 from ottla.storage import Log, LogDir
 from ottla.storage.logs import MAX_NAME_SIZE
 from ottla.wire.errors import ErrorCode, KafkaError
+from ottla.wire.messages.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsRequestDirectoryData,
+    AssignReplicasToDirsRequestPartitionData,
+    AssignReplicasToDirsRequestTopicData,
+)
 
 if TYPE_CHECKING:
-    from ottla.broker.node import Node
-    from ottla.broker.replicas.partitions import Partition
+    from ottla.broker.ground import Ground
+    from ottla.broker.metadata.ports import ControllerPort
+    from ottla.broker.replicas.partitions import Partition, Partitions
+    from ottla.broker.replicas.throttles import ReplicationThrottles
+    from ottla.storage import Logs
+    from ottla.storage.compaction import Cleaner
 
 log = logging.getLogger("ottla.node")
 
@@ -30,8 +41,21 @@ FUTURE_NAME_OVERHEAD = len("-.") + 32 + len("-future")
 
 
 class LogDirMoves:
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(
+        self,
+        ground: Ground,
+        logs: Logs,
+        partitions: Partitions,
+        throttles: ReplicationThrottles,
+        cleaner: Cleaner,
+        controller: ControllerPort,
+    ) -> None:
+        self._ground = ground
+        self._logs = logs
+        self._partitions = partitions
+        self._throttles = throttles
+        self._cleaner = cleaner
+        self._controller = controller
         self._moving: dict[tuple[str, int], bool] = {}
         """Partitions with a copy, and whether the controller knows where they will be."""
         self._wanted: dict[tuple[str, int], LogDir] = {}
@@ -40,7 +64,7 @@ class LogDirMoves:
 
     def start(self) -> None:
         """Go on with the copies that were found on disk."""
-        for log_dir in self._node.logs.log_dirs:
+        for log_dir in self._logs.log_dirs:
             for key in log_dir.futures:
                 self._moving[key] = False
         self._go_on()
@@ -54,20 +78,20 @@ class LogDirMoves:
         log_dir = self._wanted.pop((topic, index), None)
         return log_dir if log_dir is not None and log_dir.is_online else None
 
-    def alter(self, topic: str, index: int, path: str) -> None:
+    def alter(self, topic: str, index: int, path: str, find: Callable[[str, int], Partition | None]) -> None:
         """Have a replica in this log dir: from now on a copy is made there, if it is in another. KafkaError if that
-        cannot be."""
-        logs = self._node.logs
+        cannot be. `find` opens a partition that is not open yet."""
+        logs = self._logs
         if len(topic) + len(str(index)) + FUTURE_NAME_OVERHEAD > MAX_NAME_SIZE:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic name is too long.")
-        absolute = self._node.disk.absolute
+        absolute = self._ground.disk.absolute
         log_dir = next((one for one in logs.log_dirs if absolute(one.path) == absolute(path)), None)
         if log_dir is None:
             raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"Log dir {path} is not found in the config.")
         if not log_dir.is_online:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Log directory {path} is offline")
         try:
-            partition = self._node.partitions.get(topic, index) or self._node.hosting.find(topic, index)
+            partition = self._partitions.get(topic, index) or find(topic, index)
         except KafkaError as error:
             if error.code is not ErrorCode.NOT_LEADER_OR_FOLLOWER:
                 raise
@@ -93,31 +117,76 @@ class LogDirMoves:
     def log_dir_failed(self) -> None:
         """Copies in a log dir that is gone, or of logs in one, are given up."""
         for key in list(self._moving):
-            current, future = self._node.logs.get(*key), self._node.logs.future(*key)
+            current, future = self._logs.get(*key), self._logs.future(*key)
             if current is None or current.is_offline or future is None or future.is_offline:
                 self._give_up(key)
 
     def _give_up(self, key: tuple[str, int]) -> None:
         was_told = self._moving.pop(key, False)
-        self._node.logs.drop_future(*key)
+        self._logs.drop_future(*key)
         if was_told:
-            self._node.hosting.assign_dirs()
+            self.assign_dirs()
+
+    # Telling the controller
+
+    def assign_dirs(self) -> None:
+        """Tell the controller which log dir each partition is in, where it left the choice to us (KIP-858)."""
+        if len(self._logs.log_dirs) == 1 or self._ground.is_stopping:
+            return
+        node_id = self._ground.node_id
+        misplaced = {}
+        for partition in self._partitions:
+            image = self._ground.image.partition(partition.topic, partition.index)
+            log_dir = self._logs.dir_of(partition.log)
+            if image is None or log_dir is None or log_dir.directory_id is None or node_id not in image.replicas:
+                continue
+            if self.is_settling(partition):
+                continue
+            if image.directory(node_id) != log_dir.directory_id:
+                misplaced[partition.topic_id, partition.index] = log_dir.directory_id
+        if misplaced:
+            self._ground.spawn(self.tell_dirs(misplaced))
+
+    async def tell_dirs(self, misplaced: dict[tuple[bytes, int], bytes]) -> None:
+        """Have the controller know where replicas are. KafkaError if it cannot be reached."""
+        directories: dict[bytes, dict[bytes, list[AssignReplicasToDirsRequestPartitionData]]] = {}
+        for (topic_id, index), directory_id in misplaced.items():
+            partitions = directories.setdefault(directory_id, {}).setdefault(topic_id, [])
+            partitions.append(AssignReplicasToDirsRequestPartitionData(partition_index=index))
+        response = await self._controller.ask(
+            AssignReplicasToDirsRequest(
+                broker_id=self._ground.node_id,
+                broker_epoch=self._controller.broker_epoch,
+                directories=[
+                    AssignReplicasToDirsRequestDirectoryData(
+                        id=directory_id,
+                        topics=[
+                            AssignReplicasToDirsRequestTopicData(topic_id=topic_id, partitions=partitions)
+                            for topic_id, partitions in topics.items()
+                        ],
+                    )
+                    for directory_id, topics in directories.items()
+                ],
+            )
+        )
+        if response.error_code:
+            raise KafkaError(ErrorCode(response.error_code))
 
     # Copying
 
     def _go_on(self) -> None:
-        if self._moving and (self._copying is None or self._copying.done()) and not self._node.is_stopping:
-            self._copying = self._node.spawn(self._copy_all())
+        if self._moving and (self._copying is None or self._copying.done()) and not self._ground.is_stopping:
+            self._copying = self._ground.spawn(self._copy_all())
 
     async def _copy_all(self) -> None:
         """A piece of each in turn, so that requests are answered in between."""
-        throttle = self._node.replication_throttles.log_dirs
-        while self._moving and not self._node.is_stopping:
+        throttle = self._throttles.log_dirs
+        while self._moving and not self._ground.is_stopping:
             for key in list(self._moving):
-                wait_ms = throttle.wait_ms(self._node.now())
+                wait_ms = throttle.wait_ms(self._ground.now())
                 if wait_ms:
                     await asyncio.sleep(min(wait_ms, MAX_PAUSE_MS) / 1000)
-                if key not in self._moving or throttle.wait_ms(self._node.now()):
+                if key not in self._moving or throttle.wait_ms(self._ground.now()):
                     continue
                 try:
                     if self._copy_some(key):
@@ -128,7 +197,7 @@ class LogDirMoves:
                 await asyncio.sleep(0)
 
     def _logs_of(self, key: tuple[str, int]) -> tuple[Log, Log]:
-        current, future = self._node.logs.get(*key), self._node.logs.future(*key)
+        current, future = self._logs.get(*key), self._logs.future(*key)
         if current is None or future is None or current.is_offline or future.is_offline:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "one of the two log dirs is offline")
         return current, future
@@ -144,9 +213,9 @@ class LogDirMoves:
                 first = int.from_bytes(records[:8], "big")
                 if future.log_start_offset == future.log_end_offset and first < future.log_start_offset:
                     # The log begins in the middle of a batch: so does its copy.
-                    future.truncate_fully(first, timestamp=self._node.clock())
+                    future.truncate_fully(first, timestamp=self._ground.clock())
                 future.append_as_follower(records)
-                self._node.replication_throttles.log_dirs.record(len(records), self._node.now())
+                self._throttles.log_dirs.record(len(records), self._ground.now())
         future.advance_high_watermark(min(current.high_watermark, future.log_end_offset))
         if current.log_start_offset > future.log_start_offset:
             future.advance_log_start(min(current.log_start_offset, future.high_watermark))
@@ -155,7 +224,7 @@ class LogDirMoves:
     def _align(self, current: Log, future: Log) -> None:
         """What is not the log's history any more (another leader had another one, or it was deleted) is not its
         copy's either."""
-        timestamp = self._node.clock()
+        timestamp = self._ground.clock()
         if future.log_end_offset < current.log_start_offset:
             future.truncate_fully(current.log_start_offset, timestamp=timestamp)
             return
@@ -170,16 +239,15 @@ class LogDirMoves:
     async def _settle(self, key: tuple[str, int]) -> None:
         """A copy has everything: it becomes the log, once the controller knows."""
         current, future = self._logs_of(key)
-        node = self._node
-        partition = node.partitions.get(*key)
-        log_dir = node.logs.dir_of(future)
+        partition = self._partitions.get(*key)
+        log_dir = self._logs.dir_of(future)
         if partition is None or log_dir is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "it is not here any more")
         await future.flush()
         if log_dir.directory_id is not None and not self._moving.get(key, True):
             self._moving[key] = True
             try:
-                await node.hosting.tell_dirs({(partition.topic_id, partition.index): log_dir.directory_id})
+                await self.tell_dirs({(partition.topic_id, partition.index): log_dir.directory_id})
             except KafkaError as error:
                 log.info("%s-%d: the controller does not know its new log dir yet: %s", *key, error)
                 self._moving[key] = False
@@ -192,7 +260,7 @@ class LogDirMoves:
             future.flush_now()
         future.advance_high_watermark(current.high_watermark)
         future.producers.verifications = current.producers.verifications
-        partition.log = node.logs.promote_future(*key)
+        partition.log = self._logs.promote_future(*key)
         del self._moving[key]
-        node.cleaner.moved(partition.log)
+        self._cleaner.moved(partition.log)
         log.info("%s-%d is in %s now", *key, log_dir.path)

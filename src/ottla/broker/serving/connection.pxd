@@ -5,7 +5,8 @@ cdef Py_ssize_t REQUEST_HEADER_SIZE, MAX_UNSENT_BYTES
 
 
 cdef class ServedApi:
-    cdef public object name, roles, request_class, response_class, handler, direct_handler, frame_handler, decoders, observe
+    cdef public object api, name, roles, request_class, response_class, handler, direct_handler, frame_handler, decoders, observe
+    cdef public tuple frame_rooms
     cdef public int min_version, max_version, first_flexible_version
 
 
@@ -16,10 +17,10 @@ cdef class _Slot:
 
 
 cdef class Connection:
-    cdef object _node, _channel, _slots, _timer
+    cdef object _serving, _ground, _channel, _slots, _timer
     cdef bint _is_held, _is_throttled, _is_releasing
     cdef public bint is_closed
-    cdef public object peer
+    cdef public object client
 
     cpdef frame_received(self, object frame)
     @cython.locals(served=ServedApi, slot=_Slot, version=cython.int)

@@ -14,17 +14,18 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from ottla.broker.metadata.controllership import FORWARDED, forwarding
-from ottla.broker.serving.api import SERVED, Caller, Handler, Peer
+from ottla.broker.caller import Caller, Client
+from ottla.broker.serving.api import Api, FrameHandler, Waiting
 from ottla.wire import WireError, decoder, frames
 from ottla.wire.apis import APIS, request_class, response_class
 from ottla.wire.errors import ErrorCode, KafkaError
+from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 
 if TYPE_CHECKING:
-    from ottla.broker.node import Node
+    from ottla.broker.metrics import Metrics
+    from ottla.broker.serving.serving import Serving
     from ottla.net import Channel
 
 log = logging.getLogger("ottla.connection")
@@ -39,29 +40,21 @@ REQUEST_HEADER_SIZE = 10
 """Of what every request begins with, up to the client's name."""
 NEVER = 0x7FFF
 PRODUCE_KEY = 0
-FETCH_KEY = 1
-OFFSET_COMMIT_KEY = 8
 
 
-class Waiting(Protocol):
-    """An answer straight from a frame that is still to come; `on_answer` is called with it, or `cancel` before."""
-
-    on_answer: Callable[[Any], None]
-
-    def cancel(self) -> None: ...
-
-
-FrameHandler = Callable[[memoryview, int, int, int, "Node"], bytes | list[Any] | Waiting | None]
+BoundHandler = Callable[[Any, Caller], Any]
 
 
 class ServedApi:
     """One API as connections use it: its handler, and a decoder for each version, made when first needed."""
 
     __slots__ = (
+        "api",
         "decoders",
         "direct_handler",
         "first_flexible_version",
         "frame_handler",
+        "frame_rooms",
         "handler",
         "max_version",
         "min_version",
@@ -72,7 +65,8 @@ class ServedApi:
         "roles",
     )
 
-    def __init__(self, key: int, node: Node) -> None:
+    def __init__(self, api: Api, rooms: tuple[Any, ...], frame_rooms: tuple[Any, ...], metrics: Metrics) -> None:
+        key = api.key
         info = APIS[key]
         self.name = info.name
         self.roles = info.listeners
@@ -81,25 +75,17 @@ class ServedApi:
         self.first_flexible_version = NEVER if info.first_flexible_version is None else info.first_flexible_version
         self.request_class = request_class(key)
         self.response_class = response_class(key)
-        self.direct_handler: Handler = import_module(f"ottla.broker.apis.{SERVED[key]}").api.handler
-        """What answers it on this node; `handler` passes on what only the active controller may answer."""
-        self.handler = forwarding(self.direct_handler) if key in FORWARDED else self.direct_handler
-        self.frame_handler: FrameHandler | None = None
+        self.api = api
+        handler = api.handler
+        self.direct_handler: BoundHandler = lambda request, caller: handler(request, *rooms, caller)
+        """What answers it on this node."""
+        self.handler: BoundHandler = self.direct_handler
+        """The same, or what passes requests on that only the active controller may answer."""
+        self.frame_handler: FrameHandler | None = api.frame
         """Answers an ordinary request straight from its frame, without the objects in between; None for others."""
-        if key == PRODUCE_KEY:
-            from ottla.broker.apis.produce_frame import produce_frame
-
-            self.frame_handler = produce_frame
-        elif key == FETCH_KEY:
-            from ottla.broker.apis.fetch_frame import fetch_frame
-
-            self.frame_handler = fetch_frame
-        elif key == OFFSET_COMMIT_KEY:
-            from ottla.broker.apis.offset_commit_frame import offset_commit_frame
-
-            self.frame_handler = offset_commit_frame
+        self.frame_rooms = frame_rooms
         self.decoders: dict[int, Any] = {}
-        self.observe = node.metrics.request_observer(info.name)
+        self.observe = metrics.request_observer(info.name)
 
     def decoder(self, version: int) -> Any:
         made = self.decoders.get(version)
@@ -123,23 +109,25 @@ class _Slot:
 class Connection:
     __slots__ = (
         "_channel",
+        "_ground",
         "_is_held",
         "_is_releasing",
         "_is_throttled",
-        "_node",
+        "_serving",
         "_slots",
         "_timer",
+        "client",
         "is_closed",
-        "peer",
     )
 
-    def __init__(self, node: Node, channel: Channel, peer: Peer) -> None:
-        self._node = node
+    def __init__(self, serving: Serving, channel: Channel, client: Client) -> None:
+        self._serving = serving
+        self._ground = serving.ground
         self._channel = channel
-        self.peer = peer
+        self.client = client
         self._slots: deque[_Slot] = deque()
         self._is_held = self._is_throttled = self._is_releasing = False
-        self._timer = node.timer
+        self._timer = serving.ground.timer
         self.is_closed = False
 
     def frame_received(self, frame: memoryview) -> None:
@@ -159,11 +147,11 @@ class Connection:
         except WireError as error:
             self._refuse(f"a request header that cannot be read ({error})")
             return
-        served = self._node.served(header.api_key)
+        served = self._serving.apis.served(header.api_key)
         version = header.api_version
         if (
             served is None
-            or self.peer.role not in served.roles
+            or self.client.role not in served.roles
             or not served.min_version <= version <= served.max_version
         ):
             if header.api_key == API_VERSIONS_KEY:
@@ -171,7 +159,7 @@ class Connection:
             else:
                 self._refuse(f"API key {header.api_key} version {version}, which this node does not serve")
             return
-        caller = Caller(header.client_id, self.peer, header.api_key, version)
+        caller = Caller(header.client_id, self.client, header.api_key, version)
         if len(frame) > MAX_PLAIN_REQUEST_BYTES and header.api_key != PRODUCE_KEY:
             self._refuse(f"a {served.name} request of {len(frame)} bytes; at most {MAX_PLAIN_REQUEST_BYTES} are taken")
             return
@@ -181,7 +169,7 @@ class Connection:
             self._refuse(f"a {served.name} v{version} request that cannot be read ({error})")
             return
         try:
-            answer = served.handler(request, self._node, caller)
+            answer = served.handler(request, caller)
         except Exception as error:
             answer = self._failed(served, request, error)
             if answer is None:
@@ -193,7 +181,7 @@ class Connection:
             elif caller.throttle_ms:
                 self._throttle(caller.throttle_ms)
             return
-        if self._node.quotas.is_request_quota_set:
+        if self._serving.quotas.is_request_quota_set:
             self._count_request_time(caller, answer, self._timer() - started)
         if answer.__class__ is served.response_class:
             parts = frames.encode_response(header.api_key, header.api_version, header.correlation_id, answer)
@@ -225,8 +213,8 @@ class Connection:
         size = len(frame)
         if size < REQUEST_HEADER_SIZE:
             return False
-        served = self._node.served(data[0] << 8 | data[1])
-        if served is None or served.frame_handler is None or self.peer.role not in served.roles:
+        served = self._serving.apis.served(data[0] << 8 | data[1])
+        if served is None or served.frame_handler is None or self.client.role not in served.roles:
             return False
         version = data[2] << 8 | data[3]
         position = REQUEST_HEADER_SIZE + (data[8] << 8 | data[9])
@@ -242,7 +230,7 @@ class Connection:
                 return False
             position += 1
         correlation_id = data[4] << 24 | data[5] << 16 | data[6] << 8 | data[7]
-        response = served.frame_handler(frame, position, version, correlation_id, self._node)
+        response = served.frame_handler(frame, position, version, correlation_id, *served.frame_rooms)
         if response is None:
             return False
         if isinstance(response, bytes):
@@ -272,7 +260,7 @@ class Connection:
         if not self._is_releasing:
             # What else becomes ready in this turn leaves with it.
             self._is_releasing = True
-            self._node.loop.call_soon(self._release_together)
+            self._ground.loop.call_soon(self._release_together)
 
     def _release_together(self) -> None:
         self._is_releasing = False
@@ -286,7 +274,7 @@ class Connection:
             elif slot.waiting is not None:
                 slot.waiting.cancel()
         self._slots.clear()
-        self._node.connection_closed(self)
+        self._serving.connection_closed(self)
 
     def _answered(
         self,
@@ -350,7 +338,7 @@ class Connection:
 
     def _throttle(self, throttle_ms: int) -> None:
         """A quota was exceeded: the client was told, and its connection rests meanwhile whether it listens or not."""
-        self._node.metrics.throttled_requests.add()
+        self._ground.metrics.throttled_requests.add()
         if not self._is_throttled:
             self._is_throttled = True
             self._channel.pause_reading()
@@ -363,20 +351,19 @@ class Connection:
 
     def _count_request_time(self, caller: Caller, answer: Any, seconds: float) -> None:
         """The time that this thread spent on the request counts; that of an answer still to come does not."""
-        throttle_ms = self._node.quotas.record_request_time(caller, seconds, self._node.now())
+        throttle_ms = self._serving.quotas.record_request_time(caller, seconds, self._ground.now())
         if throttle_ms > caller.throttle_ms:
             caller.throttle_ms = throttle_ms
             if hasattr(answer, "throttle_time_ms"):
                 answer.throttle_time_ms = throttle_ms
 
     def _bug(self, what: str, error: BaseException) -> None:
-        log.error("a bug: %s (client at %s)", what, self.peer.host, exc_info=error)
-        self._node.metrics.internal_errors.add()
-        self._node.bug(error)
+        log.error("a bug: %s (client at %s)", what, self.client.host, exc_info=error)
+        self._ground.bug(error)
 
     def _refuse(self, what: str) -> None:
-        log.info("closing the connection of %s: it sent %s", self.peer.host, what)
-        self._node.metrics.refused_requests.add()
+        log.info("closing the connection of %s: it sent %s", self.client.host, what)
+        self._ground.metrics.refused_requests.add()
         self._channel.close()
 
     def _failed(self, served: ServedApi, request: Any, error: BaseException) -> Any:
@@ -399,9 +386,10 @@ class Connection:
 
     def _answer_unsupported_api_versions(self, header: frames.RequestHeader) -> None:
         """KIP-511: answered in version 0, with the versions that would do."""
-        from ottla.broker.apis.api_versions import unsupported_version
-
-        parts = frames.encode_response(header.api_key, 0, header.correlation_id, unsupported_version(self._node))
+        info = APIS[API_VERSIONS_KEY]
+        known = ApiVersion(api_key=API_VERSIONS_KEY, min_version=info.min_version, max_version=info.max_version)
+        answer = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[known])
+        parts = frames.encode_response(header.api_key, 0, header.correlation_id, answer)
         if self._slots:
             slot = _Slot()
             slot.parts = parts

@@ -15,7 +15,10 @@ from ottla.broker.metrics import CONTENT_TYPE
 from ottla.broker.serving.gauges import register_gauges
 
 if TYPE_CHECKING:
-    from ottla.broker.node import Node
+    from ottla.broker.coordinators.coordinators import Coordinators
+    from ottla.broker.metadata.controllership import Controllership
+    from ottla.broker.replicas.replicas import Replicas
+    from ottla.broker.serving.serving import Serving
 
 MAX_REQUEST_BYTES: Final = 8_192
 MAX_CONNECTIONS: Final = 32
@@ -34,23 +37,32 @@ _REASONS: Final = {
 Answer = tuple[int, str, str]
 
 
-async def serve_metrics(node: Node, port: int, host: str = "127.0.0.1") -> MetricsServer:
+async def serve_metrics(
+    serving: Serving,
+    controllership: Controllership,
+    replicas: Replicas,
+    coordinators: Coordinators,
+    port: int,
+    host: str = "127.0.0.1",
+) -> MetricsServer:
     """Answer for a node; close it with `close()`. Port 0 takes a free one: see `port`."""
-    register_gauges(node)
-    register_group_metrics(node)
-    register_transaction_metrics(node)
-    server = MetricsServer(node.metrics.render, lambda: health(node))
+    ground = serving.ground
+    register_gauges(ground, controllership, replicas, serving)
+    register_group_metrics(coordinators.groups)
+    register_transaction_metrics(coordinators.transactions)
+    server = MetricsServer(ground.metrics.render, lambda: health(replicas))
     await server.open(host, port)
     return server
 
 
-def health(node: Node) -> tuple[bool, str]:
+def health(replicas: Replicas) -> tuple[bool, str]:
     """Well is a node that is registered, not fenced and has a log directory left."""
-    broker = node.image.brokers.get(node.config.node_id)
+    ground = replicas.ground
+    broker = ground.image.brokers.get(ground.node_id)
     if broker is None or broker.is_fenced:
         return False, "not registered\n"
-    offline = sum(partition.log.is_offline for partition in node.partitions)
-    if not node.logs.online_dirs:
+    offline = sum(partition.log.is_offline for partition in replicas.partitions)
+    if not replicas.logs.online_dirs:
         return False, "no log directory is online\n"
     return True, "ok\n" if not offline else f"ok, {offline} partitions offline\n"
 

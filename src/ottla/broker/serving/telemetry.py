@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from random import Random
 from typing import Final
 
-from ottla.broker.serving.api import Caller
+from ottla.broker.caller import Caller
 from ottla.config import ClientMetricsConfig, ConfigError
 from ottla.config.dynamic import parse_match
 from ottla.records import crc32c
@@ -219,10 +219,10 @@ def client_labels(caller: Caller) -> dict[str, str]:
     """What the patterns of a subscription can look at."""
     return {
         "client_id": caller.client_id or "",
-        "client_source_address": caller.peer.host,
-        "client_software_name": caller.peer.software_name,
-        "client_software_version": caller.peer.software_version,
-        "client_source_port": str(caller.peer.port),
+        "client_source_address": caller.client.host,
+        "client_software_name": caller.client.software_name,
+        "client_software_version": caller.client.software_version,
+        "client_source_port": str(caller.client.port),
     }
 
 

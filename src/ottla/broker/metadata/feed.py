@@ -1,0 +1,72 @@
+"""The feed of metadata: committed records change the image, and the rooms follow each change.
+
+    Loading      -> Reconciling   the quorum has caught up: the image is current, and logs are brought in line with it
+    Reconciling  -> Live          partitions are open: what was committed meanwhile reaches the rooms now
+    Live                          each commit reaches the rooms at once, in the order in which they are given
+
+While loading, only the image changes. While reconciling, the image changes and the rooms learn of it later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ottla.broker.ground import Ground
+from ottla.cluster import ImageChanges
+
+Follower = Callable[[ImageChanges], None]
+
+
+class Loading:
+    """Rooms do not exist for the feed yet."""
+
+
+@dataclass(slots=True)
+class Reconciling:
+    held: list[tuple[ImageChanges, int]] = field(default_factory=list)
+    """Changes that rooms have not followed yet, with their end offsets."""
+
+
+@dataclass(slots=True)
+class Live:
+    followers: Sequence[Follower]
+
+
+class Feed:
+    def __init__(self, ground: Ground) -> None:
+        self._ground = ground
+        self._state: Loading | Reconciling | Live = Loading()
+
+    def committed(self, records: Sequence[Any], end_offset: int) -> None:
+        """Records of the metadata log, in its order."""
+        self._take(self._ground.image.apply(records), end_offset)
+
+    def snapshot(self, records: Sequence[Any], end_offset: int) -> None:
+        """A snapshot stands for everything before its end offset: this node was away for longer than logs are kept."""
+        self._take(self._ground.image.replace(records), end_offset)
+
+    def reconcile(self) -> None:
+        assert isinstance(self._state, Loading)
+        self._state = Reconciling()
+
+    def go_live(self, followers: Sequence[Follower]) -> None:
+        """Rooms follow from now on, and first what was committed while logs were brought in line."""
+        assert isinstance(self._state, Reconciling)
+        held = self._state.held
+        self._state = Live(followers)
+        for changes, end_offset in held:
+            self._take(changes, end_offset)
+
+    def _take(self, changes: ImageChanges, end_offset: int) -> None:
+        match self._state:
+            case Reconciling(held):
+                held.append((changes, end_offset))
+                return
+            case Live(followers):
+                self._ground.image_offset = end_offset
+                for follow in followers:
+                    follow(changes)
+            case _:
+                self._ground.image_offset = end_offset

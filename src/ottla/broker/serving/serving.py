@@ -1,0 +1,149 @@
+"""The room of clients: listeners and their connections, the table of APIs, quotas and telemetry."""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ottla.broker.caller import Client
+from ottla.broker.serving.connection import Connection
+from ottla.broker.serving.quotas import Quotas
+from ottla.broker.serving.telemetry import Telemetry
+from ottla.cluster.image import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE
+from ottla.net import Channel, Listener, ReceiveBuffers, Sockets
+
+if TYPE_CHECKING:
+    from ottla.broker.ground import Ground
+    from ottla.broker.serving.api_table import ApiTable
+    from ottla.cluster import ImageChanges
+    from ottla.config import Listener as ListenerConfig
+
+log = logging.getLogger("ottla.serving")
+
+MIN_LISTEN_BACKLOG = 1024
+CLIENT_EXPIRY_INTERVAL_MS = 60_000
+
+
+class ListenError(Exception):
+    """Why an address cannot be listened on, and which setting names another."""
+
+    def __init__(self, address: str, setting: str, error: OSError) -> None:
+        if error.errno == errno.EADDRINUSE:
+            reason = "is taken by another program; stop it, or choose another port with"
+        else:
+            reason = f"cannot be listened on ({error.strerror or error}); see"
+        super().__init__(f"{address} {reason} {setting}")
+
+
+class Serving:
+    def __init__(
+        self,
+        ground: Ground,
+        sockets: Sockets,
+        buffers: ReceiveBuffers,
+        apis: ApiTable,
+        on_broker_lost: Callable[[int], None],
+    ) -> None:
+        self.ground = ground
+        self.apis = apis
+        self.quotas = Quotas()
+        self.quotas.configure(ground.config)
+        self.telemetry = Telemetry()
+        self.ports: dict[str, int] = {}
+        """By listener."""
+        self._sockets = sockets
+        self._buffers = buffers
+        self._on_broker_lost = on_broker_lost
+        """Called with a broker whose heartbeats came through a connection that closed."""
+        self._listeners: list[Listener] = []
+        self._connections: dict[Connection, None] = {}
+
+    # Listeners
+
+    def open(self, config: ListenerConfig, role: str) -> Listener:
+        """Bind a listener. Clients are accepted once `start_accepting` is called. ListenError if it cannot be bound."""
+        ground = self.ground
+
+        def accept(channel: Channel, host: str, port: int) -> Connection:
+            ground.metrics.connections_opened.add()
+            connection = Connection(self, channel, Client(host, port, config.name, role))
+            self._connections[connection] = None
+            return connection
+
+        listener = Listener(
+            ground.loop,
+            self._sockets,
+            accept,
+            max_frame_bytes=ground.config.socket_request_max_bytes,
+            max_connections=ground.config.max_connections,
+            max_connections_per_ip=ground.config.max_connections_per_ip,
+            idle_ms=ground.config.connections_max_idle_ms,
+            buffers=self._buffers,
+            hold_ms=self._hold_ms,
+        )
+        listener.connections_per_ip = ground.config.connections_per_ip_overrides
+        # Kafka's default of 50 is for a thread that does nothing but accept; ours also answers requests.
+        backlog = max(ground.config.socket_listen_backlog_size, MIN_LISTEN_BACKLOG)
+        try:
+            port = self.ports[config.name] = listener.open(config.host, config.port, backlog)
+        except OSError as error:
+            raise ListenError(f"{config.host or '*'}:{config.port}", "--port or listeners", error) from error
+        log.info("listener %s is %s:%d", config.name, config.host or "*", port)
+        self._listeners.append(listener)
+        return listener
+
+    def stop(self) -> None:
+        for listener in self._listeners:
+            listener.close()
+
+    def _hold_ms(self, host: str) -> int:
+        """KIP-612: addresses that connect more often than their quota allows are held back, then closed."""
+        return self.quotas.record_connection(host, self.ground.now()) if self.quotas.is_connection_quota_set else 0
+
+    # Connections
+
+    def connection_closed(self, connection: Connection) -> None:
+        self._connections.pop(connection, None)
+        if connection.client.broker_id >= 0:
+            self._on_broker_lost(connection.client.broker_id)
+
+    def connection_counts(self) -> dict[str, int]:
+        """Open connections by listener."""
+        counts = dict.fromkeys(self.ports, 0)
+        for connection in self._connections:
+            counts[connection.client.listener] += 1
+        return counts
+
+    # What changes
+
+    def schedule(self) -> None:
+        """Begin what goes on by itself: clients that are silent for long are forgotten."""
+        self.ground.every(CLIENT_EXPIRY_INTERVAL_MS, self._forget_silent_clients)
+
+    def _forget_silent_clients(self) -> None:
+        self.quotas.expire(self.ground.now())
+        self.telemetry.expire(self.ground.now())
+
+    def use_image(self) -> None:
+        """Take quotas and telemetry subscriptions from the image."""
+        self.quotas.replace(self.ground.image.client_quotas)
+        self._use_telemetry_subscriptions()
+
+    def image_changed(self, changes: ImageChanges) -> None:
+        kinds = {kind for kind, _ in changes.configs_changed}
+        if CLIENT_METRICS_RESOURCE in kinds:
+            self._use_telemetry_subscriptions()
+        if BROKER_RESOURCE in kinds:
+            config = self.ground.config
+            for listener in self._listeners:
+                listener.max_connections = config.max_connections
+                listener.max_connections_per_ip = config.max_connections_per_ip
+                listener.connections_per_ip = config.connections_per_ip_overrides
+        if changes.client_quotas_changed:
+            self.quotas.replace(self.ground.image.client_quotas)
+
+    def _use_telemetry_subscriptions(self) -> None:
+        configs = self.ground.image.configs
+        self.telemetry.replace((name, configs[kind, name]) for kind, name in configs if kind == CLIENT_METRICS_RESOURCE)

@@ -1,0 +1,129 @@
+"""The waits of a node's start and stop: each is logged, with what the node waits for and why it takes so long.
+
+    waits.begin(lambda: for_quorum(metadata, peers))
+    await metadata.caught_up()
+    waits.end("controller 2 leads the quorum")
+
+`wait_report` decides when there is something to say. Controllers are looked at only when a line is due.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from ottla.broker.wait_report import (
+    ControllerSeen,
+    Found,
+    Line,
+    WaitBegan,
+    WaitEnded,
+    WaitReport,
+    controllers_text,
+)
+from ottla.raft import Destination
+from ottla.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from ottla.broker.ground import Ground
+    from ottla.broker.metadata.metadata import Metadata
+    from ottla.broker.peers.peers import Peers
+    from ottla.broker.replicas.hosting import Hosting
+    from ottla.storage import Logs
+
+log = logging.getLogger("ottla.node")
+
+LOOK_MS = 1_000
+"""How long a controller has to take a connection before a line says that it does not answer."""
+
+
+class Waits:
+    def __init__(self, ground: Ground) -> None:
+        self._ground = ground
+        self._report = WaitReport()
+        self._watch: asyncio.Task[None] | None = None
+
+    def begin(self, find: Callable[[], Awaitable[str]]) -> None:
+        """`find` gives what the node waits for, each time a line is due."""
+        self.give_up()
+        self._log(self._report.handle(WaitBegan(), self._ground.now()))
+        self._watch = self._ground.loop.create_task(self._watch_on(find))
+
+    def end(self, outcome: str) -> None:
+        self.give_up()
+        self._log(self._report.handle(WaitEnded(outcome), self._ground.now()))
+
+    def give_up(self) -> None:
+        """The node does not wait any longer: it failed, or has to stop."""
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
+
+    async def _watch_on(self, find: Callable[[], Awaitable[str]]) -> None:
+        while (deadline := self._report.deadline()) is not None:
+            await asyncio.sleep(max(0, deadline - self._ground.now()) / 1000)
+            text = await find()
+            self._log(self._report.handle(Found(text), self._ground.now()))
+
+    def _log(self, lines: list[Line]) -> None:
+        for line in lines:
+            log.log(logging.WARNING if line.is_notable else logging.INFO, "%s", line.text)
+
+
+# What is waited for
+
+
+async def for_host_name() -> str:
+    return "waiting for a name server to name this host (advertised.listeners spares that)"
+
+
+async def for_quorum(metadata: Metadata, peers: Peers) -> str:
+    """The controllers that have to be there, or the metadata that the leader of the quorum has."""
+    quorum = metadata.quorum
+    leader = quorum.leader_address()
+    if leader is not None and leader.id != metadata.ground.node_id:
+        seen = await _look_at(leader, metadata, peers)
+        if not seen.trouble:
+            return f"fetching metadata from controller {seen.name}, now at offset {quorum.log.end_offset}"
+    others = await asyncio.gather(*(_look_at(other, metadata, peers) for other in quorum.others()))
+    return controllers_text(others, is_voter=quorum.machine.is_voter)
+
+
+async def for_logs(logs: Logs) -> str:
+    loading = logs.loading
+    if loading is None:
+        return "loading logs"
+    verb = "loading" if loading.log_dir.had_clean_shutdown else "recovering"
+    return f"{verb} log {loading.number} of {loading.log_count} in {loading.log_dir.path}"
+
+
+async def for_partitions(hosting: Hosting) -> str:
+    return f"opening partitions, {hosting.waiting_count} are left"
+
+
+async def for_closing(logs: Logs) -> str:
+    count = sum(len(log_dir.all_logs) for log_dir in logs.online_dirs)
+    return f"syncing and closing {count} logs (a third signal ends the process at once: the next start recovers)"
+
+
+async def for_controller(metadata: Metadata, peers: Peers) -> str:
+    """Registration, unfencing and controlled shutdown: what the active controller has not done yet."""
+    lifecycle = metadata.lifecycle
+    text = f"{lifecycle.wish}: {lifecycle.obstacle}" if lifecycle.obstacle else lifecycle.wish
+    return text if metadata.quorum.leader_id >= 0 else f"{text}; {await for_quorum(metadata, peers)}"
+
+
+async def _look_at(to: Destination, metadata: Metadata, peers: Peers) -> ControllerSeen:
+    code = metadata.quorum.answers.get(to, 0)
+    if code == ErrorCode.INCONSISTENT_CLUSTER_ID:
+        trouble = f"its cluster id differs from {metadata.cluster_id}, that of this node"
+    elif code:
+        name = next((known.name for known in ErrorCode if known == code), f"error {code}")
+        trouble = f"it refuses this node with {name}"
+    else:
+        trouble = await peers.trouble(to.host, to.port, LOOK_MS)
+        if not trouble and code is None:
+            trouble = "it takes connections and does not answer"
+    return ControllerSeen(to.id, to.host, to.port, trouble)
