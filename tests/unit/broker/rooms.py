@@ -21,6 +21,7 @@ from ottla.broker.caller import Caller, Client
 from ottla.broker.coordinators.groups import GroupCoordinator
 from ottla.broker.coordinators.producer_ids import ProducerIds
 from ottla.broker.coordinators.transactions import TransactionCoordinator
+from ottla.broker.metadata.metadata import Metadata
 from ottla.broker.peers.peers import Peers
 from ottla.broker.peers.presence import Presence
 from ottla.broker.replicas.partitions import Partition
@@ -67,9 +68,21 @@ class Ground(broker_ground.Ground):
     def now(self) -> int:
         return self.ms
 
+    @property
+    def tasks(self) -> list[asyncio.Task[Any]]:
+        """Background work that has not ended."""
+        return list(self._tasks)
+
 
 class NoPeers(Peers):
     """There are no other nodes."""
+
+    def __init__(self) -> None:
+        pass
+
+
+class NoMetadata(Metadata):
+    """No metadata log, no quorum: for handlers that need them in other cases than the tested ones."""
 
     def __init__(self) -> None:
         pass

@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 from ottla.broker.apis.fetch import fetch
-from ottla.broker.serving.api import Caller, Peer
+from ottla.broker.caller import Caller
+from ottla.broker.replicas.replicas import FETCH_SESSION_EVICTION_MS
 from ottla.replication.fetch_sessions import FetchSession
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+from tests.unit.broker.rooms import CLIENT, NoMetadata
 from tests.unit.broker.test_produce_and_fetch import ID, World, batch, values
 
 PARTITIONS = 50
@@ -126,8 +128,9 @@ def test_a_byte_limit_starves_no_partition(world: World, consumer: Consumer) -> 
 def test_whose_epoch_is_over_is_told(world: World) -> None:
     wanted = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=100, current_leader_epoch=3)
     topics = [FetchTopic(topic_id=ID, partitions=[wanted])]
-    caller = Caller("app", Peer("10.0.0.9", 5555, "PLAINTEXT", "broker"), 1, 15)
-    opened: Any = fetch(FetchRequest(session_epoch=0, max_wait_ms=0, topics=topics), world, caller)  # type: ignore
+    caller = Caller("app", CLIENT, 1, 15)
+    request = FetchRequest(session_epoch=0, max_wait_ms=0, topics=topics)
+    opened: Any = fetch(request, world.ground, NoMetadata(), world.replicas, world.quotas, caller)
     assert world.fetch(session_id=opened.session_id, session_epoch=1, version=15).responses == []
     world.partitions.by_name["t"][0].lead(None, 4, 1)
     for epoch in (2, 3):
@@ -156,7 +159,7 @@ def test_where_the_log_starts_now_is_told(world: World, consumer: Consumer) -> N
 
 
 def evict(world: World, consumer: Consumer) -> None:
-    world.now = lambda: 10_000  # type: ignore[method-assign]
+    world.ground.ms = 2 * FETCH_SESSION_EVICTION_MS
     for _ in range(10):
         world.fetch((0, 0), session_epoch=0)
     assert consumer.id not in world.fetch_sessions._sessions

@@ -4,33 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from ottla.broker.coordinators.hosted_shard import RECORDS_PER_PIECE, HostedShard, coordinator_error
 from ottla.broker.coordinators.runtime import RETRY_LOAD_MS, Coordinator, java_hash, partition_for
-from ottla.broker.metrics import Metrics
-from ottla.broker.replicas.leadership import Leadership
-from ottla.broker.replicas.partitions import Partition, Partitions
-from ottla.cluster import ClusterImage, ImageChanges, PartitionImage, TopicImage
+from ottla.broker.replicas.partitions import Partition
+from ottla.cluster import ImageChanges, PartitionImage
 from ottla.config import TopicConfig
 from ottla.records import Record, build, read, read_header, split
 from ottla.replication.leader import Leader
-from ottla.storage import Log, OsDisk
+from ottla.storage import Log
 from ottla.wire import WireError
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.create_topics import CreatableTopic
 from ottla.wire.messages.heartbeat import HeartbeatResponse
 from ottla.wire.messages.join_group import JoinGroupResponse
+from tests.unit.broker.rooms import CLOCK, AskedController, Ground, add_topic, make_replicas
 
 TOPIC = "__tested"
 ID = b"i" * 16
-CLOCK = 1_700_000_000_000
 SMALLEST = 50
 """Bytes of a name that make a record larger than half of max.message.bytes, where a test lowers that."""
 
@@ -141,47 +138,23 @@ class Counts(Coordinator[Counting]):
 
 
 class World:
-    """The part of a node that coordinators use."""
+    """A coordinator of counts, and the partitions of its topic."""
 
     def __init__(self, path: Path, partition_count: int = 1, **settings: Any) -> None:
-        self.config = SimpleNamespace(node_id=1, offsets_load_buffer_size=5_000_000)
-        self.partitions = Partitions()
-        self.leadership = Leadership(self)  # type: ignore[arg-type]
-        self.image = ClusterImage()
-        self.ms = 0
-        self.timer = lambda: 0.0
-        self.tasks: list[asyncio.Task[Any]] = []
-        self.metrics = Metrics()
-        self.bugs: list[BaseException] = []
-        self.bug = self.bugs.append
-        topic = TopicImage(TOPIC, ID, {index: _led_by(1) for index in range(partition_count)})
-        self.image.topics_by_name[TOPIC] = self.image.topics_by_id[ID] = topic
-        for index in range(partition_count):
-            log = Log.create(
-                OsDisk(), f"{path}/{TOPIC}-{index}", TOPIC, index, TopicConfig(**settings), topic_id=ID, timestamp=CLOCK
-            )
-            self.partitions.add(Partition(TOPIC, ID, index, log, 3))
-        self.counts = Counts(self)  # type: ignore[arg-type]
+        self.ground = Ground(path)
+        self.image = self.ground.image
+        self.bugs = self.ground.bugs
+        self.replicas = make_replicas(self.ground)
+        add_topic(self.replicas, TOPIC, ID, partition_count, TopicConfig(**settings), leader_epoch=3)
+        self.controller = AskedController()
+        self.counts = Counts(self.ground, self.replicas, self.controller)
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
         return asyncio.get_running_loop()
 
-    def now(self) -> int:
-        return self.ms
-
-    def clock(self) -> int:
-        return CLOCK + self.ms
-
     def partition(self, topic: str, index: int) -> Partition:
-        found = self.partitions.get(topic, index)
-        if found is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return found
-
-    def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        self.tasks.append(asyncio.get_running_loop().create_task(work))
-        return self.tasks[-1]
+        return self.replicas.partition(topic, index)
 
     def log(self, index: int = 0) -> Log:
         return self.partition(TOPIC, index).log
@@ -432,7 +405,7 @@ def test_the_log_is_replayed_in_pieces(tmp_path: Path) -> None:
             first.run(Counting.add, "x")
             await asyncio.sleep(0)
         second = World(tmp_path / "never")
-        second.partitions = first.partitions
+        second.replicas.partitions = first.replicas.partitions
         second.counts.start()
         assert second.run(Counting.get, "x") == "error: COORDINATOR_LOAD_IN_PROGRESS"
         await asyncio.sleep(0)
@@ -463,7 +436,7 @@ def _with_an_uncommitted_record(path: Path) -> tuple[World, Leader]:
     leader = _with_a_follower(first)
     first.partition(TOPIC, 0).append(memoryview(build([Record(0, CLOCK, b"x", struct.pack(">i", 7))])), CLOCK, 0)
     second = World(path / "never")
-    second.partitions = first.partitions
+    second.replicas.partitions = first.replicas.partitions
     second.image = first.image
     second.counts.start()
     return second, leader
@@ -494,7 +467,7 @@ def test_a_shard_whose_leader_goes_before_its_log_is_committed_is_dropped(tmp_pa
         world.image.topics_by_id[ID].partitions[0] = before._replace(leader=2, leader_epoch=6)
         world.partition(TOPIC, 0).follow(2, 6)
         world.counts.metadata_changed(ImageChanges(partitions_changed={(ID, 0): before}))
-        await asyncio.gather(*world.tasks)
+        await asyncio.gather(*world.ground.tasks)
         assert not world.counts.shards
         assert world.run(Counting.get, "x") == "error: NOT_COORDINATOR"
 
@@ -525,7 +498,7 @@ def test_a_log_that_cannot_be_read_leaves_no_coordinator(tmp_path: Path, monkeyp
         assert world.run(Counting.get, "x") == "error: NOT_COORDINATOR"
         assert not world.counts.shards, "it is not tried again and again"
         monkeypatch.undo()
-        world.ms += RETRY_LOAD_MS
+        world.ground.ms += RETRY_LOAD_MS
         assert world.run(Counting.get, "x") == "error: COORDINATOR_LOAD_IN_PROGRESS"
         await world.loaded()
         assert world.run(Counting.get, "x") == 5
@@ -631,8 +604,8 @@ def test_deadlines_are_acted_upon_without_being_asked(tmp_path: Path) -> None:
         world = started(tmp_path)
         shard = world.counts.shard(0)
         assert shard.machine is not None
-        world.ms = int(world.loop.time() * 1000)
-        shard.machine.due = [(world.ms, "x"), (world.ms, "y"), (world.ms + 60_000, "z")]
+        world.ground.ms = int(world.loop.time() * 1000)
+        shard.machine.due = [(world.ground.ms, "x"), (world.ground.ms, "y"), (world.ground.ms + 60_000, "z")]
         shard.rearm()
         await until(lambda: bool(world.batches()))
         assert shard.machine.counts == {"x": 1, "y": 1}

@@ -43,8 +43,9 @@ class Follower:
     def was_just_answered(self, pause_ms: int) -> None:
         """Longer ago than the shortest pause, if it is a longer one; and time stands still from here on, but for
         timers."""
-        self.world.clock_stopped = True
-        self.session.answered_at = self.world.loop.time() - (0.002 if pause_ms > 2 else 0.0)
+        stopped: Any = StoppedClock()
+        self.world.ground.loop = stopped
+        self.session.answered_at = stopped.time() - (0.002 if pause_ms > 2 else 0.0)
         self.session.pause_s = pause_ms / 1000
 
     def fetch(self, **settings: Any) -> Any:
@@ -53,7 +54,7 @@ class Follower:
         return self.fetch_at_once(**settings)
 
     def fetch_at_once(self, **settings: Any) -> Any:
-        answer = fetch_frame(memoryview(self.body(**settings)), 0, VERSION, 7, self.world)  # type: ignore[arg-type]
+        answer = fetch_frame(memoryview(self.body(**settings)), 0, VERSION, 7, *self.world.frame_rooms)
         if answer is None:
             return None
         self.epoch += 1
@@ -80,13 +81,8 @@ class StoppedClock:
 class FollowedWorld(World):
     def __init__(self, path: Path, **settings: Any) -> None:
         super().__init__(path, **settings)
-        self.clock_stopped = False
         self.answers: list[list[Any]] = []
         self.queue: asyncio.Queue[list[Any]] = asyncio.Queue()
-
-    @property
-    def loop(self) -> Any:
-        return StoppedClock() if self.clock_stopped else asyncio.get_running_loop()
 
     def take(self, answer: list[Any]) -> None:
         self.answers.append(answer)
@@ -308,7 +304,7 @@ def test_what_is_out_of_the_ordinary_changes_nothing(tmp_path: Path, change: str
         else:
             world.led.log.is_offline = True
         body = follower.body() if change != "history" else follower.body().replace(b"\0\0\0\x08", b"\0\0\0\x07", 1)
-        assert fetch_frame(memoryview(body), 0, VERSION, 7, world) is None  # type: ignore[arg-type]
+        assert fetch_frame(memoryview(body), 0, VERSION, 7, *world.frame_rooms) is None
         assert world.leader.replicas[2].end_offset == 0
         assert follower.session.epoch == 1
 
@@ -363,7 +359,7 @@ def test_how_pieces_leave(tmp_path: Path, batches: int, count: int, expected: li
         for _ in range(batches):
             world.produce(acks=1, count=count)
         follower.session.answered_at = -1.0
-        parts = fetch_frame(memoryview(follower.body()), 0, VERSION, 7, world)  # type: ignore[arg-type]
+        parts = fetch_frame(memoryview(follower.body()), 0, VERSION, 7, *world.frame_rooms)
         assert isinstance(parts, list)
         assert [isinstance(part, bytes) for part in parts] == expected
         (row,) = rows(decoded(parts))
@@ -377,12 +373,12 @@ def test_bytes_that_are_cut_or_wrong_are_refused_or_taken_for_what_they_say(tmp_
         follower = Follower(world, 2)
         body = follower.body(wait_ms=0)
         for size in range(len(body)):
-            assert fetch_frame(memoryview(body[:size]), 0, VERSION, 7, world) is None  # type: ignore[arg-type]
+            assert fetch_frame(memoryview(body[:size]), 0, VERSION, 7, *world.frame_rooms) is None
         rng = Random(1)
         for _ in range(2000):
             wrong = bytearray(follower.body(wait_ms=0))
             wrong[rng.randrange(len(wrong))] = rng.randrange(256)
-            answer = fetch_frame(memoryview(bytes(wrong)), 0, VERSION, 7, world)  # type: ignore[arg-type]
+            answer = fetch_frame(memoryview(bytes(wrong)), 0, VERSION, 7, *world.frame_rooms)
             if isinstance(answer, FollowerFetch):
                 answer.cancel()
             follower.epoch = follower.session.epoch

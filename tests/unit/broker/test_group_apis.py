@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
@@ -23,6 +21,8 @@ from ottla.broker.apis.offset_commit import offset_commit
 from ottla.broker.apis.offset_delete import offset_delete
 from ottla.broker.apis.offset_fetch import offset_fetch
 from ottla.broker.apis.sync_group import sync_group
+from ottla.broker.caller import Caller
+from ottla.broker.coordinators.coordinators import Coordinators
 from ottla.broker.coordinators.groups import GROUP_OPERATIONS, GroupCoordinator
 from ottla.broker.coordinators.lag_metrics import (
     MAX_LOOKUPS_PER_SCRAPE,
@@ -31,16 +31,13 @@ from ottla.broker.coordinators.lag_metrics import (
     first_unread,
     register_group_metrics,
 )
-from ottla.broker.metrics import Metrics
 from ottla.broker.peers.presence import Presence
-from ottla.broker.replicas.leadership import Leadership
-from ottla.broker.replicas.partitions import Partition, Partitions
-from ottla.broker.serving.api import SERVED, Caller, Peer
-from ottla.cluster import ClusterImage, ImageChanges, PartitionImage, TopicImage
+from ottla.broker.replicas.partitions import Partition
+from ottla.broker.serving.api_table import ApiTable
+from ottla.cluster import BrokerImage, ImageChanges
 from ottla.cluster.image import GROUP_RESOURCE
-from ottla.config import BrokerConfig, TopicConfig
+from ottla.cluster.registration import Endpoint
 from ottla.records import Record, build
-from ottla.storage import Log, OsDisk
 from ottla.wire import decoder, encoder
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
@@ -69,106 +66,49 @@ from ottla.wire.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from ottla.wire.messages.sync_group import SyncGroupRequest
+from tests.unit.broker.rooms import CLIENT, CLOCK, AskedController, Ground, NoPeers, add_topic, call, make_replicas
 
 OFFSETS = "__consumer_offsets"
-CLOCK = 1_700_000_000_000
 IDS = {OFFSETS: b"o" * 16, "t": b"t" * 16}
-PEER = Peer("10.0.0.9", 5555, "PLAINTEXT", "broker")
 NO_OFFSET = -1
 
 
-class Hosting:
-    """Nothing waits to be opened."""
-
-    def find(self, topic: bytes | str, index: int) -> None:
-        return None
-
-
 class World:
-    """The part of a node that the group APIs use: a topic of two partitions, and the offsets topic."""
+    """The room of coordinators: a topic of two partitions, and the offsets topic."""
 
     def __init__(self, path: Path, *, has_offsets_topic: bool = True, **settings: str) -> None:
-        self.config = BrokerConfig.parse(
-            {
-                "node.id": "1",
-                "process.roles": "broker,controller",
-                "listeners": "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
-                "controller.listener.names": "CONTROLLER",
-                "log.dirs": str(path),
-                "offsets.topic.num.partitions": "4",
-                "offsets.topic.replication.factor": "1",
-                **settings,
-            }
+        self.ground = Ground(
+            path, **{"offsets.topic.num.partitions": "4", "offsets.topic.replication.factor": "1", **settings}
         )
-        self.rng = Random(1)
-        self.ms = 0
-        self.timer = lambda: 0.0
-        self.metrics = Metrics()
-        self.partitions = Partitions()
-        self.leadership = Leadership(self)  # type: ignore[arg-type]
-        self.hosting = Hosting()
-        self.image = ClusterImage()
+        self.metrics = self.ground.metrics
+        self.image = self.ground.image
         self.image.features["group.version"] = 1
-        self.path = path
-        self.tasks: list[asyncio.Task[Any]] = []
+        self.image.brokers[1] = BrokerImage(
+            1, 1, bytes(16), {"PLAINTEXT": Endpoint("PLAINTEXT", "localhost", 9092, 0)}, is_fenced=False
+        )
+        self.replicas = make_replicas(self.ground)
+        self.partitions = self.replicas.partitions
         self.add_topic("t", 2)
         if has_offsets_topic:
             self.add_topic(OFFSETS, 4)
-        self.groups = GroupCoordinator(self)  # type: ignore[arg-type]
-        self.coordinators = {0: self.groups}
-        self.presence = Presence(self)  # type: ignore[arg-type]
+        self.controller = AskedController()
+        self.coordinators = Coordinators(self.ground, self.replicas, NoPeers(), self.controller)
+        self.groups = self.coordinators.groups
+        self.presence = Presence(self.ground, NoPeers())
 
     def add_topic(self, name: str, partition_count: int) -> None:
-        led_here = PartitionImage(
-            replicas=(1,),
-            isr=(1,),
-            removing=(),
-            adding=(),
-            leader=1,
-            leader_epoch=0,
-            partition_epoch=0,
-            directories=(bytes(16),),
-            leader_recovery_state=0,
-            elr=(),
-            last_known_elr=(),
-        )
-        topic = TopicImage(name, IDS[name], dict.fromkeys(range(partition_count), led_here))
-        self.image.topics_by_name[name] = self.image.topics_by_id[topic.id] = topic
-        for index in range(partition_count):
-            log = Log.create(
-                OsDisk(), f"{self.path}/{name}-{index}", name, index, TopicConfig(), topic_id=topic.id, timestamp=CLOCK
-            )
-            self.partitions.add(Partition(name, topic.id, index, log, 0))
-
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        return asyncio.get_running_loop()
-
-    def now(self) -> int:
-        return self.ms
-
-    def clock(self) -> int:
-        return CLOCK + self.ms
+        add_topic(self.replicas, name, IDS[name], partition_count)
 
     def partition(self, topic: str, index: int) -> Partition:
-        found = self.partitions.get(topic, index)
-        if found is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return found
-
-    def brokers(self, listener: str) -> list[tuple[int, str, int, str | None]]:
-        return [(1, "localhost", 9092, None)]
-
-    def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        self.tasks.append(asyncio.get_running_loop().create_task(work))
-        return self.tasks[-1]
+        return self.replicas.partition(topic, index)
 
     async def ask(self, handler: Any, request: Any, version: int) -> Any:
         """The response as a client of that version gets it: whatever is asked and answered goes over the wire."""
         pieces: list[Any] = []
         encoder(type(request), version)(request, pieces)
         received, _ = decoder(type(request), version)(memoryview(b"".join(pieces)), 0)
-        answer = handler(received, self, Caller("client", PEER, 0, version))
+        rooms = self.ground, self.presence, self.replicas, self.coordinators, self.groups
+        answer = call(handler, received, Caller("client", CLIENT, 0, version), *rooms)
         if asyncio.iscoroutine(answer) or isinstance(answer, asyncio.Future):
             answer = await answer
         pieces = []
@@ -202,7 +142,7 @@ class World:
 
     def append(self, *timestamps: int, index: int = 0) -> None:
         records = [Record(0, timestamp, b"k", b"v") for timestamp in timestamps]
-        self.partition("t", index).append(memoryview(build(records)), self.clock(), self.now())
+        self.partition("t", index).append(memoryview(build(records)), self.ground.clock(), self.ground.now())
 
 
 def run(scenario: Any, path: Path, **settings: Any) -> None:
@@ -216,7 +156,7 @@ def run(scenario: Any, path: Path, **settings: Any) -> None:
 
 
 def test_every_group_api_is_served() -> None:
-    assert {8, 9, 10, 11, 12, 13, 14, 15, 16, 42, 47, 68, 69} <= set(SERVED)
+    assert {8, 9, 10, 11, 12, 13, 14, 15, 16, 42, 47, 68, 69} <= set(ApiTable.keys)
 
 
 # FindCoordinator
@@ -456,8 +396,8 @@ def test_while_the_log_is_read_only_heartbeats_are_answered_well(tmp_path: Path)
         world.groups.stop()
         world.groups.start()
         beat = HeartbeatRequest(group_id="a", generation_id=1, member_id="m")
-        assert heartbeat(beat, world, Caller("c", PEER, 12, 4)).error_code == 0  # type: ignore[arg-type]
-        listed = list_groups(ListGroupsRequest(), world, Caller("c", PEER, 16, 5))  # type: ignore[arg-type]
+        assert heartbeat(beat, world.groups, Caller("c", CLIENT, 12, 4)).error_code == 0
+        listed = list_groups(ListGroupsRequest(), world.groups, Caller("c", CLIENT, 16, 5))
         assert listed.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         assert await world.commit((0, 6), group="a") == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
 
@@ -563,7 +503,7 @@ def test_lag_is_told_in_records_and_in_seconds(tmp_path: Path) -> None:
     async def scenario(world: World) -> None:
         world.append(CLOCK - 10_000, CLOCK - 9_000)
         world.append(CLOCK - 5_000)
-        lag = Lag(world)  # type: ignore[arg-type]
+        lag = Lag(world.groups)
         for offset, records, seconds in ((0, 3, 10.0), (1, 2, 9.0), (2, 1, 5.0), (3, 0, 0.0), (99, 0, 0.0)):
             await world.commit((0, offset))
             labels = (("group", "g"), ("topic", "t"), ("partition", "0"))
@@ -585,7 +525,7 @@ def test_a_place_in_the_log_is_looked_for_once(tmp_path: Path, monkeypatch: pyte
             return first_unread(partition, offset)
 
         monkeypatch.setattr("ottla.broker.coordinators.lag_metrics.first_unread", counted)
-        lag = Lag(world)  # type: ignore[arg-type]
+        lag = Lag(world.groups)
         for _ in range(3):
             assert len(list(lag.records())) == len(list(lag.seconds())) == 2
         assert looked_for == [0]
@@ -599,7 +539,7 @@ def test_a_scrape_looks_for_no_more_than_so_many_places(tmp_path: Path, monkeypa
             world.append(CLOCK - 10_000)
         for offset in range(4):
             await world.commit((0, offset), group=f"g{offset}")
-        lag = Lag(world)  # type: ignore[arg-type]
+        lag = Lag(world.groups)
         monkeypatch.setattr("ottla.broker.coordinators.lag_metrics.MAX_LOOKUPS_PER_SCRAPE", 3)
         assert (len(list(lag.records())), len(list(lag.seconds()))) == (4, 3)
         assert (len(list(lag.records())), len(list(lag.seconds()))) == (4, 4)
@@ -623,7 +563,7 @@ def test_records_without_a_place_or_a_timestamp_have_no_age(tmp_path: Path) -> N
 
 def test_groups_are_counted_by_type_and_state(tmp_path: Path) -> None:
     async def scenario(world: World) -> None:
-        register_group_metrics(world)  # type: ignore[arg-type]
+        register_group_metrics(world.groups)
         await world.commit((0, 5), (1, 6))
         lines = world.metrics.render().splitlines()
         assert 'ottla_groups{type="classic",state="Empty"} 1' in lines

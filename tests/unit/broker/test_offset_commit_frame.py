@@ -12,7 +12,7 @@ import pytest
 from ottla.broker.apis.offset_commit import offset_commit
 from ottla.broker.apis.offset_commit_frame import offset_commit_frame
 from ottla.broker.apis.sync_group import sync_group
-from ottla.broker.serving.api import Caller
+from ottla.broker.caller import Caller
 from ottla.broker.serving.quotas import Quotas
 from ottla.wire import decode, encode_bytes, frames
 from ottla.wire.messages.offset_commit import (
@@ -22,7 +22,8 @@ from ottla.wire.messages.offset_commit import (
     OffsetCommitResponse,
 )
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from tests.unit.broker.test_group_apis import IDS, OFFSETS, PEER, World
+from tests.unit.broker.rooms import CLIENT
+from tests.unit.broker.test_group_apis import IDS, OFFSETS, World
 
 VERSIONS = (8, 9, 10)
 
@@ -57,11 +58,11 @@ class Commits(World):
         return self.frame(encode_bytes(request, version), version)
 
     def frame(self, body: bytes, version: int) -> bytes | None:
-        return offset_commit_frame(memoryview(bytearray(body)), 0, version, 77, self)  # type: ignore[arg-type]
+        return offset_commit_frame(memoryview(bytearray(body)), 0, version, 77, self.ground, self.groups, self.quotas)
 
     async def the_long_way(self, request: OffsetCommitRequest, version: int) -> bytes:
         received = decode(OffsetCommitRequest, version, encode_bytes(request, version))
-        answer = offset_commit(received, self, Caller("client", PEER, 8, version))  # type: ignore[arg-type]
+        answer = offset_commit(received, self.ground, self.groups, Caller("client", CLIENT, 8, version))
         if isinstance(answer, asyncio.Future):
             answer = await answer
         return b"".join(frames.encode_response(8, version, 77, answer))
@@ -110,7 +111,7 @@ def run(scenario: Any, path: Path, **settings: str) -> None:
         other = await Commits(path / "other", **settings).prepare()
         await scenario(one, other)
         for world in (one, other):
-            for task in world.tasks:
+            for task in world.ground.tasks:
                 task.cancel()
 
     asyncio.run(whole())
@@ -120,7 +121,7 @@ def run(scenario: Any, path: Path, **settings: str) -> None:
 def test_the_answer_and_the_records_are_those_of_the_long_way(tmp_path: Path, version: int) -> None:
     async def scenario(one: Commits, other: Commits) -> None:
         for offset in range(20):
-            one.ms = other.ms = offset
+            one.ground.ms = other.ground.ms = offset
             commits = [request((0, offset), (1, offset + 7)), request((1, offset), metadata="")]
             for commit in commits:
                 assert one.by_frame(commit, version) == await other.the_long_way(commit, version)
@@ -142,7 +143,7 @@ def test_a_commit_keeps_the_session_of_a_classic_member(tmp_path: Path) -> None:
         commit = request((0, 5), group="m", generation_id_or_member_epoch=1)
         for world in (one, other):
             commit.member_id = world.member_id
-            world.ms = 20_000
+            world.ground.ms = 20_000
             assert (world.by_frame(commit, 9) if world is one else await world.the_long_way(commit, 9)) is not None
         deadlines = [
             [shard.machine.deadline() for shard in world.groups.shards.values() if shard.machine]
@@ -183,8 +184,8 @@ def test_what_is_out_of_the_ordinary_is_left_alone(tmp_path: Path, commit: Offse
 def test_while_something_is_on_its_way_commits_wait_their_turn(tmp_path: Path) -> None:
     async def scenario(one: Commits, other: Commits) -> None:
         received = decode(OffsetCommitRequest, 9, encode_bytes(request((0, 4)), 9))
-        offset_commit(received, one, Caller("client", PEER, 8, 9))  # type: ignore[arg-type]
-        queued = offset_commit(received, one, Caller("client", PEER, 8, 9))  # type: ignore[arg-type]
+        offset_commit(received, one.ground, one.groups, Caller("client", CLIENT, 8, 9))
+        queued = offset_commit(received, one.ground, one.groups, Caller("client", CLIENT, 8, 9))
         assert isinstance(queued, asyncio.Future)
         assert one.by_frame(request((0, 5)), 9) is None
         await queued

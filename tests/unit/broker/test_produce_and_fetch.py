@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
 
 from ottla.broker.apis.fetch import fetch
 from ottla.broker.apis.produce import produce
-from ottla.broker.metrics import Metrics
-from ottla.broker.replicas.partitions import Partition, Partitions
-from ottla.broker.serving.api import Caller, Peer
+from ottla.broker.caller import Caller
 from ottla.broker.serving.quotas import Quotas
 from ottla.config import TopicConfig
-from ottla.net import Deadlines
 from ottla.records import Compression, Record, build, read, split
-from ottla.replication.fetch_sessions import FetchSessions
-from ottla.storage import Log, OsDisk
+from ottla.storage import Log
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from ottla.wire.messages.produce import (
@@ -29,55 +24,33 @@ from ottla.wire.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from tests.unit.broker.rooms import (
+    CLIENT,
+    CLOCK,
+    Ground,
+    NoMetadata,
+    add_topic,
+    make_groups,
+    make_replicas,
+    make_transactions,
+)
 
 ID = b"t" * 16
-NOW = 1_700_000_000_000
-PEER = Peer("10.0.0.9", 5555, "PLAINTEXT", "broker")
-
-
-class Config:
-    fetch_max_bytes = 1_000_000
-
-
-class Hosting:
-    """Nothing waits to be opened."""
-
-    def find(self, topic: bytes | str, index: int) -> None:
-        return None
+NOW = CLOCK
 
 
 class World:
-    """The part of a node that the two handlers use."""
+    """A topic of several partitions, led here, alone."""
 
     def __init__(self, path: Path, partitions: int = 2, **settings: Any) -> None:
-        self.config = Config()
-        self.metrics = Metrics()
+        self.ground = Ground(path, fetch_max_bytes="1000000", max_incremental_fetch_session_cache_slots="10")
+        self.replicas = make_replicas(self.ground)
+        add_topic(self.replicas, "t", ID, partitions, TopicConfig(**settings), leader_epoch=3)
+        self.transactions = make_transactions(self.ground, self.replicas, make_groups(self.ground, self.replicas))
         self.quotas = Quotas()
-        self.partitions = Partitions()
-        self.hosting = Hosting()
-        self.fetch_sessions = FetchSessions(max_slots=10, eviction_ms=1000, rng=Random(1))
-        for index in range(partitions):
-            log = Log.create(
-                OsDisk(), f"{path}/t-{index}", "t", index, TopicConfig(**settings), topic_id=ID, timestamp=NOW
-            )
-            self.partitions.add(Partition("t", ID, index, log, 3))
-
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        return asyncio.get_running_loop()
-
-    @property
-    def deadlines(self) -> Deadlines:
-        return Deadlines(asyncio.get_running_loop())
-
-    def clock(self) -> int:
-        return NOW
-
-    def now(self) -> int:
-        return 0
-
-    def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        return asyncio.get_running_loop().create_task(work)
+        self.metrics = self.ground.metrics
+        self.partitions = self.replicas.partitions
+        self.fetch_sessions = self.replicas.fetch_sessions
 
     def log(self, index: int) -> Log:
         return self.partitions.by_name["t"][index].log
@@ -98,8 +71,8 @@ class World:
                 )
             ],
         )
-        self.caller = Caller("app", PEER, 0, version)
-        return produce(request, self, self.caller)  # type: ignore[arg-type]
+        self.caller = Caller("app", CLIENT, 0, version)
+        return produce(request, self.ground, self.replicas, self.transactions, self.quotas, self.caller)
 
     def fetch(self, *wanted: tuple[int, int], max_wait_ms: int = 0, version: int = 17, **settings: Any) -> Any:
         partition_max_bytes = settings.pop("partition_max_bytes", 1 << 20)
@@ -121,7 +94,8 @@ class World:
             else [],
             **settings,
         )
-        return fetch(request, self, Caller("app", PEER, 1, version))  # type: ignore[arg-type]
+        caller = Caller("app", CLIENT, 1, version)
+        return fetch(request, self.ground, NoMetadata(), self.replicas, self.quotas, caller)
 
 
 def batch(*values: bytes, **fields: Any) -> bytearray:
@@ -312,7 +286,8 @@ def test_a_client_with_another_leader_epoch_learns_who_is_behind(world: World) -
             session_epoch=-1,
             topics=[FetchTopic(topic_id=ID, partitions=[FetchPartition(current_leader_epoch=epoch)])],
         )
-        return lambda: fetch(request, world, Caller("app", PEER, 1, 17))  # type: ignore[arg-type,return-value]
+        caller = Caller("app", CLIENT, 1, 17)
+        return lambda: fetch(request, world.ground, NoMetadata(), world.replicas, world.quotas, caller)  # type: ignore[return-value]
 
     assert codes(ask(2)()) == [ErrorCode.FENCED_LEADER_EPOCH]
     assert codes(ask(4)()) == [ErrorCode.UNKNOWN_LEADER_EPOCH]

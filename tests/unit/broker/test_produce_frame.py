@@ -11,12 +11,13 @@ import pytest
 
 from ottla.broker.apis.produce import produce
 from ottla.broker.apis.produce_frame import produce_frame
-from ottla.broker.serving.api import Caller
+from ottla.broker.caller import Caller
 from ottla.records import Compression, Record, build
 from ottla.wire import WireError, decode, encode_bytes, frames
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from tests.unit.broker.test_produce_and_fetch import ID, NOW, PEER, World
+from tests.unit.broker.rooms import CLIENT
+from tests.unit.broker.test_produce_and_fetch import ID, NOW, World
 
 VERSIONS = range(3, 14)
 
@@ -44,15 +45,16 @@ def request(*batches: tuple[int, bytes], acks: int = 1, topic: str = "t", topic_
 
 def by_frame(world: World, message: ProduceRequest, version: int) -> bytes | None:
     frame = bytearray(encode_bytes(message, version))
-    answer = produce_frame(memoryview(frame), 0, version, 77, world)  # type: ignore[arg-type]
+    answer = produce_frame(memoryview(frame), 0, version, 77, world.ground, world.replicas, world.quotas)
     assert answer is None or isinstance(answer, bytes)
     return answer
 
 
 def the_long_way(world: World, message: ProduceRequest, version: int) -> bytes:
     frame = memoryview(bytearray(encode_bytes(message, version)))
-    caller = Caller("client", PEER, 0, version)
-    answer = produce(decode(ProduceRequest, version, frame), world, caller)  # type: ignore[arg-type]
+    caller = Caller("client", CLIENT, 0, version)
+    received = decode(ProduceRequest, version, frame)
+    answer = produce(received, world.ground, world.replicas, world.transactions, world.quotas, caller)
     assert isinstance(answer, ProduceResponse)
     return b"".join(frames.encode_response(0, version, 77, answer))
 
@@ -174,7 +176,7 @@ def test_mutated_frames_are_refused_or_answered_but_never_read_beyond_their_end(
         if rng.random() < 0.3:
             del frame[rng.randrange(len(frame)) :]
         before = [partition.log.log_end_offset for partition in world.partitions]
-        answer = produce_frame(memoryview(frame), 0, version, 1, world)  # type: ignore[arg-type]
+        answer = produce_frame(memoryview(frame), 0, version, 1, world.ground, world.replicas, world.quotas)
         if answer is None:
             assert before == [partition.log.log_end_offset for partition in world.partitions]
             continue
@@ -189,6 +191,6 @@ def test_mutated_frames_are_refused_or_answered_but_never_read_beyond_their_end(
 def test_a_frame_with_anything_behind_the_request_goes_the_long_way(tmp_path: Path) -> None:
     world = World(tmp_path)
     frame = bytearray(encode_bytes(request((0, batch())), 13) + b"\0")
-    assert produce_frame(memoryview(frame), 0, 13, 1, world) is None  # type: ignore[arg-type]
+    assert produce_frame(memoryview(frame), 0, 13, 1, world.ground, world.replicas, world.quotas) is None
     with pytest.raises(WireError):
         decode(ProduceRequest, 13, frame[:40])

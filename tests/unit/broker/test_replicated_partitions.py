@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
-from random import Random
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,20 +15,17 @@ from ottla.broker.apis.fetch import fetch
 from ottla.broker.apis.list_offsets import list_offsets
 from ottla.broker.apis.produce import produce
 from ottla.broker.apis.produce_frame import produce_frame
-from ottla.broker.metrics import Metrics
+from ottla.broker.caller import Caller
 from ottla.broker.replicas.acknowledgements import FrameAcknowledgements
-from ottla.broker.replicas.hosting import Hosting
-from ottla.broker.replicas.partitions import Partition, Partitions
-from ottla.broker.replicas.throttles import ReplicationThrottles
-from ottla.broker.serving.api import Caller, Peer
+from ottla.broker.replicas.partitions import Partition
+from ottla.broker.replicas.replicas import Replicas
 from ottla.broker.serving.quotas import Quotas
-from ottla.cluster import BrokerImage, ClusterImage, PartitionImage
+from ottla.cluster import BrokerImage, PartitionImage
+from ottla.cluster.registration import Endpoint
 from ottla.config import TopicConfig
-from ottla.net import Deadlines
 from ottla.records import Record, build
-from ottla.replication.fetch_sessions import FetchSessions
 from ottla.replication.leader import Leader
-from ottla.storage import Log, OsDisk
+from ottla.storage import Log
 from ottla.wire import decode, encode_bytes
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData, ReplicaState
@@ -41,44 +37,42 @@ from ottla.wire.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from tests.unit.broker.rooms import CLIENT, Ground, NoMetadata, make_groups, make_replicas, make_transactions
 
 ID = b"t" * 16
 PRODUCE_VERSION = 13
 RESPONSE_HEADER_SIZE = 9
 """Its size, the correlation id, no tagged fields."""
 NOW = 1_700_000_000_000
-PEER = Peer("10.0.0.9", 5555, "PLAINTEXT", "broker")
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 
-class Config:
-    fetch_max_bytes = 1_000_000
-    node_id = 1
-    broker_rack = "a"
-    replica_selector_class = RACK_AWARE
-    replication_quota_window_num = alter_log_dirs_replication_quota_window_num = 11
-    replication_quota_window_size_seconds = alter_log_dirs_replication_quota_window_size_seconds = 1
-
-
 class World:
-    """The part of node 1 that the handlers use. Partition 0 is led here, partition 1 by node 2."""
+    """Node 1 with a topic of two partitions: 0 is led here, 1 by node 2."""
 
     def __init__(self, path: Path, isr: tuple[int, ...] = (1, 2, 3), **settings: Any) -> None:
         self.is_by_frame = False
         self.waiting: list[FrameAcknowledgements] = []
-        self.config = Config()
-        self.metrics = Metrics()
-        self.quotas = Quotas()
-        self.replication_throttles = ReplicationThrottles(self.config)  # type: ignore[arg-type]
-        self.partitions = Partitions()
-        self.image = ClusterImage()
+        self.ground = Ground(
+            path,
+            fetch_max_bytes="1000000",
+            max_incremental_fetch_session_cache_slots="10",
+            broker_rack="a",
+            replica_selector_class=RACK_AWARE,
+        )
+        self.image = self.ground.image
         for id in (1, 2, 3):
-            self.image.brokers[id] = BrokerImage(id, id * 10, bytes(16), rack="abc"[id - 1], is_fenced=False)
-        self.hosting = Hosting(self)  # type: ignore[arg-type]
-        self.fetch_sessions = FetchSessions(max_slots=10, eviction_ms=1000, rng=Random(1))
+            endpoints = {"PLAINTEXT": Endpoint("PLAINTEXT", f"host{id}", 9092, 0)}
+            self.image.brokers[id] = BrokerImage(id, id * 10, bytes(16), endpoints, rack="abc"[id - 1], is_fenced=False)
+        self.replicas = make_replicas(self.ground)
+        self.transactions = make_transactions(self.ground, self.replicas, make_groups(self.ground, self.replicas))
+        self.quotas = Quotas()
+        self.metrics = self.ground.metrics
+        self.partitions, self.hosting = self.replicas.partitions, self.replicas.hosting
+        self.fetch_sessions, self.replication_throttles = self.replicas.fetch_sessions, self.replicas.throttles
         for index in range(2):
             log = Log.create(
-                OsDisk(), f"{path}/t-{index}", "t", index, TopicConfig(**settings), topic_id=ID, timestamp=NOW
+                self.ground.disk, f"{path}/t-{index}", "t", index, TopicConfig(**settings), topic_id=ID, timestamp=NOW
             )
             self.partitions.add(Partition("t", ID, index, log, 0))
         self.led, self.followed = self.partitions.by_name["t"].values()
@@ -93,25 +87,8 @@ class World:
         return asyncio.get_running_loop()
 
     @property
-    def deadlines(self) -> Deadlines:
-        return Deadlines(asyncio.get_running_loop())
-
-    def clock(self) -> int:
-        return NOW
-
-    def now(self) -> int:
-        return 0
-
-    def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        return asyncio.get_running_loop().create_task(work)
-
-    def brokers(self, listener: str) -> list[tuple[int, str, int, str | None]]:
-        return [(id, f"host{id}", 9092, None) for id in self.image.brokers]
-
-    def partition(self, topic: str, index: int) -> Partition:
-        partition = self.partitions.by_name[topic][index]
-        partition.check_leader()
-        return partition
+    def frame_rooms(self) -> tuple[Ground, Replicas, Quotas]:
+        return self.ground, self.replicas, self.quotas
 
     def produce(self, index: int = 0, *, acks: int = -1, timeout_ms: int = 10_000, count: int = 3) -> Any:
         batch = memoryview(build([Record(0, NOW, None, b"v")] * count))
@@ -124,10 +101,11 @@ class World:
         )
         if self.is_by_frame:
             frame = memoryview(bytearray(encode_bytes(request, PRODUCE_VERSION)))
-            answer = produce_frame(frame, 0, PRODUCE_VERSION, 7, self)  # type: ignore[arg-type]
+            answer = produce_frame(frame, 0, PRODUCE_VERSION, 7, *self.frame_rooms)
             if answer is not None:
                 return self._from_frame(answer)
-        return produce(request, self, Caller("app", PEER, 0, PRODUCE_VERSION))  # type: ignore[arg-type]
+        caller = Caller("app", CLIENT, 0, PRODUCE_VERSION)
+        return produce(request, self.ground, self.replicas, self.transactions, self.quotas, caller)
 
     def _from_frame(self, answer: bytes | FrameAcknowledgements) -> Any:
         """What the long way would have returned."""
@@ -154,7 +132,8 @@ class World:
             topics=[FetchTopic(topic_id=ID, partitions=[wanted])],
             **settings,
         )
-        return fetch(request, self, Caller("app", PEER, 1, 18))  # type: ignore[arg-type]
+        caller = Caller("app", CLIENT, 1, 18)
+        return fetch(request, self.ground, NoMetadata(), self.replicas, self.quotas, caller)
 
     def follow(self, offset: int, *replicas: int) -> None:
         for replica in replicas:
@@ -263,7 +242,7 @@ def test_whoever_waits_is_sent_away_when_another_leads(world: World) -> None:
     async def scene(world: World) -> None:
         answer = world.produce()
         reading = world.fetch(0, max_wait_ms=10_000)
-        commit = world.spawn(world.led.commit())
+        commit = world.ground.spawn(world.led.commit())
         await asyncio.sleep(0)
         world.led.follow(2, 6)
         assert row(await answer).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -377,7 +356,7 @@ def test_a_new_leader_names_no_end_before_it_has_committed_what_it_found(world: 
 
     def ask(replica_id: int) -> Any:
         request = ListOffsetsRequest(replica_id=replica_id, topics=[ListOffsetsTopic(name="t", partitions=[asked])])
-        answer: Any = list_offsets(request, world, Caller("app", PEER, 2, 10))  # type: ignore[arg-type]
+        answer: Any = list_offsets(request, world.replicas, Caller("app", CLIENT, 2, 10))
         return answer.topics[0].partitions[0]
 
     assert ask(-1).error_code == ErrorCode.OFFSET_NOT_AVAILABLE

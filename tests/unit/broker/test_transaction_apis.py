@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
@@ -20,23 +18,16 @@ from ottla.broker.apis.list_transactions import list_transactions
 from ottla.broker.apis.produce import produce
 from ottla.broker.apis.txn_offset_commit import txn_offset_commit
 from ottla.broker.apis.write_txn_markers import write_txn_markers
-from ottla.broker.coordinators.groups import GroupCoordinator
+from ottla.broker.caller import Caller
+from ottla.broker.coordinators.producer_ids import ProducerIds
 from ottla.broker.coordinators.transaction_metrics import register_transaction_metrics
-from ottla.broker.coordinators.transactions import TransactionCoordinator
-from ottla.broker.metrics import Metrics
-from ottla.broker.replicas.leadership import Leadership
-from ottla.broker.replicas.partitions import Partition, Partitions
-from ottla.broker.serving.api import Caller, Peer
 from ottla.broker.serving.quotas import Quotas
-from ottla.cluster import ClusterImage, PartitionImage, TopicImage
-from ottla.config import BrokerConfig, TopicConfig
-from ottla.net import Deadlines
+from ottla.config import TopicConfig
 from ottla.records import ControlType, Record, build, control_type, read, split
-from ottla.replication.fetch_sessions import FetchSessions
-from ottla.storage import Log, OsDisk
+from ottla.storage import Log
 from ottla.transactions import TopicPartition
 from ottla.wire import decoder, encoder
-from ottla.wire.errors import ErrorCode, KafkaError
+from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from ottla.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from ottla.wire.messages.describe_transactions import DescribeTransactionsRequest
@@ -55,92 +46,73 @@ from ottla.wire.messages.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
+from tests.unit.broker.rooms import (
+    CLIENT,
+    CLOCK,
+    AskedController,
+    Ground,
+    NoMetadata,
+    add_topic,
+    call,
+    make_groups,
+    make_replicas,
+    make_transactions,
+)
 
 OFFSETS, STATE = "__consumer_offsets", "__transaction_state"
+
 IDS = {OFFSETS: b"o" * 16, STATE: b"s" * 16, "t": b"t" * 16}
-CLOCK = 1_700_000_000_000
-PEER = Peer("10.0.0.9", 5555, "PLAINTEXT", "broker")
 Producer = tuple[int, int]
 
 
-class ProducerIds:
-    def __init__(self) -> None:
+class GivenIds(ProducerIds):
+    def __init__(self, ground: Ground) -> None:
+        super().__init__(ground, AskedController())
         self.next = 1000
-        self.is_empty = False
+        self.has_none = False
+
+    @property
+    def is_empty(self) -> bool:
+        return self.has_none
 
     def take(self) -> int | None:
-        if self.is_empty:
+        if self.has_none:
             return None
         self.next += 1
         return self.next
 
-    async def allocate(self, node: Any) -> None:
-        self.is_empty = False
+    async def allocate(self) -> None:
+        self.has_none = False
 
 
-class Hosting:
-    """Nothing waits to be opened."""
+class RunningGround(Ground):
+    """Monotonic time goes on, the wall clock stands still."""
 
-    def find(self, topic: bytes | str, index: int) -> None:
-        return None
+    def now(self) -> int:
+        return int(self.loop.time() * 1000)
 
 
 class World:
-    """The part of a node that transactions use: a topic of three partitions, and the internal ones."""
+    """Both coordinators: a topic of three partitions, and the internal ones."""
 
     def __init__(self, path: Path, *, state_topic: TopicConfig | None = None, **settings: str) -> None:
-        named = {name.replace("_", "."): value for name, value in settings.items()}
-        self.config = BrokerConfig.parse(
-            {
-                "node.id": "1",
-                "process.roles": "broker,controller",
-                "listeners": "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
-                "controller.listener.names": "CONTROLLER",
-                "log.dirs": str(path),
-                **named,
-            }
-        )
-        self.rng = Random(1)
-        self.timer = lambda: 0.0
-        self.metrics = Metrics()
-        self.quotas = Quotas()
-        self.partitions = Partitions()
-        self.leadership = Leadership(self)  # type: ignore[arg-type]
-        self.hosting = Hosting()
-        self.fetch_sessions = FetchSessions(max_slots=10, eviction_ms=1000, rng=Random(1))
-        self.producer_ids = ProducerIds()
-        self.image = ClusterImage()
+        self.ground = RunningGround(path, max_incremental_fetch_session_cache_slots="10", **settings)
+        self.metrics = self.ground.metrics
+        self.image = self.ground.image
         self.image.features["group.version"] = 1
         self.image.features["transaction.version"] = 2
-        self.path = path
-        self.is_stopping = False
-        self.tasks: list[asyncio.Task[Any]] = []
-        self.add_topic("t", 3, TopicConfig())
-        self.add_topic(OFFSETS, 2, TopicConfig())
-        self.add_topic(STATE, 1, state_topic or TopicConfig())
-        self.groups = GroupCoordinator(self)  # type: ignore[arg-type]
-        self.transactions = TransactionCoordinator(self)  # type: ignore[arg-type]
+        self.replicas = make_replicas(self.ground)
+        self.partitions = self.replicas.partitions
+        self.quotas = Quotas()
+        self.producer_ids = GivenIds(self.ground)
+        add_topic(self.replicas, "t", IDS["t"], 3)
+        add_topic(self.replicas, OFFSETS, IDS[OFFSETS], 2)
+        add_topic(self.replicas, STATE, IDS[STATE], 1, state_topic)
+        self.make_coordinators()
 
-    def add_topic(self, name: str, partition_count: int, config: TopicConfig) -> None:
-        led_here = PartitionImage(
-            replicas=(1,),
-            isr=(1,),
-            removing=(),
-            adding=(),
-            leader=1,
-            leader_epoch=0,
-            partition_epoch=0,
-            directories=(bytes(16),),
-            leader_recovery_state=0,
-            elr=(),
-            last_known_elr=(),
-        )
-        topic = TopicImage(name, IDS[name], dict.fromkeys(range(partition_count), led_here))
-        self.image.topics_by_name[name] = self.image.topics_by_id[topic.id] = topic
-        for index in range(partition_count):
-            folder = f"{self.path}/{name}-{index}"
-            log = Log.create(OsDisk(), folder, name, index, config, topic_id=topic.id, timestamp=CLOCK)
-            self.partitions.add(Partition(name, topic.id, index, log, 0))
+    def make_coordinators(self) -> None:
+        self.groups = make_groups(self.ground, self.replicas)
+        self.transactions = make_transactions(self.ground, self.replicas, self.groups, self.producer_ids)
 
     def start(self) -> None:
         self.groups.start()
@@ -150,41 +122,15 @@ class World:
         """The coordinators forget everything and read their logs again."""
         self.groups.stop()
         self.transactions.stop()
-        self.groups = GroupCoordinator(self)  # type: ignore[arg-type]
-        self.transactions = TransactionCoordinator(self)  # type: ignore[arg-type]
+        self.make_coordinators()
         self.start()
 
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        return asyncio.get_running_loop()
-
-    @property
-    def deadlines(self) -> Deadlines:
-        return Deadlines(asyncio.get_running_loop())
-
-    def now(self) -> int:
-        return int(self.loop.time() * 1000)
-
-    def clock(self) -> int:
-        return CLOCK
-
-    def partition(self, topic: str, index: int) -> Partition:
-        found = self.partitions.get(topic, index)
-        if found is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        if found.log.is_offline:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
-        return found
-
-    def is_internal_topic(self, name: str) -> bool:
-        return name in (OFFSETS, STATE)
+    def fetch(self, request: FetchRequest) -> Any:
+        rooms = self.ground, NoMetadata(), self.replicas, self.quotas
+        return fetch(request, *rooms, Caller("c", CLIENT, 1, 17))
 
     def log(self, index: int, topic: str = "t") -> Log:
         return self.partitions.by_name[topic][index].log
-
-    def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        self.tasks.append(asyncio.get_running_loop().create_task(work))
-        return self.tasks[-1]
 
     async def ask(self, handler: Any, request: Any, version: int) -> Any:
         """The response as a client of that version gets it: whatever is asked and answered goes over the wire, and
@@ -193,7 +139,8 @@ class World:
         encoder(type(request), version)(request, pieces)
         frame = bytearray(b"".join(pieces))
         received, _ = decoder(type(request), version)(memoryview(frame), 0)
-        answer = handler(received, self, Caller("client", PEER, 0, version))
+        rooms = self.ground, self.replicas, self.groups, self.transactions, self.producer_ids, self.quotas
+        answer = call(handler, received, Caller("client", CLIENT, 0, version), *rooms)
         frame[:] = b"\xff" * len(frame)
         if asyncio.iscoroutine(answer) or isinstance(answer, asyncio.Future):
             answer = await answer
@@ -297,7 +244,7 @@ def run(scenario: Any, path: Path, **settings: Any) -> None:
         await scenario(world)
         world.groups.stop()
         world.transactions.stop()
-        for task in world.tasks:
+        for task in world.ground.tasks:
             if not task.done():
                 task.cancel()
 
@@ -561,11 +508,11 @@ def test_a_reader_of_committed_records_is_woken_by_the_marker_and_not_by_the_dat
         )
         if has_session:
             request.max_wait_ms = request.session_epoch = 0
-            opened = fetch(request, world, Caller("c", PEER, 1, 17))  # type: ignore[arg-type]
-            request = FetchRequest(isolation_level=1, session_id=opened.session_id, session_epoch=1)  # type: ignore
-            fetch(request, world, Caller("c", PEER, 1, 17))  # type: ignore[arg-type]
+            opened = world.fetch(request)
+            request = FetchRequest(isolation_level=1, session_id=opened.session_id, session_epoch=1)
+            world.fetch(request)
             request.session_epoch, request.max_wait_ms, request.min_bytes = 2, 5_000, 1
-        waiting = fetch(request, world, Caller("c", PEER, 1, 17))  # type: ignore[arg-type]
+        waiting = world.fetch(request)
         assert isinstance(waiting, asyncio.Future)
         await world.produce(producer, 0)
         await asyncio.sleep(0)
@@ -639,12 +586,12 @@ def test_offsets_whose_coordinator_is_silent_are_to_be_tried_again(
 
 def test_a_node_without_producer_ids_gets_some_first(tmp_path: Path) -> None:
     async def scenario(world: World) -> None:
-        world.producer_ids.is_empty = True
+        world.producer_ids.has_none = True
         assert await world.begin() == (1001, 0)
-        world.producer_ids.is_empty = True
+        world.producer_ids.has_none = True
         request = InitProducerIdRequest(transactional_id=None)
         assert (await world.ask(init_producer_id, request, 1)).producer_id == 1002
-        world.producer_ids.is_empty = True
+        world.producer_ids.has_none = True
         await world.produce((1001, 0), 0)
         assert await world.end((1001, 0), commit=True) == (1001, 1)
 
@@ -672,7 +619,7 @@ def test_transactions_are_listed_by_pattern(tmp_path: Path) -> None:
 
 def test_transactions_are_counted_by_state_and_outcome(tmp_path: Path) -> None:
     async def scenario(world: World) -> None:
-        register_transaction_metrics(world)  # type: ignore[arg-type]
+        register_transaction_metrics(world.transactions)
         producer = await world.begin()
         await world.produce(producer, 0)
         lines = world.metrics.render().splitlines()
