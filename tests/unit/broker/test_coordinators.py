@@ -437,7 +437,7 @@ def _with_an_uncommitted_record(path: Path) -> tuple[World, Leader]:
     first.partition(TOPIC, 0).append(memoryview(build([Record(0, CLOCK, b"x", struct.pack(">i", 7))])), CLOCK, 0)
     second = World(path / "never")
     second.replicas.partitions = first.replicas.partitions
-    second.image = first.image
+    second.image = second.ground.image = first.image
     second.counts.start()
     return second, leader
 
