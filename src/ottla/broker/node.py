@@ -63,6 +63,7 @@ class Node:
         self._host_name = host_name
         self._new_cluster_id = new_cluster_id
         self.peers: Peers
+        self._presence: Presence
         self.metadata: Metadata
         self.replicas: Replicas
         self.coordinators: Coordinators
@@ -279,6 +280,8 @@ class Node:
         ground.is_stopping = True
         if self._has_rooms:
             await self._shut_down()
+        ground.is_stopped = True
+        if self._has_rooms:
             self.serving.stop()
             self.coordinators.stop()
         await ground.close()
