@@ -127,8 +127,9 @@ class AskedController:
         return answer
 
 
-def make_logs(ground: Ground) -> Logs:
-    return Logs(ground.disk, [str(ground.path)], ground.config, ground.clock, now=ground.now, rng=ground.rng)
+def make_logs(ground: broker_ground.Ground) -> Logs:
+    config = ground.config
+    return Logs(ground.disk, config.log_directories, config, ground.clock, now=ground.now, rng=ground.rng)
 
 
 def make_replicas(ground: Ground, controller: AskedController | None = None) -> Replicas:
