@@ -10,10 +10,8 @@ import pytest
 
 from ottla.broker.caller import Caller, Client
 from ottla.broker.metadata.controllership import Controllership, refuse_all
-from ottla.broker.peers import peers
 from ottla.controller.heartbeats import Heartbeats
 from ottla.machine import Decision
-from ottla.net import OsSockets
 from ottla.raft.leader import Leader, Replica
 from ottla.raft.voters import Voters
 from ottla.wire import Message
@@ -132,28 +130,6 @@ def test_of_brokers_that_go_together_none_stays_in_sync(tmp_path: Path) -> None:
         assert (partition.leader, partition.isr) == (1, (1,))
 
     run_timed(scenario())
-
-
-def test_the_metadata_log_has_connections_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Answers come in order: one that waits for a commit must not hold back what the commit waits for."""
-    sent: list[tuple[int, Message]] = []
-
-    class Recorder:
-        def __init__(self, *_: object, client_id: str) -> None:
-            made.append(self)
-            self.number = len(made)
-
-        def send(self, request: Message, on_answer: object, *, timeout_ms: int) -> None:
-            sent.append((self.number, request))
-
-    made: list[Recorder] = []
-    monkeypatch.setattr(peers, "Peer", Recorder)
-    nothing: Any = None
-    others = peers.Peers(nothing, OsSockets(), nothing, client_id="1")
-    for _ in range(2):
-        others.send("127.0.0.1", 9093, ApiVersionsRequest(), nothing, 1)
-        others.send_in_quorum("127.0.0.1", 9093, ApiVersionsRequest(), nothing, 1)
-    assert [number for number, _ in sent] == [1, 2, 1, 2]
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from ottla.broker.peers import peers
 from ottla.broker.peers.peers import NAME_S, Peers
 from ottla.broker.peers.suspicions import Look
 from ottla.net import NoAnswer, ReceiveBuffers
@@ -164,3 +165,30 @@ def test_the_address_of_a_node_that_does_not_answer_is_looked_up_again() -> None
         assert names.server.lookup_count == 3, "after each of the two requests without an answer"
 
     run_timed(scenario())
+
+
+def test_the_metadata_log_has_connections_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answers come in order: one that waits for a commit must not hold back what the commit waits for."""
+    made: list[Recorder] = []
+    sent: list[int] = []
+
+    class Recorder:
+        """A connection, which has a number."""
+
+        def __init__(self, *_: object, client_id: str) -> None:
+            made.append(self)
+            self.number = len(made)
+
+        def send(self, request: Message, on_answer: object, *, timeout_ms: int) -> None:
+            sent.append(self.number)
+
+    async def scenario() -> None:
+        others = Peers(asyncio.get_running_loop(), NameServer(), ReceiveBuffers(), client_id="1")
+        answers: list[object] = []
+        for _ in range(2):
+            others.send("127.0.0.1", 9093, ApiVersionsRequest(), answers.append, 1)
+            others.send_in_quorum("127.0.0.1", 9093, ApiVersionsRequest(), answers.append, 1)
+
+    monkeypatch.setattr(peers, "Peer", Recorder)
+    run_timed(scenario())
+    assert sent == [1, 2, 1, 2]
