@@ -14,7 +14,7 @@ TESTS = (
     "tests/unit/client/test_accumulator.py",
     "tests/unit/net/test_channel.py",
     "tests/unit/net/test_peer.py",
-    "tests/unit/broker/test_connection.py",
+    "tests/unit/broker/serving/test_connection.py",
     "tests/unit/broker/test_offset_commit_frame.py",
     "tests/unit/broker/test_produce_frame.py",
     "tests/unit/broker/test_produce_and_fetch.py",

@@ -6,21 +6,26 @@
     answer = call(list_offsets, request, caller, ground, replicas)
 
 No sockets: `NoPeers` refuses to be used, `AskedController` keeps what it is asked and answers what the test gives.
+
+Where a room waits, `run_timed` runs the test on the simulator's loop, whose time moves by itself; `TimedGround` goes by
+that time. `make_metadata` is the real metadata room, of a quorum of one, which leads after `lead`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 from ottla.broker import ground as broker_ground
 from ottla.broker.caller import Caller, Client
 from ottla.broker.coordinators.groups import GroupCoordinator
 from ottla.broker.coordinators.producer_ids import ProducerIds
 from ottla.broker.coordinators.transactions import TransactionCoordinator
+from ottla.broker.metadata.feed import Follower
+from ottla.broker.metadata.log import MetadataLog
 from ottla.broker.metadata.metadata import Metadata
 from ottla.broker.peers.peers import Peers
 from ottla.broker.peers.presence import Presence
@@ -30,8 +35,11 @@ from ottla.broker.serving.api import Api
 from ottla.cluster import PartitionImage, TopicImage
 from ottla.config import BrokerConfig, TopicConfig
 from ottla.net import Deadlines
+from ottla.sim.loop import Loop
 from ottla.storage import Log, Logs
 from ottla.wire import Message
+
+Result = TypeVar("Result")
 
 CLOCK = 1_700_000_000_000
 CLIENT = Client("10.0.0.9", 5555, "PLAINTEXT", "broker")
@@ -74,6 +82,21 @@ class Ground(broker_ground.Ground):
         return list(self._tasks)
 
 
+class TimedGround(Ground):
+    """Its time is that of the loop."""
+
+    def now(self) -> int:
+        return broker_ground.Ground.now(self)
+
+
+def run_timed(scenario: Coroutine[Any, Any, Result]) -> Result:
+    """Run a scenario in virtual time. An exception that nothing handles fails it, and so does a wait without end."""
+    loop = Loop(seed=1)
+    result = loop.run(scenario)
+    loop.finish()
+    return result
+
+
 class NoPeers(Peers):
     """There are no other nodes."""
 
@@ -104,10 +127,49 @@ class AskedController:
         return answer
 
 
+def make_logs(ground: broker_ground.Ground) -> Logs:
+    config = ground.config
+    return Logs(ground.disk, config.log_directories, config, ground.clock, now=ground.now, rng=ground.rng)
+
+
 def make_replicas(ground: Ground, controller: AskedController | None = None) -> Replicas:
-    logs = Logs(ground.disk, [str(ground.path)], ground.config, ground.clock, now=ground.now, rng=ground.rng)
     peers = NoPeers()
-    return Replicas(ground, peers, Presence(ground, peers), logs, controller or AskedController())
+    return Replicas(ground, peers, Presence(ground, peers), make_logs(ground), controller or AskedController())
+
+
+class LocalBroker:
+    """This node's broker, as its lifecycle knows it."""
+
+    host_name = "localhost"
+    leads_anything = False
+
+    def __init__(self, logs: Logs) -> None:
+        self.logs = logs
+
+    def port(self, listener: str) -> int:
+        return 9092
+
+
+class NoApis:
+    """The controller's own APIs are not called."""
+
+    async def answer(self, request: Message, client_id: str) -> Any:
+        raise AssertionError(f"{type(request).__name__} is not served")
+
+
+def make_metadata(ground: Ground) -> Metadata:
+    """The metadata room of a quorum of one, with its log in the ground's folder. It needs a running loop."""
+    metadata_log = MetadataLog(ground.disk, ground.config, clock=ground.clock, rng=ground.rng)
+    ground.image = metadata_log.load()
+    return Metadata(ground, NoPeers(), metadata_log, LocalBroker(make_logs(ground)), NoApis())
+
+
+async def lead(metadata: Metadata, followers: Sequence[Follower] = ()) -> None:
+    """Have this node lead the quorum and be the active controller; these follow what is committed."""
+    metadata.quorum.start()
+    await metadata.caught_up()
+    metadata.feed.reconcile()
+    metadata.feed.go_live(followers)
 
 
 def make_groups(ground: Ground, replicas: Replicas, controller: AskedController | None = None) -> GroupCoordinator:

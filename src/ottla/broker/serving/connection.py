@@ -14,7 +14,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.broker.caller import Caller, Client
 from ottla.broker.serving.api import Api, FrameHandler, Waiting
@@ -26,7 +26,6 @@ from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 if TYPE_CHECKING:
     from ottla.broker.metrics import Metrics
     from ottla.broker.serving.serving import Serving
-    from ottla.net import Channel
 
 log = logging.getLogger("ottla.connection")
 
@@ -94,6 +93,19 @@ class ServedApi:
         return made
 
 
+class AnswerChannel(Protocol):
+    """What a connection needs of its channel."""
+
+    out_bytes: int
+    """Of answers that the client has not taken yet."""
+
+    def send(self, parts: list[Any]) -> None: ...
+    def close(self) -> None: ...
+    def pause_reading(self) -> None: ...
+    def resume_reading(self) -> None: ...
+    def when_drained(self, callback: Callable[[], None]) -> None: ...
+
+
 class _Slot:
     """An answer's place in line."""
 
@@ -120,7 +132,7 @@ class Connection:
         "is_closed",
     )
 
-    def __init__(self, serving: Serving, channel: Channel, client: Client) -> None:
+    def __init__(self, serving: Serving, channel: AnswerChannel, client: Client) -> None:
         self._serving = serving
         self._ground = serving.ground
         self._channel = channel

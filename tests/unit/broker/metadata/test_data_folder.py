@@ -11,7 +11,7 @@ from ottla.broker.metadata.data_folder import DataFolderError, format_data_folde
 from ottla.storage import MetaProperties, OsDisk, read_meta_properties, write_meta_properties
 from ottla.wire.primitives import uuid_text
 
-KAFKAS_FOLDER = Path(__file__).parent / "kafka-4.3.1"
+KAFKAS_FOLDER = Path(__file__).parents[1] / "kafka-4.3.1"
 
 
 def test_kafkas_meta_properties_are_read() -> None:

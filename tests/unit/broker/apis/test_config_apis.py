@@ -1,11 +1,10 @@
-"""The APIs of settings, quotas and telemetry on the real controller and image; only the metadata log is left out."""
+"""The APIs of settings, quotas and telemetry, on the active controller and rooms that follow what it commits."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from random import Random
-from types import SimpleNamespace
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,14 +17,16 @@ from ottla.broker.apis.get_telemetry_subscriptions import get_telemetry_subscrip
 from ottla.broker.apis.incremental_alter_configs import incremental_alter_configs
 from ottla.broker.apis.list_config_resources import list_config_resources
 from ottla.broker.apis.push_telemetry import push_telemetry
-from ottla.broker.metrics import Metrics
-from ottla.broker.serving.api import Caller, Peer
-from ottla.broker.serving.quotas import Quotas
-from ottla.broker.serving.telemetry import Telemetry
+from ottla.broker.caller import Caller
+from ottla.broker.metadata.controllership import Controllership, Reply
+from ottla.broker.serving.api_table import ApiTable
+from ottla.broker.serving.serving import Serving
 from ottla.cluster import ClusterImage
-from ottla.config import BrokerConfig
 from ottla.controller import Controller
 from ottla.machine import Decision
+from ottla.net import OsSockets, ReceiveBuffers
+from ottla.sim.loop import Loop
+from ottla.wire import Message
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -49,46 +50,43 @@ from ottla.wire.messages.push_telemetry import PushTelemetryRequest
 from ottla.wire.messages.records.feature_level_record import FeatureLevelRecord
 from ottla.wire.messages.records.register_broker_record import RegisterBrokerRecord
 from ottla.wire.messages.records.topic_record import TopicRecord
-from tests.unit.config.test_broker import NODE
+from tests.unit.broker.rooms import CLIENT, Ground, call, lead, make_metadata
 
 TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
-PEER = Peer("10.0.0.9", 5555, "PLAINTEXT", "broker")
-CALLER = Caller("app", PEER, 0, 1)
+CALLER = Caller("app", CLIENT, 0, 1)
+FORWARDED = Caller("app", CLIENT, 0, 1, is_forwarded=True)
 
 
 class World:
-    def __init__(self) -> None:
-        self.static_config = self.config = BrokerConfig.parse(NODE)
-        self.image = ClusterImage("cluster")
-        self.image.replay(TopicRecord(name="orders", topic_id=b"t" * 16))
-        self.image.replay(RegisterBrokerRecord(broker_id=1, incarnation_id=b"i" * 16, broker_epoch=5, fenced=False))
-        self.controller = Controller(self.image.copy(), rng=Random(1), config=self.config)
-        self.controllership = SimpleNamespace(is_active=True, forward=self._forward)
-        self.forwarded: list[Any] = []
-        self.metrics = Metrics()
-        self.quotas = Quotas()
-        self.telemetry = Telemetry()
-        self.rng = Random(2)
-        self.time = 0
+    """Broker 1, which is the active controller as well, and topic `orders`."""
 
-    def now(self) -> int:
-        return self.time
+    def __init__(self, folder: Path) -> None:
+        self.loop = Loop(seed=1)
+        self.ground = Ground(folder)
+        apis = ApiTable(self.ground)
+        self.serving = Serving(self.ground, OsSockets(), ReceiveBuffers(), apis, on_broker_lost=lambda _: None)
+        self.loop.run(self._start())
 
-    async def _forward(self, request: Any, caller: Caller) -> Any:
-        """The active controller of another node, which was passed a request."""
-        self.forwarded.append(request)
-        client = Caller("app", PEER, 0, 1, is_forwarded=True)
-        return await incremental_alter_configs(request, self, client)  # type: ignore[arg-type]
+    async def _start(self) -> None:
+        self.metadata = make_metadata(self.ground)
+        await lead(self.metadata, (self.ground.image_changed, self.serving.image_changed))
+        broker = RegisterBrokerRecord(broker_id=1, incarnation_id=b"i" * 16, broker_epoch=5, fenced=False)
+        await self.metadata.commit(Decision([TopicRecord(name="orders", topic_id=b"t" * 16), broker], None))
 
-    async def commit(self, decision: Decision[Any]) -> Any:
-        for record in decision.records:
-            self.controller.replay(record)
-            self.image.replay(record)
-        configs = self.image.configs
-        self.config = self.static_config.with_dynamic(configs.get((BROKER, ""), {}), configs.get((BROKER, "1"), {}))
-        self.telemetry.replace((name, configs[kind, name]) for kind, name in configs if kind == CLIENT_METRICS)
-        return decision.reply
+    @property
+    def image(self) -> ClusterImage:
+        return self.ground.image
+
+    def call(self, handler: Any, request: Message, caller: Caller = CALLER) -> Any:
+        rooms = (self.ground, self.metadata, self.serving.quotas, self.serving.telemetry)
+        return call(handler, request, caller, *rooms)
+
+    def commit(self, *records: Message) -> None:
+        self.loop.run(self.metadata.commit(Decision(list(records), None)))
+
+    def alter_client_quotas(self, request: AlterClientQuotasRequest) -> Any:
+        return self.loop.run(self.call(alter_client_quotas, request))
 
     def alter(self, kind: int, name: str, *changes: tuple[int, str, str | None], validate_only: bool = False) -> Any:
         resource = AlterConfigsResource(
@@ -100,7 +98,7 @@ class World:
 
     def alter_all(self, *resources: AlterConfigsResource, validate_only: bool = False) -> list[Any]:
         request = IncrementalAlterConfigsRequest(resources=list(resources), validate_only=validate_only)
-        response = asyncio.run(incremental_alter_configs(request, self, CALLER))  # type: ignore[arg-type]
+        response = self.loop.run(self.call(incremental_alter_configs, request))
         return list(response.responses)
 
     def replace(self, kind: int, name: str, configs: dict[str, str | None]) -> Any:
@@ -109,7 +107,7 @@ class World:
             resource_name=name,
             configs=[NewConfig(name=key, value=value) for key, value in configs.items()],
         )
-        return asyncio.run(alter_configs(AlterConfigsRequest(resources=[resource]), self, CALLER)).responses[0]  # type: ignore[arg-type]
+        return self.loop.run(self.call(alter_configs, AlterConfigsRequest(resources=[resource]))).responses[0]
 
     def describe(self, kind: int, name: str, *keys: str, **options: bool) -> Any:
         resource = DescribeConfigsResource(
@@ -120,15 +118,17 @@ class World:
             include_synonyms=options.get("include_synonyms", False),
             include_documentation=options.get("include_documentation", False),
         )
-        return describe_configs(request, self, CALLER).results[0]  # type: ignore[arg-type]
+        return self.call(describe_configs, request).results[0]
 
     def described(self, kind: int, name: str, key: str) -> Any:
         return self.describe(kind, name, key, include_synonyms=True).configs[0]
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
+def world(tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path)
+    yield made
+    made.loop.finish()
 
 
 def test_a_changed_topic_is_described_with_its_new_value(world: World) -> None:
@@ -221,14 +221,16 @@ def test_one_refused_resource_does_not_hinder_the_others(world: World) -> None:
 def test_dynamic_settings_of_brokers_are_in_force_and_described(world: World) -> None:
     assert world.alter(BROKER, "", (SET, "max.connections", "50")).error_code == ErrorCode.NONE
     assert world.alter(BROKER, "1", (SET, "max.connections", "60")).error_code == ErrorCode.NONE
-    assert world.config.max_connections == 60
+    assert world.ground.config.max_connections == 60
     entry = world.described(BROKER, "1", "max.connections")
     assert [synonym.source for synonym in entry.synonyms] == [2, 3, 5]
-    assert [entry.name for entry in world.describe(BROKER, "").configs] == ["max.connections"]
+    # A new cluster has eligible leader replicas, and with them a minimum in sync of its own (KIP-966).
+    names = [entry.name for entry in world.describe(BROKER, "").configs]
+    assert names == ["min.insync.replicas", "max.connections"]
 
 
 def test_with_eligible_leader_replicas_the_minimum_in_sync_is_the_clusters(world: World) -> None:
-    world.image.replay(FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=1))
+    world.commit(FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=1))
     assert world.alter(BROKER, "", (SET, "min.insync.replicas", "1")).error_code == ErrorCode.NONE
     assert world.alter(BROKER, "1", (SET, "min.insync.replicas", "2")).error_code == ErrorCode.INVALID_CONFIG
     assert world.alter(BROKER, "", (DELETE, "min.insync.replicas", None)).error_code == ErrorCode.INVALID_CONFIG
@@ -287,8 +289,8 @@ def test_resources_are_listed_by_type(world: World) -> None:
     world.alter(GROUP, "g", (SET, "consumer.session.timeout.ms", "50000"))
 
     def listed(version: int, *kinds: int) -> Any:
-        caller = Caller("app", PEER, 74, version)
-        return list_config_resources(ListConfigResourcesRequest(resource_types=list(kinds)), world, caller)  # type: ignore[arg-type]
+        request = ListConfigResourcesRequest(resource_types=list(kinds))
+        return world.call(list_config_resources, request, Caller("app", CLIENT, 74, version))
 
     def rows(response: Any) -> list[tuple[int, str]]:
         return [(resource.resource_type, resource.resource_name) for resource in response.config_resources]
@@ -311,7 +313,7 @@ def set_quota(world: World, quotas: dict[str, float], **entity: str | None) -> E
             )
         ]
     )
-    response = asyncio.run(alter_client_quotas(request, world, CALLER))  # type: ignore[arg-type]
+    response = world.alter_client_quotas(request)
     return ErrorCode(response.entries[0].error_code)
 
 
@@ -323,7 +325,7 @@ def find_quotas(world: World, *components: tuple[str, int, str | None], strict: 
         ],
         strict=strict,
     )
-    return describe_client_quotas(request, world, CALLER)  # type: ignore[arg-type]
+    return world.call(describe_client_quotas, request)
 
 
 QUOTAS_LIKE_KAFKA = (
@@ -362,7 +364,7 @@ def test_altered_quotas_are_answered_in_kafkas_order(world: World) -> None:
         )
         for entity, _ in QUOTAS_LIKE_KAFKA
     ]
-    response = asyncio.run(alter_client_quotas(AlterClientQuotasRequest(entries=entries), world, CALLER))  # type: ignore[arg-type]
+    response = world.alter_client_quotas(AlterClientQuotasRequest(entries=entries))
     names = [" ".join(str(part.entity_name) for part in entry.entity) for entry in response.entries]
     assert names == ["c1 amy", "u1", "amy", "c1", "c1 bob", "None", "zoe"]
 
@@ -404,25 +406,23 @@ def test_a_filter_that_makes_no_sense_is_refused(
 
 def test_a_client_asks_and_pushes(world: World) -> None:
     world.alter(CLIENT_METRICS, "m", (SET, "metrics", "producer."), (SET, "interval.ms", "500"))
-    answer = get_telemetry_subscriptions(GetTelemetrySubscriptionsRequest(), world, CALLER)  # type: ignore[arg-type]
+    answer = world.call(get_telemetry_subscriptions, GetTelemetrySubscriptionsRequest())
     assert answer.error_code == ErrorCode.NONE
     assert answer.requested_metrics == ["producer."]
     assert answer.push_interval_ms == 500
     assert answer.telemetry_max_bytes == 1_048_576
     assert answer.accepted_compression_types == [4, 3, 1, 2]
-    pushed = push_telemetry(
+    pushed = world.call(
+        push_telemetry,
         PushTelemetryRequest(
             client_instance_id=answer.client_instance_id, subscription_id=answer.subscription_id, metrics=b"otlp"
         ),
-        world,  # type: ignore[arg-type]
-        CALLER,
     )
     assert pushed.error_code == ErrorCode.NONE
-    assert world.metrics.telemetry_bytes.value == 4
-    again = push_telemetry(
+    assert world.ground.metrics.telemetry_bytes.value == 4
+    again = world.call(
+        push_telemetry,
         PushTelemetryRequest(client_instance_id=answer.client_instance_id, subscription_id=answer.subscription_id),
-        world,  # type: ignore[arg-type]
-        CALLER,
     )
     assert again.error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
 
@@ -430,7 +430,7 @@ def test_a_client_asks_and_pushes(world: World) -> None:
 def test_a_request_cannot_ask_for_all_memory(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ottla.broker.apis.describe_configs.MAX_ENTRIES", 1000)
     resources = [DescribeConfigsResource(resource_type=BROKER, resource_name="1") for _ in range(1000)]
-    results = describe_configs(DescribeConfigsRequest(resources=resources), world, CALLER).results  # type: ignore[arg-type]
+    results = world.call(describe_configs, DescribeConfigsRequest(resources=resources)).results
     assert [result.error_code for result in results[:3]] == [ErrorCode.NONE] * 3
     assert results[-1].error_code == ErrorCode.INVALID_REQUEST
     assert results[0].configs is results[1].configs
@@ -439,24 +439,45 @@ def test_a_request_cannot_ask_for_all_memory(world: World, monkeypatch: pytest.M
 def test_resources_with_different_settings_are_described_apart(world: World) -> None:
     world.alter(GROUP, "a", (SET, "consumer.session.timeout.ms", "50000"))
     resources = [DescribeConfigsResource(resource_type=GROUP, resource_name=name) for name in ("a", "b", "c")]
-    first, second, third = describe_configs(DescribeConfigsRequest(resources=resources), world, CALLER).results  # type: ignore[arg-type]
+    first, second, third = world.call(describe_configs, DescribeConfigsRequest(resources=resources)).results
     assert first.configs[0].value == "50000"
     assert second.configs[0].value == third.configs[0].value == "45000"
 
 
-def test_a_broker_checks_what_is_its_own_and_passes_on_the_rest() -> None:
-    world = World()
-    world.controllership.is_active = False
+class Elsewhere(Controllership):
+    """The active controller on another node, which decides what is passed on to it."""
+
+    is_active = False
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._active = world.metadata.controllership
+        self.forwarded: list[Message] = []
+
+    @property
+    def controller(self) -> Controller:
+        return self._active.controller
+
+    async def commit(self, decision: Decision[Reply]) -> Reply:
+        return await self._active.commit(decision)
+
+    async def forward(self, request: Message, caller: Caller) -> Any:
+        self.forwarded.append(request)
+        return await self._world.call(incremental_alter_configs, request, FORWARDED)
+
+
+def test_a_broker_checks_what_is_its_own_and_passes_on_the_rest(world: World) -> None:
+    elsewhere = world.metadata.controllership = Elsewhere(world)
     world.alter(BROKER, "7", (SET, "log.cleaner.threads", "2"))
-    assert world.forwarded == []  # it is not broker 7
+    assert elsewhere.forwarded == []  # it is not broker 7
     row = world.alter(BROKER, "1", (SET, "log.cleaner.threads", "2"))
-    assert (row.error_code, len(world.forwarded)) == (0, 1)
+    assert (row.error_code, len(elsewhere.forwarded)) == (0, 1)
     assert world.image.configs[BROKER, "1"] == {"log.cleaner.threads": "2"}
 
 
-def test_the_controller_takes_what_another_broker_has_checked() -> None:
-    world = World()
-    world.controller.replay(RegisterBrokerRecord(broker_id=7, incarnation_id=b"j" * 16, broker_epoch=6))
+def test_the_controller_takes_what_another_broker_has_checked(world: World) -> None:
+    world.commit(RegisterBrokerRecord(broker_id=7, incarnation_id=b"j" * 16, broker_epoch=6))
     resource = AlterConfigsResource(resource_type=BROKER, resource_name="7", configs=[])
-    response = asyncio.run(world._forward(IncrementalAlterConfigsRequest(resources=[resource]), CALLER))
+    request = IncrementalAlterConfigsRequest(resources=[resource])
+    response = world.loop.run(world.call(incremental_alter_configs, request, FORWARDED))
     assert response.responses[0].error_code == 0

@@ -1,17 +1,19 @@
 from __future__ import annotations
 
+from pathlib import Path
 from random import Random
-from types import SimpleNamespace
+from typing import TypedDict, Unpack
 
 import pytest
 
 from ottla.broker.apis.api_versions import api_versions
+from ottla.broker.caller import Caller
 from ottla.broker.serving import telemetry as module
-from ottla.broker.serving.api import Caller, Peer
 from ottla.broker.serving.telemetry import Telemetry, TelemetryClient
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.primitives import uuid_text
+from tests.unit.broker.rooms import CLIENT, Ground, make_metadata, run_timed
 
 NO_ID = bytes(16)
 ONE = b"1" * 16
@@ -28,24 +30,24 @@ def ask(telemetry: Telemetry, now: int, client_instance_id: bytes = ONE) -> Tele
     return telemetry.subscribe(client_instance_id, LABELS, now, Random(1))[1]
 
 
-def push(
-    telemetry: Telemetry,
-    now: int,
-    *,
-    subscription_id: int,
-    client_instance_id: bytes = ONE,
-    is_terminating: bool = False,
-    compression_type: int = 0,
-    size: int = 100,
-) -> ErrorCode:
+class Pushed(TypedDict, total=False):
+    """What of a push is not as usual."""
+
+    client_instance_id: bytes
+    is_terminating: bool
+    compression_type: int
+    size: int
+
+
+def push(telemetry: Telemetry, now: int, *, subscription_id: int, **pushed: Unpack[Pushed]) -> ErrorCode:
     try:
         telemetry.push(
-            client_instance_id,
+            pushed.get("client_instance_id", ONE),
             LABELS,
             subscription_id=subscription_id,
-            is_terminating=is_terminating,
-            compression_type=compression_type,
-            size=size,
+            is_terminating=pushed.get("is_terminating", False),
+            compression_type=pushed.get("compression_type", 0),
+            size=pushed.get("size", 100),
             max_bytes=1000,
             now=now,
         )
@@ -138,10 +140,10 @@ def test_the_last_push_may_come_early_and_is_the_last() -> None:
         ({"size": 1000}, ErrorCode.NONE),
     ],
 )
-def test_a_push_is_checked(changes: dict[str, object], code: ErrorCode) -> None:
+def test_a_push_is_checked(changes: Pushed, code: ErrorCode) -> None:
     telemetry = made(a={"metrics": "x."})
     identity = ask(telemetry, now=0).subscription_id
-    assert push(telemetry, 10, subscription_id=identity, **changes) is code  # type: ignore[arg-type]
+    assert push(telemetry, 10, subscription_id=identity, **changes) is code
 
 
 def test_a_client_that_sent_a_wrong_push_may_ask_again_at_once() -> None:
@@ -173,26 +175,22 @@ def test_a_stored_subscription_that_cannot_be_read_is_left_out() -> None:
     assert telemetry.subscription_names == ["b"]
 
 
-def test_clients_are_offered_telemetry_while_somebody_subscribes_to_it() -> None:
-    node = SimpleNamespace(
-        telemetry=Telemetry(),
-        config=SimpleNamespace(transaction_two_phase_commit_enable=False),
-        supported_features={},
-        image=SimpleNamespace(features={}),
-        image_offset=1,
-        quorum=SimpleNamespace(voters=SimpleNamespace(kraft_version=0)),
-    )
+def test_clients_are_offered_telemetry_while_somebody_subscribes_to_it(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        ground = Ground(tmp_path)
+        metadata, telemetry = make_metadata(ground), Telemetry()
 
-    def is_offered() -> bool:
-        peer = Peer("127.0.0.1", 1, "PLAINTEXT", "broker")
-        request = ApiVersionsRequest(client_software_name="tester", client_software_version="1")
-        response = api_versions(request, node, Caller("tester", peer, 18, 4))  # type: ignore[arg-type]
-        offered = {row.api_key for row in response.api_keys} & {71, 72}
-        assert len(offered) != 1
-        return bool(offered)
+        def is_offered() -> bool:
+            request = ApiVersionsRequest(client_software_name="tester", client_software_version="1")
+            response = api_versions(request, ground, metadata, telemetry, Caller("tester", CLIENT, 18, 4))
+            offered = {row.api_key for row in response.api_keys} & {71, 72}
+            assert len(offered) != 1
+            return bool(offered)
 
-    assert not is_offered()
-    node.telemetry.replace([("all", {"metrics": "*"})])
-    assert is_offered()
-    node.telemetry.replace([])
-    assert not is_offered()
+        assert not is_offered()
+        telemetry.replace([("all", {"metrics": "*"})])
+        assert is_offered()
+        telemetry.replace([])
+        assert not is_offered()
+
+    run_timed(scenario())

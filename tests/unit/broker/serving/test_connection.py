@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from random import Random
 from typing import Any
 
 import pytest
 
-from ottla.broker.metrics import Metrics
-from ottla.broker.serving.api import Caller, Peer
+from ottla.broker.caller import Caller, Client
+from ottla.broker.serving.api import Api
+from ottla.broker.serving.api_table import ApiTable
 from ottla.broker.serving.connection import MAX_PLAIN_REQUEST_BYTES, MAX_WAITING_PER_CONNECTION, Connection, ServedApi
-from ottla.broker.serving.quotas import Quotas
+from ottla.broker.serving.serving import Serving
+from ottla.net import OsSockets, ReceiveBuffers
 from ottla.wire import decode
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.frames import decode_response_header, encode_request
 from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from tests.unit.broker.rooms import Ground
 
 INIT_PRODUCER_ID = 22
 API_VERSIONS = 18
@@ -52,48 +54,30 @@ class Channel:
         callback()
 
 
-class Served(ServedApi):
-    def __init__(self, handler: Callable[[Any, Any, Caller], Any]) -> None:
-        self.name = "InitProducerId"
-        self.roles = ("broker",)
-        self.min_version, self.max_version = 0, 5
-        self.first_flexible_version = 2
-        self.request_class = InitProducerIdRequest
-        self.response_class = InitProducerIdResponse
-        self.handler = handler
-        self.frame_handler = None
-        self.decoders = {}
-        self.observe = lambda seconds, size: None
+class OneApi(ApiTable):
+    """A table of InitProducerId alone."""
+
+    def __init__(self, ground: Ground, handler: Callable[[Any, Caller], Any]) -> None:
+        super().__init__(ground)
+        self.api = ServedApi(Api(key=INIT_PRODUCER_ID, handler=handler), (), (), ground.metrics)
+
+    def served(self, key: int) -> ServedApi | None:
+        return self.api if key == INIT_PRODUCER_ID else None
 
 
 class World:
-    """A node that serves one API with a handler of the test's."""
+    """A connection to a node that serves one API with a handler of the test's."""
 
     def __init__(self) -> None:
-        self.metrics = Metrics()
-        self.quotas = Quotas()
-        self.rng = Random(1)
-        self.bugs: list[BaseException] = []
-        self.closed = 0
+        self.ground = Ground()
+        self.lost: list[int] = []
+        """Brokers whose connection closed."""
         self.answer: Callable[[Any, Caller], Any] = lambda request, caller: InitProducerIdResponse()
-        self.api = Served(lambda request, node, caller: self.answer(request, caller))
+        apis = OneApi(self.ground, lambda request, caller: self.answer(request, caller))
+        self.api = apis.api
         self.channel = Channel()
-        self.connection = Connection(self, self.channel, Peer("10.0.0.9", 5555, "PLAINTEXT", "broker"))  # type: ignore[arg-type]
-
-    def timer(self) -> float:
-        return 0.0
-
-    def now(self) -> int:
-        return 0
-
-    def bug(self, error: BaseException) -> None:
-        self.bugs.append(error)
-
-    def served(self, key: int) -> Served | None:
-        return self.api if key == INIT_PRODUCER_ID else None
-
-    def connection_closed(self, connection: Connection) -> None:
-        self.closed += 1
+        serving = Serving(self.ground, OsSockets(), ReceiveBuffers(), apis, self.lost.append)
+        self.connection = Connection(serving, self.channel, Client("10.0.0.9", 5555, "PLAINTEXT", "broker"))
 
     def ask(self, correlation_id: int, timeout_ms: int = 0, version: int = 4) -> None:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=timeout_ms)
@@ -109,7 +93,7 @@ class World:
 def world() -> Iterator[World]:
     made = World()
     yield made
-    assert made.bugs == []
+    assert made.ground.bugs == []
 
 
 def run(scenario: Callable[[], Any]) -> None:
@@ -174,11 +158,12 @@ def test_a_closed_connection_cancels_what_waits(world: World) -> None:
         future: asyncio.Future[InitProducerIdResponse] = asyncio.get_running_loop().create_future()
         world.answer = lambda request, caller: future
         world.ask(1)
+        world.connection.client.broker_id = 7
         world.connection.channel_closed()
         await asyncio.sleep(0)
         assert future.cancelled()
         assert world.channel.sent == []
-        assert world.closed == 1
+        assert world.lost == [7]
 
     run(scenario)
 
@@ -218,8 +203,8 @@ def test_a_bug_in_a_handler_is_told_and_the_client_gets_an_unknown_server_error(
 
     world.answer = fail
     world.ask(1)
-    assert [type(bug) for bug in world.bugs] == [ZeroDivisionError]
-    world.bugs.clear()
+    assert [type(bug) for bug in world.ground.bugs] == [ZeroDivisionError]
+    world.ground.bugs.clear()
     sent = world.channel.sent[0][4:]
     _, position = decode_response_header(sent, INIT_PRODUCER_ID, 4)
     assert decode(InitProducerIdResponse, 4, sent, position).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
@@ -233,7 +218,7 @@ def test_bytes_that_are_no_request_close_the_connection(world: World, frame: byt
     world.connection.frame_received(memoryview(frame))
     assert world.channel.is_closed
     assert world.channel.sent == []
-    assert world.metrics.refused_requests.value == 1
+    assert world.ground.metrics.refused_requests.value == 1
 
 
 def test_a_version_that_is_not_served_closes_the_connection(world: World) -> None:

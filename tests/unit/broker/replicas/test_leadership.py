@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from pathlib import Path
 from random import Random
-from typing import Any
 
 import pytest
 
-from ottla.broker import leadership
 from ottla.broker.replicas.leadership import Leadership
+from ottla.broker.replicas.partitions import Partition
+from ottla.cluster import PartitionImage
+from ottla.config import TopicConfig
 from ottla.replication.fetch_sessions import FetchPartition, FetchSession, FetchSessions
+from ottla.replication.leader import Leader
+from ottla.storage import Log
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.fetch import FetchPartition as Wanted
 from ottla.wire.messages.fetch import FetchRequest, FetchTopic, ForgottenTopic
+from tests.unit.broker.rooms import CLOCK, TimedGround, run_timed
 
 ID = b"\x01" * 16
 
@@ -36,37 +40,32 @@ class Waiting:
 
 
 class World:
-    """Node 1 leads a partition that nodes 2 and 3 follow; its own node, partition and leader at once."""
+    """Node 1 leads a partition that nodes 2 and 3 follow."""
 
-    max_incremental_fetch_session_cache_slots = 1_000
-
-    def __init__(self) -> None:
+    def __init__(self, folder: Path, **settings: str) -> None:
         self.sessions = FetchSessions(max_slots=10, eviction_ms=1_000, rng=Random(1))
-        self.fetches: dict[int, FetchPartition] = {}
-        self.is_alone = False
-        self.is_leader = self.has_enough = True
-        self.isr: tuple[int, ...] = (1, 2, 3)
-        self.config = self.leader = self
-        self.leadership = Leadership(self)  # type: ignore[arg-type]
+        ground = TimedGround(folder, **settings)
+        log = Log.create(ground.disk, f"{folder}/t-0", "t", 0, TopicConfig(), topic_id=ID, timestamp=CLOCK)
+        self.partition = Partition("t", ID, 0, log, 0)
+        self.leader = Leader(1, self._image(1, 2, 3), start_offset=0, brokers={}, max_lag_ms=30_000, now=0)
+        self.partition.lead(self.leader, 0, 1)
+        self.leadership = Leadership(ground)
         for replica_id in (2, 3):
             self.begin(replica_id)
 
+    @staticmethod
+    def _image(*isr: int, partition_epoch: int = 0) -> PartitionImage:
+        return PartitionImage((1, 2, 3), isr, (), (), 1, 0, partition_epoch, (bytes(16),) * 3)
+
     @property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        return asyncio.get_running_loop()
+    def fetches(self) -> dict[int, FetchPartition]:
+        return self.partition.fetches
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        return asyncio.get_running_loop().create_task(work)
+    def shrink_isr(self, *isr: int) -> None:
+        assert self.leader.changed(self._image(*isr, partition_epoch=self.leader.partition_epoch + 1))
 
-    def check_leader(self) -> None:
-        if not self.is_leader:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-
-    def has_enough_in_sync(self) -> bool:
-        return self.has_enough
-
-    def electable(self) -> tuple[int, ...]:
-        return self.isr[1:]
+    def need_in_sync(self, min_insync_replicas: int) -> None:
+        self.partition.log.config = TopicConfig(min_insync_replicas=min_insync_replicas)
 
     def begin(self, replica_id: int) -> None:
         topic = FetchTopic(topic_id=ID, partitions=[Wanted(partition=0)])
@@ -92,12 +91,12 @@ class World:
         self.sessions.open(request, uses_topic_ids=True, now=1, replica_id=replica_id)
 
     def ask(self) -> asyncio.Task[None]:
-        return asyncio.get_running_loop().create_task(self.leadership.confirm(self))  # type: ignore[arg-type]
+        return asyncio.get_running_loop().create_task(self.leadership.confirm(self.partition))
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
 
 
 async def some_turns() -> None:
@@ -125,12 +124,12 @@ def test_a_fetch_that_waits_is_answered_and_the_next_one_counts(world: World) ->
         await asked
         assert not world.session(2).watchers and not world.session(3).watchers
 
-    asyncio.run(scenario())
+    run_timed(scenario())
 
 
 def test_a_fetch_that_was_on_its_way_does_not_count(world: World) -> None:
     async def scenario() -> None:
-        world.isr = (1, 2)
+        world.shrink_isr(1, 2)
         asked = world.ask()
         await some_turns()
         world.fetch(2)
@@ -140,12 +139,12 @@ def test_a_fetch_that_was_on_its_way_does_not_count(world: World) -> None:
         world.fetch(2)
         await asked
 
-    asyncio.run(scenario())
+    run_timed(scenario())
 
 
 def test_who_asks_later_waits_for_later_fetches_and_shares_them(world: World) -> None:
     async def scenario() -> None:
-        world.isr = (1, 2)
+        world.shrink_isr(1, 2)
         world.wait(2)
         first = world.ask()
         await some_turns()
@@ -160,14 +159,12 @@ def test_who_asks_later_waits_for_later_fetches_and_shares_them(world: World) ->
         world.fetch(2)
         await asyncio.gather(*later)
 
-    asyncio.run(scenario())
+    run_timed(scenario())
 
 
-def test_a_follower_that_has_another_leader_confirms_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leadership, "CONFIRMED_WITHIN_MS", 20)
-
+def test_a_follower_that_has_another_leader_confirms_nothing(world: World) -> None:
     async def scenario() -> None:
-        world.isr = (1, 2)
+        world.shrink_isr(1, 2)
         world.wait(2)
         asked = world.ask()
         await some_turns()
@@ -175,7 +172,7 @@ def test_a_follower_that_has_another_leader_confirms_nothing(world: World, monke
         assert await refused(asked)
         assert await refused(world.ask())
 
-    asyncio.run(scenario())
+    run_timed(scenario())
 
 
 def test_when_another_is_known_to_lead_nobody_waits(world: World) -> None:
@@ -184,38 +181,46 @@ def test_when_another_is_known_to_lead_nobody_waits(world: World) -> None:
         await some_turns()
         later = world.ask()
         await some_turns()
-        world.is_leader = False
-        world.leadership.lost(world)  # type: ignore[arg-type]
+        world.partition.follow(2, 1)
+        world.leadership.lost(world.partition)
         assert await refused(asked) and await refused(later)
 
-    asyncio.run(scenario())
+    run_timed(scenario())
 
 
 def test_without_enough_in_sync_somebody_else_may_lead(world: World) -> None:
     async def scenario() -> None:
-        world.isr, world.has_enough = (1,), False
+        world.shrink_isr(1)
+        world.need_in_sync(2)
         assert await refused(world.ask())
-        world.has_enough = True
+        world.need_in_sync(1)
         await world.ask()
 
-    asyncio.run(scenario())
+    run_timed(scenario())
 
 
 def test_who_leads_alone_by_now_asks_nobody(world: World) -> None:
     async def scenario() -> None:
         asked = world.ask()
-        world.leader = None  # type: ignore[assignment]
+        await asyncio.sleep(0)
+        world.partition.lead(None, 0, 1)
         await asked
 
-    asyncio.run(scenario())
+    run_timed(scenario())
 
 
 def test_who_leads_alone_asks_nobody(world: World) -> None:
     async def scenario() -> None:
-        world.is_alone = True
-        await world.ask()
-        world.is_alone = False
-        world.max_incremental_fetch_session_cache_slots = 0
+        world.partition.lead(None, 0, 1)
         await world.ask()
 
-    asyncio.run(scenario())
+    run_timed(scenario())
+
+
+def test_without_fetch_sessions_nobody_is_asked(tmp_path: Path) -> None:
+    world = World(tmp_path, max_incremental_fetch_session_cache_slots="0")
+
+    async def scenario() -> None:
+        await world.ask()
+
+    run_timed(scenario())

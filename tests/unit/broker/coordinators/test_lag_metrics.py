@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
-from ottla.broker import group_metrics
+from ottla.broker.coordinators import lag_metrics
 from ottla.broker.coordinators.lag_metrics import MAX_MARKERS, Lag
-from ottla.broker.replicas.partitions import Partition
+from ottla.groups import GroupRecord
+from ottla.groups.shard import GroupShard
 from ottla.records import end_txn_marker
-from tests.unit.storage.logs_on_disk import NOW, TOPIC_ID, append, batch, new_log
+from ottla.sim.loop import Loop
+from ottla.wire.messages.records.offset_commit_key import OffsetCommitKey
+from ottla.wire.messages.records.offset_commit_value import OffsetCommitValue
+from tests.unit.broker.rooms import Ground, add_topic, make_groups, make_replicas
+from tests.unit.storage.logs_on_disk import NOW, TOPIC_ID, append, batch
 
 PRODUCER = (7, 0)
 
@@ -21,22 +25,27 @@ class World:
     """One group that has committed an offset of the only partition."""
 
     def __init__(self, folder: Path) -> None:
-        self.log = new_log(folder)
-        self.committed = 0
-        self.timestamp = NOW
+        self.ground = Ground(folder, offsets_topic_num_partitions="1")
+        replicas = make_replicas(self.ground)
+        add_topic(replicas, "topic", TOPIC_ID)
+        add_topic(replicas, "__consumer_offsets", b"o" * 16)
+        self.log = replicas.partition("topic", 0).log
+        self._groups = make_groups(self.ground, replicas)
+        self.lag = Lag(self._groups)
+        self._shard: GroupShard
         self._sequence = 0
-        partition = Partition("topic", TOPIC_ID, 0, self.log, 0)
-        self.partitions = SimpleNamespace(get=lambda topic, index: partition)
-        self.groups = SimpleNamespace(active=lambda: [SimpleNamespace(machine=self)])
-        self.lag = Lag(self)  # type: ignore[arg-type]
 
-    offset_count = 1
+    async def start(self) -> None:
+        """The group's shard is hosted here."""
+        self._groups.start()
+        shard = self._groups.shard(0).machine
+        assert shard is not None
+        self._shard = shard
+        self.commit(0)
 
-    def committed_offsets(self) -> list[Any]:
-        return [("group", "topic", 0, SimpleNamespace(offset=self.committed))]
-
-    def clock(self) -> int:
-        return self.timestamp
+    def commit(self, offset: int) -> None:
+        key = OffsetCommitKey(group="group", topic="topic", partition=0)
+        self._shard.replay(GroupRecord(key, OffsetCommitValue(offset=offset, commit_timestamp=NOW)))
 
     def write(self, count: int = 1) -> None:
         data = batch(count, producer=PRODUCER, sequence=self._sequence, is_transactional=True)
@@ -59,37 +68,41 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
+def world(tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path)
+    loop = Loop(seed=1)
+    loop.run(made.start())
+    yield made
+    loop.finish()
 
 
 def test_markers_behind_the_last_record_are_no_lag(world: World) -> None:
     world.write(3)
     world.end()
-    world.timestamp = NOW + 5_000
-    world.committed = 1
+    world.ground.ms = 5_000
+    world.commit(1)
     assert world.told() == (3, 5.0)
-    world.committed = 3
+    world.commit(3)
     assert world.told() == (0, 0.0)
-    world.committed = 4
+    world.commit(4)
     assert world.told() == (0, 0.0)
 
 
 def test_a_record_behind_a_marker_is_lag_as_soon_as_it_is_there(world: World) -> None:
     world.write()
     world.end()
-    world.committed = 1
+    world.commit(1)
     assert world.told() == (0, 0.0)
     world.end()
     assert world.told() == (0, 0.0)
     append(world.log)
-    world.timestamp = NOW + 1_000
+    world.ground.ms = 1_000
     assert world.told() == (3, 1.0)
 
 
 def test_only_a_few_markers_are_passed_over(world: World) -> None:
     world.write()
-    world.committed = 1
+    world.commit(1)
     for _ in range(MAX_MARKERS):
         world.end()
     assert world.told() == (0, 0.0)
@@ -100,10 +113,10 @@ def test_only_a_few_markers_are_passed_over(world: World) -> None:
 def test_a_scrape_looks_at_so_many_logs_and_no_more(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.write()
     world.end()
-    world.committed = 1
-    monkeypatch.setattr(group_metrics, "MAX_LOOKUPS_PER_SCRAPE", 0)
+    world.commit(1)
+    monkeypatch.setattr(lag_metrics, "MAX_LOOKUPS_PER_SCRAPE", 0)
     assert world.told() == (1, None)
     monkeypatch.undo()
     assert world.told() == (0, 0.0)
-    monkeypatch.setattr(group_metrics, "MAX_LOOKUPS_PER_SCRAPE", 0)
+    monkeypatch.setattr(lag_metrics, "MAX_LOOKUPS_PER_SCRAPE", 0)
     assert world.told() == (0, 0.0), "what has not moved is known"
