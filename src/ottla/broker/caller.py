@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(slots=True)
@@ -36,3 +38,7 @@ class Caller:
     """Whether a broker passed the request on, and has checked what concerns brokers."""
     is_refused: bool = False
     """A handler sets it to have the connection closed: the only answer that acks=0 leaves room for."""
+
+
+BoundHandler = Callable[[Any, Caller], Any]
+"""An API's handler together with the rooms that it needs."""

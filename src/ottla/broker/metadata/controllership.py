@@ -12,7 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ottla.broker.caller import Caller, Client
+from ottla.broker.caller import BoundHandler, Caller, Client
 from ottla.broker.metadata.ports import ANSWER_TIMEOUT_MS, LocalApis
 from ottla.controller import Controller
 from ottla.controller.heartbeats import Heartbeats
@@ -40,8 +40,6 @@ LATE_MS = 1_000
 """A timer that is later than this shows that this process stood still, not that brokers are silent."""
 
 Reply = TypeVar("Reply")
-BoundHandler = Callable[[Any, Caller], Any]
-"""An API's handler with the rooms that it needs."""
 
 
 class Controllership:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ottla.broker.caller import Caller, Client
+from ottla.broker.caller import BoundHandler, Caller, Client
 from ottla.broker.serving.api import Api, FrameHandler, Waiting
 from ottla.wire import WireError, decoder, frames
 from ottla.wire.apis import APIS, request_class, response_class
@@ -39,9 +39,6 @@ REQUEST_HEADER_SIZE = 10
 """Of what every request begins with, up to the client's name."""
 NEVER = 0x7FFF
 PRODUCE_KEY = 0
-
-
-BoundHandler = Callable[[Any, Caller], Any]
 
 
 class ServedApi:
