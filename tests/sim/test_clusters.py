@@ -330,3 +330,18 @@ def test_a_follower_whose_disk_is_full_holds_nobody_up(sim: Cluster) -> None:
         sim.produce("topic", 100)
     assert sim.loop.time() - before < 10, "seconds that a writer waits"
     device.capacity_bytes = None
+
+
+@pytest.mark.parametrize("sim", [Shape()], indirect=True)
+def test_a_follower_that_starts_on_a_full_disk_is_in_sync_when_there_is_room(sim: Cluster) -> None:
+    """Recovery finds no room for a snapshot: the log dir must not stay offline until the node is started again."""
+    name = sim.followers("topic")[0]
+    device = sim.host(name).device
+    sim.kill(name)
+    sim.produce("topic", 3)
+    device.fail("write", "/data/topic-0/", errno.ENOSPC, count=100_000)
+    sim.heal()
+    sim.sleep(5)
+    assert device.faults[0].count < 100_000, "recovery writes"
+    device.faults.clear()
+    sim.settle()
