@@ -330,3 +330,50 @@ def test_a_follower_whose_disk_is_full_holds_nobody_up(sim: Cluster) -> None:
         sim.produce("topic", 100)
     assert sim.loop.time() - before < 10, "seconds that a writer waits"
     device.capacity_bytes = None
+
+
+@pytest.mark.parametrize("sim", [Shape()], indirect=True)
+def test_a_follower_that_starts_on_a_full_disk_is_in_sync_when_there_is_room(sim: Cluster) -> None:
+    """Recovery finds no room for a snapshot: the log dir must not stay offline until the node is started again."""
+    name = sim.followers("topic")[0]
+    device = sim.host(name).device
+    sim.kill(name)
+    sim.produce("topic", 3)
+    device.fail("write", "/data/topic-0/", errno.ENOSPC, count=100_000)
+    sim.heal()
+    sim.sleep(5)
+    assert device.faults[0].count < 100_000, "recovery writes"
+    device.faults.clear()
+    sim.settle()
+
+
+def test_a_coordinator_whose_log_could_not_be_loaded_leads_again() -> None:
+    """Found by a seed: a load had failed a moment ago, and the metadata that let it lead once more was not applied."""
+    sim = Cluster(1, properties={"leader.imbalance.check.interval.seconds": "3"})
+    sim.create_topic("topic")
+    sim.run(until_done(lambda: commit(sim.client(), 7), ErrorCode.NONE))
+    sim.settle()
+    topic, index = "__consumer_offsets", partition_for("group", 2)
+    first = sim.leader(topic, index)
+    segment = f"/data/{topic}-{index}/00000000000000000000.log"
+
+    def flip(names: list[str]) -> None:
+        for name in names:
+            sim.host(name).device.rot(segment, position=16, bit=0)  # the magic
+
+    others = sim.followers(topic, index)
+    flip(others)
+    sim.kill(first)
+    second = sim.wait_for_leader(topic, index, other_than=first)
+    sim.sleep(1)
+    flip(others)
+    sim.heal()
+    assert sim.wait_for_leader(topic, index, other_than=second) == first
+    sim.kill(first)
+    assert sim.wait_for_leader(topic, index, other_than=first) == second
+    sim.sleep(1)
+    sim.heal()
+    sim.settle()
+    sim.wait_for_leader(topic, index, other_than=second)
+    sim.run(until_done(lambda: commit(sim.client(), 8), ErrorCode.NONE))
+    sim.finish()

@@ -75,6 +75,30 @@ def test_a_full_disk_and_a_kill_leave_only_whole_batches() -> None:
     machine.run(partition.recover("kill on a full disk", is_power_loss=False))
 
 
+@pytest.mark.parametrize("pages", range(12))
+def test_a_start_on_a_full_disk_recovers_the_log_and_goes_on_when_there_is_room(pages: int) -> None:
+    machine = Machine(pages)
+    partition = filled(machine)
+    device = machine.device
+    machine.run(partition.fill(30))
+    machine.kill()
+    # Recovery empties index files and removes snapshots: something else takes that room before it needs it again.
+    device.capacity_bytes = device.used_bytes - (12 - pages) * PAGE_BYTES
+    machine.run(partition.open())
+    assert partition.logs.online_dirs, "a full disk is no failed disk"
+    partition.check()
+    if pages % 2:
+        machine.kill()
+        machine.run(partition.open())
+    device.capacity_bytes = None
+    machine.run(partition.resume())
+    machine.run(partition.flush())
+    partition.check()
+    machine.power_loss()
+    machine.run(partition.recover("power loss after a start on a full disk", is_power_loss=True))
+    machine.run(partition.reopen_cleanly())
+
+
 @pytest.mark.parametrize("operation", ["write", "create", "sync"])
 def test_a_failed_log_dir_goes_offline_and_is_whole_after_a_restart(operation: str) -> None:
     machine = Machine(5)

@@ -54,6 +54,8 @@ class LogFlush(LogTruncation):
             if self.epochs.is_dirty:
                 self.write_epochs(sync=True)
             for segment in segments[start:-1]:
+                segment.write_out()
+            for segment in segments[start:-1]:
                 await self._sync_closed(segment)
             if include_active:
                 await active.file.sync()
@@ -103,6 +105,8 @@ class LogFlush(LogTruncation):
             if self.epochs.is_dirty:
                 self.write_epochs(sync=True)
             if self.recovery_point < self.log_end_offset:
+                for segment in segments[start:-1]:
+                    segment.write_out()
                 for segment in segments[start:]:
                     segment.sync_now()
             if self._fresh_files:

@@ -7,6 +7,9 @@ following its predecessor (a torn write, a page of zeros, bit rot) and later seg
 producers of these segments are made anew. What lies in segments before the recovery point was synced and is not read
 again, as in Kafka; nothing synced is ever cut off unless it has rotted.
 
+Recovery needs no room on the disk: what it makes anew and cannot write stays in memory, and the recovery point stays
+before it, so that the next flush writes it or the next start makes it anew.
+
 A clean stop is not trusted blindly either: if the last segment does not end with a whole batch it is recovered, too.
 """
 
@@ -32,6 +35,7 @@ from ottla.storage.snapshots import (
     snapshot_path,
     write_snapshot,
 )
+from ottla.storage.tail import NEVER, NO_ROOM
 
 logger = logging.getLogger(__name__)
 
@@ -110,6 +114,8 @@ class _Recovery:
         self._timestamp = timestamp
         self._producer_expiration_ms = producer_expiration_ms
         self._is_cut = False
+        self._unwritten_offset = NEVER
+        """Where the first segment begins whose indexes did not find room on the disk."""
         names = disk.names(directory)
         if any(name.endswith((CLEANED, SWAP, DELETED)) for name in names):
             names = _finish_swaps(disk, directory, names)
@@ -159,7 +165,10 @@ class _Recovery:
             self._is_cut = self._recover(index, self._may_have_gaps)
         elif segment in self._damaged and segment.size:
             logger.warning("%s: its index files are not usable and are made anew", segment.path)
-            segment.rebuild_indexes(self._interval_bytes)
+            try:
+                segment.rebuild_indexes(self._interval_bytes)
+            except OSError as trouble:
+                self._write_later(segment, trouble)
 
     def _find_end(self, index: int, next_base: int | None) -> None:
         """Where the log ends if this segment is its last; cut it there if the next one is no continuation."""
@@ -215,9 +224,20 @@ class _Recovery:
             segment.file.truncate(end)
             segment.size = end
         segment.is_checked = True
-        segment.seal()
-        write_snapshot(self._disk, self._directory, producers, self.snapshots)
+        try:
+            segment.seal()
+            write_snapshot(self._disk, self._directory, producers, self.snapshots)
+        except OSError as trouble:
+            self._write_later(segment, trouble)
         return cut > 0
+
+    def _write_later(self, segment: Segment, trouble: OSError) -> None:
+        """Go on without room: index entries stay in memory until a flush; an earlier snapshot and the batches since
+        give the same producers. Any other trouble takes the log dir offline."""
+        if trouble.errno not in NO_ROOM:
+            raise trouble
+        logger.warning("%s: what goes with it is written later: %s", segment.path, trouble)
+        self._unwritten_offset = min(self._unwritten_offset, segment.base_offset)
 
     def _remove_behind(self, index: int) -> None:
         rest = self.segments[index + 1 :]
@@ -256,7 +276,7 @@ class _Recovery:
         self.epochs.truncate_from_end(self.log_end_offset)
         self.epochs.truncate_from_start(self.log_start_offset)
         point = self.log_end_offset if is_trusted else min(self.recovery_point, self.log_end_offset)
-        self.recovery_point = max(point, self.log_start_offset)
+        self.recovery_point = max(min(point, self._unwritten_offset), self.log_start_offset)
 
     def rebuild_producers(self) -> None:
         """Know the producers as of the log's end."""

@@ -205,6 +205,14 @@ class Segment(SegmentTail):
             self.file.truncate(self.size)
             self.reserved = UNRESERVED_BYTES
 
+    def write_out(self) -> None:
+        """Write the index entries that a closed segment has in memory only: it was recovered on a full disk."""
+        if self.offset_index.lasts:
+            self.offset_index.write_out()
+        if self.time_index.offsets:
+            self.time_index.write_out()
+        self.transaction_index.write_out()
+
     # --- reading
 
     @property

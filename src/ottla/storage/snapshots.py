@@ -14,6 +14,7 @@ from ottla.replication import CorruptSnapshot, ProducerState
 from ottla.storage.disk import Disk
 from ottla.storage.index import AbortedTransaction
 from ottla.storage.segment import Segment
+from ottla.storage.tail import NO_ROOM
 
 logger = logging.getLogger(__name__)
 
@@ -134,14 +135,18 @@ def replay(producers: ProducerState, header: BatchHeader, batch: memoryview, seg
         )
         if completed is not None:
             if is_abort and segment is not None:
-                segment.transaction_index.append(
-                    AbortedTransaction(
-                        completed.producer_id,
-                        completed.first_offset,
-                        completed.last_offset,
-                        producers.last_stable_offset_after(completed),
+                try:
+                    segment.transaction_index.append(
+                        AbortedTransaction(
+                            completed.producer_id,
+                            completed.first_offset,
+                            completed.last_offset,
+                            producers.last_stable_offset_after(completed),
+                        )
                     )
-                )
+                except OSError as trouble:
+                    if trouble.errno not in NO_ROOM:
+                        raise
             producers.complete(completed)
 
 

@@ -506,6 +506,32 @@ def test_a_log_that_cannot_be_read_leaves_no_coordinator(tmp_path: Path, monkeyp
     asyncio.run(scenario())
 
 
+def test_a_log_that_cannot_be_read_hinders_no_other_shard_when_leaders_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The metadata goes on being applied, too: what `metadata_changed` raises would end that."""
+
+    async def scenario() -> None:
+        world = World(tmp_path, partition_count=2)
+        world.partition(TOPIC, 0).append(memoryview(build([Record(0, CLOCK, b"x", b"\0\0\0\5")])), CLOCK, 0)
+        monkeypatch.setattr(Log, "read", _disk_full)
+        world.counts.start()
+        await until(lambda: not world.counts.shards)
+        monkeypatch.undo()
+        world.partition(TOPIC, 1).append(memoryview(build([Record(0, CLOCK, b"x", b"\0\0\0\5")])), CLOCK, 0)
+        partitions = world.image.topics_by_name[TOPIC].partitions
+        changes = ImageChanges(partitions_changed={(ID, index): partitions[index] for index in range(2)})
+        for index in range(2):
+            partitions[index] = _led_by(1, leader_epoch=4)
+        world.counts.metadata_changed(changes)
+        assert list(world.counts.shards) == [1]
+        world.ground.ms += RETRY_LOAD_MS
+        assert world.counts.shard(0).machine is None
+        await world.loaded()
+
+    asyncio.run(scenario())
+
+
 def test_a_mistake_in_a_machine_costs_no_other_shard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         world = World(tmp_path, partition_count=2)

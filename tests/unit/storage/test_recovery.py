@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import errno
 import os
 import shutil
 from collections.abc import Callable
@@ -18,7 +20,7 @@ from ottla.storage import Log, OsDisk
 from ottla.storage.disk import OsFile
 from ottla.storage.retention import retain
 from ottla.wire.errors import KafkaError
-from tests.unit.storage.logs_on_disk import NOW, append, batch, new_log, offsets, open_log
+from tests.unit.storage.logs_on_disk import NOW, FailingDisk, append, batch, new_log, offsets, open_log
 
 PRODUCER = (7, 0)
 SMALL: dict[str, Any] = {"segment_bytes": 500, "index_interval_bytes": 100}
@@ -294,6 +296,76 @@ def test_an_open_transaction_survives(tmp_path: Path) -> None:
         assert not log.producers.has_ongoing_transaction(8, 0)
     log.advance_high_watermark(log.log_end_offset)
     assert log.last_stable_offset == 0
+
+
+def full_for(disk: FailingDisk, *suffixes: str) -> None:
+    disk.fails = lambda action, path: (
+        errno.ENOSPC if path.endswith(suffixes) and action in ("create", "write") else None
+    )
+
+
+def flush_now(log: Log) -> None:
+    log.flush_now()
+
+
+def flush(log: Log) -> None:
+    asyncio.run(log.flush())
+
+
+@pytest.mark.parametrize("flush", [flush_now, flush])
+@pytest.mark.parametrize("what", [".index", ".timeindex", ".txnindex", ".snapshot"])
+def test_recovery_without_room_keeps_in_memory_what_a_later_flush_writes(
+    tmp_path: Path, what: str, flush: Callable[[Log], None]
+) -> None:
+    log = filled(tmp_path, index_interval_bytes=0)
+    append(log, batch(2, producer=(8, 0), sequence=0, is_transactional=True, timestamp=NOW + 20), leader_epoch=2)
+    abort = end_txn_marker(producer_id=8, producer_epoch=0, is_commit=False, coordinator_epoch=0, timestamp=NOW + 22)
+    log.append_control(abort, leader_epoch=2, timestamp=NOW + 22)
+    log.roll(timestamp=NOW + 22)
+    aborted = log.aborted_transactions(0, 23)
+    assert len(aborted) == 1
+    indexes = {path.name: path.read_bytes() for path in files(tmp_path, "index")}
+    disk = FailingDisk()
+    full_for(disk, what)
+    log = open_log(tmp_path, disk=disk, **{**SMALL, "index_interval_bytes": 0})
+    assert log.recovery_point == 0
+    assert offsets(log) == list(range(23))
+    assert log.aborted_transactions(0, 23) == aborted
+    assert log.producers.producers[7].last_sequence == 19
+    assert [log.offset_for_timestamp(NOW + n) for n in range(20)] == [(NOW + n, n, n // 8) for n in range(20)]
+    if what != ".snapshot":
+        with pytest.raises(KafkaError):
+            flush(log)
+        assert log.recovery_point == 0 and not log.is_offline, "a full disk is no failed disk"
+    disk.fails = lambda action, path: None
+    flush(log)
+    assert log.recovery_point == 23
+    assert {path.name: path.read_bytes() for path in files(tmp_path, "index")} == indexes
+    assert append(log, batch(producer=PRODUCER, sequence=20)).base_offset == 23
+
+
+def test_recovery_without_room_is_done_again_after_a_kill(tmp_path: Path) -> None:
+    log = filled(tmp_path)
+    log.flush_now()
+    log.close()
+    for path in files(tmp_path, "index"):
+        path.unlink()
+    disk = FailingDisk()
+    full_for(disk, "index")
+    log = open_log(tmp_path, is_clean=True, disk=disk, **SMALL)
+    assert offsets(log) == list(range(20))
+    assert log.recovery_point == 0, "nothing vouches for what is in memory only"
+    log = reopened(tmp_path, recovery_point=log.recovery_point)
+    assert offsets(log) == list(range(20))
+    assert log.offset_for_timestamp(NOW + 7) == (NOW + 7, 7, 0)
+
+
+def test_recovery_on_a_failing_disk_is_refused(tmp_path: Path) -> None:
+    filled(tmp_path)
+    disk = FailingDisk()
+    disk.fails = lambda action, path: errno.EIO if path.endswith(".snapshot") and action == "write" else None
+    with pytest.raises(OSError, match="EIO"):
+        open_log(tmp_path, disk=disk, **SMALL)
 
 
 def test_a_half_written_epoch_checkpoint_is_made_anew_from_the_log(tmp_path: Path) -> None:

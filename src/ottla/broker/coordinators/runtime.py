@@ -15,6 +15,7 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Generic
 
@@ -268,7 +269,8 @@ class Coordinator(ABC, Generic[S]):
             self._host_all(topic)
 
     def _host_all(self, topic: TopicImage) -> None:
-        """Those with records in them; an empty one is hosted when somebody asks for it."""
+        """Those with records in them; an empty one, and one that cannot be hosted now (its log could not be loaded a
+        moment ago), is hosted when a request asks for it."""
         for index in topic.partitions:
             partition = self.replicas.partitions.get(self.topic, index)
             if (
@@ -277,7 +279,8 @@ class Coordinator(ABC, Generic[S]):
                 and partition.log.log_start_offset < partition.log.log_end_offset
                 and self._is_led_here(index)
             ):
-                self._host(index)
+                with suppress(KafkaError):
+                    self._host(index)
 
     def metadata_changed(self, changes: ImageChanges) -> None:
         """After the image changed: shards whose partition is gone or led elsewhere go."""
