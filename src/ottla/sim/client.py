@@ -57,11 +57,11 @@ from ottla.wire.messages.list_offsets import (
 )
 from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from ottla.wire.sentinels import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
 Answer = TypeVar("Answer", bound=Message)
 
 REQUEST_TIMEOUT_S = 10.0
-EARLIEST, LATEST = -2, -1
 TOPIC_RESOURCE = 2
 PRODUCE_VERSION = 12
 """The last that names topics; later ones carry topic ids."""
@@ -299,8 +299,8 @@ class Client:
 
     async def read_all(self, topic: str, partition: int = 0) -> list[records.Record]:
         """Every record from the log start to the high watermark."""
-        offset = await self.list_offset(topic, partition, EARLIEST)
-        end = await self.list_offset(topic, partition, LATEST)
+        offset = await self.list_offset(topic, partition, EARLIEST_TIMESTAMP)
+        end = await self.list_offset(topic, partition, LATEST_TIMESTAMP)
         found: list[records.Record] = []
         while offset < end:
             fetched = await self.fetch(topic, partition, offset)
