@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable
 
 from ottla.cluster import TopicImage
 from ottla.groups.decision import Call, GroupDecision
-from ottla.groups.offsets_committed import NO_PRODUCER_ID, CommittedOffsets
+from ottla.groups.offsets_committed import CommittedOffsets
 from ottla.groups.records import GroupRecord
 from ottla.groups.state import Group, PartitionCheck, ShardState
+from ottla.records.batch import NO_PRODUCER_ID
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.offset_commit import (
     OffsetCommitRequest,

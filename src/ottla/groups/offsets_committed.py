@@ -19,10 +19,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ottla.records.batch import NO_PRODUCER_ID
 from ottla.wire.messages.records.offset_commit_key import OffsetCommitKey
 from ottla.wire.messages.records.offset_commit_value import OffsetCommitValue
-
-NO_PRODUCER_ID = -1
 
 OffsetsByTopic = dict[str, dict[int, OffsetCommitValue]]
 PendingByTopic = dict[str, dict[int, dict[int, OffsetCommitValue | None]]]

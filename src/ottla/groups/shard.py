@@ -18,10 +18,10 @@ from ottla.groups.commits_read import MAX_WAITING_COUNT, CommitsRead, is_ordinar
 from ottla.groups.consumer_groups import ConsumerGroups
 from ottla.groups.decision import Answer, Call, GroupDecision
 from ottla.groups.offsets import Offsets, commit_refused, transactional_commit_refused
-from ottla.groups.offsets_committed import NO_PRODUCER_ID
 from ottla.groups.records import GroupRecord, decode_record
 from ottla.groups.state import ShardState
 from ottla.records import Record
+from ottla.records.batch import NO_PRODUCER_ID
 from ottla.wire import WireError
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse

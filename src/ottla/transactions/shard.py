@@ -18,16 +18,14 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ottla.config import BrokerConfig
+from ottla.records.batch import MAX_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
 from ottla.transactions.decision import Call, SendMarkers, TopicPartition, TransactionDecision
 from ottla.transactions.records import TransactionRecord, value_version
 from ottla.transactions.transaction import (
     EPOCH_BUMP_SINCE,
     LAST_CLIENT_EPOCH,
-    MAX_EPOCH,
     NO_EPOCH,
-    NO_PRODUCER_ID,
     NO_TIMEOUT_MS,
-    NO_TIMESTAMP,
     Transaction,
     TransactionState,
     is_epoch_exhausted,
@@ -346,7 +344,7 @@ class TransactionShard:
             value = transaction.plan_end(False, version, next_producer_id, timestamp)
         else:
             value = transaction.plan_end(False, 0, NO_PRODUCER_ID, timestamp)
-            value.producer_epoch = min(transaction.producer_epoch + 1, MAX_EPOCH)
+            value.producer_epoch = min(transaction.producer_epoch + 1, MAX_PRODUCER_EPOCH)
         return self._decided(transaction, value, timestamp, lambda _: None)
 
     # --- markers

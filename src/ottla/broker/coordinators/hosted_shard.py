@@ -19,6 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from ottla.records import ControlType, CorruptRecords, Record, build, control_type, end_txn_marker, read, split
+from ottla.records.batch import HEADER_SIZE
 from ottla.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ RECORDS_PER_PIECE = 1_000
 LOAD_CHUNK_BYTES = 1024 * 1024
 DUE_PER_PIECE = 50
 """How many deadlines that are due are acted upon before requests get their turn."""
-BATCH_OVERHEAD_BYTES = 61
 RECORD_OVERHEAD_BYTES = 30
 """More than the lengths and deltas around a record's key and value can take."""
 
@@ -320,7 +320,7 @@ class HostedShard(Generic[S]):
 
     @property
     def _max_batch_bytes(self) -> int:
-        return self.partition.log.config.max_message_bytes - BATCH_OVERHEAD_BYTES
+        return self.partition.log.config.max_message_bytes - HEADER_SIZE
 
     # Writing
 
