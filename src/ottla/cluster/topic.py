@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-NO_LEADER = -1
 NO_LEADER_CHANGE = -2
 """In a PartitionChangeRecord: the leader stays, and with it the leader epoch."""
 

@@ -38,8 +38,8 @@ from ottla.wire.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 from ottla.wire.primitives import ZERO_UUID
+from ottla.wire.sentinels import NO_OFFSET
 
-NO_OFFSET = -1
 NO_RETENTION = -1
 NO_EXPIRY = -1
 MAX_TIMESTAMP = 2**63 - 1

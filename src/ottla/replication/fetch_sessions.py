@@ -28,12 +28,13 @@ from random import Random
 from typing import Any, Protocol
 
 from ottla.wire.errors import ErrorCode, KafkaError
-
-FINAL_EPOCH = -1
-INITIAL_EPOCH = 0
-NO_SESSION = 0
-MAX_EPOCH = 0x7FFFFFFF
-CONSUMER = -1
+from ottla.wire.sentinels import (
+    CONSUMER_REPLICA_ID,
+    FINAL_SESSION_EPOCH,
+    INITIAL_SESSION_EPOCH,
+    MAX_SESSION_EPOCH,
+    NO_SESSION,
+)
 
 PartitionKey = tuple[bytes | str, int]
 
@@ -298,14 +299,16 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def open(self, request: Any, *, uses_topic_ids: bool, now: int, replica_id: int = CONSUMER) -> FetchContext:
+    def open(
+        self, request: Any, *, uses_topic_ids: bool, now: int, replica_id: int = CONSUMER_REPLICA_ID
+    ) -> FetchContext:
         session_id, epoch = request.session_id, request.session_epoch
-        if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+        if epoch in (INITIAL_SESSION_EPOCH, FINAL_SESSION_EPOCH):
             if session_id in self._sessions:
                 self.close(self._sessions[session_id])
             partitions = _wanted(request, uses_topic_ids)
             session = None
-            if epoch == INITIAL_EPOCH and partitions:
+            if epoch == INITIAL_SESSION_EPOCH and partitions:
                 session = self._new(partitions, uses_topic_ids, now, replica_id)
             return FetchContext(session, False, list(partitions.values()))
         found = self._sessions.get(session_id)
@@ -331,7 +334,7 @@ class FetchSessions:
 
     def use(self, session: FetchSession, now: int) -> None:
         """An incremental fetch has come."""
-        session.epoch = 1 if session.epoch == MAX_EPOCH else session.epoch + 1
+        session.epoch = 1 if session.epoch == MAX_SESSION_EPOCH else session.epoch + 1
         session.used_at = now
         # The dict is kept in order of use, so the first is always the one unused for longest.
         del self._sessions[session.id]
@@ -380,7 +383,7 @@ class FetchSessions:
         oldest = next(iter(self._sessions.values()), None)
         if oldest is not None and now - oldest.used_at >= self._eviction_ms:
             return oldest
-        if replica_id == CONSUMER:
+        if replica_id == CONSUMER_REPLICA_ID:
             return None
         return next((session for session in self._sessions.values() if not session.is_followers), None)
 

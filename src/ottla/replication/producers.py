@@ -25,6 +25,7 @@ from ottla.wire.errors import ErrorCode, KafkaError
 
 BATCHES_REMEMBERED = 5
 NO_OFFSET = -1
+"""In place of the first offset of a transaction: the producer has none open."""
 
 SNAPSHOT_VERSION = 1
 _SNAPSHOT_HEADER = Struct(">hIi")

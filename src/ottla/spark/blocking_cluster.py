@@ -45,7 +45,7 @@ from ottla.client.errors import (
     in_context,
     is_retriable,
 )
-from ottla.client.metadata import NO_LEADER, Metadata, PartitionInfo
+from ottla.client.metadata import Metadata, PartitionInfo
 from ottla.client.security_config import PLAINTEXT
 from ottla.spark.blocking_connection import BlockingConnection
 from ottla.spark.options import Topics
@@ -58,7 +58,7 @@ from ottla.wire.messages.describe_configs import (
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.wire.primitives import ZERO_UUID
-from ottla.wire.sentinels import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from ottla.wire.sentinels import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, NO_LEADER
 
 T = TypeVar("T")
 OFFSET_FETCH = 9

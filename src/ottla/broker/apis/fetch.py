@@ -16,7 +16,7 @@ from ottla.broker.apis.fetch_frame import MOVED_DELAY_MS, fetch_frame
 from ottla.broker.caller import Caller
 from ottla.broker.ground import Ground
 from ottla.broker.metadata.metadata import Metadata
-from ottla.broker.replicas.partitions import EVERYTHING, NO_LEADER
+from ottla.broker.replicas.partitions import EVERYTHING
 from ottla.broker.replicas.replicas import Replicas
 from ottla.broker.serving.api import Api
 from ottla.broker.serving.quotas import CONSUME, Quotas
@@ -32,6 +32,7 @@ from ottla.wire.messages.fetch import (
     NodeEndpoint,
     PartitionData,
 )
+from ottla.wire.sentinels import NO_LEADER
 
 if TYPE_CHECKING:
     from ottla.broker.replicas.partitions import Partition
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from ottla.net import Deadline
 
 READ_COMMITTED = 1
-CONSUMER_REPLICA_ID = -1
 DEBUGGING_REPLICA_ID = -2
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 FIRST_VERSION_WITH_SESSIONS = 7

@@ -24,6 +24,7 @@ from ottla.wire.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from ottla.wire.sentinels import NO_OFFSET
 
 if TYPE_CHECKING:
     from ottla.broker.replicas.partitions import Partition
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 FIRST_VERSION_WITH_GROUP_ERROR = 2
 FIRST_BATCHED_VERSION = 8
 FIRST_VERSION_WITH_TOPIC_IDS = 10
-NO_OFFSET = -1
 
 
 def offset_fetch(

@@ -34,7 +34,7 @@ from ottla.wire.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from ottla.wire.sentinels import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from ottla.wire.sentinels import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_SESSION_EPOCH, NO_SESSION
 
 if TYPE_CHECKING:
     from ottla.broker.ground import Ground
@@ -47,8 +47,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.fetcher")
 
-NO_SESSION = 0
-MAX_SESSION_EPOCH = 0x7FFFFFFF
 INTERRUPT_MS = 5
 """How long a partition that is new waits for the answer to a request that does not name it. The leader may have nothing
 to answer for half a second, in which the new partition's leader could commit nothing."""
