@@ -65,8 +65,6 @@ class TopicImage:
 
 MAX_TOPIC_NAME_LENGTH = 249
 _LEGAL = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
-INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_state")
-METADATA_TOPIC = "__cluster_metadata"
 
 
 def why_topic_name_is_invalid(name: str) -> str | None:

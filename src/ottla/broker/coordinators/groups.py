@@ -16,6 +16,7 @@ from ottla.groups.shard import GroupShard
 from ottla.records import Compression, Record
 from ottla.wire import WireError
 from ottla.wire.errors import KafkaError
+from ottla.wire.internal_topics import GROUP_METADATA_TOPIC
 from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from ottla.broker.replicas.replicas import Replicas
     from ottla.cluster import ImageChanges
 
-GROUP_METADATA_TOPIC = "__consumer_offsets"
 GROUP_OPERATIONS = sum(1 << operation for operation in (3, 6, 8, 10, 11))
 """Read, delete, describe, describe configs, alter configs: all that can be done with a group."""
 

@@ -10,10 +10,10 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from ottla.broker.coordinators.groups import GROUP_METADATA_TOPIC
 from ottla.records import end_txn_marker
 from ottla.transactions import Call, SendMarkers, TopicPartition
 from ottla.wire.errors import ErrorCode, KafkaError
+from ottla.wire.internal_topics import GROUP_METADATA_TOPIC
 
 if TYPE_CHECKING:
     from ottla.broker.coordinators.groups import GroupCoordinator

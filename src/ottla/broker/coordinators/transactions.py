@@ -23,6 +23,7 @@ from ottla.transactions import (
     encode_record,
 )
 from ottla.wire.errors import ErrorCode, KafkaError
+from ottla.wire.internal_topics import TRANSACTION_STATE_TOPIC
 from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig
 
 if TYPE_CHECKING:
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from ottla.broker.replicas.partitions import Partition
     from ottla.broker.replicas.replicas import Replicas
 
-TRANSACTION_STATE_TOPIC = "__transaction_state"
 CLIENT_VERSION_THAT_ADDS = 2
 ENDING = frozenset(
     [

@@ -12,8 +12,8 @@ from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Protocol
 
-from ottla.cluster.topic import INTERNAL_TOPICS
 from ottla.wire.errors import ErrorCode, KafkaError
+from ottla.wire.internal_topics import INTERNAL_TOPICS
 from ottla.wire.sentinels import NO_LEADER
 
 if TYPE_CHECKING:
