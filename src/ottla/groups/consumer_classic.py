@@ -26,13 +26,13 @@ from ottla.groups.consumer_protocol import (
     decode_subscription,
     encode_assignment,
     partitions_by_topic_id,
-    protocol_version,
 )
 from ottla.groups.conversion import Conversion
 from ottla.groups.decision import Call, GroupDecision
 from ottla.groups.membership import Membership, Step
 from ottla.groups.state import ShardState
 from ottla.wire import WireError
+from ottla.wire.consumer_protocol import protocol_version
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse

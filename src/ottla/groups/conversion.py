@@ -23,7 +23,6 @@ from ottla.groups.consumer_protocol import (
     decode_subscription,
     encode_assignment,
     partitions_by_topic_id,
-    protocol_version,
 )
 from ottla.groups.consumer_records import (
     current_assignment_record,
@@ -38,6 +37,7 @@ from ottla.groups.membership import Membership, Step
 from ottla.groups.records import GroupRecord
 from ottla.groups.state import ShardState
 from ottla.wire import WireError
+from ottla.wire.consumer_protocol import protocol_version
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.records.group_metadata_value import GroupMetadataValue
 

@@ -16,6 +16,7 @@ from ottla.sim.loop import Loop
 from ottla.sim.network import Network, Socket
 from ottla.wire import decode, frames
 from ottla.wire.apis import APIS, response_class
+from ottla.wire.config_resources import ResourceType
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.message import Message
 from ottla.wire.messages.create_partitions import (
@@ -62,7 +63,6 @@ from ottla.wire.sentinels import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 Answer = TypeVar("Answer", bound=Message)
 
 REQUEST_TIMEOUT_S = 10.0
-TOPIC_RESOURCE = 2
 PRODUCE_VERSION = 12
 """The last that names topics; later ones carry topic ids."""
 FETCH_VERSION = 12
@@ -230,13 +230,15 @@ class Client:
 
     async def alter_topic_config(self, topic: str, name: str, value: str) -> None:
         change = AlterableConfig(name=name, config_operation=0, value=value)
-        resource = AlterConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=topic, configs=[change])
+        resource = AlterConfigsResource(resource_type=ResourceType.TOPIC, resource_name=topic, configs=[change])
         request = IncrementalAlterConfigsRequest(resources=[resource])
         response = await self.request(request, IncrementalAlterConfigsResponse)
         _check(response.responses[0].error_code, response.responses[0].error_message)
 
     async def topic_config(self, topic: str, name: str) -> str | None:
-        resource = DescribeConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=[name])
+        resource = DescribeConfigsResource(
+            resource_type=ResourceType.TOPIC, resource_name=topic, configuration_keys=[name]
+        )
         response = await self.request(DescribeConfigsRequest(resources=[resource]), DescribeConfigsResponse)
         _check(response.results[0].error_code, response.results[0].error_message)
         return next((config.value for config in response.results[0].configs if config.name == name), None)

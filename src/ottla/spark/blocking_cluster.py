@@ -50,6 +50,7 @@ from ottla.client.security_config import PLAINTEXT
 from ottla.spark.blocking_connection import BlockingConnection
 from ottla.spark.options import Topics
 from ottla.wire import Message
+from ottla.wire.config_resources import ResourceType
 from ottla.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -62,7 +63,6 @@ from ottla.wire.sentinels import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, NO_LEADER
 
 T = TypeVar("T")
 OFFSET_FETCH = 9
-TOPIC_RESOURCE = 2
 MAX_MESSAGE_BYTES = "max.message.bytes"
 ANY_SIZE = 2**31 - 1
 DEFAULT_TIMEOUT_MS = 60_000
@@ -301,7 +301,7 @@ class BlockingCluster:
 
     def _ask_max_message_bytes(self, topic: str) -> int:
         resource = DescribeConfigsResource(
-            resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=[MAX_MESSAGE_BYTES]
+            resource_type=ResourceType.TOPIC, resource_name=topic, configuration_keys=[MAX_MESSAGE_BYTES]
         )
         response: DescribeConfigsResponse = self.any().request(DescribeConfigsRequest(resources=[resource]))
         for result in response.results:
