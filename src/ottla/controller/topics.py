@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from ottla.cluster import PartitionImage, TopicImage, features, snapshot
+from ottla.cluster.image import TOPIC_RESOURCE
 from ottla.cluster.topic import why_topic_name_is_invalid
 from ottla.config.describe import describe_topic
 from ottla.controller.configs import check_topic_configs
@@ -107,7 +108,7 @@ class _Creation:
         version = view.metadata_version
         records.append(TopicRecord(name=topic.name, topic_id=topic_id))
         for name, value in configs.items():
-            records.append(ConfigRecord(resource_type=2, resource_name=topic.name, name=name, value=value))
+            records.append(ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=topic.name, name=name, value=value))
         for index, partition in enumerate(partitions):
             records.append(snapshot.partition_record(topic_id, index, partition, version))
         return CreatableTopicResult(
