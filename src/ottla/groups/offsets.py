@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from ottla.cluster import TopicImage
-from ottla.groups.decision import Call, GroupDecision
+from ottla.groups.call import Call
 from ottla.groups.offsets_committed import CommittedOffsets
 from ottla.groups.records import GroupRecord
 from ottla.groups.state import Group, PartitionCheck, ShardState
+from ottla.machine import CoordinatorDecision
 from ottla.records.batch import NO_PRODUCER_ID
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.offset_commit import (
@@ -100,7 +101,7 @@ class Offsets:
         if member_id and self._state.groups[group_id].type == "classic":
             self._keep_session(group_id, member_id, now)
 
-    def commit(self, request: OffsetCommitRequest, call: Call) -> GroupDecision[OffsetCommitResponse]:
+    def commit(self, request: OffsetCommitRequest, call: Call) -> CoordinatorDecision[OffsetCommitResponse]:
         """OffsetCommit. All partitions of the request are committed, but those whose metadata is too long."""
         group_id = request.group_id
         group = self._state.groups.get(group_id)
@@ -153,11 +154,11 @@ class Offsets:
                     )
                 )
         self._state.counts["offset-commit"] += len(records)
-        return GroupDecision(records, OffsetCommitResponse(topics=topics))
+        return CoordinatorDecision(records, OffsetCommitResponse(topics=topics))
 
     def commit_transactional(
         self, request: TxnOffsetCommitRequest, call: Call
-    ) -> GroupDecision[TxnOffsetCommitResponse]:
+    ) -> CoordinatorDecision[TxnOffsetCommitResponse]:
         """TxnOffsetCommit: the records are to be written under the producer's id, and count from its marker on."""
         check = self._check_transactional(request, call)
         limit = self._state.config.offset_metadata_max_bytes
@@ -187,7 +188,7 @@ class Offsets:
                 )
                 records.append(GroupRecord(OffsetCommitKey(group=request.group_id, topic=name, partition=index), value))
         self._state.counts["offset-commit"] += len(records)
-        return GroupDecision(records, TxnOffsetCommitResponse(topics=topics))
+        return CoordinatorDecision(records, TxnOffsetCommitResponse(topics=topics))
 
     def _check_transactional(self, request: TxnOffsetCommitRequest, call: Call) -> PartitionCheck | None:
         group = self._state.groups.get(request.group_id)
@@ -256,7 +257,7 @@ class Offsets:
             topics.append(OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=results))
         return OffsetFetchResponseGroup(group_id=group_id, topics=topics)
 
-    def delete(self, request: OffsetDeleteRequest) -> GroupDecision[OffsetDeleteResponse]:
+    def delete(self, request: OffsetDeleteRequest) -> CoordinatorDecision[OffsetDeleteResponse]:
         """OffsetDelete: a topic that the group reads keeps its offsets."""
         group_id = request.group_id
         group = self._state.group(group_id)
@@ -283,7 +284,7 @@ class Offsets:
                     deleted[name, index] = None
                     records.append(tombstone(group_id, name, index))
         self._state.counts["offset-deletion"] += len(records)
-        return GroupDecision(records, OffsetDeleteResponse(topics=topics))
+        return CoordinatorDecision(records, OffsetDeleteResponse(topics=topics))
 
     def delete_all(self, group_id: str) -> list[GroupRecord]:
         """What takes a group's offsets away, committed and pending, when the group itself is deleted."""

@@ -26,7 +26,7 @@ from enum import IntEnum
 from typing import Any
 
 from ottla.records.batch import MAX_PRODUCER_EPOCH, NO_PRODUCER_ID
-from ottla.transactions.decision import SendMarkers, TopicPartition
+from ottla.transactions.effects import SendMarkers, TopicPartition
 from ottla.transactions.records import TransactionRecord
 from ottla.wire.messages.records.transaction_log_key import TransactionLogKey
 from ottla.wire.messages.records.transaction_log_value import PartitionsSchema, TransactionLogValue

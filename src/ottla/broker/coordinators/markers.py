@@ -10,8 +10,9 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from ottla.machine import Call
 from ottla.records import end_txn_marker
-from ottla.transactions import Call, SendMarkers, TopicPartition
+from ottla.transactions import SendMarkers, TopicPartition
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.internal_topics import GROUP_METADATA_TOPIC
 

@@ -12,11 +12,10 @@ from ottla.broker.coordinators.markers import TransactionMarkers
 from ottla.broker.coordinators.remote import RemoteBrokers
 from ottla.broker.coordinators.runtime import Coordinator
 from ottla.cluster.features import TRANSACTION_VERSION
+from ottla.machine import Call, CoordinatorDecision
 from ottla.transactions import (
-    Call,
     SendMarkers,
     TopicPartition,
-    TransactionDecision,
     TransactionRecord,
     TransactionShard,
     decode_record,
@@ -218,7 +217,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         return producer_id
 
 
-def _add_partitions(machine: TransactionShard, request: TransactionPartitions, call: Call) -> TransactionDecision[Any]:
+def _add_partitions(machine: TransactionShard, request: TransactionPartitions, call: Call) -> CoordinatorDecision[Any]:
     return machine.add_partitions(
         request.transactional_id,
         request.producer_id,
