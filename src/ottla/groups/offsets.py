@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from ottla.cluster import TopicImage
 from ottla.groups.call import Call
@@ -71,13 +71,14 @@ class Offsets:
             self._create_group(key.group)
         self.committed.replay(key, value, producer_id)
 
-    def replay_all(self, group_id: str, topic: str, values: list[tuple[int, OffsetCommitValue]]) -> None:
-        """Commits of one topic, by partition."""
+    def replay_all(self, group_id: str, topic: str, values: Sequence[tuple[int, OffsetCommitValue]]) -> None:
+        """What `replay` does with the records of plain commits for one topic, given by partition."""
         if group_id not in self._state.groups:
             self._create_group(group_id)
         self.committed.put_all(group_id, topic, values)
 
-    # A commit in two steps, for whoever writes the records of an ordinary one by itself.
+    # An ordinary commit in three steps, for a caller that writes its records by itself: `may_commit`, then, once they
+    # are written, `replay_all` and `note_commit`.
 
     def may_commit(self, group_id: str, member_id: str, generation: int, api_version: int) -> bool:
         """Whether `commit` would take any partition of the member's."""
@@ -92,12 +93,10 @@ class Offsets:
             return False
         return check is None
 
-    def take_commit(
-        self, group_id: str, member_id: str, topic: str, values: list[tuple[int, OffsetCommitValue]], now: int
-    ) -> None:
-        """Take in what has been written for partitions of a topic, by a member that may commit."""
-        self.committed.put_all(group_id, topic, values)
-        self._state.counts["offset-commit"] += len(values)
+    def note_commit(self, group_id: str, member_id: str, count: int, now: int) -> None:
+        """Count the offsets that a member has committed, and keep its session if the group is classic. Neither is in
+        the log: a shard that is loaded anew begins with other counts and full sessions."""
+        self._state.counts["offset-commit"] += count
         if member_id and self._state.groups[group_id].type == "classic":
             self._keep_session(group_id, member_id, now)
 

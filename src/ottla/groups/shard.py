@@ -1,7 +1,8 @@
 """GroupShard: the group coordinator of one partition of `__consumer_offsets`.
 
-Every command decides and returns what is to be written and answered; `replay` is the only way in which what is written
-changes the shard, right after the append as much as at a restart. Errors are part of replies: commands raise none.
+Every command decides and returns what is to be written and answered; `replay` (for many plain commits at once:
+`Offsets.replay_all`, which does the same with each) is the only way in which what is written changes the shard, right
+after the append as much as at a restart. Errors are part of replies: commands raise none.
 """
 
 from __future__ import annotations
