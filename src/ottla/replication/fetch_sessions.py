@@ -73,6 +73,31 @@ class AwaitingFetch(Protocol):
         ...
 
 
+class WatchedSegment(Protocol):
+    """A segment of the log that is read: a session only keeps which one."""
+
+    @property
+    def size(self) -> int: ...
+
+
+class WatchedLog(Protocol):
+    @property
+    def last_stable_offset(self) -> int: ...
+
+
+class Watched(Protocol):
+    """The partition that is read, as far as a session needs to know it."""
+
+    @property
+    def log(self) -> WatchedLog: ...
+
+    def add_waiter(self, waiter: SetAside) -> None:
+        """Call the waiter's `grew` when there is more to read, or an error to tell."""
+        ...
+
+    def remove_waiter(self, waiter: SetAside) -> None: ...
+
+
 class FetchPartition:
     """What a client wants of one partition, and what it was last told of it."""
 
@@ -104,11 +129,11 @@ class FetchPartition:
         self.high_watermark = -1
         self.log_start_offset = -1
         self.sent_error = False
-        self.partition: Any = None
+        self.partition: Watched | None = None
         """What is read, once it was found."""
         self.aside: SetAside | None = None
         """Of a consumer: where there was no news, what waits for some."""
-        self.tail_segment: Any = None
+        self.tail_segment: WatchedSegment | None = None
         self.tail_offset = self.tail_position = -1
         """Of a follower: what was sent last ended at this offset, which is at this position of this segment."""
         self._session: FetchSession | None = None
@@ -172,11 +197,12 @@ class SetAside:
     def __init__(self, session: FetchSession, wanted: FetchPartition) -> None:
         self.session = session
         self.wanted = wanted
+        assert wanted.partition is not None, "it was read before it is set aside"
         self.partition = wanted.partition
-        self.last_stable_offset: int = self.partition.log.last_stable_offset
+        self.last_stable_offset = self.partition.log.last_stable_offset
         self.partition.add_waiter(self)
 
-    def grew(self, partition: Any, size: int) -> None:
+    def grew(self, partition: Watched, size: int) -> None:
         if self.wanted.aside is not self:
             return  # it was left by one of those who were told before
         self.leave()
