@@ -6,7 +6,8 @@ import os
 import sys
 from importlib import import_module
 
-VERSION = "0.1.0"
+from ottla import __version__
+
 COMMANDS = {
     "start": "run a node: broker and controller in one process",
     "topics": "list, describe, create, alter and delete topics",
@@ -27,7 +28,7 @@ COMMANDS = {
 }
 
 HELP = f"""\
-ottla {VERSION}: a Kafka-compatible streaming platform
+ottla {__version__}: a Kafka-compatible streaming platform
 
 usage: ottla COMMAND [options]
 
@@ -82,7 +83,7 @@ def dispatch(arguments: list[str]) -> int:
     if arguments[0] in ("--version", "version"):
         from ottla.records import RECORDS_COMPILED
 
-        print(f"ottla {VERSION} (record kernel: {'compiled' if RECORDS_COMPILED else 'plain Python'})")
+        print(f"ottla {__version__} (record kernel: {'compiled' if RECORDS_COMPILED else 'plain Python'})")
         return 0
     if arguments[0] == "help":
         arguments = [*arguments[1:], "--help"]

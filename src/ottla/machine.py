@@ -5,13 +5,15 @@ what they want done goes out as data. Two shapes meet here:
 
 - a *timed* machine (`Machine`) is handed events, returns effects and says when it next wants a `Tick`;
 - a *shard* (controller, group coordinator, ...) answers a command with a `Decision`: the records that make it true and
-  the reply that may leave once they are durable. Its `replay(record)` is the only thing that changes its state.
+  the reply that may leave once they are durable. Its `replay(record)` is the only thing that changes its state. The
+  shards of coordinators learn from a `Call` when a command came, and return a `CoordinatorDecision`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 Reply = TypeVar("Reply")
 
@@ -31,7 +33,7 @@ class Machine(Protocol):
         """When the machine next wants a Tick, in monotonic milliseconds; None if only events can move it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Decision(Generic[Reply]):
     """What a command decided: records to be written, and the reply that is true once they are.
 
@@ -42,3 +44,42 @@ class Decision(Generic[Reply]):
     records: list[Any]
     reply: Reply
     is_atomic: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """When a command comes to a shard of a coordinator, in which version of its API, and from which caller."""
+
+    now: int
+    """Monotonic milliseconds: deadlines."""
+    timestamp: int
+    """Wall clock milliseconds: what goes into records."""
+    api_version: int = 0
+    waiter: Any = None
+    """Stands for the caller in the `answers` of a later decision, if this command's own leaves it waiting; the shard
+    only keeps it and hands it back."""
+
+
+class Answer(NamedTuple):
+    """The response to a request that an earlier decision left waiting."""
+
+    waiter: Any
+    response: Any
+
+
+@dataclass(slots=True)
+class CoordinatorDecision(Decision[Reply]):
+    """What a command of a coordinator's shard decided: records to be written as one batch, and what may leave once they
+    are durable: the reply, the effects and the answers.
+
+    A shard whose callers can wait (JoinGroup, SyncGroup) has None as the reply then: the call's `waiter` is answered by
+    a later decision, or by this one.
+    """
+
+    effects: list[Any] = field(default_factory=list)
+    """What the coordinator is to do, in the shard's own words, such as SendMarkers."""
+    answers: list[Answer] = field(default_factory=list)
+    refused: Callable[[Any, Any], CoordinatorDecision[Any]] | None = None
+    """What to do instead if the records cannot be written, from the error and the call. A decision without it changed
+    nothing but by its records, so its caller gets the error and that is all. It must return a decision without
+    records."""

@@ -16,8 +16,7 @@ from typing import Any
 
 import pytest
 
-from ottla.client.admin import Admin
-from ottla.client.admin.configs import ConfigChange, ConfigResource, ResourceType
+from ottla.client.admin import Admin, ConfigChange, ConfigResource, ResourceType
 from ottla.client.consumer import Consumer
 from ottla.client.core.partitions import TopicPartition
 from ottla.client.errors import CommitFailed, ErrorCode, KafkaError

@@ -192,19 +192,20 @@ def meaning_of(topic: str, batch: Batch, record: Record) -> str | None:
     """What a control record, or a record of one of Kafka's own topics, says; None for everybody else's."""
     from ottla.records import ControlType, CorruptRecords, parse_control_key
     from ottla.wire import WireError
+    from ottla.wire.internal_topics import GROUP_METADATA_TOPIC, METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 
     try:
         if batch.header.is_control:
             return f"control {ControlType(parse_control_key(record.key)).name}"
-        if topic == "__cluster_metadata":
+        if topic == METADATA_TOPIC:
             from ottla.cluster import decode_record
 
             return str(decode_record(record.value or b""))
-        if topic == "__consumer_offsets":
+        if topic == GROUP_METADATA_TOPIC:
             from ottla.groups.records import decode_record as decode_group_record
 
             return str(decode_group_record(record.key or b"", record.value))
-        if topic == "__transaction_state":
+        if topic == TRANSACTION_STATE_TOPIC:
             from ottla.transactions.records import decode_record as decode_transaction_record
 
             return str(decode_transaction_record(record.key or b"", record.value))

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.cli.quantities import parse_duration_ms
 from ottla.cli.session import CommandError
+from ottla.wire.sentinels import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
 if TYPE_CHECKING:
     from ottla.client.admin import Admin
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from ottla.client.core.partitions import TopicPartition
 
 HELP = "an offset, beginning, end, -10 (before the end), +10, @MILLISECONDS, an ISO time, '5m ago', today"
-_EARLIEST, _LATEST = -2, -1
 
 
 class Anchor(Enum):
@@ -105,8 +105,8 @@ async def bounds(
 ) -> dict[TopicPartition, tuple[int, int]]:
     """The first offset of each partition and the one after its last that can be read."""
     wanted = list(partitions)
-    first = await admin.list_offsets(dict.fromkeys(wanted, _EARLIEST))
-    last = await admin.list_offsets(dict.fromkeys(wanted, _LATEST), isolation_level=isolation_level)
+    first = await admin.list_offsets(dict.fromkeys(wanted, EARLIEST_TIMESTAMP))
+    last = await admin.list_offsets(dict.fromkeys(wanted, LATEST_TIMESTAMP), isolation_level=isolation_level)
     return {partition: (first[partition].offset, last[partition].offset) for partition in wanted}
 
 

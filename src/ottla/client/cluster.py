@@ -38,10 +38,11 @@ from ottla.client.errors import (
     error_of,
     is_retriable,
 )
-from ottla.client.metadata import NO_LEADER, Broker, Metadata, PartitionInfo, TopicInfo
+from ottla.client.metadata import Broker, Metadata, PartitionInfo, TopicInfo
 from ottla.wire import Message
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from ottla.wire.sentinels import NO_LEADER
 
 T = TypeVar("T")
 _log = logging.getLogger("ottla.client")

@@ -26,6 +26,7 @@ from random import SystemRandom
 from struct import Struct
 from typing import TYPE_CHECKING, Any, cast
 
+from ottla import SOFTWARE_NAME, __version__
 from ottla.client.config import ClientConfig
 from ottla.client.errors import (
     AuthenticationError,
@@ -53,9 +54,6 @@ FIRST_FRAME_BYTES = 1024 * 1024
 """A buffer is never made larger than this on the word of a peer alone: it grows with what has come."""
 SPARE_BYTES = 24 * 1024 * 1024
 """Buffers of so many bytes are kept for the next frames."""
-
-SOFTWARE_NAME = "ottla"
-SOFTWARE_VERSION = "0.1.0"
 
 
 class _Waiting:
@@ -174,7 +172,7 @@ class Connection(asyncio.BufferedProtocol):
     async def _negotiate(self) -> None:
         """ApiVersions, newest first (KIP-511): a broker that lacks that version answers in version 0 with its own."""
         version = APIS[API_VERSIONS].max_version
-        request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=SOFTWARE_VERSION)
+        request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=__version__)
         response: ApiVersionsResponse = await self.request(request, version=version)
         if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
             spoken = next((api.max_version for api in response.api_keys if api.api_key == API_VERSIONS), 0)

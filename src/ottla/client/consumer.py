@@ -25,9 +25,7 @@ from ottla.client.core.offsets import OffsetAndMetadata, OffsetAndTimestamp
 from ottla.client.core.partitions import TopicPartition
 from ottla.client.core.subscription import (
     EARLIEST,
-    EARLIEST_TIMESTAMP,
     LATEST,
-    LATEST_TIMESTAMP,
     AssignedPartition,
     OffsetReset,
     ResetKind,
@@ -46,6 +44,7 @@ from ottla.client.group_member import GroupMember
 from ottla.client.metadata import ConsumerGroupMetadata, Metadata, PartitionInfo
 from ottla.client.offset_requests import OffsetRequests
 from ottla.client.times import check_ms, check_timestamp
+from ottla.wire.sentinels import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
 if TYPE_CHECKING:
     import pyarrow

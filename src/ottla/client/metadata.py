@@ -9,10 +9,9 @@ from ottla.client.core.partitions import TopicPartition
 from ottla.client.errors import ErrorCode, error_code
 from ottla.wire.messages.metadata import MetadataResponse, MetadataResponseTopic
 from ottla.wire.primitives import ZERO_UUID
+from ottla.wire.sentinels import NO_LEADER
 
 __all__ = ["Broker", "ConsumerGroupMetadata", "Metadata", "PartitionInfo", "TopicInfo", "TopicPartition"]
-
-NO_LEADER = -1
 
 
 class ConsumerGroupMetadata(NamedTuple):

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 from ottla.client import lifetimes, statistics
 from ottla.client.cluster import Cluster
 from ottla.client.config import ProducerConfig
-from ottla.client.core.accumulator import BATCH_OVERHEAD, RECORD_OVERHEAD, Accumulator, Batch, PartitionQueue
+from ottla.client.core.accumulator import MAX_RECORD_OVERHEAD, Accumulator, Batch, PartitionQueue
 from ottla.client.core.offsets import OffsetAndMetadata
 from ottla.client.core.partitioner import RoundRobin, StickyPartition, partition_for_key
 from ottla.client.core.sequences import Sequences
@@ -46,6 +46,7 @@ from ottla.client.metadata import ConsumerGroupMetadata, PartitionInfo, TopicInf
 from ottla.client.sender import Sender
 from ottla.client.times import check_ms, check_timestamp
 from ottla.client.transactions import State, Transactions
+from ottla.records.batch import HEADER_SIZE
 from ottla.wire.spares import SpareBuffers
 
 if TYPE_CHECKING:
@@ -249,7 +250,7 @@ class Producer(lifetimes.Client):
             value = config.value_serializer(value)
         if key is not None and (type(key) is not bytes or config.key_serializer is not None):
             key = _serialized(config.key_serializer, key, "key")
-        size = RECORD_OVERHEAD
+        size = MAX_RECORD_OVERHEAD
         if value is not None:
             size += len(value)
         if key is not None:
@@ -262,7 +263,7 @@ class Producer(lifetimes.Client):
             timestamp = time_ns() // 1_000_000
         else:
             check_timestamp(timestamp)
-        if size + BATCH_OVERHEAD > self._max_record_size:
+        if size + HEADER_SIZE > self._max_record_size:
             raise RecordTooLarge(
                 f"a record of {size} bytes is larger than max.request.size or buffer.memory allow "
                 f"({self._max_record_size} bytes): raise max_request_size, and max.message.bytes of topic {topic}, or "

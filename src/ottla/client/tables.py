@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.client import arrow
 from ottla.client.config import ProducerConfig
-from ottla.client.core.accumulator import BATCH_OVERHEAD, Batch
+from ottla.client.core.accumulator import Batch
 from ottla.client.core.partitions import TopicPartition
 from ottla.client.errors import ErrorCode, KafkaError, RecordTooLarge
+from ottla.records.batch import HEADER_SIZE
 from ottla.records.columns_encode import Rows, TableEncoder
 from ottla.records.encoded import EncodedRecords
 from ottla.wire.spares import SpareBuffers
@@ -56,13 +57,13 @@ class TableSend:
         self._table = table
         largest = min(config.max_request_size - 512, config.buffer_memory // 4)
         wanted = max(config.batch_size, BATCH_BYTES) if batch_size is None else batch_size
-        self._batch_size = max(min(wanted, largest), BATCH_OVERHEAD)
+        self._batch_size = max(min(wanted, largest), HEADER_SIZE)
         self._checked: Rows | None = None
         """All rows, where they are few enough to be kept from the check until they are encoded."""
 
     def check(self, partition_count: int) -> None:
         """Raise for rows that cannot be sent, before any is."""
-        max_record_size = min(self._config.max_request_size, self._config.buffer_memory) - BATCH_OVERHEAD
+        max_record_size = min(self._config.max_request_size, self._config.buffer_memory) - HEADER_SIZE
         first = 0
         for rows in self._rows(partition_count):
             self._checked = rows if rows.count == self._table.num_rows else None

@@ -23,7 +23,7 @@ from ottla.client.cluster import Cluster, CoordinatorType
 from ottla.client.config import ProducerConfig
 from ottla.client.core.offsets import OffsetAndMetadata
 from ottla.client.core.partitions import by_topic
-from ottla.client.core.sequences import MAX_EPOCH, Sequences
+from ottla.client.core.sequences import Sequences
 from ottla.client.errors import (
     CommitFailed,
     ErrorCode,
@@ -36,6 +36,7 @@ from ottla.client.errors import (
 )
 from ottla.client.metadata import ConsumerGroupMetadata, TopicPartition
 from ottla.client.offset_requests import NO_MEMBER
+from ottla.records.batch import MAX_PRODUCER_EPOCH
 from ottla.wire import Message
 from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from ottla.wire.messages.add_partitions_to_txn import (
@@ -201,7 +202,7 @@ class Transactions:
             self._sequences.begin(response.producer_id, response.producer_epoch)
 
     async def _init(self, producer_id: int, producer_epoch: int) -> None:
-        if producer_epoch >= MAX_EPOCH - 1:
+        if producer_epoch >= MAX_PRODUCER_EPOCH - 1:
             producer_id = producer_epoch = -1
 
         def request() -> InitProducerIdRequest:

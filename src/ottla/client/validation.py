@@ -22,9 +22,7 @@ from ottla.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-
-CONSUMER = -1
-"""The replica id of who is none."""
+from ottla.wire.sentinels import CONSUMER_REPLICA_ID
 
 Asked = dict[TopicPartition, tuple[AssignedPartition, int, int]]
 """Which partitions a request is about: their state, their seek count then, the leader's epoch."""
@@ -131,4 +129,4 @@ def _request(asked: Asked) -> OffsetForLeaderEpochRequest:
         topic.partitions.append(
             OffsetForLeaderPartition(partition=number, current_leader_epoch=epoch, leader_epoch=state.fetched_epoch)
         )
-    return OffsetForLeaderEpochRequest(replica_id=CONSUMER, topics=list(topics.values()))
+    return OffsetForLeaderEpochRequest(replica_id=CONSUMER_REPLICA_ID, topics=list(topics.values()))

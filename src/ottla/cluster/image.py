@@ -23,6 +23,7 @@ from ottla.cluster.topic import (
     TopicImage,
 )
 from ottla.wire import Message
+from ottla.wire.config_resources import ResourceType
 from ottla.wire.messages.records.abort_transaction_record import AbortTransactionRecord
 from ottla.wire.messages.records.access_control_entry_record import AccessControlEntryRecord
 from ottla.wire.messages.records.begin_transaction_record import BeginTransactionRecord
@@ -50,10 +51,10 @@ from ottla.wire.messages.records.unregister_broker_record import UnregisterBroke
 from ottla.wire.messages.records.user_scram_credential_record import UserScramCredentialRecord
 from ottla.wire.messages.records.zk_migration_state_record import ZkMigrationStateRecord
 
-TOPIC_RESOURCE = 2
-BROKER_RESOURCE = 4
-CLIENT_METRICS_RESOURCE = 16
-GROUP_RESOURCE = 32
+TOPIC_RESOURCE = int(ResourceType.TOPIC)
+BROKER_RESOURCE = int(ResourceType.BROKER)
+CLIENT_METRICS_RESOURCE = int(ResourceType.CLIENT_METRICS)
+GROUP_RESOURCE = int(ResourceType.GROUP)
 
 Name = TypeVar("Name")
 

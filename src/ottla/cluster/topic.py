@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-NO_LEADER = -1
 NO_LEADER_CHANGE = -2
 """In a PartitionChangeRecord: the leader stays, and with it the leader epoch."""
 
@@ -66,8 +65,6 @@ class TopicImage:
 
 MAX_TOPIC_NAME_LENGTH = 249
 _LEGAL = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
-INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_state")
-METADATA_TOPIC = "__cluster_metadata"
 
 
 def why_topic_name_is_invalid(name: str) -> str | None:

@@ -7,7 +7,6 @@ all brokers, the file, Kafka's default. The list of synonyms holds every source 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from enum import IntEnum
 from typing import NamedTuple
 
 from ottla.config.broker import BROKER_KEYS, DYNAMIC_BROKER_KEYS, BrokerConfig
@@ -16,29 +15,10 @@ from ottla.config.hash_order import hash_order, string_hash
 from ottla.config.keys import READ_ONLY, ConfigKey, ConfigType, Value, format_value
 from ottla.config.synonyms import TOPIC_SYNONYMS, broker_synonyms, without_listener_prefix
 from ottla.config.topic import TOPIC_KEYS, topic_values
+from ottla.wire.config_resources import ConfigSource, ConfigSynonym
 
 
-class ConfigSource(IntEnum):
-    """Where a value came from, numbered as the wire does."""
-
-    UNKNOWN = 0
-    DYNAMIC_TOPIC_CONFIG = 1
-    DYNAMIC_BROKER_CONFIG = 2
-    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
-    STATIC_BROKER_CONFIG = 4
-    DEFAULT_CONFIG = 5
-    DYNAMIC_BROKER_LOGGER_CONFIG = 6
-    DYNAMIC_CLIENT_METRICS_CONFIG = 7
-    DYNAMIC_GROUP_CONFIG = 8
-
-
-class ConfigSynonym(NamedTuple):
-    name: str
-    value: str | None
-    source: ConfigSource
-
-
-class ConfigEntry(NamedTuple):
+class DescribedConfig(NamedTuple):
     """One setting as it is told to a client. A secret's value is None."""
 
     name: str
@@ -57,22 +37,22 @@ class ConfigEntry(NamedTuple):
         return DOCS.get(self.name if base is None else base, "")
 
 
-def describe_topic(overrides: Mapping[str, str], broker: BrokerConfig) -> list[ConfigEntry]:
+def describe_topic(overrides: Mapping[str, str], broker: BrokerConfig) -> list[DescribedConfig]:
     values = topic_values(overrides, broker)
-    entries: list[ConfigEntry] = []
+    entries: list[DescribedConfig] = []
     for key in _shown(TOPIC_KEYS, overrides):
         name = key.name
         value = _text(values.get(name, key.default_value))
         synonyms: list[ConfigSynonym] = []
         if name in overrides:
-            synonyms.append(ConfigSynonym(name, value, ConfigSource.DYNAMIC_TOPIC_CONFIG))
+            synonyms.append(ConfigSynonym(name, value, ConfigSource.DYNAMIC_TOPIC))
         if name in TOPIC_SYNONYMS:
             synonyms += _broker_chain(TOPIC_SYNONYMS[name][0], broker, is_sensitive=key.is_sensitive)
-        entries.append(ConfigEntry(name, value, _source(synonyms), False, False, key.type, synonyms))
+        entries.append(DescribedConfig(name, value, _source(synonyms), False, False, key.type, synonyms))
     return _in_kafkas_order(entries, TOPIC_KEYS, overrides)
 
 
-def describe_broker(broker: BrokerConfig) -> list[ConfigEntry]:
+def describe_broker(broker: BrokerConfig) -> list[DescribedConfig]:
     """Every setting of a node that is not internal, and whatever else it was given."""
     given = {**broker.static, **broker.dynamic_default, **broker.dynamic}
     all_names = [name for name, key in BROKER_KEYS.items() if not key.is_internal or name in given]
@@ -80,47 +60,47 @@ def describe_broker(broker: BrokerConfig) -> list[ConfigEntry]:
     return _in_kafkas_order([_broker_entry(name, broker, given) for name in all_names], BROKER_KEYS, given)
 
 
-def describe_broker_defaults(broker: BrokerConfig) -> list[ConfigEntry]:
+def describe_broker_defaults(broker: BrokerConfig) -> list[DescribedConfig]:
     """The dynamic settings of all brokers: the resource with an empty name."""
-    entries: list[ConfigEntry] = []
+    entries: list[DescribedConfig] = []
     for name, text in broker.dynamic_default.items():
         entry = _broker_entry(name, broker, broker.dynamic_default)
-        source = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
+        source = ConfigSource.DYNAMIC_DEFAULT_BROKER
         synonyms = [synonym for synonym in entry.synonyms if synonym.source is source]
         value = None if entry.is_sensitive else text
         entries.append(entry._replace(value=value, source=_source(synonyms), synonyms=synonyms))
     return hash_order(entries, _hash)
 
 
-def describe_group(overrides: Mapping[str, str], broker: BrokerConfig) -> list[ConfigEntry]:
+def describe_group(overrides: Mapping[str, str], broker: BrokerConfig) -> list[DescribedConfig]:
     values = group_values(overrides, broker)
-    entries: list[ConfigEntry] = []
+    entries: list[DescribedConfig] = []
     for key in _shown(GROUP_KEYS, overrides):
         name = key.name
         value = _text(values.get(name, key.default_value))
         synonyms: list[ConfigSynonym] = []
         if name in overrides:
-            synonyms.append(ConfigSynonym(name, value, ConfigSource.DYNAMIC_GROUP_CONFIG))
+            synonyms.append(ConfigSynonym(name, value, ConfigSource.GROUP))
         broker_name = group_synonym(name)
         if broker_name is not None:
             synonyms += _broker_chain(broker_name, broker, is_sensitive=False)
         else:
-            synonyms.append(ConfigSynonym(name, _text(key.default_value), ConfigSource.DEFAULT_CONFIG))
-        entries.append(ConfigEntry(name, value, _source(synonyms), False, False, key.type, synonyms))
+            synonyms.append(ConfigSynonym(name, _text(key.default_value), ConfigSource.DEFAULT))
+        entries.append(DescribedConfig(name, value, _source(synonyms), False, False, key.type, synonyms))
     return _in_kafkas_order(entries, GROUP_KEYS, overrides)
 
 
-def describe_client_metrics(overrides: Mapping[str, str]) -> list[ConfigEntry]:
-    entries: list[ConfigEntry] = []
+def describe_client_metrics(overrides: Mapping[str, str]) -> list[DescribedConfig]:
+    entries: list[DescribedConfig] = []
     for key in _shown(CLIENT_METRICS_KEYS, overrides):
         name = key.name
         if name in overrides:
             value = _text(key.parse(overrides[name]))
-            synonyms = [ConfigSynonym(name, value, ConfigSource.DYNAMIC_CLIENT_METRICS_CONFIG)]
+            synonyms = [ConfigSynonym(name, value, ConfigSource.CLIENT_METRICS)]
         else:
             value = _text(key.default_value)
             synonyms = []
-        entries.append(ConfigEntry(name, value, _source(synonyms), False, False, key.type, synonyms))
+        entries.append(DescribedConfig(name, value, _source(synonyms), False, False, key.type, synonyms))
     return _in_kafkas_order(entries, CLIENT_METRICS_KEYS, overrides)
 
 
@@ -135,7 +115,7 @@ def broker_key(name: str) -> ConfigKey | None:
     return key
 
 
-def _broker_entry(name: str, broker: BrokerConfig, given: Mapping[str, str]) -> ConfigEntry:
+def _broker_entry(name: str, broker: BrokerConfig, given: Mapping[str, str]) -> DescribedConfig:
     key = broker_key(name)
     # A name that nobody knows could be anything, a password too.
     is_sensitive = key is None or key.is_sensitive
@@ -148,7 +128,7 @@ def _broker_entry(name: str, broker: BrokerConfig, given: Mapping[str, str]) -> 
     synonyms = _broker_chain(name, broker, is_sensitive=is_sensitive)
     is_read_only = key is None or key.name != name or key.update_mode == READ_ONLY
     type = ConfigType.UNKNOWN if key is None else key.type
-    return ConfigEntry(name, value, _source(synonyms), is_read_only, is_sensitive, type, synonyms)
+    return DescribedConfig(name, value, _source(synonyms), is_read_only, is_sensitive, type, synonyms)
 
 
 def _broker_chain(name: str, broker: BrokerConfig, *, is_sensitive: bool) -> list[ConfigSynonym]:
@@ -157,9 +137,9 @@ def _broker_chain(name: str, broker: BrokerConfig, *, is_sensitive: bool) -> lis
     chain: list[ConfigSynonym] = []
     names = broker_synonyms(name)
     for layer, source in (
-        (broker.dynamic, ConfigSource.DYNAMIC_BROKER_CONFIG),
-        (broker.dynamic_default, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
-        (broker.static, ConfigSource.STATIC_BROKER_CONFIG),
+        (broker.dynamic, ConfigSource.DYNAMIC_BROKER),
+        (broker.dynamic_default, ConfigSource.DYNAMIC_DEFAULT_BROKER),
+        (broker.static, ConfigSource.STATIC_BROKER),
     ):
         chain += [
             ConfigSynonym(other, None if is_sensitive else layer[other], source) for other in names if other in layer
@@ -168,7 +148,7 @@ def _broker_chain(name: str, broker: BrokerConfig, *, is_sensitive: bool) -> lis
         key = BROKER_KEYS.get(other)
         if key is not None and key.default is not None and not key.is_required:
             value = None if is_sensitive else _text(key.default_value)
-            chain.append(ConfigSynonym(other, value, ConfigSource.DEFAULT_CONFIG))
+            chain.append(ConfigSynonym(other, value, ConfigSource.DEFAULT))
     for index, synonym in enumerate(chain):
         if synonym.name == name:
             return chain[index:]
@@ -182,8 +162,8 @@ def _shown(keys: Mapping[str, ConfigKey], overrides: Mapping[str, str]) -> Itera
 
 
 def _in_kafkas_order(
-    entries: list[ConfigEntry], keys: Mapping[str, ConfigKey], given: Mapping[str, str]
-) -> list[ConfigEntry]:
+    entries: list[DescribedConfig], keys: Mapping[str, ConfigKey], given: Mapping[str, str]
+) -> list[DescribedConfig]:
     """What is internal or not declared comes first, by its place among the settings given, then what is declared."""
     by_name = {entry.name: entry for entry in entries}
     declared = [entry for entry in entries if entry.name in keys and not keys[entry.name].is_internal]
@@ -193,12 +173,12 @@ def _in_kafkas_order(
     return others + hash_order(declared, _hash)
 
 
-def _hash(entry: ConfigEntry) -> int:
+def _hash(entry: DescribedConfig) -> int:
     return string_hash(entry.name)
 
 
 def _source(synonyms: list[ConfigSynonym]) -> ConfigSource:
-    return synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG
+    return synonyms[0].source if synonyms else ConfigSource.DEFAULT
 
 
 def _text(value: Value) -> str | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ottla.cluster import BrokerImage, Endpoint, TopicImage, features, snapshot
 from ottla.cluster.features import METADATA_VERSION, MIN_METADATA_VERSION, FeatureRange
 from ottla.cluster.registration import ControllerImage
-from ottla.cluster.topic import LOST_DIRECTORY, MIGRATING_DIRECTORY, NO_LEADER, UNASSIGNED_DIRECTORY
+from ottla.cluster.topic import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 from ottla.controller.elections import plan_isr_changes
 from ottla.controller.view import View
 from ottla.machine import Decision
@@ -19,6 +19,7 @@ from ottla.wire.messages.controller_registration import ControllerRegistrationRe
 from ottla.wire.messages.records.broker_registration_change_record import BrokerRegistrationChangeRecord
 from ottla.wire.messages.records.unregister_broker_record import UnregisterBrokerRecord
 from ottla.wire.primitives import uuid_text
+from ottla.wire.sentinels import NO_LEADER
 
 _RESERVED_DIRECTORIES = (MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, LOST_DIRECTORY)
 FENCED, UNFENCED = 1, -1

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from enum import Enum
 
 from ottla.cluster import PartitionImage, TopicImage, features
-from ottla.cluster.topic import NO_LEADER, NO_LEADER_CHANGE, RECOVERING
+from ottla.cluster.topic import NO_LEADER_CHANGE, RECOVERING
 from ottla.controller.view import View
 from ottla.wire.messages.records.partition_change_record import PartitionChangeRecord
+from ottla.wire.sentinels import NO_LEADER
 
 _EPOCH_BUMP_ON_SHRINK_ENDS_AT = 12
 """Brokers before 3.6 missed an ISR that shrank unless the leader epoch grew with it (KAFKA-15021)."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ottla.cluster import PartitionImage, TopicImage
-from ottla.cluster.topic import NO_LEADER, RECOVERING
+from ottla.cluster.topic import RECOVERING
 from ottla.controller.elections import Election, Wanted, allowed_election, plan_partition_change
 from ottla.controller.topics import check_brokers
 from ottla.controller.view import View
@@ -31,6 +31,7 @@ from ottla.wire.messages.elect_leaders import (
     ReplicaElectionResult,
 )
 from ottla.wire.messages.records.partition_change_record import PartitionChangeRecord
+from ottla.wire.sentinels import NO_LEADER
 
 PREFERRED, UNCLEAN = 0, 1
 NOT_NEEDED = "Leader election not needed for topic partition."

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from ottla.cluster import PartitionImage, TopicImage, features, snapshot
-from ottla.cluster.topic import METADATA_TOPIC, why_topic_name_is_invalid
+from ottla.cluster.image import TOPIC_RESOURCE
+from ottla.cluster.topic import why_topic_name_is_invalid
 from ottla.config.describe import describe_topic
 from ottla.controller.configs import check_topic_configs
 from ottla.controller.placement import Placer, UsableBroker
@@ -13,6 +14,7 @@ from ottla.controller.view import MAX_RECORDS_PER_COMMAND, View
 from ottla.machine import Decision
 from ottla.wire import Message
 from ottla.wire.errors import ErrorCode, KafkaError
+from ottla.wire.internal_topics import METADATA_TOPIC
 from ottla.wire.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -106,7 +108,7 @@ class _Creation:
         version = view.metadata_version
         records.append(TopicRecord(name=topic.name, topic_id=topic_id))
         for name, value in configs.items():
-            records.append(ConfigRecord(resource_type=2, resource_name=topic.name, name=name, value=value))
+            records.append(ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=topic.name, name=name, value=value))
         for index, partition in enumerate(partitions):
             records.append(snapshot.partition_record(topic_id, index, partition, version))
         return CreatableTopicResult(

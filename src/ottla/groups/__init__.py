@@ -1,14 +1,12 @@
 """A shard of the group coordinator: the groups whose records are in one partition of `__consumer_offsets`."""
 
-from ottla.groups.decision import Answer, Call, GroupDecision
+from ottla.groups.call import Call
 from ottla.groups.offsets import commit_refused, transactional_commit_refused
 from ottla.groups.records import GroupRecord, commit_key_prefix, decode_record, encode_record
 from ottla.groups.shard import GroupShard
 
 __all__ = [
-    "Answer",
     "Call",
-    "GroupDecision",
     "GroupRecord",
     "GroupShard",
     "commit_key_prefix",

@@ -11,6 +11,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from ottla.groups.call import Call
 from ottla.groups.classic_group import ClassicGroup, ClassicState
 from ottla.groups.classic_joins import ClassicJoins
 from ottla.groups.classic_member import Waiting
@@ -25,8 +26,8 @@ from ottla.groups.classic_responses import (
     synced,
     write_error,
 )
-from ottla.groups.decision import Answer, Call, GroupDecision
 from ottla.groups.state import ShardState
+from ottla.machine import Answer, CoordinatorDecision
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -50,29 +51,29 @@ class ClassicGroups:
 
     # --- commands
 
-    def join(self, request: JoinGroupRequest, call: Call) -> GroupDecision[JoinGroupResponse]:
+    def join(self, request: JoinGroupRequest, call: Call) -> CoordinatorDecision[JoinGroupResponse]:
         """A member wants to be in the next generation; it waits until that begins."""
         return self._joins.join(request, call)
 
-    def sync(self, request: SyncGroupRequest, call: Call) -> GroupDecision[SyncGroupResponse]:
+    def sync(self, request: SyncGroupRequest, call: Call) -> CoordinatorDecision[SyncGroupResponse]:
         """A member of the generation wants its assignment; the leader brings those of all."""
         if call.api_version >= _MANDATORY_PROTOCOL_VERSION and (
             request.protocol_type is None or request.protocol_name is None
         ):
-            return GroupDecision([], sync_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+            return CoordinatorDecision([], sync_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
         if not request.group_id:
-            return GroupDecision([], sync_error(ErrorCode.INVALID_GROUP_ID))
+            return CoordinatorDecision([], sync_error(ErrorCode.INVALID_GROUP_ID))
         group = self._rebalances.find(request.group_id)
         if group is None or group.is_empty:
-            return GroupDecision([], sync_error(ErrorCode.UNKNOWN_MEMBER_ID))
+            return CoordinatorDecision([], sync_error(ErrorCode.UNKNOWN_MEMBER_ID))
         try:
             _check_sync(group, request)
         except KafkaError as error:
-            return GroupDecision([], sync_error(error.code))
+            return CoordinatorDecision([], sync_error(error.code))
         member = group.members[request.member_id]
         self._rebalances.note_sync(group, member.id)
         if group.current is ClassicState.STABLE:
-            return GroupDecision([], synced(group, member.assignment))
+            return CoordinatorDecision([], synced(group, member.assignment))
         step = Step(call.now, call.timestamp)
         if member.awaiting_sync is not None:
             step.answers.append(refuse_sync(member.awaiting_sync, ErrorCode.REBALANCE_IN_PROGRESS))
@@ -81,18 +82,18 @@ class ClassicGroups:
             self._assign(group, request, step)
         return step.decide()
 
-    def heartbeat(self, request: HeartbeatRequest, call: Call) -> GroupDecision[HeartbeatResponse]:
+    def heartbeat(self, request: HeartbeatRequest, call: Call) -> CoordinatorDecision[HeartbeatResponse]:
         """A member is alive, and learns whether it has to join again."""
-        return GroupDecision([], heartbeat_answer(self._hear(request, call)))
+        return CoordinatorDecision([], heartbeat_answer(self._hear(request, call)))
 
-    def leave(self, request: LeaveGroupRequest, call: Call) -> GroupDecision[LeaveGroupResponse]:
+    def leave(self, request: LeaveGroupRequest, call: Call) -> CoordinatorDecision[LeaveGroupResponse]:
         """Members leave, or an administrator takes them out; each has its own outcome."""
         if not request.group_id:
-            return GroupDecision([], LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID))
+            return CoordinatorDecision([], LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID))
         step = Step(call.now, call.timestamp)
         group = self._rebalances.find(request.group_id)
         if group is not None and group.current is ClassicState.DEAD:
-            return GroupDecision([], LeaveGroupResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            return CoordinatorDecision([], LeaveGroupResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))
         outcomes = []
         for identity in leaving(request, call.api_version):
             code = ErrorCode.UNKNOWN_MEMBER_ID if group is None else self._let_go(group, identity, step)
@@ -212,7 +213,7 @@ class ClassicGroups:
 
     def _assignment_refused(
         self, group: ClassicGroup, waiting: list[Waiting], error: KafkaError, call: Call
-    ) -> GroupDecision[Any]:
+    ) -> CoordinatorDecision[Any]:
         """The assignment could not be written, so nobody may act on it: all join again."""
         self._state.counts[COMPLETED_REBALANCES] -= 1
         group.writing = None
@@ -283,6 +284,6 @@ def _differs(said: str | None, chosen: str | None) -> bool:
     return said is not None and chosen is not None and said != chosen
 
 
-def _leave_refused(answers: list[Answer], error: KafkaError, call: Call) -> GroupDecision[LeaveGroupResponse]:
+def _leave_refused(answers: list[Answer], error: KafkaError, call: Call) -> CoordinatorDecision[LeaveGroupResponse]:
     """The members are gone all the same; only that the group is empty now is not written."""
-    return GroupDecision([], LeaveGroupResponse(error_code=write_error(error.code)), answers)
+    return CoordinatorDecision([], LeaveGroupResponse(error_code=write_error(error.code)), answers=answers)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from functools import partial
 
+from ottla.groups.call import Call
 from ottla.groups.classic_group import ClassicGroup, ClassicState
 from ottla.groups.classic_member import ClassicMember, Protocols, Waiting
 from ottla.groups.classic_rebalance import NEW_MEMBER_JOIN_TIMEOUT_MS, ClassicRebalances, Step
 from ottla.groups.classic_responses import join_error, joined, refuse_join, refuse_sync, write_error
-from ottla.groups.decision import Answer, Call, GroupDecision
 from ottla.groups.records import GroupRecord
 from ottla.groups.state import ShardState
+from ottla.machine import Answer, CoordinatorDecision
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
@@ -30,10 +31,10 @@ class ClassicJoins:
         self._state = state
         self._rebalances = rebalances
 
-    def join(self, request: JoinGroupRequest, call: Call) -> GroupDecision[JoinGroupResponse]:
+    def join(self, request: JoinGroupRequest, call: Call) -> CoordinatorDecision[JoinGroupResponse]:
         refusal = refuse(request, call, self._state)
         if refusal is not None:
-            return GroupDecision([], refusal)
+            return CoordinatorDecision([], refusal)
         if call.api_version < _REBALANCE_TIMEOUT_VERSION:
             request.rebalance_timeout_ms = request.session_timeout_ms
         step = Step(call.now, call.timestamp)
@@ -42,14 +43,14 @@ class ClassicJoins:
             reply = self._join_group(found, request, call, step)
             return step.decide(reply)
         if found is not None and not (found.type == "consumer" and found.is_empty):
-            return GroupDecision([], join_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, call.api_version))
+            return CoordinatorDecision([], join_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, call.api_version))
         if request.member_id:
-            return GroupDecision([], join_error(ErrorCode.UNKNOWN_MEMBER_ID, call.api_version, request.member_id))
+            return CoordinatorDecision([], join_error(ErrorCode.UNKNOWN_MEMBER_ID, call.api_version, request.member_id))
         return self._join_new_group(request, call, step, [] if found is None else found.tombstones())
 
     def _join_new_group(
         self, request: JoinGroupRequest, call: Call, step: Step, tombstones: list[GroupRecord]
-    ) -> GroupDecision[JoinGroupResponse]:
+    ) -> CoordinatorDecision[JoinGroupResponse]:
         """The first member makes the group, in the place of a consumer group that nobody is in. It is written empty."""
         group = ClassicGroup(request.group_id, timestamp=call.timestamp)
         records = [*tombstones, group.record({})]
@@ -62,9 +63,9 @@ class ClassicJoins:
 
     def _new_group_refused(
         self, group: ClassicGroup, error: KafkaError, call: Call
-    ) -> GroupDecision[JoinGroupResponse]:
+    ) -> CoordinatorDecision[JoinGroupResponse]:
         self._rebalances.abandon_group(group)
-        return GroupDecision([], join_error(write_error(error.code), call.api_version))
+        return CoordinatorDecision([], join_error(write_error(error.code), call.api_version))
 
     def _join_group(self, group: ClassicGroup, request: JoinGroupRequest, call: Call, step: Step) -> Reply:
         member_id = request.member_id
@@ -225,7 +226,7 @@ class ClassicJoins:
         answers: list[Answer],
         error: KafkaError,
         call: Call,
-    ) -> GroupDecision[JoinGroupResponse]:
+    ) -> CoordinatorDecision[JoinGroupResponse]:
         """The new id could not be written: the old one counts, as it would after a restart."""
         group.writing = None
         self._rebalances.forget_member(group, member.id)
@@ -234,7 +235,7 @@ class ClassicJoins:
         self._rebalances.expect_heartbeat(group, member, call.now)
         response = joined(group, "", call.api_version, leader=old_leader)
         response.error_code = write_error(error.code)
-        return GroupDecision([], response, answers)
+        return CoordinatorDecision([], response, answers=answers)
 
 
 def refuse(request: JoinGroupRequest, call: Call, state: ShardState) -> JoinGroupResponse | None:

@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from ottla.groups.call import Call
 from ottla.groups.classic_group import ClassicGroup, ClassicState
 from ottla.groups.classic_member import ClassicMember
 from ottla.groups.classic_responses import joined, refuse_join, refuse_sync
-from ottla.groups.decision import Answer, Call, GroupDecision
 from ottla.groups.records import GroupRecord
 from ottla.groups.state import ShardState
+from ottla.machine import Answer, CoordinatorDecision
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.records.group_metadata_value import GroupMetadataValue
 
@@ -35,10 +36,10 @@ class Step:
     timestamp: int
     records: list[GroupRecord] = field(default_factory=list)
     answers: list[Answer] = field(default_factory=list)
-    refused: Callable[[KafkaError, Call], GroupDecision[Any]] | None = None
+    refused: Callable[[KafkaError, Call], CoordinatorDecision[Any]] | None = None
 
-    def decide(self, reply: Any = None) -> GroupDecision[Any]:
-        return GroupDecision(self.records, reply, self.answers, self.refused)
+    def decide(self, reply: Any = None) -> CoordinatorDecision[Any]:
+        return CoordinatorDecision(self.records, reply, answers=self.answers, refused=self.refused)
 
 
 class ClassicRebalances:
@@ -122,7 +123,7 @@ class ClassicRebalances:
         if group.is_empty:
             step.records.append(group.record({}))
             # The generation before stays the last one written; it has no members that are alive.
-            step.refused = lambda error, call: GroupDecision([], None, step.answers)
+            step.refused = lambda error, call: CoordinatorDecision([], None, answers=step.answers)
             return
         members = group.joined_members()
         for member in group.members.values():
@@ -196,7 +197,7 @@ class ClassicRebalances:
 
     def _end_initial_delay(
         self, group_id: str, delay_ms: int, remaining_ms: int, now: int, timestamp: int
-    ) -> GroupDecision[Any]:
+    ) -> CoordinatorDecision[Any]:
         step = Step(now, timestamp)
         group = self.find(group_id)
         if group is not None and group.has_new_member and remaining_ms > 0:
@@ -207,14 +208,14 @@ class ClassicRebalances:
             self.complete(group, step)
         return step.decide()
 
-    def _expire_joins(self, group_id: str, now: int, timestamp: int) -> GroupDecision[Any]:
+    def _expire_joins(self, group_id: str, now: int, timestamp: int) -> CoordinatorDecision[Any]:
         step = Step(now, timestamp)
         group = self.find(group_id)
         if group is not None:
             self.complete(group, step)
         return step.decide()
 
-    def _expire_syncs(self, group_id: str, generation: int, now: int, timestamp: int) -> GroupDecision[Any]:
+    def _expire_syncs(self, group_id: str, generation: int, now: int, timestamp: int) -> CoordinatorDecision[Any]:
         step = Step(now, timestamp)
         group = self.find(group_id)
         if group is not None and group.generation == generation and group.pending_syncs:
@@ -224,7 +225,7 @@ class ClassicRebalances:
             self.prepare(group, step)
         return step.decide()
 
-    def _expire_session(self, group_id: str, member_id: str, now: int, timestamp: int) -> GroupDecision[Any]:
+    def _expire_session(self, group_id: str, member_id: str, now: int, timestamp: int) -> CoordinatorDecision[Any]:
         step = Step(now, timestamp)
         group = self.find(group_id)
         if group is None:

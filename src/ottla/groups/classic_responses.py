@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ottla.groups.classic_group import ClassicGroup
 from ottla.groups.classic_member import Waiting
-from ottla.groups.decision import Answer
+from ottla.machine import Answer
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.heartbeat import HeartbeatResponse
 from ottla.wire.messages.join_group import JoinGroupResponse, JoinGroupResponseMember

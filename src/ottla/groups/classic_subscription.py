@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ottla.wire import WireError, decode_from
+from ottla.wire.consumer_protocol import VERSION_SIZE
 from ottla.wire.messages.records.consumer_protocol_subscription import ConsumerProtocolSubscription
 
-VERSION_SIZE = 2
 FIRST_VERSION = 0
 """Every later version begins with the fields of the first one, so it can be read as that."""
 

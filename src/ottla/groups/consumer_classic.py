@@ -12,6 +12,7 @@ from base64 import urlsafe_b64encode
 from dataclasses import replace
 from functools import partial
 
+from ottla.groups.call import Call
 from ottla.groups.classic_joins import refuse
 from ottla.groups.classic_responses import heartbeat_answer, join_error, leaving, left, sync_error
 from ottla.groups.consumer_group import CONSUMER_PROTOCOL, ConsumerGroup
@@ -26,13 +27,13 @@ from ottla.groups.consumer_protocol import (
     decode_subscription,
     encode_assignment,
     partitions_by_topic_id,
-    protocol_version,
 )
 from ottla.groups.conversion import Conversion
-from ottla.groups.decision import Call, GroupDecision
 from ottla.groups.membership import Membership, Step
 from ottla.groups.state import ShardState
+from ottla.machine import CoordinatorDecision
 from ottla.wire import WireError
+from ottla.wire.consumer_protocol import protocol_version
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -51,22 +52,22 @@ class ClassicMembers:
         self._membership = membership
         self._conversion = conversion
 
-    def join(self, request: JoinGroupRequest, call: Call) -> GroupDecision[JoinGroupResponse]:
+    def join(self, request: JoinGroupRequest, call: Call) -> CoordinatorDecision[JoinGroupResponse]:
         refusal = refuse(request, call, self._state)
         if refusal is not None:
-            return GroupDecision([], refusal)
+            return CoordinatorDecision([], refusal)
         if call.api_version < _REBALANCE_TIMEOUT_VERSION:
             request.rebalance_timeout_ms = request.session_timeout_ms
         try:
             return self._join(self._group(request.group_id), request, call)
         except KafkaError as error:
-            return GroupDecision([], join_error(error.code, call.api_version))
+            return CoordinatorDecision([], join_error(error.code, call.api_version))
 
-    def sync(self, request: SyncGroupRequest, call: Call) -> GroupDecision[SyncGroupResponse]:
+    def sync(self, request: SyncGroupRequest, call: Call) -> CoordinatorDecision[SyncGroupResponse]:
         if call.api_version >= _MANDATORY_PROTOCOL_VERSION and (
             request.protocol_type is None or request.protocol_name is None
         ):
-            return GroupDecision([], sync_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+            return CoordinatorDecision([], sync_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
         try:
             group = self._group(request.group_id)
             member = _classic_member(group, request.member_id, request.group_instance_id, request.generation_id)
@@ -74,11 +75,11 @@ class ClassicMembers:
             _check_protocol(member.classic, request)
             self._check_rebalance(group, member, call)
         except KafkaError as error:
-            return GroupDecision([], sync_error(error.code))
+            return CoordinatorDecision([], sync_error(error.code))
         self._state.timers.cancel(("consumer-sync", group.id, member.id))
         self._membership.schedule_session(group.id, member.id, member.classic.session_timeout_ms, call.now)
         version = protocol_version(member.classic.protocols[0].metadata)
-        return GroupDecision(
+        return CoordinatorDecision(
             [],
             SyncGroupResponse(
                 protocol_type=request.protocol_type,
@@ -87,12 +88,12 @@ class ClassicMembers:
             ),
         )
 
-    def heartbeat(self, request: HeartbeatRequest, call: Call) -> GroupDecision[HeartbeatResponse]:
+    def heartbeat(self, request: HeartbeatRequest, call: Call) -> CoordinatorDecision[HeartbeatResponse]:
         try:
             group = self._group(request.group_id)
             member = _classic_member(group, request.member_id, request.group_instance_id, request.generation_id)
         except KafkaError as error:
-            return GroupDecision([], heartbeat_answer(error.code))
+            return CoordinatorDecision([], heartbeat_answer(error.code))
         assert member.classic is not None
         self._membership.schedule_session(group.id, member.id, member.classic.session_timeout_ms, call.now)
         if (
@@ -101,15 +102,15 @@ class ClassicMembers:
             or (member.state == UNRELEASED_PARTITIONS and not group.waits_for_others(member))
         ):
             self._schedule_join(group.id, member, call.now)
-            return GroupDecision([], heartbeat_answer(ErrorCode.REBALANCE_IN_PROGRESS))
-        return GroupDecision([], heartbeat_answer(ErrorCode.NONE))
+            return CoordinatorDecision([], heartbeat_answer(ErrorCode.REBALANCE_IN_PROGRESS))
+        return CoordinatorDecision([], heartbeat_answer(ErrorCode.NONE))
 
-    def leave(self, request: LeaveGroupRequest, call: Call) -> GroupDecision[LeaveGroupResponse]:
+    def leave(self, request: LeaveGroupRequest, call: Call) -> CoordinatorDecision[LeaveGroupResponse]:
         """Members of either protocol leave, or an administrator takes them out; each has its own outcome."""
         try:
             group = self._group(request.group_id)
         except KafkaError as error:
-            return GroupDecision([], LeaveGroupResponse(error_code=error.code))
+            return CoordinatorDecision([], LeaveGroupResponse(error_code=error.code))
         members: dict[str, ConsumerMember] = {}
         outcomes = []
         for identity in leaving(request, call.api_version):
@@ -136,7 +137,9 @@ class ClassicMembers:
 
     # joining
 
-    def _join(self, group: ConsumerGroup, request: JoinGroupRequest, call: Call) -> GroupDecision[JoinGroupResponse]:
+    def _join(
+        self, group: ConsumerGroup, request: JoinGroupRequest, call: Call
+    ) -> CoordinatorDecision[JoinGroupResponse]:
         if self._state.config.group_consumer_migration_policy == "disabled":
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         member_id = request.member_id or self._new_member_id()
@@ -150,7 +153,7 @@ class ClassicMembers:
             and request.group_instance_id is None
             and call.api_version >= _MEMBER_ID_REQUIRED_VERSION
         ):
-            return GroupDecision([], join_error(ErrorCode.MEMBER_ID_REQUIRED, call.api_version, member_id))
+            return CoordinatorDecision([], join_error(ErrorCode.MEMBER_ID_REQUIRED, call.api_version, member_id))
         try:
             subscription = decode_subscription(bytes(request.protocols[0].metadata))
         except WireError:
@@ -176,7 +179,7 @@ class ClassicMembers:
         self._state.timers.cancel(("consumer-join", group.id, step.member.id))
         self._membership.schedule_session(group.id, step.member.id, request.session_timeout_ms, call.now)
         self._schedule_fence("consumer-sync", group.id, step.member.id, request.rebalance_timeout_ms, call.now)
-        return GroupDecision(step.records, _joined(step.member))
+        return CoordinatorDecision(step.records, _joined(step.member))
 
     def _member_step(self, group: ConsumerGroup, request: JoinGroupRequest, member_id: str) -> Step:
         instance_id = request.group_instance_id

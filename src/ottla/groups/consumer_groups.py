@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from ottla.cluster import ImageChanges
 from ottla.groups.assignors import assignor_names
+from ottla.groups.call import Call
 from ottla.groups.classic_groups import ClassicGroups
 from ottla.groups.consumer_classic import ClassicMembers
 from ottla.groups.consumer_group import ConsumerGroup
@@ -28,11 +29,11 @@ from ottla.groups.consumer_member import (
 from ottla.groups.consumer_records import current_assignment_record
 from ottla.groups.consumer_replay import ConsumerReplay
 from ottla.groups.conversion import Conversion
-from ottla.groups.decision import Call, GroupDecision
 from ottla.groups.membership import Membership, Step
 from ottla.groups.reconciliation import Owned
 from ottla.groups.records import GroupRecord
 from ottla.groups.state import ShardState
+from ottla.machine import CoordinatorDecision
 from ottla.wire import Message
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.consumer_group_describe import DescribedGroup
@@ -66,17 +67,19 @@ class ConsumerGroups:
 
     def heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, call: Call
-    ) -> GroupDecision[ConsumerGroupHeartbeatResponse]:
+    ) -> CoordinatorDecision[ConsumerGroupHeartbeatResponse]:
         group = self._state.groups.get(request.group_id)
         if isinstance(group, ConsumerGroup) and _changes_nothing(group, request, call):
-            return GroupDecision([], self._alive(group, request.member_id, request.member_epoch, call))
+            return CoordinatorDecision([], self._alive(group, request.member_id, request.member_epoch, call))
         try:
             self._check(request, call.api_version)
             if request.member_epoch in (LEAVING_EPOCH, STATIC_LEAVING_EPOCH):
                 return self._leave(request, call)
             return self._heartbeat(request, call)
         except KafkaError as error:
-            return GroupDecision([], ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message))
+            return CoordinatorDecision(
+                [], ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
+            )
 
     def describe(self, group_ids: Iterable[str]) -> list[DescribedGroup]:
         described = []
@@ -95,16 +98,16 @@ class ConsumerGroups:
                 )
         return described
 
-    def classic_join(self, request: JoinGroupRequest, call: Call) -> GroupDecision[JoinGroupResponse]:
+    def classic_join(self, request: JoinGroupRequest, call: Call) -> CoordinatorDecision[JoinGroupResponse]:
         return self._classic_members.join(request, call)
 
-    def classic_sync(self, request: SyncGroupRequest, call: Call) -> GroupDecision[SyncGroupResponse]:
+    def classic_sync(self, request: SyncGroupRequest, call: Call) -> CoordinatorDecision[SyncGroupResponse]:
         return self._classic_members.sync(request, call)
 
-    def classic_heartbeat(self, request: HeartbeatRequest, call: Call) -> GroupDecision[HeartbeatResponse]:
+    def classic_heartbeat(self, request: HeartbeatRequest, call: Call) -> CoordinatorDecision[HeartbeatResponse]:
         return self._classic_members.heartbeat(request, call)
 
-    def classic_leave(self, request: LeaveGroupRequest, call: Call) -> GroupDecision[LeaveGroupResponse]:
+    def classic_leave(self, request: LeaveGroupRequest, call: Call) -> CoordinatorDecision[LeaveGroupResponse]:
         return self._classic_members.leave(request, call)
 
     # records, and the world
@@ -150,7 +153,7 @@ class ConsumerGroups:
 
     def _heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, call: Call
-    ) -> GroupDecision[ConsumerGroupHeartbeatResponse]:
+    ) -> CoordinatorDecision[ConsumerGroupHeartbeatResponse]:
         is_joining = request.member_epoch == JOINING_EPOCH
         records: list[GroupRecord] = []
         group = self._state.groups.get(request.group_id)
@@ -177,7 +180,7 @@ class ConsumerGroups:
         )
         if is_joining or is_full or (member.assigned is not before.assigned and member.assigned != before.assigned):
             response.assignment = _assignment(member.assigned)
-        return GroupDecision(step.records, response, answers)
+        return CoordinatorDecision(step.records, response, answers=answers)
 
     def _alive(self, group: ConsumerGroup, member_id: str, epoch: int, call: Call) -> ConsumerGroupHeartbeatResponse:
         """The member was heard of: its session begins anew."""
@@ -242,7 +245,7 @@ class ConsumerGroups:
 
     def _leave(
         self, request: ConsumerGroupHeartbeatRequest, call: Call
-    ) -> GroupDecision[ConsumerGroupHeartbeatResponse]:
+    ) -> CoordinatorDecision[ConsumerGroupHeartbeatResponse]:
         group = self._state.group(request.group_id)
         if not isinstance(group, ConsumerGroup):
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group.id} is not a consumer group.")
@@ -257,7 +260,7 @@ class ConsumerGroups:
         # it keeps its partitions for the next one, who may commit whatever it finds
         assigned = {topic_id: dict.fromkeys(epochs, 0) for topic_id, epochs in member.assigned.items()}
         waiting = replace(member, epoch=STATIC_LEAVING_EPOCH, assigned=assigned, pending_revocation=NOTHING)
-        return GroupDecision([current_assignment_record(group.id, waiting)], response)
+        return CoordinatorDecision([current_assignment_record(group.id, waiting)], response)
 
 
 def _changes_nothing(group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, call: Call) -> bool:

@@ -8,30 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from ottla.cluster import ClusterImage
-from ottla.wire import WireError, decode_from, encoder
+from ottla.wire import decode_from, encoder
+from ottla.wire.consumer_protocol import VERSION_SIZE, protocol_version
 from ottla.wire.messages.records.consumer_protocol_assignment import ConsumerProtocolAssignment, TopicPartition
 from ottla.wire.messages.records.consumer_protocol_subscription import ConsumerProtocolSubscription
 
-LATEST_VERSION = 3
-_VERSION_SIZE = 2
-
-
-def protocol_version(data: bytes) -> int:
-    """The version that both sides understand; WireError for what has none."""
-    if len(data) < _VERSION_SIZE:
-        raise WireError(f"{len(data)} bytes hold no version of the consumer protocol")
-    version = int.from_bytes(data[:_VERSION_SIZE], "big", signed=True)
-    if version < 0:
-        raise WireError(f"the consumer protocol has no version {version}")
-    return min(version, LATEST_VERSION)
-
 
 def decode_subscription(data: bytes) -> ConsumerProtocolSubscription:
-    return decode_from(ConsumerProtocolSubscription, protocol_version(data), data, _VERSION_SIZE)[0]
+    return decode_from(ConsumerProtocolSubscription, protocol_version(data), data, VERSION_SIZE)[0]
 
 
 def decode_assignment(data: bytes) -> ConsumerProtocolAssignment:
-    return decode_from(ConsumerProtocolAssignment, protocol_version(data), data, _VERSION_SIZE)[0]
+    return decode_from(ConsumerProtocolAssignment, protocol_version(data), data, VERSION_SIZE)[0]
 
 
 def encode_assignment(partitions: Mapping[bytes, Iterable[int]], version: int, image: ClusterImage) -> bytes:
@@ -43,7 +31,7 @@ def encode_assignment(partitions: Mapping[bytes, Iterable[int]], version: int, i
             if (topic := image.topics_by_id.get(topic_id)) is not None
         ]
     )
-    pieces: list[bytes] = [version.to_bytes(_VERSION_SIZE, "big")]
+    pieces: list[bytes] = [version.to_bytes(VERSION_SIZE, "big")]
     encoder(ConsumerProtocolAssignment, version)(message, pieces)
     return b"".join(pieces)
 

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from ottla.groups.assignors import EMPTY
+from ottla.groups.call import Call
 from ottla.groups.classic_group import CONSUMER_PROTOCOL_TYPE, ClassicGroup, ClassicState
 from ottla.groups.classic_groups import ClassicGroups
 from ottla.groups.classic_member import ClassicMember, Protocols
@@ -23,7 +24,6 @@ from ottla.groups.consumer_protocol import (
     decode_subscription,
     encode_assignment,
     partitions_by_topic_id,
-    protocol_version,
 )
 from ottla.groups.consumer_records import (
     current_assignment_record,
@@ -33,11 +33,12 @@ from ottla.groups.consumer_records import (
     target_assignment_metadata_record,
     target_assignment_record,
 )
-from ottla.groups.decision import Answer, Call, GroupDecision
 from ottla.groups.membership import Membership, Step
 from ottla.groups.records import GroupRecord
 from ottla.groups.state import ShardState
+from ottla.machine import Answer, CoordinatorDecision
 from ottla.wire import WireError
+from ottla.wire.consumer_protocol import protocol_version
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.records.group_metadata_value import GroupMetadataValue
 
@@ -152,7 +153,7 @@ class Conversion:
 
     def downgrade_without(
         self, group: ConsumerGroup, leaving: list[ConsumerMember], reply: Any, call: Call
-    ) -> GroupDecision[Any] | None:
+    ) -> CoordinatorDecision[Any] | None:
         """The classic group of those who stay when members leave; None if they are not all classic, or are too many."""
         staying = len(group.members) - len(leaving)
         classic_leaving = sum(member.is_classic for member in leaving)
@@ -169,7 +170,7 @@ class Conversion:
 
     def downgrade_replacing(
         self, step: Step, replaced: ConsumerMember, reply: Any, call: Call, *, is_rebalancing: bool
-    ) -> GroupDecision[Any]:
+    ) -> CoordinatorDecision[Any]:
         group, joining = step.group, step.member
         members = [member for member in group.members.values() if member.id != replaced.id]
         ids = [joining.id if id == replaced.id else id for id in group.members]
@@ -198,7 +199,7 @@ class Conversion:
         call: Call,
         *,
         is_rebalancing: bool,
-    ) -> GroupDecision[Any]:
+    ) -> CoordinatorDecision[Any]:
         downgraded = ClassicGroup(
             group.id,
             timestamp=call.timestamp,
@@ -244,17 +245,20 @@ class Conversion:
             self._membership.cancel_timers(group.id, member_id)
         self._classic.prepare_group(downgraded)
         answers = self._classic.converted(downgraded, call.now, call.timestamp, is_rebalancing=is_rebalancing)
-        return GroupDecision(
-            [*tombstones, record], reply, answers, partial(self._downgrade_refused, group, downgraded, reply)
+        return CoordinatorDecision(
+            [*tombstones, record],
+            reply,
+            answers=answers,
+            refused=partial(self._downgrade_refused, group, downgraded, reply),
         )
 
     def _downgrade_refused(
         self, group: ConsumerGroup, downgraded: ClassicGroup, reply: Any, error: KafkaError, call: Call
-    ) -> GroupDecision[Any]:
+    ) -> CoordinatorDecision[Any]:
         """Nothing was written: the group is what it was, and its members' sessions begin anew."""
         self._classic.abandon_group(downgraded)
         self._membership.expect_all(group, call.now)
-        return GroupDecision([], None if reply is None else type(reply)(error_code=write_error(error.code)))
+        return CoordinatorDecision([], None if reply is None else type(reply)(error_code=write_error(error.code)))
 
 
 def _held(member: ConsumerMember) -> dict[bytes, tuple[int, ...]]:

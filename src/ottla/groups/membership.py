@@ -13,6 +13,7 @@ from typing import Any
 
 from ottla.cluster import ClusterImage, ImageChanges
 from ottla.groups.assignors import ASSIGNORS, assignor_names
+from ottla.groups.call import Call
 from ottla.groups.consumer_group import ConsumerGroup
 from ottla.groups.consumer_member import UNREVOKED_PARTITIONS, ConsumerMember
 from ottla.groups.consumer_records import (
@@ -25,7 +26,6 @@ from ottla.groups.consumer_records import (
     regular_expression_tombstone,
     target_assignment_record,
 )
-from ottla.groups.decision import Call, GroupDecision
 from ottla.groups.metadata_hash import group_hash, topic_hash
 from ottla.groups.reconciliation import Owned, reconcile
 from ottla.groups.records import GroupRecord
@@ -33,6 +33,7 @@ from ottla.groups.regex import UNRESOLVED, ResolvedRegex, check_regex, matching_
 from ottla.groups.state import ShardState
 from ottla.groups.subscriptions import Subscriptions
 from ottla.groups.target_assignment import compute_target, may_compute
+from ottla.machine import CoordinatorDecision
 from ottla.wire.errors import KafkaError
 
 REGEX_MIN_REFRESH_INTERVAL_MS = 10_000
@@ -41,7 +42,7 @@ REGEX_MIN_REFRESH_INTERVAL_MS = 10_000
 REBALANCES = "consumer-group-rebalance"
 """Kafka's metric of how often group epochs rose."""
 
-Downgrade = Callable[[ConsumerGroup, list[ConsumerMember], Any, Call], GroupDecision[Any] | None]
+Downgrade = Callable[[ConsumerGroup, list[ConsumerMember], Any, Call], CoordinatorDecision[Any] | None]
 
 
 @dataclass(slots=True)
@@ -165,10 +166,12 @@ class Membership:
 
     # members go
 
-    def fence(self, group: ConsumerGroup, members: list[ConsumerMember], reply: Any, call: Call) -> GroupDecision[Any]:
+    def fence(
+        self, group: ConsumerGroup, members: list[ConsumerMember], reply: Any, call: Call
+    ) -> CoordinatorDecision[Any]:
         """Members left or were lost; what they owned is free."""
         if not members:
-            return GroupDecision([], reply)
+            return CoordinatorDecision([], reply)
         downgraded = self.downgrade(group, members, reply, call)
         if downgraded is not None:
             return downgraded
@@ -182,19 +185,21 @@ class Membership:
             if regex not in subscriptions.regexes:
                 records.append(regular_expression_tombstone(group.id, regex))
         records.append(group_epoch_record(group.id, group.epoch + 1, self.metadata_hash(subscriptions)))
-        return GroupDecision(records, reply, refused=partial(self._fence_refused, group, reply))
+        return CoordinatorDecision(records, reply, refused=partial(self._fence_refused, group, reply))
 
-    def _fence_refused(self, group: ConsumerGroup, reply: Any, error: KafkaError, call: Call) -> GroupDecision[Any]:
+    def _fence_refused(
+        self, group: ConsumerGroup, reply: Any, error: KafkaError, call: Call
+    ) -> CoordinatorDecision[Any]:
         """Nothing was written: they are still members, and their sessions begin anew."""
         self.expect_all(group, call.now)
-        return GroupDecision([], None if reply is None else type(reply)(error_code=error.code))
+        return CoordinatorDecision([], None if reply is None else type(reply)(error_code=error.code))
 
-    def fence_by_id(self, group_id: str, member_id: str, now: int, timestamp: int) -> GroupDecision[None]:
+    def fence_by_id(self, group_id: str, member_id: str, now: int, timestamp: int) -> CoordinatorDecision[None]:
         """A deadline has come for a member, who may be gone by now."""
         group = self._state.groups.get(group_id)
         member = group.members.get(member_id) if isinstance(group, ConsumerGroup) else None
         if member is None:
-            return GroupDecision([], None)
+            return CoordinatorDecision([], None)
         assert isinstance(group, ConsumerGroup)
         return self.fence(group, [member], None, Call(now=now, timestamp=timestamp, api_version=-1))
 
@@ -214,12 +219,12 @@ class Membership:
 
     def _expire_rebalance(
         self, group_id: str, member_id: str, epoch: int, now: int, timestamp: int
-    ) -> GroupDecision[None]:
+    ) -> CoordinatorDecision[None]:
         """The member did not give its partitions up in time, unless it has left the epoch since."""
         group = self._state.groups.get(group_id)
         member = group.members.get(member_id) if isinstance(group, ConsumerGroup) else None
         if member is None or member.epoch != epoch:
-            return GroupDecision([], None)
+            return CoordinatorDecision([], None)
         return self.fence_by_id(group_id, member_id, now, timestamp)
 
     def cancel_timers(self, group_id: str, member_id: str) -> None:
@@ -325,12 +330,12 @@ class Membership:
         if must_resolve and regex_count:
             self._state.timers.schedule(key, call.now, partial(self._resolve_regexes, group.id))
 
-    def _resolve_regexes(self, group_id: str, now: int, timestamp: int) -> GroupDecision[None]:
+    def _resolve_regexes(self, group_id: str, now: int, timestamp: int) -> CoordinatorDecision[None]:
         """Look up what all regular expressions of a group match."""
         group = self._state.groups.get(group_id)
         records: list[GroupRecord] = []
         if not isinstance(group, ConsumerGroup):
-            return GroupDecision(records, None)
+            return CoordinatorDecision(records, None)
         subscriptions = group.subscriptions.copy()
         must_bump = False
         for regex in subscriptions.regexes:
@@ -345,4 +350,4 @@ class Membership:
             records.append(group_epoch_record(group_id, group.epoch + 1, metadata_hash))
             self._state.counts[REBALANCES] += 1
             group.refreshed_epoch = group.epoch + 1
-        return GroupDecision(records, None)
+        return CoordinatorDecision(records, None)

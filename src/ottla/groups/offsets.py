@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from ottla.cluster import TopicImage
-from ottla.groups.decision import Call, GroupDecision
-from ottla.groups.offsets_committed import NO_PRODUCER_ID, CommittedOffsets
+from ottla.groups.call import Call
+from ottla.groups.offsets_committed import CommittedOffsets
 from ottla.groups.records import GroupRecord
 from ottla.groups.state import Group, PartitionCheck, ShardState
+from ottla.machine import CoordinatorDecision
+from ottla.records.batch import NO_PRODUCER_ID
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -37,8 +39,8 @@ from ottla.wire.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 from ottla.wire.primitives import ZERO_UUID
+from ottla.wire.sentinels import NO_OFFSET
 
-NO_OFFSET = -1
 NO_RETENTION = -1
 NO_EXPIRY = -1
 MAX_TIMESTAMP = 2**63 - 1
@@ -69,13 +71,14 @@ class Offsets:
             self._create_group(key.group)
         self.committed.replay(key, value, producer_id)
 
-    def replay_all(self, group_id: str, topic: str, values: list[tuple[int, OffsetCommitValue]]) -> None:
-        """Commits of one topic, by partition."""
+    def replay_all(self, group_id: str, topic: str, values: Sequence[tuple[int, OffsetCommitValue]]) -> None:
+        """What `replay` does with the records of plain commits for one topic, given by partition."""
         if group_id not in self._state.groups:
             self._create_group(group_id)
         self.committed.put_all(group_id, topic, values)
 
-    # A commit in two steps, for whoever writes the records of an ordinary one by itself.
+    # An ordinary commit in three steps, for a caller that writes its records by itself: `may_commit`, then, once they
+    # are written, `replay_all` and `note_commit`.
 
     def may_commit(self, group_id: str, member_id: str, generation: int, api_version: int) -> bool:
         """Whether `commit` would take any partition of the member's."""
@@ -90,16 +93,14 @@ class Offsets:
             return False
         return check is None
 
-    def take_commit(
-        self, group_id: str, member_id: str, topic: str, values: list[tuple[int, OffsetCommitValue]], now: int
-    ) -> None:
-        """Take in what has been written for partitions of a topic, by a member that may commit."""
-        self.committed.put_all(group_id, topic, values)
-        self._state.counts["offset-commit"] += len(values)
+    def note_commit(self, group_id: str, member_id: str, count: int, now: int) -> None:
+        """Count the offsets that a member has committed, and keep its session if the group is classic. Neither is in
+        the log: a shard that is loaded anew begins with other counts and full sessions."""
+        self._state.counts["offset-commit"] += count
         if member_id and self._state.groups[group_id].type == "classic":
             self._keep_session(group_id, member_id, now)
 
-    def commit(self, request: OffsetCommitRequest, call: Call) -> GroupDecision[OffsetCommitResponse]:
+    def commit(self, request: OffsetCommitRequest, call: Call) -> CoordinatorDecision[OffsetCommitResponse]:
         """OffsetCommit. All partitions of the request are committed, but those whose metadata is too long."""
         group_id = request.group_id
         group = self._state.groups.get(group_id)
@@ -152,11 +153,11 @@ class Offsets:
                     )
                 )
         self._state.counts["offset-commit"] += len(records)
-        return GroupDecision(records, OffsetCommitResponse(topics=topics))
+        return CoordinatorDecision(records, OffsetCommitResponse(topics=topics))
 
     def commit_transactional(
         self, request: TxnOffsetCommitRequest, call: Call
-    ) -> GroupDecision[TxnOffsetCommitResponse]:
+    ) -> CoordinatorDecision[TxnOffsetCommitResponse]:
         """TxnOffsetCommit: the records are to be written under the producer's id, and count from its marker on."""
         check = self._check_transactional(request, call)
         limit = self._state.config.offset_metadata_max_bytes
@@ -186,7 +187,7 @@ class Offsets:
                 )
                 records.append(GroupRecord(OffsetCommitKey(group=request.group_id, topic=name, partition=index), value))
         self._state.counts["offset-commit"] += len(records)
-        return GroupDecision(records, TxnOffsetCommitResponse(topics=topics))
+        return CoordinatorDecision(records, TxnOffsetCommitResponse(topics=topics))
 
     def _check_transactional(self, request: TxnOffsetCommitRequest, call: Call) -> PartitionCheck | None:
         group = self._state.groups.get(request.group_id)
@@ -255,7 +256,7 @@ class Offsets:
             topics.append(OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=results))
         return OffsetFetchResponseGroup(group_id=group_id, topics=topics)
 
-    def delete(self, request: OffsetDeleteRequest) -> GroupDecision[OffsetDeleteResponse]:
+    def delete(self, request: OffsetDeleteRequest) -> CoordinatorDecision[OffsetDeleteResponse]:
         """OffsetDelete: a topic that the group reads keeps its offsets."""
         group_id = request.group_id
         group = self._state.group(group_id)
@@ -282,7 +283,7 @@ class Offsets:
                     deleted[name, index] = None
                     records.append(tombstone(group_id, name, index))
         self._state.counts["offset-deletion"] += len(records)
-        return GroupDecision(records, OffsetDeleteResponse(topics=topics))
+        return CoordinatorDecision(records, OffsetDeleteResponse(topics=topics))
 
     def delete_all(self, group_id: str) -> list[GroupRecord]:
         """What takes a group's offsets away, committed and pending, when the group itself is deleted."""

@@ -17,12 +17,11 @@ I3  The producers of a pending partition are in the order of their records; None
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from ottla.records.batch import NO_PRODUCER_ID
 from ottla.wire.messages.records.offset_commit_key import OffsetCommitKey
 from ottla.wire.messages.records.offset_commit_value import OffsetCommitValue
-
-NO_PRODUCER_ID = -1
 
 OffsetsByTopic = dict[str, dict[int, OffsetCommitValue]]
 PendingByTopic = dict[str, dict[int, dict[int, OffsetCommitValue | None]]]
@@ -79,13 +78,13 @@ class CommittedOffsets:
             self._remove(group_id, key.topic, key.partition)
             return
         if producer_id == NO_PRODUCER_ID:
-            self.put(group_id, key.topic, key.partition, value)
+            self.put_all(group_id, key.topic, ((key.partition, value),))
             return
         value.topic_id = self._topic_ids.setdefault(value.topic_id, value.topic_id)
         self._add_pending(group_id, key.topic, key.partition, value, producer_id)
 
-    def put(self, group_id: str, topic: str, partition: int, value: OffsetCommitValue) -> None:
-        """Take in a committed offset."""
+    def _put_and_overtake(self, group_id: str, topic: str, partition: int, value: OffsetCommitValue) -> None:
+        """Take in a committed offset; what is pending for its partition is overtaken (I3)."""
         topic_id = value.topic_id
         value.topic_id = self._topic_ids.setdefault(topic_id, topic_id)
         if group_id in self._pending:
@@ -94,13 +93,13 @@ class CommittedOffsets:
                 producers[overtaken] = None
         self._put(group_id, topic, partition, value)
 
-    def put_all(self, group_id: str, topic: str, values: list[tuple[int, OffsetCommitValue]]) -> None:
+    def put_all(self, group_id: str, topic: str, values: Sequence[tuple[int, OffsetCommitValue]]) -> None:
         """Take in committed offsets of one topic, by partition."""
         topics = self.by_group.get(group_id)
         partitions = None if topics is None else topics.get(topic)
         if partitions is None or group_id in self._pending:
             for partition, value in values:
-                self.put(group_id, topic, partition, value)
+                self._put_and_overtake(group_id, topic, partition, value)
             return
         topic_ids = self._topic_ids
         for partition, value in values:

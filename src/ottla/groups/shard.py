@@ -1,7 +1,8 @@
 """GroupShard: the group coordinator of one partition of `__consumer_offsets`.
 
-Every command decides and returns what is to be written and answered; `replay` is the only way in which what is written
-changes the shard, right after the append as much as at a restart. Errors are part of replies: commands raise none.
+Every command decides and returns what is to be written and answered; `replay` (for many plain commits at once:
+`Offsets.replay_all`, which does the same with each) is the only way in which what is written changes the shard, right
+after the append as much as at a restart. Errors are part of replies: commands raise none.
 """
 
 from __future__ import annotations
@@ -13,15 +14,16 @@ from typing import Any
 
 from ottla.cluster import ClusterImage, ImageChanges, TopicImage
 from ottla.config import BrokerConfig, GroupConfig
+from ottla.groups.call import Call
 from ottla.groups.classic_groups import ClassicGroups
 from ottla.groups.commits_read import MAX_WAITING_COUNT, CommitsRead, is_ordinary_key, is_ordinary_value
 from ottla.groups.consumer_groups import ConsumerGroups
-from ottla.groups.decision import Answer, Call, GroupDecision
 from ottla.groups.offsets import Offsets, commit_refused, transactional_commit_refused
-from ottla.groups.offsets_committed import NO_PRODUCER_ID
 from ottla.groups.records import GroupRecord, decode_record
 from ottla.groups.state import ShardState
+from ottla.machine import Answer, CoordinatorDecision
 from ottla.records import Record
+from ottla.records.batch import NO_PRODUCER_ID
 from ottla.wire import WireError
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
@@ -135,38 +137,38 @@ class GroupShard:
 
     # Membership.
 
-    def join_group(self, request: JoinGroupRequest, call: Call) -> GroupDecision[JoinGroupResponse]:
+    def join_group(self, request: JoinGroupRequest, call: Call) -> CoordinatorDecision[JoinGroupResponse]:
         """Into a consumer group with members a classic client joins as one of them; an empty one turns classic."""
         group = self.state.groups.get(request.group_id)
         if group is not None and group.type == "consumer" and not group.is_empty:
             return self._consumer.classic_join(request, call)
         return self._classic.join(request, call)
 
-    def sync_group(self, request: SyncGroupRequest, call: Call) -> GroupDecision[SyncGroupResponse]:
+    def sync_group(self, request: SyncGroupRequest, call: Call) -> CoordinatorDecision[SyncGroupResponse]:
         if self._is_consumer_group(request.group_id):
             return self._consumer.classic_sync(request, call)
         return self._classic.sync(request, call)
 
-    def heartbeat(self, request: HeartbeatRequest, call: Call) -> GroupDecision[HeartbeatResponse]:
+    def heartbeat(self, request: HeartbeatRequest, call: Call) -> CoordinatorDecision[HeartbeatResponse]:
         if self._is_consumer_group(request.group_id):
             return self._consumer.classic_heartbeat(request, call)
         return self._classic.heartbeat(request, call)
 
-    def leave_group(self, request: LeaveGroupRequest, call: Call) -> GroupDecision[LeaveGroupResponse]:
+    def leave_group(self, request: LeaveGroupRequest, call: Call) -> CoordinatorDecision[LeaveGroupResponse]:
         if self._is_consumer_group(request.group_id):
             return self._consumer.classic_leave(request, call)
         return self._classic.leave(request, call)
 
     def consumer_group_heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, call: Call
-    ) -> GroupDecision[ConsumerGroupHeartbeatResponse]:
+    ) -> CoordinatorDecision[ConsumerGroupHeartbeatResponse]:
         return self._consumer.heartbeat(request, call)
 
     def consumer_group_describe(
         self, request: ConsumerGroupDescribeRequest, call: Call
-    ) -> GroupDecision[ConsumerGroupDescribeResponse]:
+    ) -> CoordinatorDecision[ConsumerGroupDescribeResponse]:
         """`request` names only groups of this shard."""
-        return GroupDecision([], ConsumerGroupDescribeResponse(groups=self._consumer.describe(request.group_ids)))
+        return CoordinatorDecision([], ConsumerGroupDescribeResponse(groups=self._consumer.describe(request.group_ids)))
 
     def _is_consumer_group(self, group_id: str) -> bool:
         group = self.state.groups.get(group_id)
@@ -174,7 +176,7 @@ class GroupShard:
 
     # Groups of every type.
 
-    def list_groups(self, request: ListGroupsRequest, call: Call) -> GroupDecision[ListGroupsResponse]:
+    def list_groups(self, request: ListGroupsRequest, call: Call) -> CoordinatorDecision[ListGroupsResponse]:
         """The groups of this shard; the caller puts those of all shards together. Filters do not mind case."""
         states = {state.strip().lower() for state in request.states_filter}
         types = {group_type.lower() for group_type in request.types_filter}
@@ -185,12 +187,14 @@ class GroupShard:
             for group in self.state.groups.values()
             if (not states or group.state.lower() in states) and (not types or group.type.lower() in types)
         ]
-        return GroupDecision([], ListGroupsResponse(groups=groups))
+        return CoordinatorDecision([], ListGroupsResponse(groups=groups))
 
-    def describe_groups(self, request: DescribeGroupsRequest, call: Call) -> GroupDecision[DescribeGroupsResponse]:
+    def describe_groups(
+        self, request: DescribeGroupsRequest, call: Call
+    ) -> CoordinatorDecision[DescribeGroupsResponse]:
         """Classic groups by their ids. `request` names only groups of this shard."""
         groups = [self._describe(group_id, call.api_version) for group_id in request.groups]
-        return GroupDecision([], DescribeGroupsResponse(groups=groups))
+        return CoordinatorDecision([], DescribeGroupsResponse(groups=groups))
 
     def _describe(self, group_id: str, api_version: int) -> DescribedGroup:
         group = self.state.groups.get(group_id)
@@ -202,7 +206,7 @@ class GroupShard:
             described.error_message = f"Group {group_id} {'not found' if group is None else 'is not a classic group'}."
         return described
 
-    def delete_groups(self, request: DeleteGroupsRequest, call: Call) -> GroupDecision[DeleteGroupsResponse]:
+    def delete_groups(self, request: DeleteGroupsRequest, call: Call) -> CoordinatorDecision[DeleteGroupsResponse]:
         """Groups without members go, and all their offsets. `request` names only groups of this shard."""
         records: list[GroupRecord] = []
         results: dict[str, DeletableGroupResult] = {}
@@ -218,44 +222,44 @@ class GroupShard:
                 continue
             records += self.offsets.delete_all(group_id)
             records += group.tombstones()
-        return GroupDecision(records, DeleteGroupsResponse(results=[*results.values()]))
+        return CoordinatorDecision(records, DeleteGroupsResponse(results=[*results.values()]))
 
     # Offsets.
 
-    def commit_offsets(self, request: OffsetCommitRequest, call: Call) -> GroupDecision[OffsetCommitResponse]:
+    def commit_offsets(self, request: OffsetCommitRequest, call: Call) -> CoordinatorDecision[OffsetCommitResponse]:
         """`request` names every topic, also in the version that has only topic ids."""
         try:
             return self.offsets.commit(request, call)
         except KafkaError as error:
-            return GroupDecision([], commit_refused(request, error.code))
+            return CoordinatorDecision([], commit_refused(request, error.code))
 
     def commit_transaction_offsets(
         self, request: TxnOffsetCommitRequest, call: Call
-    ) -> GroupDecision[TxnOffsetCommitResponse]:
+    ) -> CoordinatorDecision[TxnOffsetCommitResponse]:
         """The records are to be written, and replayed, as a transactional batch of the request's producer."""
         try:
             if not request.group_id:
                 raise KafkaError(ErrorCode.INVALID_GROUP_ID)
             return self.offsets.commit_transactional(request, call)
         except KafkaError as error:
-            return GroupDecision([], transactional_commit_refused(request, error.code))
+            return CoordinatorDecision([], transactional_commit_refused(request, error.code))
 
     def fetch_offsets(
         self, request: OffsetFetchRequestGroup, call: Call, *, require_stable: bool = False
-    ) -> GroupDecision[OffsetFetchResponseGroup]:
+    ) -> CoordinatorDecision[OffsetFetchResponseGroup]:
         """One group of an OffsetFetch; `request` names every topic, also in the version that has only topic ids."""
         try:
-            return GroupDecision([], self.offsets.fetch(request, require_stable=require_stable))
+            return CoordinatorDecision([], self.offsets.fetch(request, require_stable=require_stable))
         except KafkaError as error:
-            return GroupDecision([], OffsetFetchResponseGroup(group_id=request.group_id, error_code=error.code))
+            return CoordinatorDecision([], OffsetFetchResponseGroup(group_id=request.group_id, error_code=error.code))
 
-    def delete_offsets(self, request: OffsetDeleteRequest, call: Call) -> GroupDecision[OffsetDeleteResponse]:
+    def delete_offsets(self, request: OffsetDeleteRequest, call: Call) -> CoordinatorDecision[OffsetDeleteResponse]:
         try:
             if not request.group_id:
                 raise KafkaError(ErrorCode.INVALID_GROUP_ID)
             return self.offsets.delete(request)
         except KafkaError as error:
-            return GroupDecision([], OffsetDeleteResponse(error_code=error.code))
+            return CoordinatorDecision([], OffsetDeleteResponse(error_code=error.code))
 
     # The world around.
 
@@ -270,7 +274,7 @@ class GroupShard:
         """When `next_due` will have something to do, in monotonic milliseconds."""
         return self.state.timers.deadline()
 
-    def next_due(self, now: int, timestamp: int) -> GroupDecision[Any] | None:
+    def next_due(self, now: int, timestamp: int) -> CoordinatorDecision[Any] | None:
         """What the next deadline that has passed decides; None when none has. Call it until then."""
         operation = self.state.timers.pop_due(now)
         return None if operation is None else operation(now, timestamp)
@@ -280,7 +284,7 @@ class GroupShard:
         self.state.image = image
         self._consumer.metadata_changed(changes, now)
 
-    def topics_deleted(self, topics: Iterable[TopicImage], call: Call) -> GroupDecision[None]:
+    def topics_deleted(self, topics: Iterable[TopicImage], call: Call) -> CoordinatorDecision[None]:
         """The offsets of deleted topics go. Where they are many, a part goes now and the rest as `next_due`."""
         self._deleted_topics.update((topic.id, topic) for topic in topics)
         return self._delete_topics(call.now, call.timestamp)
@@ -316,12 +320,12 @@ class GroupShard:
         interval_ms = self.state.config.offsets_retention_check_interval_ms
         self.state.timers.schedule(EXPIRY_TIMER, now + interval_ms, self._start_expiry)
 
-    def _start_expiry(self, now: int, timestamp: int) -> GroupDecision[None]:
+    def _start_expiry(self, now: int, timestamp: int) -> CoordinatorDecision[None]:
         self._expiring = list(self.state.groups)
         self._expiring.reverse()
         return self._expire(now, timestamp)
 
-    def _expire(self, now: int, timestamp: int) -> GroupDecision[None]:
+    def _expire(self, now: int, timestamp: int) -> CoordinatorDecision[None]:
         """Expired offsets go, and with its last offset a group without members. Much to do is done in several steps."""
         records: list[GroupRecord] = []
         examined_count = 0
@@ -342,15 +346,15 @@ class GroupShard:
             self.state.timers.schedule(EXPIRY_TIMER, now + STEP_INTERVAL_MS, self._expire)
         else:
             self._schedule_expiry(now)
-        return GroupDecision(records, None)
+        return CoordinatorDecision(records, None)
 
-    def _delete_topics(self, now: int, timestamp: int) -> GroupDecision[None]:
+    def _delete_topics(self, now: int, timestamp: int) -> CoordinatorDecision[None]:
         records = self.offsets.delete_topics(self._deleted_topics.values())
         if len(records) > MAX_TOMBSTONE_COUNT:
             self.state.timers.schedule(TOPICS_DELETED_TIMER, now, self._delete_topics)
-            return GroupDecision(records[:MAX_TOMBSTONE_COUNT], None)
+            return CoordinatorDecision(records[:MAX_TOMBSTONE_COUNT], None)
         self._deleted_topics.clear()
-        return GroupDecision(records, None)
+        return CoordinatorDecision(records, None)
 
 
 def _legacy_commit(key: LegacyOffsetCommitKey, value: Any) -> tuple[OffsetCommitKey, OffsetCommitValue | None]:

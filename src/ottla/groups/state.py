@@ -9,9 +9,9 @@ from typing import Any, Protocol
 
 from ottla.cluster import ClusterImage
 from ottla.config import BrokerConfig, GroupConfig
-from ottla.groups.decision import GroupDecision
 from ottla.groups.records import GroupRecord
 from ottla.groups.timers import Timers
+from ottla.machine import CoordinatorDecision
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.describe_groups import DescribedGroup
 
@@ -75,7 +75,7 @@ class ShardState:
         """A group's own settings, with the broker's as defaults."""
         self.rng = rng
         self.groups: dict[str, Group] = {}
-        self.timers: Timers[GroupDecision[Any]] = Timers()
+        self.timers: Timers[CoordinatorDecision[Any]] = Timers()
         self.counts: Counter[str] = Counter()
         """What metrics tell: rebalances and the like, by Kafka's metric names."""
 

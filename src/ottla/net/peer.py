@@ -17,6 +17,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ottla import SOFTWARE_NAME, __version__
 from ottla.net.channel import Channel, ReceiveBuffers
 from ottla.net.deadlines import Deadline, Deadlines
 from ottla.net.sockets import Sockets
@@ -31,7 +32,6 @@ API_VERSIONS_KEY = 18
 API_VERSIONS_VERSION = 3
 """Every release with KRaft answers it."""
 HANDSHAKE_ID = 0
-SOFTWARE_NAME, SOFTWARE_VERSION = "ottla", "0.1.0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ class _Connection:
         """By API, the version to use; None until the other side has said what it knows."""
         self._waiting: dict[int, _Waiting] = {}
         channel.start(self)
-        hello = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=SOFTWARE_VERSION)
+        hello = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=__version__)
         self._channel.send(
             frames.encode_request(API_VERSIONS_KEY, API_VERSIONS_VERSION, HANDSHAKE_ID, client_id, hello)
         )

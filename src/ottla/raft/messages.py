@@ -9,6 +9,7 @@ from ottla.raft.effects import Destination, SnapshotId
 from ottla.raft.voters import Voter
 from ottla.wire import Message
 from ottla.wire.errors import ErrorCode
+from ottla.wire.internal_topics import METADATA_TOPIC
 from ottla.wire.messages import begin_quorum_epoch as begin
 from ottla.wire.messages import end_quorum_epoch as end
 from ottla.wire.messages import fetch, fetch_snapshot, vote
@@ -16,7 +17,6 @@ from ottla.wire.messages import fetch, fetch_snapshot, vote
 if TYPE_CHECKING:
     from ottla.raft.raft import Raft
 
-TOPIC = "__cluster_metadata"
 TOPIC_ID = bytes(15) + b"\x01"
 PARTITION = 0
 Endpoints = Iterable[tuple[str, str, int]]
@@ -31,7 +31,7 @@ def only_partition(message: Message, *, is_checked: bool = False) -> Any:
         topic, row = topics[0], topics[0].partitions[0]
         index = getattr(row, "partition_index", getattr(row, "partition", PARTITION))
         name = getattr(topic, "topic_name", getattr(topic, "name", getattr(topic, "topic", "")))
-        if index != PARTITION or not (name == TOPIC or getattr(topic, "topic_id", None) == TOPIC_ID):
+        if index != PARTITION or not (name == METADATA_TOPIC or getattr(topic, "topic_id", None) == TOPIC_ID):
             return None
     return topics[0].partitions[0]
 
@@ -52,7 +52,7 @@ def vote_request(
         voter_id=voter.id,
         topics=[
             vote.VoteRequestTopicData(
-                topic_name=TOPIC,
+                topic_name=METADATA_TOPIC,
                 partitions=[
                     vote.VoteRequestPartitionData(
                         partition_index=PARTITION,
@@ -78,7 +78,7 @@ def begin_quorum_epoch_request(
         voter_id=voter.id,
         topics=[
             begin.BeginQuorumEpochRequestTopicData(
-                topic_name=TOPIC,
+                topic_name=METADATA_TOPIC,
                 partitions=[
                     begin.BeginQuorumEpochRequestPartitionData(
                         partition_index=PARTITION,
@@ -100,7 +100,7 @@ def end_quorum_epoch_request(
         cluster_id=cluster_id,
         topics=[
             end.EndQuorumEpochRequestTopicData(
-                topic_name=TOPIC,
+                topic_name=METADATA_TOPIC,
                 partitions=[
                     end.EndQuorumEpochRequestPartitionData(
                         partition_index=PARTITION,
@@ -138,7 +138,7 @@ def fetch_request(
         max_bytes=max_bytes,
         topics=[
             fetch.FetchTopic(
-                topic=TOPIC,
+                topic=METADATA_TOPIC,
                 topic_id=TOPIC_ID,
                 partitions=[
                     fetch.FetchPartition(
@@ -171,7 +171,7 @@ def fetch_snapshot_request(
         max_bytes=max_bytes,
         topics=[
             fetch_snapshot.FetchSnapshotRequestTopicSnapshot(
-                name=TOPIC,
+                name=METADATA_TOPIC,
                 partitions=[
                     fetch_snapshot.FetchSnapshotRequestPartitionSnapshot(
                         partition=PARTITION,
@@ -209,17 +209,17 @@ def refused(
             granted = vote.VoteResponsePartitionData(
                 error_code=code, leader_id=leader_id, leader_epoch=epoch, vote_granted=vote_granted
             )
-            voted = vote.VoteResponseTopicData(topic_name=TOPIC, partitions=[granted])
+            voted = vote.VoteResponseTopicData(topic_name=METADATA_TOPIC, partitions=[granted])
             response: Any = vote.VoteResponse(topics=[voted], node_endpoints=_endpoints(vote.NodeEndpoint, to))
         case begin.BeginQuorumEpochRequest():
             begun = begin.BeginQuorumEpochResponsePartitionData(
                 error_code=code, leader_id=leader_id, leader_epoch=epoch
             )
-            topic = begin.BeginQuorumEpochResponseTopicData(topic_name=TOPIC, partitions=[begun])
+            topic = begin.BeginQuorumEpochResponseTopicData(topic_name=METADATA_TOPIC, partitions=[begun])
             response = begin.BeginQuorumEpochResponse(topics=[topic], node_endpoints=_endpoints(begin.NodeEndpoint, to))
         case end.EndQuorumEpochRequest():
             ended = end.EndQuorumEpochResponsePartitionData(error_code=code, leader_id=leader_id, leader_epoch=epoch)
-            closed = end.EndQuorumEpochResponseTopicData(topic_name=TOPIC, partitions=[ended])
+            closed = end.EndQuorumEpochResponseTopicData(topic_name=METADATA_TOPIC, partitions=[ended])
             response = end.EndQuorumEpochResponse(topics=[closed], node_endpoints=_endpoints(end.NodeEndpoint, to))
         case fetch.FetchRequest():
             row = fetch_row(raft, code)
@@ -233,7 +233,7 @@ def refused(
             response = fetch_snapshot.FetchSnapshotResponse(
                 topics=[
                     fetch_snapshot.FetchSnapshotResponseTopicSnapshot(
-                        name=TOPIC,
+                        name=METADATA_TOPIC,
                         partitions=[
                             fetch_snapshot.FetchSnapshotResponsePartitionSnapshot(
                                 error_code=code,
@@ -269,7 +269,7 @@ def fetch_row(raft: Raft, error_code: int = 0) -> fetch.PartitionData:
 
 
 def fetch_response(row: fetch.PartitionData) -> fetch.FetchResponse:
-    topic = fetch.FetchableTopicResponse(topic=TOPIC, topic_id=TOPIC_ID, partitions=[row])
+    topic = fetch.FetchableTopicResponse(topic=METADATA_TOPIC, topic_id=TOPIC_ID, partitions=[row])
     return fetch.FetchResponse(responses=[topic])
 
 

@@ -20,12 +20,15 @@ LOG_OVERHEAD = 12
 """Base offset and length: what comes before the bytes that `length` counts."""
 CRC_START = 21
 """The CRC covers everything from the attributes on."""
+ATTRIBUTES_POSITION = 22
+"""The low byte of the attributes: codec, timestamp type and flags."""
 
 MAGIC = 2
 NO_TIMESTAMP = -1
 NO_PRODUCER_ID = -1
 NO_SEQUENCE = -1
 MAX_SEQUENCE = 0x7FFFFFFF
+MAX_PRODUCER_EPOCH = 0x7FFF
 
 COMPRESSION_MASK = 0x07
 LOG_APPEND_TIME_FLAG = 0x08

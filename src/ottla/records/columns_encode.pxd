@@ -5,7 +5,7 @@ from libc.string cimport memcpy
 from ottla.records.columns cimport native_grow, native_view
 from ottla.records.kernel cimport native_crc32c_extend, native_subtract, ottla_murmur2
 
-cdef int ANY, HEADER_SIZE, RECORD_OVERHEAD, HEADER_OVERHEAD, SMALLEST_ROOM, FIRST_BYTES, SUM_BYTES
+cdef int ANY, HEADER_SIZE, USUAL_RECORD_OVERHEAD, HEADER_OVERHEAD, SMALLEST_ROOM, FIRST_BYTES, SUM_BYTES
 cdef unsigned long long MASK_64
 
 

@@ -24,8 +24,9 @@ ANY = -1
 SMALLEST_ROOM = 16 * 1024
 FIRST_BYTES = 8 * 1024 * 1024
 """What the open batches of all partitions take at first."""
-RECORD_OVERHEAD = 14
-"""About what one record takes beside key, value and headers, as the producer counts it."""
+USUAL_RECORD_OVERHEAD = 14
+"""About what one record takes beside key, value and headers. The producer counts the most it can take instead:
+MAX_RECORD_OVERHEAD in client/core/accumulator.py."""
 HEADER_OVERHEAD = 10
 SUM_BYTES = 12 * 1024
 """Records enter their batch's CRC so many bytes at a time, while the processor's nearest cache has them. (A multiple of
@@ -187,8 +188,8 @@ class Rows:
         return -1
 
     def size_of(self, row: int) -> int:
-        """About what the row's record takes, as the producer counts it."""
-        size = RECORD_OVERHEAD
+        """About what the row's record takes."""
+        size = USUAL_RECORD_OVERHEAD
         if self.value is not None:
             size += max(self.value.size(row), 0)
         if self.key is not None:

@@ -2,7 +2,6 @@
 
 from ottla.replication.epochs import LeaderEpochs
 from ottla.replication.producers import (
-    MAX_SEQUENCE,
     CompletedTransaction,
     CorruptSnapshot,
     Origin,
@@ -12,7 +11,6 @@ from ottla.replication.producers import (
 )
 
 __all__ = [
-    "MAX_SEQUENCE",
     "CompletedTransaction",
     "CorruptSnapshot",
     "LeaderEpochs",

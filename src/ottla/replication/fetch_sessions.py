@@ -28,12 +28,13 @@ from random import Random
 from typing import Any, Protocol
 
 from ottla.wire.errors import ErrorCode, KafkaError
-
-FINAL_EPOCH = -1
-INITIAL_EPOCH = 0
-NO_SESSION = 0
-MAX_EPOCH = 0x7FFFFFFF
-CONSUMER = -1
+from ottla.wire.sentinels import (
+    CONSUMER_REPLICA_ID,
+    FINAL_SESSION_EPOCH,
+    INITIAL_SESSION_EPOCH,
+    MAX_SESSION_EPOCH,
+    NO_SESSION,
+)
 
 PartitionKey = tuple[bytes | str, int]
 
@@ -72,6 +73,31 @@ class AwaitingFetch(Protocol):
         ...
 
 
+class WatchedSegment(Protocol):
+    """A segment of the log that is read: a session only keeps which one."""
+
+    @property
+    def size(self) -> int: ...
+
+
+class WatchedLog(Protocol):
+    @property
+    def last_stable_offset(self) -> int: ...
+
+
+class Watched(Protocol):
+    """The partition that is read, as far as a session needs to know it."""
+
+    @property
+    def log(self) -> WatchedLog: ...
+
+    def add_waiter(self, waiter: SetAside) -> None:
+        """Call the waiter's `grew` when there is more to read, or an error to tell."""
+        ...
+
+    def remove_waiter(self, waiter: SetAside) -> None: ...
+
+
 class FetchPartition:
     """What a client wants of one partition, and what it was last told of it."""
 
@@ -103,11 +129,11 @@ class FetchPartition:
         self.high_watermark = -1
         self.log_start_offset = -1
         self.sent_error = False
-        self.partition: Any = None
+        self.partition: Watched | None = None
         """What is read, once it was found."""
         self.aside: SetAside | None = None
         """Of a consumer: where there was no news, what waits for some."""
-        self.tail_segment: Any = None
+        self.tail_segment: WatchedSegment | None = None
         self.tail_offset = self.tail_position = -1
         """Of a follower: what was sent last ended at this offset, which is at this position of this segment."""
         self._session: FetchSession | None = None
@@ -171,11 +197,12 @@ class SetAside:
     def __init__(self, session: FetchSession, wanted: FetchPartition) -> None:
         self.session = session
         self.wanted = wanted
+        assert wanted.partition is not None, "it was read before it is set aside"
         self.partition = wanted.partition
-        self.last_stable_offset: int = self.partition.log.last_stable_offset
+        self.last_stable_offset = self.partition.log.last_stable_offset
         self.partition.add_waiter(self)
 
-    def grew(self, partition: Any, size: int) -> None:
+    def grew(self, partition: Watched, size: int) -> None:
         if self.wanted.aside is not self:
             return  # it was left by one of those who were told before
         self.leave()
@@ -298,14 +325,16 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def open(self, request: Any, *, uses_topic_ids: bool, now: int, replica_id: int = CONSUMER) -> FetchContext:
+    def open(
+        self, request: Any, *, uses_topic_ids: bool, now: int, replica_id: int = CONSUMER_REPLICA_ID
+    ) -> FetchContext:
         session_id, epoch = request.session_id, request.session_epoch
-        if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+        if epoch in (INITIAL_SESSION_EPOCH, FINAL_SESSION_EPOCH):
             if session_id in self._sessions:
                 self.close(self._sessions[session_id])
             partitions = _wanted(request, uses_topic_ids)
             session = None
-            if epoch == INITIAL_EPOCH and partitions:
+            if epoch == INITIAL_SESSION_EPOCH and partitions:
                 session = self._new(partitions, uses_topic_ids, now, replica_id)
             return FetchContext(session, False, list(partitions.values()))
         found = self._sessions.get(session_id)
@@ -331,7 +360,7 @@ class FetchSessions:
 
     def use(self, session: FetchSession, now: int) -> None:
         """An incremental fetch has come."""
-        session.epoch = 1 if session.epoch == MAX_EPOCH else session.epoch + 1
+        session.epoch = 1 if session.epoch == MAX_SESSION_EPOCH else session.epoch + 1
         session.used_at = now
         # The dict is kept in order of use, so the first is always the one unused for longest.
         del self._sessions[session.id]
@@ -380,7 +409,7 @@ class FetchSessions:
         oldest = next(iter(self._sessions.values()), None)
         if oldest is not None and now - oldest.used_at >= self._eviction_ms:
             return oldest
-        if replica_id == CONSUMER:
+        if replica_id == CONSUMER_REPLICA_ID:
             return None
         return next((session for session in self._sessions.values() if not session.is_followers), None)
 

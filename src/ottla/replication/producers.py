@@ -20,12 +20,12 @@ from struct import Struct
 from typing import NamedTuple
 
 from ottla.records import crc32c
+from ottla.records.batch import MAX_PRODUCER_EPOCH, MAX_SEQUENCE
 from ottla.wire.errors import ErrorCode, KafkaError
 
 BATCHES_REMEMBERED = 5
-MAX_SEQUENCE = 2**31 - 1
-MAX_EPOCH = 2**15 - 1
 NO_OFFSET = -1
+"""In place of the first offset of a transaction: the producer has none open."""
 
 SNAPSHOT_VERSION = 1
 _SNAPSHOT_HEADER = Struct(">hIi")
@@ -225,7 +225,7 @@ class ProducerState:
         is_retry = (
             transaction_version >= 2
             and producer_epoch == entry.epoch
-            and (entry.current_first_offset == NO_OFFSET or producer_epoch == MAX_EPOCH)
+            and (entry.current_first_offset == NO_OFFSET or producer_epoch == MAX_PRODUCER_EPOCH)
         )
         is_old = producer_epoch < entry.epoch or (transaction_version >= 2 and producer_epoch == entry.epoch)
         if is_old and not is_retry:

@@ -16,6 +16,7 @@ from ottla.sim.loop import Loop
 from ottla.sim.network import Network, Socket
 from ottla.wire import decode, frames
 from ottla.wire.apis import APIS, response_class
+from ottla.wire.config_resources import ResourceType
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.message import Message
 from ottla.wire.messages.create_partitions import (
@@ -57,12 +58,11 @@ from ottla.wire.messages.list_offsets import (
 )
 from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from ottla.wire.sentinels import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
 Answer = TypeVar("Answer", bound=Message)
 
 REQUEST_TIMEOUT_S = 10.0
-EARLIEST, LATEST = -2, -1
-TOPIC_RESOURCE = 2
 PRODUCE_VERSION = 12
 """The last that names topics; later ones carry topic ids."""
 FETCH_VERSION = 12
@@ -230,13 +230,15 @@ class Client:
 
     async def alter_topic_config(self, topic: str, name: str, value: str) -> None:
         change = AlterableConfig(name=name, config_operation=0, value=value)
-        resource = AlterConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=topic, configs=[change])
+        resource = AlterConfigsResource(resource_type=ResourceType.TOPIC, resource_name=topic, configs=[change])
         request = IncrementalAlterConfigsRequest(resources=[resource])
         response = await self.request(request, IncrementalAlterConfigsResponse)
         _check(response.responses[0].error_code, response.responses[0].error_message)
 
     async def topic_config(self, topic: str, name: str) -> str | None:
-        resource = DescribeConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=[name])
+        resource = DescribeConfigsResource(
+            resource_type=ResourceType.TOPIC, resource_name=topic, configuration_keys=[name]
+        )
         response = await self.request(DescribeConfigsRequest(resources=[resource]), DescribeConfigsResponse)
         _check(response.results[0].error_code, response.results[0].error_message)
         return next((config.value for config in response.results[0].configs if config.name == name), None)
@@ -299,8 +301,8 @@ class Client:
 
     async def read_all(self, topic: str, partition: int = 0) -> list[records.Record]:
         """Every record from the log start to the high watermark."""
-        offset = await self.list_offset(topic, partition, EARLIEST)
-        end = await self.list_offset(topic, partition, LATEST)
+        offset = await self.list_offset(topic, partition, EARLIEST_TIMESTAMP)
+        end = await self.list_offset(topic, partition, LATEST_TIMESTAMP)
         found: list[records.Record] = []
         while offset < end:
             fetched = await self.fetch(topic, partition, offset)

@@ -15,11 +15,12 @@ from ottla import records
 from ottla.broker import Node
 from ottla.config import BrokerConfig
 from ottla.sim.checkers import History, check, check_batches, check_indexes
-from ottla.sim.client import EARLIEST, LATEST, Client, NoAnswer, batch_of
+from ottla.sim.client import Client, NoAnswer, batch_of
 from ottla.sim.disk import Crashed, Device
 from ottla.sim.loop import Loop, Process
 from ottla.sim.network import Network, Weather
 from ottla.wire.errors import ErrorCode, KafkaError
+from ottla.wire.sentinels import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
 T = TypeVar("T")
 
@@ -370,15 +371,15 @@ class Sim:
         """Read everything and compare it with the history."""
         history = self.history(topic, partition)
         for _ in range(20):
-            start = await client.list_offset(topic, partition, EARLIEST)
-            end = await client.list_offset(topic, partition, LATEST)
+            start = await client.list_offset(topic, partition, EARLIEST_TIMESTAMP)
+            end = await client.list_offset(topic, partition, LATEST_TIMESTAMP)
             try:
                 rows = await client.read_all(topic, partition)
             except KafkaError as error:
                 if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
                     raise
             else:
-                if await client.list_offset(topic, partition, EARLIEST) == start:
+                if await client.list_offset(topic, partition, EARLIEST_TIMESTAMP) == start:
                     break  # else retention moved the start while we read
         found = [(record.offset, (record.key, record.value)) for record in rows]
         if is_compacted:

@@ -23,13 +23,13 @@ from ottla.sim.router import PASSING
 from ottla.sim.workloads import RETRY_S, until_done
 from ottla.wire.apis import response_class
 from ottla.wire.errors import ErrorCode, KafkaError
+from ottla.wire.internal_topics import GROUP_METADATA_TOPIC
 from ottla.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from ottla.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from ottla.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
 
-OFFSETS_TOPIC = "__consumer_offsets"
 SESSION_TIMEOUT_MS = 3_000
 REBALANCE_TIMEOUT_MS = 4_000
 TURN_S = 0.04
@@ -115,7 +115,7 @@ class Groups:
                 pass
             await asyncio.sleep(RETRY_S)
         await until_done(
-            lambda: self._client.alter_topic_config(OFFSETS_TOPIC, "flush.messages", "1"),
+            lambda: self._client.alter_topic_config(GROUP_METADATA_TOPIC, "flush.messages", "1"),
             ErrorCode.TOPIC_ALREADY_EXISTS,
         )
 

@@ -6,10 +6,11 @@ import asyncio
 import random
 
 from ottla.sim.checkers import Content, Violation, check_once_in_order
-from ottla.sim.client import LATEST, NoAnswer, batch_of
+from ottla.sim.client import NoAnswer, batch_of
 from ottla.sim.replicas import RETRY_S, Cluster
 from ottla.sim.router import PASSING
 from ottla.wire.errors import ErrorCode, KafkaError
+from ottla.wire.sentinels import LATEST_TIMESTAMP
 
 TOPICS = ("once", "plain")
 
@@ -115,7 +116,7 @@ class Reader:
         try:
             if self._rng.random() < 0.2:
                 self._history.see_high_watermark(
-                    await self._router.list_offset(self._topic, self._partition, LATEST)
+                    await self._router.list_offset(self._topic, self._partition, LATEST_TIMESTAMP)
                 )  # KIP-207: a new leader says nothing until it knows
             fetched = await self._router.fetch(self._topic, self._partition, self._offset, max_wait_ms=200)
         except NoAnswer:

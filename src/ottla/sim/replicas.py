@@ -31,6 +31,7 @@ from ottla.sim.router import PASSING, Router
 from ottla.sim.shape import CLUSTER_ID, Shape
 from ottla.sim.witness import Witness, check_images
 from ottla.wire.errors import ErrorCode, KafkaError
+from ottla.wire.internal_topics import GROUP_METADATA_TOPIC
 
 RETRY_S = 0.1
 LOOK_S = 0.02
@@ -424,7 +425,7 @@ class Cluster(Sim):
 
     def _coordinating(self, group_id: str) -> PartitionImage | None:
         count = int(self.properties["offsets.topic.num.partitions"])
-        image = self.image("__consumer_offsets", partition_for(group_id, count))
+        image = self.image(GROUP_METADATA_TOPIC, partition_for(group_id, count))
         return image if image is not None and image.leader > 0 else None
 
     async def verified(self, topic: str, partition: int = 0) -> list[tuple[int, Content]]:

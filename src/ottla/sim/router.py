@@ -11,8 +11,9 @@ from itertools import cycle
 from typing import NamedTuple, TypeVar
 
 from ottla import records
-from ottla.sim.client import EARLIEST, LATEST, Client, Fetched, NoAnswer
+from ottla.sim.client import Client, Fetched, NoAnswer
 from ottla.wire.errors import ErrorCode, KafkaError
+from ottla.wire.sentinels import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
 Answer = TypeVar("Answer")
 
@@ -115,8 +116,8 @@ class Router:
 
     async def read_all(self, topic: str, partition: int = 0) -> tuple[int, int, list[records.Record]]:
         """Where the log starts and ends, and everything in between."""
-        start = offset = await self.list_offset(topic, partition, EARLIEST)
-        end = await self.list_offset(topic, partition, LATEST)
+        start = offset = await self.list_offset(topic, partition, EARLIEST_TIMESTAMP)
+        end = await self.list_offset(topic, partition, LATEST_TIMESTAMP)
         found: list[records.Record] = []
         while offset < end:
             fetched = await self.fetch(topic, partition, offset)

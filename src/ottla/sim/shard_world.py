@@ -16,8 +16,9 @@ from typing import Any
 
 from ottla.cluster import ClusterImage
 from ottla.config import BrokerConfig, GroupConfig
-from ottla.groups import Call, GroupDecision, decode_record, encode_record
+from ottla.groups import Call, decode_record, encode_record
 from ottla.groups.shard import GroupShard
+from ottla.machine import CoordinatorDecision
 from ottla.sim.checkers import Violation, check
 from ottla.sim.classic_member import AGES, ClassicMember
 from ottla.sim.consumer_member import ConsumerMember
@@ -127,7 +128,7 @@ class ShardWorld:
         )
 
     def call(self, version: int = 0, waiter: object = None, client: str = "client") -> Call:
-        return Call(self.now, self.timestamp, version, client, "/127.0.0.1", waiter)
+        return Call(self.now, self.timestamp, version, waiter, client, "/127.0.0.1")
 
     def restart(self) -> None:
         """kill -9 and a start: what was in memory is gone, and everybody who waited hears nothing."""
@@ -157,7 +158,7 @@ class ShardWorld:
             shard.replay(record)
         return shard
 
-    def carry_out(self, decision: GroupDecision[Any], call: Call, refuse: type[Message] | None = None) -> None:
+    def carry_out(self, decision: CoordinatorDecision[Any], call: Call, refuse: type[Message] | None = None) -> None:
         """Append, replay, answer; as the broker does."""
         if decision.records:
             encoded = [encode_record(record) for record in decision.records]
@@ -172,7 +173,7 @@ class ShardWorld:
         for answer in decision.answers:
             self.answer(answer.waiter, answer.response)
 
-    def _refused(self, decision: GroupDecision[Any], call: Call, refuse: type[Message] | None) -> None:
+    def _refused(self, decision: CoordinatorDecision[Any], call: Call, refuse: type[Message] | None) -> None:
         error = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         self.note("an append failed")
         if decision.refused is not None and self.rng.random() < 0.5:
@@ -321,13 +322,13 @@ class ShardWorld:
         self.note(f"{link.member.name} -> {request.message}")
         self.carry_out(self.command(request.message, call), call)
 
-    def command(self, message: Message, call: Call) -> GroupDecision[Any]:
+    def command(self, message: Message, call: Call) -> CoordinatorDecision[Any]:
         shard = self.shard
         match message:
             case FindCoordinatorRequest():
                 found = Coordinator(key=message.key, node_id=1, host="node-1", port=9092)
                 response = FindCoordinatorResponse(node_id=1, host="node-1", port=9092, coordinators=[found])
-                return GroupDecision([], response)
+                return CoordinatorDecision([], response)
             case JoinGroupRequest():
                 return shard.join_group(message, call)
             case SyncGroupRequest():
@@ -343,7 +344,7 @@ class ShardWorld:
             case OffsetFetchRequest():
                 decision = shard.fetch_offsets(message.groups[0], call, require_stable=message.require_stable)
                 assert not decision.records and decision.reply is not None
-                return GroupDecision([], OffsetFetchResponse(groups=[decision.reply]))
+                return CoordinatorDecision([], OffsetFetchResponse(groups=[decision.reply]))
             case _:
                 raise AssertionError(f"no command for {message}")
 

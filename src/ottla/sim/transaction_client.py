@@ -21,6 +21,7 @@ from ottla.sim.client import API_KEYS, Client, NoAnswer
 from ottla.sim.transaction_history import Partition
 from ottla.wire.apis import response_class
 from ottla.wire.errors import ErrorCode, KafkaError
+from ottla.wire.internal_topics import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.wire.message import Message
 from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from ottla.wire.messages.add_partitions_to_txn import (
@@ -47,7 +48,6 @@ from ottla.wire.messages.txn_offset_commit import (
 
 Answer = TypeVar("Answer", bound=Message)
 
-TRANSACTION_STATE_TOPIC = "__transaction_state"
 TRANSACTION_KEY = 1
 RETRY_S = 0.1
 REQUESTS_KEPT = 40
@@ -356,7 +356,7 @@ async def open_coordinators(
     """Have the internal topics made, and synced before they answer: a power loss must take nothing back. `configs` are
     those of `__transaction_state`."""
     for key_type, key, topic in (
-        (0, group_id, "__consumer_offsets"),
+        (0, group_id, GROUP_METADATA_TOPIC),
         (TRANSACTION_KEY, transactional_id, TRANSACTION_STATE_TOPIC),
     ):
         while True:

@@ -19,12 +19,12 @@ from typing import NamedTuple
 
 from ottla import records
 from ottla.records import BatchHeader, ControlType
+from ottla.records.batch import NO_SEQUENCE
 from ottla.sim.checkers import Content, Violation, check
 
 Partition = tuple[str, int]
 
 CLIENT, READER = "its client", "a reader"
-NO_SEQUENCE = -1
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ottla import records
 from ottla.records import ControlType
 from ottla.sim.checkers import Content, check
-from ottla.sim.client import EARLIEST, FETCH_VERSION, LATEST, Client
+from ottla.sim.client import FETCH_VERSION, Client
 from ottla.sim.transaction_history import LoggedTransactions, Partition
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
@@ -19,6 +19,7 @@ from ottla.wire.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+from ottla.wire.sentinels import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 
@@ -106,8 +107,8 @@ async def list_offset(client: Client, partition: Partition, timestamp: int, isol
 
 async def end_offsets(client: Client, partition: Partition) -> tuple[int, int]:
     """The last stable offset and the high watermark, asked for in this order."""
-    last_stable_offset = await list_offset(client, partition, LATEST, READ_COMMITTED)
-    high_watermark = await list_offset(client, partition, LATEST, READ_UNCOMMITTED)
+    last_stable_offset = await list_offset(client, partition, LATEST_TIMESTAMP, READ_COMMITTED)
+    high_watermark = await list_offset(client, partition, LATEST_TIMESTAMP, READ_UNCOMMITTED)
     check(
         last_stable_offset <= high_watermark,
         "stable",
@@ -122,8 +123,8 @@ async def read_committed(
     """Read a partition that is at rest twice, once with all that is in it: what is committed, and that each fetch named
     the aborted transactions which its bytes need. Nothing may be open any more."""
     log = LoggedTransactions(f"{partition[0]}-{partition[1]}", is_compacted=is_compacted)
-    start = await list_offset(client, partition, EARLIEST, READ_UNCOMMITTED)
-    offset, end = start, await list_offset(client, partition, LATEST, READ_UNCOMMITTED)
+    start = await list_offset(client, partition, EARLIEST_TIMESTAMP, READ_UNCOMMITTED)
+    offset, end = start, await list_offset(client, partition, LATEST_TIMESTAMP, READ_UNCOMMITTED)
     while offset < end:
         fetched = await fetch(client, partition, offset, READ_UNCOMMITTED)
         check(fetched.next_offset > offset, "short", f"{partition}: no batch at {offset}, though it ends at {end}")

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 from itertools import count
 from typing import NamedTuple
 
+from ottla.machine import CoordinatorDecision
 from ottla.sim.checkers import Content, check
 from ottla.sim.client import Client, NoAnswer, batch_of
 from ottla.sim.cluster import Host, Sim
@@ -32,7 +33,6 @@ from ottla.sim.transaction_client import (
 from ottla.sim.transaction_history import CLIENT, READER, Attempt, Partition, TransactionHistory
 from ottla.sim.transaction_reader import READ_COMMITTED, committed, end_offsets, fetch, read_committed
 from ottla.sim.workloads import until_done
-from ottla.transactions.decision import TransactionDecision
 from ottla.transactions.transaction import LAST_CLIENT_EPOCH, TransactionState, new_record
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.records.transaction_log_value import TransactionLogValue
@@ -560,7 +560,7 @@ async def go_through_epochs(host: Host, producer: TransactionalProducer, epoch: 
         shard = transactions.shard(transactions.partition_for(producer.transactional_id))
         record = new_record(producer.transactional_id, value, 1)
         shard.carry_out(
-            TransactionDecision([record], None), transactions.own_call(node.ground.now(), node.ground.clock())
+            CoordinatorDecision([record], None), transactions.own_call(node.ground.now(), node.ground.clock())
         )
 
     await host.sim.loop.spawn(process, write())

@@ -45,11 +45,12 @@ from ottla.client.errors import (
     in_context,
     is_retriable,
 )
-from ottla.client.metadata import NO_LEADER, Metadata, PartitionInfo
+from ottla.client.metadata import Metadata, PartitionInfo
 from ottla.client.security_config import PLAINTEXT
 from ottla.spark.blocking_connection import BlockingConnection
-from ottla.spark.options import EARLIEST, LATEST, Topics
+from ottla.spark.options import Topics
 from ottla.wire import Message
+from ottla.wire.config_resources import ResourceType
 from ottla.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -58,10 +59,10 @@ from ottla.wire.messages.describe_configs import (
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.wire.primitives import ZERO_UUID
+from ottla.wire.sentinels import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, NO_LEADER
 
 T = TypeVar("T")
 OFFSET_FETCH = 9
-TOPIC_RESOURCE = 2
 MAX_MESSAGE_BYTES = "max.message.bytes"
 ANY_SIZE = 2**31 - 1
 DEFAULT_TIMEOUT_MS = 60_000
@@ -300,7 +301,7 @@ class BlockingCluster:
 
     def _ask_max_message_bytes(self, topic: str) -> int:
         resource = DescribeConfigsResource(
-            resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=[MAX_MESSAGE_BYTES]
+            resource_type=ResourceType.TOPIC, resource_name=topic, configuration_keys=[MAX_MESSAGE_BYTES]
         )
         response: DescribeConfigsResponse = self.any().request(DescribeConfigsRequest(resources=[resource]))
         for result in response.results:
@@ -330,7 +331,8 @@ class BlockingCluster:
     def list_offsets(
         self, timestamps: Mapping[TopicPartition, int], isolation_level: str = "read_uncommitted"
     ) -> dict[TopicPartition, int]:
-        """First offsets at or after these times, -1 where no record is that young; LATEST and EARLIEST as times."""
+        """First offsets at or after these times, -1 where no record is that young; or the latest or earliest
+        offsets for LATEST_TIMESTAMP and EARLIEST_TIMESTAMP."""
         found: dict[TopicPartition, int] = {}
         isolation = IsolationLevel[isolation_level.upper()]
 
@@ -367,11 +369,11 @@ class BlockingCluster:
         self.metadata = self.metadata.without({partition.topic for partition in partitions})
 
     def starts(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        return self.list_offsets(dict.fromkeys(partitions, EARLIEST))
+        return self.list_offsets(dict.fromkeys(partitions, EARLIEST_TIMESTAMP))
 
     def ends(self, partitions: Iterable[TopicPartition], isolation_level: str) -> dict[TopicPartition, int]:
         """Where the partitions end: for read_committed at the first open transaction."""
-        return self.list_offsets(dict.fromkeys(partitions, LATEST), isolation_level)
+        return self.list_offsets(dict.fromkeys(partitions, LATEST_TIMESTAMP), isolation_level)
 
     # Coordinators
 

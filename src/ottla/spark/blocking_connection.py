@@ -17,6 +17,7 @@ from math import inf
 from struct import Struct
 from typing import Any, NamedTuple
 
+from ottla import SOFTWARE_NAME, __version__
 from ottla.client.config import ClientConfig
 from ottla.client.errors import KafkaError, NetworkError, RequestTimedOut, UnsupportedByBroker, check_error
 from ottla.wire import Message, WireError, decode
@@ -86,7 +87,7 @@ class BlockingConnection:
     def _negotiate(self) -> None:
         """ApiVersions, newest first (KIP-511): a broker that lacks that version answers in version 0 with its own."""
         version = APIS[API_VERSIONS].max_version
-        request = ApiVersionsRequest(client_software_name="ottla", client_software_version="0.1.0")
+        request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=__version__)
         response: ApiVersionsResponse = self.receive(self._write(API_VERSIONS, version, request))
         if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
             spoken = next((api.max_version for api in response.api_keys if api.api_key == API_VERSIONS), 0)

@@ -15,11 +15,10 @@ from typing import Any
 
 from ottla.client.config import ClientConfig, ConsumerConfig, ProducerConfig
 from ottla.client.core.partitions import TopicPartition
+from ottla.wire.sentinels import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
 _log = logging.getLogger("ottla.spark")
 
-LATEST = -1
-EARLIEST = -2
 DEFAULT_MAX_TRIGGER_DELAY_MS = 15 * 60 * 1000
 DEFAULT_POLL_TIMEOUT_MS = 120_000
 DEFAULT_FETCH_BYTES = 2 * 1024 * 1024
@@ -68,7 +67,7 @@ class Limit:
     """Where reading begins or ends: one word or time for all partitions, or an offset or a time for each."""
 
     offset: int | None = None
-    """EARLIEST or LATEST, for all partitions."""
+    """EARLIEST_TIMESTAMP or LATEST_TIMESTAMP, for all partitions."""
     offsets: Mapping[TopicPartition, int] | None = None
     timestamp: int | None = None
     timestamps: Mapping[TopicPartition, int] | None = None
@@ -127,8 +126,8 @@ def parse_read_options(given: Mapping[str, str], *, is_streaming: bool) -> ReadO
     options = {name.lower(): value for name, value in given.items()}
     topics = _topics(options)
     _refuse(options)
-    starting = _limit(options, "starting", LATEST if is_streaming else EARLIEST)
-    ending = _limit(options, "ending", LATEST)
+    starting = _limit(options, "starting", LATEST_TIMESTAMP if is_streaming else EARLIEST_TIMESTAMP)
+    ending = _limit(options, "ending", LATEST_TIMESTAMP)
     if is_streaming:
         for name in ("endingoffsets", "endingoffsetsbytimestamp", "endingtimestamp"):
             if name in options:
@@ -258,27 +257,27 @@ def _limit(options: Mapping[str, str], which: str, default: int) -> Limit:
         return Limit(offset=default)
     word = given.strip().lower()
     if word in ("earliest", "latest"):
-        return Limit(offset=EARLIEST if word == "earliest" else LATEST)
+        return Limit(offset=EARLIEST_TIMESTAMP if word == "earliest" else LATEST_TIMESTAMP)
     if word == GROUP and which == "starting":
         return Limit(is_group=True)
     expected = f'{which}Offsets is earliest, latest or e.g. {{"topicA":{{"0":23,"1":-2}},"topicB":{{"0":-1}}}}'
     offsets = _numbers_by_partition(given, expected)
     for partition, offset in offsets.items():
-        if offset < EARLIEST:
+        if offset < EARLIEST_TIMESTAMP:
             raise OptionError(f"{expected}: {partition} has {offset}; -1 is latest, -2 is earliest")
     return Limit(offsets=offsets)
 
 
 def _check_batch_limits(starting: Limit, ending: Limit) -> None:
-    if starting.offset == LATEST:
+    if starting.offset == LATEST_TIMESTAMP:
         raise OptionError("startingOffsets can't be latest for batch queries: nothing would be read")
-    if ending.offset == EARLIEST:
+    if ending.offset == EARLIEST_TIMESTAMP:
         raise OptionError("endingOffsets can't be earliest for batch queries: nothing would be read")
     for partition, offset in (starting.offsets or {}).items():
-        if offset == LATEST:
+        if offset == LATEST_TIMESTAMP:
             raise OptionError(f"startingOffsets for {partition} can't be latest (-1) for batch queries")
     for partition, offset in (ending.offsets or {}).items():
-        if offset == EARLIEST:
+        if offset == EARLIEST_TIMESTAMP:
             raise OptionError(f"endingOffsets for {partition} can't be earliest (-2) for batch queries")
     for kind, first, last in (
         ("offset", starting.offsets, ending.offsets),

@@ -28,7 +28,6 @@ from ottla.client.errors import (
     error_of,
     is_retriable,
 )
-from ottla.client.metadata import NO_LEADER
 from ottla.records import Compression
 from ottla.records.batch import MAX_SEQUENCE, NO_SEQUENCE
 from ottla.records.columns_encode import TableEncoder
@@ -38,6 +37,7 @@ from ottla.spark.blocking_connection import BlockingConnection
 from ottla.spark.options import OptionError
 from ottla.spark.transactions import NO_IDENTITY, ProducerIdentity, add_partitions
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from ottla.wire.sentinels import NO_LEADER
 
 if TYPE_CHECKING:
     import pyarrow

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping
 from ottla.client.core.partitions import TopicPartition
 from ottla.spark.blocking_cluster import BlockingCluster
 from ottla.spark.offsets import Positions
-from ottla.spark.options import EARLIEST, LATEST, Limit, OptionError, ReadOptions
+from ottla.spark.options import Limit, OptionError, ReadOptions
+from ottla.wire.sentinels import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
 NO_MATCH = -1
 
@@ -20,7 +21,8 @@ def starting_points(cluster: BlockingCluster, options: ReadOptions, partitions: 
         assert options.group_id is not None, "parse_read_options refuses startingOffsets=group without groupId"
         committed = cluster.committed(options.group_id, partitions)
         wanted = {
-            partition: committed[partition].offset if partition in committed else EARLIEST for partition in partitions
+            partition: committed[partition].offset if partition in committed else EARLIEST_TIMESTAMP
+            for partition in partitions
         }
     elif limit.is_by_time:
         wanted = _by_time(cluster, options, limit, partitions, "starting")
@@ -86,7 +88,9 @@ def _check_partitions(
 
 def _resolved(cluster: BlockingCluster, wanted: Positions, isolation_level: str) -> Positions:
     """Words become offsets."""
-    words = {partition: offset for partition, offset in wanted.items() if offset in (EARLIEST, LATEST)}
+    words = {
+        partition: offset for partition, offset in wanted.items() if offset in (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP)
+    }
     if not words:
         return wanted
     return {**wanted, **cluster.list_offsets(words, isolation_level)}

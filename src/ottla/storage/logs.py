@@ -23,10 +23,10 @@ from ottla.storage.log import Log
 from ottla.storage.recovery import LastStop, load_log
 from ottla.storage.retention import retain
 from ottla.wire.errors import ErrorCode, KafkaError
+from ottla.wire.internal_topics import METADATA_TOPIC
 
 logger = logging.getLogger(__name__)
 
-METADATA_TOPIC = "__cluster_metadata"
 DELETE = "-delete"
 STRAY = "-stray"
 FUTURE = "-future"

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from struct import Struct
 
 from ottla.records import HEADER_SIZE, BatchHeader, CorruptRecords, crc_ok, read_header
+from ottla.records.batch import LOG_OVERHEAD, NO_TIMESTAMP
 from ottla.storage.disk import Buffer, Disk, File, FileSlice
 from ottla.storage.index import (
     MAX_RELATIVE_OFFSET,
@@ -27,7 +28,6 @@ from ottla.storage.tail import SegmentTail
 
 logger = logging.getLogger(__name__)
 
-NO_TIMESTAMP = -1
 UNKNOWN = -2
 """Of a timestamp that has not been read from the disk yet."""
 UNKNOWN_SIZE = 2**31
@@ -40,7 +40,7 @@ DELETED = ".deleted"
 _PREFIX = Struct(">qiib4xhi")  # base offset, length, leader epoch, magic, crc, attributes, last offset delta
 _WALK_SIZE = 4160
 _CHUNK_SIZE = 1 << 20
-_MIN_LENGTH = HEADER_SIZE - 12
+_MIN_LENGTH = HEADER_SIZE - LOG_OVERHEAD
 UNRESERVED_BYTES = 256 * 1024
 """A small segment reserves nothing."""
 MAX_RESERVED_BYTES = 16 * 1024 * 1024

@@ -11,7 +11,16 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ottla.records import HEADER_SIZE, kernel
-from ottla.records.batch import LOG_OVERHEAD
+from ottla.records.batch import (
+    CONTROL_FLAG,
+    CRC_START,
+    HEADER,
+    LOG_APPEND_TIME_FLAG,
+    LOG_OVERHEAD,
+    MAX_SEQUENCE,
+    TRANSACTIONAL_FLAG,
+)
+from ottla.storage.index import MAX_RELATIVE_OFFSET
 from ottla.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -27,14 +36,13 @@ MAX_DECOMPRESSED = 128 * 1024 * 1024
 
 # C integers when compiled, and so seen only in here
 _NEVER = NEVER
-_MAX_RELATIVE_OFFSET = 2**31 - 1
-_MAX_SEQUENCE = 2**31 - 1
+_MAX_RELATIVE_OFFSET = MAX_RELATIVE_OFFSET
+_MAX_SEQUENCE = MAX_SEQUENCE
 
-_HEADER = Struct(">qiibIhiqqqhii")
 _STAMP = Struct(">qii")  # base offset, length, leader epoch
-_UNUSUAL = 0x38  # log append time, transactional, control
-_OF_TRANSACTIONS = 0x30
-_CRC_START = 21
+_UNUSUAL = LOG_APPEND_TIME_FLAG | TRANSACTIONAL_FLAG | CONTROL_FLAG
+_OF_TRANSACTIONS = TRANSACTIONAL_FLAG | CONTROL_FLAG
+_CRC_START = CRC_START
 
 
 class SegmentTail:
@@ -159,7 +167,7 @@ class LogTail:
             return -1
         if segment._file is None:
             return -1
-        header = _HEADER.unpack_from(batches)
+        header = HEADER.unpack_from(batches)
         base_offset, length, _, magic, _, attributes, delta, _, max_timestamp, producer_id, epoch, sequence, _ = header
         if length + LOG_OVERHEAD != size or magic != 2 or base_offset != 0 or attributes & _UNUSUAL or self.is_offline:
             return -1
@@ -230,7 +238,7 @@ class LogTail:
         known = self.producers.producers
         found: list[Any] = []
         while end - position >= HEADER_SIZE:
-            header = _HEADER.unpack_from(batches, position)
+            header = HEADER.unpack_from(batches, position)
             base_offset, length, leader_epoch, magic, crc, attributes, delta, _, max_timestamp, id, epoch, first, _ = (
                 header
             )

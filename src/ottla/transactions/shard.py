@@ -18,16 +18,15 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ottla.config import BrokerConfig
-from ottla.transactions.decision import Call, SendMarkers, TopicPartition, TransactionDecision
+from ottla.machine import Call, CoordinatorDecision
+from ottla.records.batch import MAX_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
+from ottla.transactions.effects import SendMarkers, TopicPartition
 from ottla.transactions.records import TransactionRecord, value_version
 from ottla.transactions.transaction import (
     EPOCH_BUMP_SINCE,
     LAST_CLIENT_EPOCH,
-    MAX_EPOCH,
     NO_EPOCH,
-    NO_PRODUCER_ID,
     NO_TIMEOUT_MS,
-    NO_TIMESTAMP,
     Transaction,
     TransactionState,
     is_epoch_exhausted,
@@ -72,7 +71,7 @@ class TransactionShard:
         self._retried: dict[str, tuple[int, int, int]] = {}
         """By transactional id: the epoch its client had, and the id and epoch InitProducerId gives it instead, until
         the record that says so is replayed. If that could not be written, the next InitProducerId is another's."""
-        self._due: list[tuple[Callable[[list[str], int], TransactionDecision[None]], list[str]]] = []
+        self._due: list[tuple[Callable[[list[str], int], CoordinatorDecision[None]], list[str]]] = []
         """What the last checks found: how to decide, and for which transactional ids."""
         self._abort_check_at = 0
         self._expiry_check_at = 0
@@ -85,16 +84,16 @@ class TransactionShard:
 
     def init_producer_id(
         self, request: InitProducerIdRequest, call: Call
-    ) -> TransactionDecision[InitProducerIdResponse]:
+    ) -> CoordinatorDecision[InitProducerIdResponse]:
         """A producer id and epoch for the client that owns the transactional id from now on; earlier ones are out."""
         try:
             return self._init_producer_id(request, call)
         except KafkaError as error:
-            return TransactionDecision([], _init_failed(error.code, call))
+            return CoordinatorDecision([], _init_failed(error.code, call))
 
     def _init_producer_id(
         self, request: InitProducerIdRequest, call: Call
-    ) -> TransactionDecision[InitProducerIdResponse]:
+    ) -> CoordinatorDecision[InitProducerIdResponse]:
         transactional_id = _checked_id(request.transactional_id)
         config = self._config()
         if request.enable2_pc and not config.transaction_two_phase_commit_enable:
@@ -129,8 +128,8 @@ class TransactionShard:
                 # Kafka aborts the transaction first and fences at the retry; an old client should not get that far.
                 raise KafkaError(ErrorCode.PRODUCER_FENCED)
             decision = self._fence(transaction, call.timestamp)
-            return TransactionDecision(
-                decision.records, _init_failed(ErrorCode.CONCURRENT_TRANSACTIONS, call), decision.effects
+            return CoordinatorDecision(
+                decision.records, _init_failed(ErrorCode.CONCURRENT_TRANSACTIONS, call), effects=decision.effects
             )
         value = transaction.value(TransactionState.EMPTY, call.timestamp)
         epoch = transaction.producer_epoch
@@ -150,18 +149,18 @@ class TransactionShard:
 
     def _initialized(
         self, transactional_id: str, value: TransactionLogValue, timeout_ms: int, call: Call
-    ) -> TransactionDecision[InitProducerIdResponse]:
+    ) -> CoordinatorDecision[InitProducerIdResponse]:
         value.transaction_status = TransactionState.EMPTY
         value.transaction_timeout_ms = timeout_ms
         value.transaction_partitions = None
         value.transaction_start_timestamp_ms = NO_TIMESTAMP
         value.transaction_last_update_timestamp_ms = call.timestamp
         response = InitProducerIdResponse(producer_id=value.producer_id, producer_epoch=value.producer_epoch)
-        return TransactionDecision([new_record(transactional_id, value, self._value_version())], response)
+        return CoordinatorDecision([new_record(transactional_id, value, self._value_version())], response)
 
     def _keep_prepared(
         self, transaction: Transaction, is_two_phase: bool, call: Call
-    ) -> TransactionDecision[InitProducerIdResponse]:
+    ) -> CoordinatorDecision[InitProducerIdResponse]:
         """Another client takes over and will say how the ongoing transaction ends (KIP-939). The transaction keeps the
         identity its records were written with; the client gets the next one."""
         value = transaction.value(TransactionState.ONGOING, call.timestamp)
@@ -180,7 +179,7 @@ class TransactionShard:
             ongoing_txn_producer_id=transaction.producer_id,
             ongoing_txn_producer_epoch=transaction.producer_epoch,
         )
-        return TransactionDecision([self._record(transaction, value)], response)
+        return CoordinatorDecision([self._record(transaction, value)], response)
 
     # --- AddPartitionsToTxn, AddOffsetsToTxn
 
@@ -194,7 +193,7 @@ class TransactionShard:
         *,
         client_version: int,
         api_key: int = 24,
-    ) -> TransactionDecision[ErrorCode]:
+    ) -> CoordinatorDecision[ErrorCode]:
         """Partitions become part of the producer's transaction, which begins with the first one."""
         try:
             transaction = self._find(transactional_id)
@@ -210,10 +209,10 @@ class TransactionShard:
             if producer_epoch != transaction.producer_epoch:
                 raise KafkaError(ErrorCode.PRODUCER_FENCED)
         except KafkaError as error:
-            return TransactionDecision([], _by_version(error.code, api_key, call.api_version))
+            return CoordinatorDecision([], _by_version(error.code, api_key, call.api_version))
         is_ongoing = transaction.state == TransactionState.ONGOING
         if is_ongoing and all(partition in transaction.partitions for partition in partitions):
-            return TransactionDecision([], ErrorCode.NONE)
+            return CoordinatorDecision([], ErrorCode.NONE)
         together = {**transaction.partitions, **dict.fromkeys(partitions)}
         value = transaction.value(
             TransactionState.ONGOING,
@@ -223,7 +222,7 @@ class TransactionShard:
         )
         if not is_ongoing:
             value.transaction_start_timestamp_ms = call.timestamp
-        return TransactionDecision([self._record(transaction, value)], ErrorCode.NONE)
+        return CoordinatorDecision([self._record(transaction, value)], ErrorCode.NONE)
 
     def verify_partitions(
         self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Sequence[TopicPartition]
@@ -247,7 +246,7 @@ class TransactionShard:
 
     # --- EndTxn
 
-    def end_transaction(self, request: EndTxnRequest, call: Call) -> TransactionDecision[EndTxnResponse]:
+    def end_transaction(self, request: EndTxnRequest, call: Call) -> CoordinatorDecision[EndTxnResponse]:
         """Commit or abort. From version 5 on (protocol version 2) the client gets a new epoch with it, and a retry is
         known by the epoch it carries; before, by the state alone."""
         client_version = self._client_version(EPOCH_BUMP_SINCE if call.api_version > 4 else 0)
@@ -258,11 +257,11 @@ class TransactionShard:
             return self._end_with_bump(transaction, request, call, client_version)
         except KafkaError as error:
             code = _by_version(error.code, 26, call.api_version)
-            return TransactionDecision([], EndTxnResponse(error_code=code))
+            return CoordinatorDecision([], EndTxnResponse(error_code=code))
 
     def _end_without_bump(
         self, transaction: Transaction, request: EndTxnRequest, call: Call
-    ) -> TransactionDecision[EndTxnResponse]:
+    ) -> CoordinatorDecision[EndTxnResponse]:
         if request.producer_id != transaction.client_producer_id:
             raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
         if request.producer_epoch != transaction.client_producer_epoch:
@@ -271,7 +270,7 @@ class TransactionShard:
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
         complete = TransactionState.COMPLETE_COMMIT if request.committed else TransactionState.COMPLETE_ABORT
         if transaction.state == complete:
-            return TransactionDecision([], EndTxnResponse())
+            return CoordinatorDecision([], EndTxnResponse())
         if transaction.state != TransactionState.ONGOING or transaction.is_kept:
             raise KafkaError(ErrorCode.INVALID_TXN_STATE)
         value = transaction.plan_end(request.committed, 0, NO_PRODUCER_ID, call.timestamp)
@@ -279,7 +278,7 @@ class TransactionShard:
 
     def _end_with_bump(
         self, transaction: Transaction, request: EndTxnRequest, call: Call, client_version: int
-    ) -> TransactionDecision[EndTxnResponse]:
+    ) -> CoordinatorDecision[EndTxnResponse]:
         if transaction.is_prepared:
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
         client_epoch = transaction.client_producer_epoch
@@ -300,7 +299,7 @@ class TransactionShard:
             if request.committed != was_committed:
                 raise KafkaError(ErrorCode.INVALID_TXN_STATE)
             response = EndTxnResponse(producer_id=transaction.producer_id, producer_epoch=transaction.producer_epoch)
-            return TransactionDecision([], response)
+            return CoordinatorDecision([], response)
         if request.committed and transaction.state != TransactionState.ONGOING:
             raise KafkaError(ErrorCode.INVALID_TXN_STATE)
         next_producer_id = self._take_producer_id() if is_epoch_exhausted(client_epoch) else NO_PRODUCER_ID
@@ -313,7 +312,7 @@ class TransactionShard:
         value: TransactionLogValue,
         timestamp: int,
         reply: Callable[[TransactionLogValue], Any],
-    ) -> TransactionDecision[Any]:
+    ) -> CoordinatorDecision[Any]:
         """The outcome is decided by the first record; with no partition to tell, the transaction is over at once.
         `reply` is made of the first record."""
         is_commit = value.transaction_status == TransactionState.PREPARE_COMMIT
@@ -335,9 +334,9 @@ class TransactionShard:
         else:
             prepared = Transaction.replay(transaction.transactional_id, value, transaction)
             records.append(self._record(prepared, prepared.plan_completion(timestamp)))
-        return TransactionDecision(records, reply(value), effects)
+        return CoordinatorDecision(records, reply(value), effects=effects)
 
-    def _fence(self, transaction: Transaction, timestamp: int) -> TransactionDecision[None]:
+    def _fence(self, transaction: Transaction, timestamp: int) -> CoordinatorDecision[None]:
         """Abort an ongoing transaction on the coordinator's own account, so that its producer can go on no more."""
         version = self._client_version(self._transaction_version())
         if version >= EPOCH_BUMP_SINCE:
@@ -346,7 +345,7 @@ class TransactionShard:
             value = transaction.plan_end(False, version, next_producer_id, timestamp)
         else:
             value = transaction.plan_end(False, 0, NO_PRODUCER_ID, timestamp)
-            value.producer_epoch = min(transaction.producer_epoch + 1, MAX_EPOCH)
+            value.producer_epoch = min(transaction.producer_epoch + 1, MAX_PRODUCER_EPOCH)
         return self._decided(transaction, value, timestamp, lambda _: None)
 
     # --- markers
@@ -358,7 +357,7 @@ class TransactionShard:
         producer_epoch: int,
         partitions: Iterable[TopicPartition],
         timestamp: int,
-    ) -> TransactionDecision[None]:
+    ) -> CoordinatorDecision[None]:
         """The markers of a SendMarkers are in these partitions (or the partitions are gone). With the last one the
         transaction is complete. What is said of a transaction that is over is passed over."""
         transaction = self.transactions.get(transactional_id)
@@ -367,12 +366,12 @@ class TransactionShard:
             or not transaction.is_prepared
             or (transaction.producer_id, transaction.producer_epoch) != (producer_id, producer_epoch)
         ):
-            return TransactionDecision([], None)
+            return CoordinatorDecision([], None)
         for partition in partitions:
             transaction.awaited.pop(partition, None)
         if transaction.awaited:
-            return TransactionDecision([], None)
-        return TransactionDecision([self._record(transaction, transaction.plan_completion(timestamp))], None)
+            return CoordinatorDecision([], None)
+        return CoordinatorDecision([self._record(transaction, transaction.plan_completion(timestamp))], None)
 
     # --- records
 
@@ -425,7 +424,7 @@ class TransactionShard:
             return min(self._abort_check_at, self._expiry_check_at)
         return self._expiry_check_at if self.transactions else None
 
-    def next_due(self, now: int, timestamp: int) -> TransactionDecision[None] | None:
+    def next_due(self, now: int, timestamp: int) -> CoordinatorDecision[None] | None:
         """The next thing that time brings; None if there is none. The driver asks until then. What could not be
         written comes again with a later check."""
         if self._resumed:
@@ -459,12 +458,12 @@ class TransactionShard:
         return None
 
     def _find_due(
-        self, decide: Callable[[list[str], int], TransactionDecision[None]], transactional_ids: list[str]
+        self, decide: Callable[[list[str], int], CoordinatorDecision[None]], transactional_ids: list[str]
     ) -> None:
         for start in range(0, len(transactional_ids), DECIDED_TOGETHER):
             self._due.append((decide, transactional_ids[start : start + DECIDED_TOGETHER]))
 
-    def _resume(self, timestamp: int) -> TransactionDecision[None]:
+    def _resume(self, timestamp: int) -> CoordinatorDecision[None]:
         records: list[TransactionRecord] = []
         effects: list[SendMarkers] = []
         for transactional_id in self._resumed:
@@ -474,7 +473,7 @@ class TransactionShard:
             else:
                 records.append(self._record(transaction, transaction.plan_completion(timestamp)))
         self._resumed = {}
-        return TransactionDecision(records, None, effects)
+        return CoordinatorDecision(records, None, effects=effects)
 
     def _is_timed_out(self, transactional_id: str, timestamp: int) -> bool:
         transaction = self.transactions.get(transactional_id)
@@ -485,8 +484,8 @@ class TransactionShard:
             and transaction.start_timestamp + transaction.timeout_ms < timestamp
         )
 
-    def _abort(self, transactional_ids: list[str], timestamp: int) -> TransactionDecision[None]:
-        together: TransactionDecision[None] = TransactionDecision([], None)
+    def _abort(self, transactional_ids: list[str], timestamp: int) -> CoordinatorDecision[None]:
+        together: CoordinatorDecision[None] = CoordinatorDecision([], None)
         for transactional_id in transactional_ids:
             if not self._is_timed_out(transactional_id, timestamp):
                 continue
@@ -508,12 +507,12 @@ class TransactionShard:
             and transaction.last_update_timestamp <= timestamp - self._config().transactional_id_expiration_ms
         )
 
-    def _expire(self, transactional_ids: list[str], timestamp: int) -> TransactionDecision[None]:
+    def _expire(self, transactional_ids: list[str], timestamp: int) -> CoordinatorDecision[None]:
         version = self._value_version()
         expired = [
             transactional_id for transactional_id in transactional_ids if self._is_expired(transactional_id, timestamp)
         ]
-        return TransactionDecision([new_record(transactional_id, None, version) for transactional_id in expired], None)
+        return CoordinatorDecision([new_record(transactional_id, None, version) for transactional_id in expired], None)
 
     # --- what metrics tell
 

@@ -25,16 +25,14 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
-from ottla.transactions.decision import SendMarkers, TopicPartition
+from ottla.records.batch import MAX_PRODUCER_EPOCH, NO_PRODUCER_ID
+from ottla.transactions.effects import SendMarkers, TopicPartition
 from ottla.transactions.records import TransactionRecord
 from ottla.wire.messages.records.transaction_log_key import TransactionLogKey
 from ottla.wire.messages.records.transaction_log_value import PartitionsSchema, TransactionLogValue
 
-NO_PRODUCER_ID = -1
 NO_EPOCH = -1
-NO_TIMESTAMP = -1
-MAX_EPOCH = 2**15 - 1
-LAST_CLIENT_EPOCH = MAX_EPOCH - 1
+LAST_CLIENT_EPOCH = MAX_PRODUCER_EPOCH - 1
 """The last epoch a client gets: one more is left for fencing it."""
 NO_TIMEOUT_MS = 2**31 - 1
 """The timeout of a transaction under two-phase commit: an outside coordinator ends it, never the clock (KIP-939)."""
@@ -196,7 +194,7 @@ class Transaction:
         state = TransactionState.PREPARE_COMMIT if is_commit else TransactionState.PREPARE_ABORT
         changes: dict[str, Any] = {"client_transaction_version": client_version}
         if client_version >= EPOCH_BUMP_SINCE:
-            changes["producer_epoch"] = min(self.producer_epoch + 1, MAX_EPOCH)
+            changes["producer_epoch"] = min(self.producer_epoch + 1, MAX_PRODUCER_EPOCH)
             changes["previous_producer_id"] = self.client_producer_id
             changes["next_producer_id"] = next_producer_id
             if self.is_kept and next_producer_id == NO_PRODUCER_ID:

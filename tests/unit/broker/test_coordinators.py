@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from ottla.broker.coordinators.runtime import RETRY_LOAD_MS, Coordinator, java_h
 from ottla.broker.replicas.partitions import Partition
 from ottla.cluster import ImageChanges, PartitionImage
 from ottla.config import TopicConfig
+from ottla.machine import Answer, Call, CoordinatorDecision
 from ottla.records import Record, build, read, read_header, split
 from ottla.replication.leader import Leader
 from ottla.storage import Log
@@ -30,19 +30,6 @@ TOPIC = "__tested"
 ID = b"i" * 16
 SMALLEST = 50
 """Bytes of a name that make a record larger than half of max.message.bytes, where a test lowers that."""
-
-
-@dataclass
-class Call:
-    waiter: asyncio.Future[Any] | None = None
-
-
-@dataclass
-class Decided:
-    records: list[Any]
-    reply: Any
-    answers: list[Any] = field(default_factory=list)
-    refused: Callable[[KafkaError, Any], Decided] | None = None
 
 
 class Counting:
@@ -67,41 +54,43 @@ class Counting:
     def deadline(self) -> int | None:
         return min(self.due)[0] if self.due else None
 
-    def next_due(self, now: int, timestamp: int) -> Decided | None:
+    def next_due(self, now: int, timestamp: int) -> CoordinatorDecision[Any] | None:
         if not self.due or min(self.due)[0] > now:
             return None
         first = min(self.due)
         self.due.remove(first)
-        return self.add(first[1], Call())
+        return self.add(first[1], Call(0, 0))
 
     def unload(self, call: Any) -> list[Any]:
         return [(waiter, HeartbeatResponse(error_code=ErrorCode.NOT_COORDINATOR)) for waiter in self.waiting]
 
-    def add(self, name: str, call: Any) -> Decided:
-        return Decided([(name, self.counts.get(name, 0) + 1)], self.counts.get(name, 0) + 1)
+    def add(self, name: str, call: Any) -> CoordinatorDecision[Any]:
+        return CoordinatorDecision([(name, self.counts.get(name, 0) + 1)], self.counts.get(name, 0) + 1)
 
-    def add_three(self, name: str, call: Any) -> Decided:
+    def add_three(self, name: str, call: Any) -> CoordinatorDecision[Any]:
         count = self.counts.get(name, 0)
-        return Decided([(name, count + 1), (name, count + 2), (name, count + 3)], count + 3)
+        return CoordinatorDecision([(name, count + 1), (name, count + 2), (name, count + 3)], count + 3)
 
-    def get(self, name: str, call: Any) -> Decided:
-        return Decided([], self.counts.get(name, 0))
+    def get(self, name: str, call: Any) -> CoordinatorDecision[Any]:
+        return CoordinatorDecision([], self.counts.get(name, 0))
 
-    def wait(self, name: str, call: Call) -> Decided:
+    def wait(self, name: str, call: Call) -> CoordinatorDecision[Any]:
         assert call.waiter is not None
         self.waiting.append(call.waiter)
-        return Decided([], None)
+        return CoordinatorDecision([], None)
 
-    def wake(self, name: str, call: Any) -> Decided:
+    def wake(self, name: str, call: Any) -> CoordinatorDecision[Any]:
         """Answers who waits, with a record."""
-        answers = [(waiter, JoinGroupResponse(member_id="m", generation_id=4)) for waiter in self.waiting]
+        answers = [Answer(waiter, JoinGroupResponse(member_id="m", generation_id=4)) for waiter in self.waiting]
         self.waiting = []
-        return Decided([(name, 1)], "woken", answers)
+        return CoordinatorDecision([(name, 1)], "woken", answers=answers)
 
-    def refusing(self, name: str, call: Any) -> Decided:
-        return Decided([(name, 1)], "done", refused=lambda error, _: Decided([], f"refused: {error.code.name}"))
+    def refusing(self, name: str, call: Any) -> CoordinatorDecision[Any]:
+        return CoordinatorDecision(
+            [(name, 1)], "done", refused=lambda error, _: CoordinatorDecision([], f"refused: {error.code.name}")
+        )
 
-    def broken(self, name: str, call: Any) -> Decided:
+    def broken(self, name: str, call: Any) -> CoordinatorDecision[Any]:
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
 
 
@@ -127,7 +116,7 @@ class Counts(Coordinator[Counting]):
             machine.replay(record)
 
     def own_call(self, now: int, timestamp: int) -> Any:
-        return Call()
+        return Call(0, 0)
 
     def creatable_topic(self) -> CreatableTopic:
         return CreatableTopic(name=TOPIC, num_partitions=3, replication_factor=1)
@@ -175,7 +164,7 @@ class World:
     def run(
         self, command: Callable[[Counting, str, Any], Any], name: str, call: Call | None = None, **more: Any
     ) -> Any:
-        return self.counts.run(name, command, name, call or Call(), _refuse, **more)
+        return self.counts.run(name, command, name, call or Call(0, 0), _refuse, **more)
 
     async def loaded(self) -> HostedShard[Counting]:
         await until(lambda: not self.counts.is_loading)
@@ -334,7 +323,7 @@ def test_a_first_decision_that_cannot_be_written_has_not_happened(
     async def scenario() -> None:
         world = started(tmp_path)
         waiter: asyncio.Future[Any] = world.loop.create_future()
-        world.run(Counting.wait, "w", Call(waiter))
+        world.run(Counting.wait, "w", Call(0, 0, waiter=waiter))
         with monkeypatch.context() as patched:
             patched.setattr(Log, "append", _disk_full)
             assert world.run(Counting.add, "x") == "error: NOT_COORDINATOR"
@@ -351,7 +340,7 @@ def test_a_failed_append_sends_everybody_away_and_loads_the_log_anew(
     async def scenario() -> None:
         world = started(tmp_path)
         waiter: asyncio.Future[Any] = world.loop.create_future()
-        assert world.run(Counting.wait, "w", Call(waiter)) is waiter
+        assert world.run(Counting.wait, "w", Call(0, 0, waiter=waiter)) is waiter
         assert world.run(Counting.add, "x") == 1
         with monkeypatch.context() as patched:
             patched.setattr(Log, "append", _disk_full)
@@ -374,7 +363,7 @@ def test_those_whom_a_failed_decision_would_have_answered_are_sent_away(
     async def scenario() -> None:
         world = started(tmp_path)
         waiter: asyncio.Future[Any] = world.loop.create_future()
-        world.run(Counting.wait, "w", Call(waiter))
+        world.run(Counting.wait, "w", Call(0, 0, waiter=waiter))
         world.run(Counting.add, "first")
         with monkeypatch.context() as patched:
             patched.setattr(Log, "append", _disk_full)
@@ -389,8 +378,8 @@ def test_a_waiter_whose_connection_closed_harms_nobody(tmp_path: Path) -> None:
     async def scenario() -> None:
         world = started(tmp_path)
         gone, there = world.loop.create_future(), world.loop.create_future()
-        world.run(Counting.wait, "w", Call(gone))
-        world.run(Counting.wait, "w", Call(there))
+        world.run(Counting.wait, "w", Call(0, 0, waiter=gone))
+        world.run(Counting.wait, "w", Call(0, 0, waiter=there))
         gone.cancel()
         assert world.run(Counting.wake, "w") == "woken"
         assert (await there).generation_id == 4
@@ -644,7 +633,7 @@ def test_a_deleted_topic_takes_its_shards_along(tmp_path: Path) -> None:
     async def scenario() -> None:
         world = started(tmp_path)
         waiter: asyncio.Future[Any] = world.loop.create_future()
-        world.run(Counting.wait, "w", Call(waiter))
+        world.run(Counting.wait, "w", Call(0, 0, waiter=waiter))
         topic = world.image.topics_by_name.pop(TOPIC)
         world.counts.metadata_changed(ImageChanges(topics_deleted={ID: topic}))
         assert (await waiter).error_code == ErrorCode.NOT_COORDINATOR

@@ -6,8 +6,9 @@ import pytest
 
 from ottla.client.core.accumulator import Accumulator, Batch, PartitionQueue
 from ottla.client.core.partitions import TopicPartition
-from ottla.client.core.sequences import MAX_EPOCH, Sequences
+from ottla.client.core.sequences import Sequences
 from ottla.records import read
+from ottla.records.batch import MAX_PRODUCER_EPOCH
 
 FIRST = TopicPartition("t", 0)
 
@@ -240,7 +241,7 @@ def test_other_partitions_take_up_the_new_epoch_when_they_are_empty() -> None:
 
 def test_a_producer_whose_epochs_are_used_up_asks_for_another_id() -> None:
     accumulator, sequences = new_accumulator(), Sequences()
-    sequences.begin(7, MAX_EPOCH)
+    sequences.begin(7, MAX_PRODUCER_EPOCH)
     queue = full_batches(accumulator, 2)
     batch = send(accumulator, sequences, queue)
     sequences.gave_up(batch)

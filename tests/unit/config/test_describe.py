@@ -10,14 +10,14 @@ import pytest
 
 from ottla.config import BrokerConfig, parse_properties
 from ottla.config.describe import (
-    ConfigEntry,
-    ConfigSource,
+    DescribedConfig,
     describe_broker,
     describe_broker_defaults,
     describe_client_metrics,
     describe_group,
     describe_topic,
 )
+from ottla.wire.config_resources import ConfigSource
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "configs"
 TUNED_TOPIC = {
@@ -31,15 +31,15 @@ TUNED_TOPIC = {
 DEFAULT_DYNAMIC = {"min.insync.replicas": "1"}
 
 
-def rows(entries: list[ConfigEntry]) -> dict[str, list[Any]]:
+def rows(entries: list[DescribedConfig]) -> dict[str, list[Any]]:
     return {
         entry.name: [
             entry.value,
-            entry.source.name,
+            entry.source.kafka_name,
             entry.is_read_only,
             entry.is_sensitive,
             entry.type.name,
-            [[synonym.name, synonym.value, synonym.source.name] for synonym in entry.synonyms],
+            [[synonym.name, synonym.value, synonym.source.kafka_name] for synonym in entry.synonyms],
         ]
         for entry in entries
     }
@@ -82,7 +82,7 @@ def test_a_setting_of_a_plug_in_is_hidden_because_it_could_be_a_secret() -> None
     config, _ = vector("defaults")
     broker = BrokerConfig.parse(config.static | {"rsm.config.token": "abc"})
     (entry,) = (entry for entry in describe_broker(broker) if entry.name == "rsm.config.token")
-    assert entry.value is None and entry.is_sensitive and entry.source is ConfigSource.STATIC_BROKER_CONFIG
+    assert entry.value is None and entry.is_sensitive and entry.source is ConfigSource.STATIC_BROKER
     assert [synonym.value for synonym in entry.synonyms] == [None]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.cluster.topic import NO_LEADER, RECOVERING
+from ottla.cluster.topic import RECOVERING
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -13,6 +13,7 @@ from ottla.wire.messages.alter_partition_reassignments import (
 )
 from ottla.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from ottla.wire.messages.records.config_record import ConfigRecord
+from ottla.wire.sentinels import NO_LEADER
 
 from .clusters import Cluster, directory, partition_of, propose
 

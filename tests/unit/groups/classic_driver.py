@@ -9,10 +9,11 @@ from typing import Any
 
 from ottla.cluster import ClusterImage
 from ottla.config import BrokerConfig, GroupConfig
-from ottla.groups import Call, GroupDecision, GroupRecord, decode_record, encode_record
+from ottla.groups import Call, GroupRecord, decode_record, encode_record
 from ottla.groups.classic_group import ClassicGroup
 from ottla.groups.classic_groups import ClassicGroups
 from ottla.groups.state import ShardState
+from ottla.machine import CoordinatorDecision
 from ottla.wire import Message, encode_bytes
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.heartbeat import HeartbeatRequest
@@ -243,7 +244,7 @@ class Classic:
         self._carry_out(command(message, call), request, call)
         return request
 
-    def _carry_out(self, decision: GroupDecision[Any], caller: Request | None, call: Call) -> None:
+    def _carry_out(self, decision: CoordinatorDecision[Any], caller: Request | None, call: Call) -> None:
         if decision.records and self.write_error is not None:
             error, self.write_error = KafkaError(self.write_error), None
             assert decision.refused is not None

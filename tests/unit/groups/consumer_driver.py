@@ -9,12 +9,13 @@ from typing import Any
 
 from ottla.cluster import ClusterImage
 from ottla.config import GroupConfig
-from ottla.groups import Call, GroupDecision, GroupRecord, decode_record, encode_record
+from ottla.groups import Call, GroupRecord, decode_record, encode_record
 from ottla.groups.classic_groups import ClassicGroups
 from ottla.groups.consumer_group import ConsumerGroup
 from ottla.groups.consumer_groups import ConsumerGroups
 from ottla.groups.consumer_member import ConsumerMember
 from ottla.groups.state import ShardState
+from ottla.machine import CoordinatorDecision
 from ottla.wire import Message, encode_bytes
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.consumer_group_heartbeat import (
@@ -224,7 +225,7 @@ class Coordinator:
             for record in self.last
         ]
 
-    def _carry_out(self, decision: GroupDecision[Any], caller: Request | None, call: Call) -> None:
+    def _carry_out(self, decision: CoordinatorDecision[Any], caller: Request | None, call: Call) -> None:
         if decision.records and self.write_error is not None:
             error, self.write_error = KafkaError(self.write_error), None
             if decision.refused is None:

@@ -7,7 +7,8 @@ from typing import Any
 
 from ottla.cluster import ClusterImage, TopicImage
 from ottla.config import BrokerConfig, GroupConfig
-from ottla.groups import Call, GroupDecision, GroupRecord, GroupShard, decode_record, encode_record
+from ottla.groups import Call, GroupRecord, GroupShard, decode_record, encode_record
+from ottla.machine import CoordinatorDecision
 from ottla.wire import encode_bytes
 from ottla.wire.messages.delete_groups import DeleteGroupsRequest
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
@@ -80,9 +81,9 @@ class Shard:
         )
 
     def call(self, version: int, waiter: Any = None) -> Call:
-        return Call(self.now, self.timestamp, version, "client", "/127.0.0.1", waiter)
+        return Call(self.now, self.timestamp, version, waiter, "client", "/127.0.0.1")
 
-    def append(self, decision: GroupDecision[Any], producer_id: int = -1) -> Any:
+    def append(self, decision: CoordinatorDecision[Any], producer_id: int = -1) -> Any:
         """What the driver does with a decision; returns its reply."""
         for record in decision.records:
             key, value = encode_record(record)
@@ -281,7 +282,7 @@ class Shard:
             protocol_type=protocol_type,
             protocols=[JoinGroupRequestProtocol(name="range", metadata=metadata)],
         )
-        decision: GroupDecision[Any] | None = self.machine.join_group(request, self.call(3, "join"))
+        decision: CoordinatorDecision[Any] | None = self.machine.join_group(request, self.call(3, "join"))
         assert decision is not None
         self.append(decision)
         joined: Any = next((answer.response for answer in decision.answers), decision.reply)

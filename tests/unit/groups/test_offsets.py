@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.groups.decision import Call
+from ottla.groups.call import Call
 from ottla.groups.offsets import is_too_long
 from ottla.groups.state import PartitionCheck
 from ottla.wire.errors import ErrorCode, KafkaError

@@ -555,7 +555,7 @@ def test_whoever_waits_is_sent_away_when_the_shard_goes() -> None:
 
     answers = shard.machine.unload(shard.call(0))
 
-    assert [(answer.waiter, answer.response.error_code) for answer in answers] == [  # type: ignore[attr-defined]
+    assert [(answer.waiter, answer.response.error_code) for answer in answers] == [
         ("waiter", ErrorCode.NOT_COORDINATOR)
     ]
     assert shard.machine.deadline() is None

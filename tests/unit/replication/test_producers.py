@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from ottla.records import crc32c
+from ottla.records.batch import MAX_PRODUCER_EPOCH, MAX_SEQUENCE
 from ottla.replication import CorruptSnapshot, Origin, ProducerState
-from ottla.replication.producers import MAX_EPOCH, MAX_SEQUENCE, decode_snapshot
+from ottla.replication.producers import decode_snapshot
 from ottla.wire.errors import ErrorCode, KafkaError
 
 DAY_MS = 86_400_000
@@ -181,8 +182,8 @@ def test_markers_are_fenced_by_producer_and_coordinator_epochs() -> None:
     assert marker_refused(state, 4, 5, version=2) is None, "a retry of a marker whose transaction is over"
     assert marker_refused(state, 4, 4) == ErrorCode.TRANSACTION_COORDINATOR_FENCED
     state.check_marker(7, 0, 0, Origin.REPLICATION)
-    partition.send(0, epoch=MAX_EPOCH, is_transactional=True)
-    assert marker_refused(state, MAX_EPOCH, 5, version=2) is None, "the epoch cannot rise any more"
+    partition.send(0, epoch=MAX_PRODUCER_EPOCH, is_transactional=True)
+    assert marker_refused(state, MAX_PRODUCER_EPOCH, 5, version=2) is None, "the epoch cannot rise any more"
 
 
 def test_a_transaction_is_verified_before_its_first_batch() -> None:

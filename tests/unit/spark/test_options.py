@@ -8,13 +8,12 @@ from ottla.client.core.partitions import TopicPartition
 from ottla.client.errors import ConfigError
 from ottla.spark.options import (
     AT_LEAST_ONCE,
-    EARLIEST,
     EXACTLY_ONCE,
-    LATEST,
     OptionError,
     parse_read_options,
     parse_write_options,
 )
+from ottla.wire.sentinels import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
 SERVERS = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
 SUBSCRIBED = {**SERVERS, "subscribe": "orders"}
@@ -22,9 +21,9 @@ SUBSCRIBED = {**SERVERS, "subscribe": "orders"}
 
 def test_defaults_are_those_of_sparks_kafka_source() -> None:
     batch = parse_read_options(SUBSCRIBED, is_streaming=False)
-    assert (batch.starting.offset, batch.ending.offset) == (EARLIEST, LATEST)
+    assert (batch.starting.offset, batch.ending.offset) == (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP)
     stream = parse_read_options(SUBSCRIBED, is_streaming=True)
-    assert stream.starting.offset == LATEST
+    assert stream.starting.offset == LATEST_TIMESTAMP
     assert stream.fails_on_data_loss and not stream.includes_headers
     assert stream.min_partitions is stream.max_offsets_per_trigger is stream.min_offsets_per_trigger is None
     assert stream.max_trigger_delay_ms == 15 * 60 * 1000

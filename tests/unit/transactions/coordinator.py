@@ -6,11 +6,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from ottla.config import BrokerConfig
+from ottla.machine import Call, CoordinatorDecision
 from ottla.transactions import (
-    Call,
     SendMarkers,
     TopicPartition,
-    TransactionDecision,
     TransactionShard,
     decode_record,
     encode_record,
@@ -67,7 +66,7 @@ class Coordinator:
         self.shard = self._open()
         self.run_due()
 
-    def commit(self, decision: TransactionDecision[Any]) -> Any:
+    def commit(self, decision: CoordinatorDecision[Any]) -> Any:
         """Write the records, read them as they were written, and let go what waits for them."""
         for record in decision.records:
             written = encode_record(record)
@@ -168,7 +167,7 @@ class Coordinator:
         transaction = self.transaction(transactional_id)
         value = transaction.value(TransactionState.EMPTY, self.timestamp, producer_epoch=epoch)
         value.transaction_partitions = None
-        self.commit(TransactionDecision([transaction.record(value, 1)], None))
+        self.commit(CoordinatorDecision([transaction.record(value, 1)], None))
         return transaction.producer_id, epoch
 
 

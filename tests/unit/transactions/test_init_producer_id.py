@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.transactions import Call
+from ottla.machine import Call
 from ottla.transactions.transaction import LAST_CLIENT_EPOCH, NO_TIMEOUT_MS, TransactionState
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest

@@ -15,9 +15,9 @@ from ottla.broker.coordinators.transactions import (
 )
 from ottla.broker.ground import Ground
 from ottla.broker.serving.api import Api
-from ottla.cluster.topic import INTERNAL_TOPICS
 from ottla.transactions import TopicPartition
 from ottla.wire.errors import ErrorCode
+from ottla.wire.internal_topics import INTERNAL_TOPICS
 from ottla.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from ottla.broker.caller import Caller
 from ottla.broker.replicas.replicas import Replicas
 from ottla.broker.serving.api import Api
-from ottla.cluster.topic import INTERNAL_TOPICS
 from ottla.wire.errors import ErrorCode, KafkaError
+from ottla.wire.internal_topics import INTERNAL_TOPICS
 from ottla.wire.messages.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,

@@ -10,14 +10,14 @@ from ottla.cluster.image import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_
 from ottla.cluster.topic import why_topic_name_is_invalid
 from ottla.config import ConfigType
 from ottla.config.describe import (
-    ConfigEntry,
-    ConfigSource,
+    DescribedConfig,
     describe_broker,
     describe_broker_defaults,
     describe_client_metrics,
     describe_group,
     describe_topic,
 )
+from ottla.wire.config_resources import ConfigSource, ResourceType
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -28,7 +28,7 @@ from ottla.wire.messages.describe_configs import (
     DescribeConfigsSynonym,
 )
 
-BROKER_LOGGER_RESOURCE = 8
+BROKER_LOGGER_RESOURCE = int(ResourceType.BROKER_LOGGER)
 MAX_ENTRIES = 1_000_000
 """A few bytes of request make hundreds of entries: without a bound one request could ask for all memory."""
 
@@ -93,13 +93,13 @@ def _same_description(resource: DescribeConfigsResource, ground: Ground) -> tupl
     return kind, is_default, tuple(own.items()), tuple(resource.configuration_keys or ())
 
 
-def _entries(resource: DescribeConfigsResource, ground: Ground) -> list[ConfigEntry]:
+def _entries(resource: DescribeConfigsResource, ground: Ground) -> list[DescribedConfig]:
     entries = _all_entries(resource, ground)
     names = resource.configuration_keys
     return [entry for entry in entries if entry.name in names] if names else entries
 
 
-def _all_entries(resource: DescribeConfigsResource, ground: Ground) -> list[ConfigEntry]:
+def _all_entries(resource: DescribeConfigsResource, ground: Ground) -> list[DescribedConfig]:
     kind, name = resource.resource_type, resource.resource_name
     own = ground.image.configs.get((kind, name), {})
     if kind == TOPIC_RESOURCE:
@@ -107,9 +107,9 @@ def _all_entries(resource: DescribeConfigsResource, ground: Ground) -> list[Conf
     if kind == BROKER_RESOURCE:
         return describe_broker(ground.config) if name else describe_broker_defaults(ground.config)
     if kind == BROKER_LOGGER_RESOURCE:
-        source = ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG
+        source = ConfigSource.DYNAMIC_BROKER_LOGGER
         return [
-            ConfigEntry(logger, level, source, False, False, ConfigType.UNKNOWN, [])
+            DescribedConfig(logger, level, source, False, False, ConfigType.UNKNOWN, [])
             for logger, level in loggers().items()
         ]
     if kind == CLIENT_METRICS_RESOURCE:
@@ -127,7 +127,7 @@ def check_is_this_node(name: str, ground: Ground) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {node_id}, but received {name}")
 
 
-def _told(entry: ConfigEntry, *, with_synonyms: bool, with_doc: bool) -> DescribeConfigsResourceResult:
+def _told(entry: DescribedConfig, *, with_synonyms: bool, with_doc: bool) -> DescribeConfigsResourceResult:
     return DescribeConfigsResourceResult(
         name=entry.name,
         value=entry.value,

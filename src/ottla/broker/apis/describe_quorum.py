@@ -6,9 +6,9 @@ from ottla.broker.caller import Caller
 from ottla.broker.ground import Ground
 from ottla.broker.metadata.metadata import Metadata
 from ottla.broker.serving.api import Api
-from ottla.cluster.topic import METADATA_TOPIC
 from ottla.raft.leader import NEVER, Leader, Replica
 from ottla.wire.errors import ErrorCode, KafkaError
+from ottla.wire.internal_topics import METADATA_TOPIC
 from ottla.wire.messages.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,

@@ -9,8 +9,9 @@ from ottla.broker.caller import Caller
 from ottla.broker.ground import Ground
 from ottla.broker.replicas.replicas import Replicas
 from ottla.broker.serving.api import Api
-from ottla.cluster.topic import INTERNAL_TOPICS, why_topic_name_is_invalid
+from ottla.cluster.topic import why_topic_name_is_invalid
 from ottla.wire.errors import ErrorCode
+from ottla.wire.internal_topics import INTERNAL_TOPICS
 from ottla.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,

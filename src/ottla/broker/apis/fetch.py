@@ -10,13 +10,13 @@ of the leader only, and by what it asks for tells how far it has come.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ottla.broker.apis.fetch_frame import MOVED_DELAY_MS, fetch_frame
 from ottla.broker.caller import Caller
 from ottla.broker.ground import Ground
 from ottla.broker.metadata.metadata import Metadata
-from ottla.broker.replicas.partitions import EVERYTHING, NO_LEADER
+from ottla.broker.replicas.partitions import EVERYTHING
 from ottla.broker.replicas.replicas import Replicas
 from ottla.broker.serving.api import Api
 from ottla.broker.serving.quotas import CONSUME, Quotas
@@ -32,6 +32,7 @@ from ottla.wire.messages.fetch import (
     NodeEndpoint,
     PartitionData,
 )
+from ottla.wire.sentinels import NO_LEADER
 
 if TYPE_CHECKING:
     from ottla.broker.replicas.partitions import Partition
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from ottla.net import Deadline
 
 READ_COMMITTED = 1
-CONSUMER_REPLICA_ID = -1
 DEBUGGING_REPLICA_ID = -2
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 FIRST_VERSION_WITH_SESSIONS = 7
@@ -352,10 +352,11 @@ class _Reading:
         session.awaiting = self
         for wanted, row in self._rows:
             if row.records or self._is_news(wanted, row) or not self._set_aside(wanted):
-                wanted.partition.add_waiter(self)
+                watched: Any = wanted.partition
+                watched.add_waiter(self)
 
     def came_back(self, aside: SetAside, size: int) -> None:
-        partition = aside.partition
+        partition: Any = aside.partition
         self._partitions.append(partition)
         partition.add_waiter(self)
         if self._is_read_committed:
@@ -364,7 +365,8 @@ class _Reading:
 
     def finish_for(self, wanted: FetchPartition) -> None:
         """A partition of a follower's has news."""
-        if wanted.partition is None or not self._is_held_back(wanted.partition):
+        partition: Any = wanted.partition
+        if partition is None or not self._is_held_back(partition):
             self.finish_soon()
 
     def finish_soon(self) -> None:
@@ -482,7 +484,8 @@ class _Reading:
         """There is nothing to tell of this partition: whether it need not be looked at before it is marked. A follower
         that is not in sync is looked at with each fetch: it may be let in again. So is what a consumer may not read
         yet, but could with another isolation level."""
-        session, partition = self._context.session, wanted.partition
+        session = self._context.session
+        partition: Any = wanted.partition
         if session is None or partition is None:
             return False
         if session.is_followers:

@@ -147,7 +147,7 @@ def fetch_frame(
         wanted.max_bytes = size
         wanted.heard(high_watermark)
         session.ready[wanted] = None
-        partition = wanted.partition
+        partition: Any = wanted.partition
         partition.fetched(replica_id, broker_epoch, wanted.fetch_offset, start_offset, now)
     most = min(max_bytes, ground.config.fetch_max_bytes, MAX_ANSWER_BYTES)
     fetch = FollowerFetch(session, ground, correlation_id, most)
@@ -177,7 +177,7 @@ def skip_tags(data: memoryview, position: int, end: int) -> int:
 def is_ordinary(wanted: Any, replica_id: int, leader_epoch: int, fetch_offset: int, last_epoch: int) -> bool:
     """Whether a partition is led here, in the epoch that its follower knows, with the same history, and the follower is
     in sync."""
-    partition = wanted.partition
+    partition: Any = wanted.partition
     if partition is None:
         return False
     leader = partition.leader
@@ -226,7 +226,7 @@ class FollowerFetch:
 
     def has_records(self) -> bool:
         for wanted in self._session.ready:
-            partition = wanted.partition
+            partition: Any = wanted.partition
             log = partition.log
             if wanted.fetch_offset < log.log_end_offset:
                 return True
@@ -241,7 +241,7 @@ class FollowerFetch:
         self._ground.metrics.fetches_waiting += 1
         self._timeout = self._ground.deadlines.call_later(max_wait_ms / 1000, self._finish)
         for wanted in session.ready:
-            partition = wanted.partition
+            partition: Any = wanted.partition
             log = partition.log
             if wanted.high_watermark != log.high_watermark:
                 self.moved()
@@ -281,14 +281,18 @@ class FollowerFetch:
         is_streaming = False
         size = 0
         for wanted in self._session.ready:
-            partition = wanted.partition
+            partition: Any = wanted.partition
             if partition is None:
                 continue
             log = partition.log
             if wanted.fetch_offset < log.log_end_offset:
                 is_streaming = is_streaming or partition.is_streaming
                 segment = log._active
-                if segment is not None and wanted.tail_segment is segment and wanted.tail_offset == wanted.fetch_offset:
+                if (
+                    wanted.tail_segment is not None
+                    and wanted.tail_segment is segment
+                    and wanted.tail_offset == wanted.fetch_offset
+                ):
                     size += segment.size - wanted.tail_position
         return is_streaming and size < GATHERED_BYTES
 
@@ -327,7 +331,7 @@ class FollowerFetch:
                 wanted, replica_id, wanted.current_leader_epoch, wanted.fetch_offset, wanted.last_fetched_epoch
             ):
                 continue
-            partition = wanted.partition
+            partition: Any = wanted.partition
             log = partition.log
             high_watermark = log.high_watermark
             start_offset = log.log_start_offset
@@ -376,7 +380,7 @@ class FollowerFetch:
 def read_tail(wanted: FetchPartition, log: Any, max_bytes: int, is_first: bool) -> Any:
     """Bytes from where the follower's log ends: mostly from where the last ones ended, at the end of the log."""
     segment = log._active
-    if segment is None or wanted.tail_segment is not segment or wanted.tail_offset != wanted.fetch_offset:
+    if wanted.tail_segment is None or wanted.tail_segment is not segment or wanted.tail_offset != wanted.fetch_offset:
         found = log.read(
             wanted.fetch_offset, max_bytes=max_bytes, end_offset=log.log_end_offset, min_one_batch=is_first
         )

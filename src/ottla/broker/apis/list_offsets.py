@@ -16,22 +16,29 @@ from ottla.wire.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from ottla.wire.sentinels import (
+    CONSUMER_REPLICA_ID,
+    EARLIEST_LOCAL_TIMESTAMP,
+    EARLIEST_PENDING_UPLOAD_TIMESTAMP,
+    EARLIEST_TIMESTAMP,
+    LATEST_TIERED_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    MAX_TIMESTAMP,
+)
 
 if TYPE_CHECKING:
     from ottla.broker.replicas.partitions import Partition
 
-LATEST = -1
-EARLIEST = -2
-MAX_TIMESTAMP = -3
-EARLIEST_LOCAL = -4
-LATEST_TIERED = -5
-EARLIEST_PENDING_UPLOAD = -6
 READ_COMMITTED = 1
 UNKNOWN = -1
 FIRST_VERSION_WITH_LEADER_EPOCH = 4
 FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
-CONSUMER_REPLICA_ID = -1
-FIRST_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+FIRST_VERSION = {
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL_TIMESTAMP: 8,
+    LATEST_TIERED_TIMESTAMP: 9,
+    EARLIEST_PENDING_UPLOAD_TIMESTAMP: 11,
+}
 
 
 def list_offsets(request: ListOffsetsRequest, replicas: Replicas, caller: Caller) -> ListOffsetsResponse:
@@ -64,7 +71,11 @@ def _readable_end(partition: Partition, isolation_level: int, timestamp: int, ve
     """Where a consumer's view of a partition ends. A new leader does not know it until what it has is committed
     (KIP-207)."""
     log, leader = partition.log, partition.leader
-    if leader is not None and log.high_watermark < leader.start_offset and timestamp not in (EARLIEST, EARLIEST_LOCAL):
+    if (
+        leader is not None
+        and log.high_watermark < leader.start_offset
+        and timestamp not in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP)
+    ):
         raise KafkaError(
             ErrorCode.OFFSET_NOT_AVAILABLE
             if version >= FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE
@@ -78,12 +89,12 @@ def _find(
 ) -> ListOffsetsPartitionResponse:
     log = partition.log
     timestamp = asked.timestamp
-    if version < FIRST_VERSION.get(timestamp, 0) or timestamp < EARLIEST_PENDING_UPLOAD:
+    if version < FIRST_VERSION.get(timestamp, 0) or timestamp < EARLIEST_PENDING_UPLOAD_TIMESTAMP:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
     found: TimestampOffset | None = None
-    if timestamp == LATEST:
+    if timestamp == LATEST_TIMESTAMP:
         found = TimestampOffset(UNKNOWN, end_offset, partition.leader_epoch)
-    elif timestamp in (EARLIEST, EARLIEST_LOCAL):
+    elif timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
         found = log.earliest
     elif timestamp == MAX_TIMESTAMP:
         found = log.max_timestamp()

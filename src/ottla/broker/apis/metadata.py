@@ -15,8 +15,9 @@ from ottla.broker.metadata.metadata import Metadata
 from ottla.broker.peers.presence import Presence
 from ottla.broker.replicas.replicas import Replicas
 from ottla.broker.serving.api import Api
-from ottla.cluster.topic import INTERNAL_TOPICS, NO_LEADER, why_topic_name_is_invalid
+from ottla.cluster.topic import why_topic_name_is_invalid
 from ottla.wire.errors import ErrorCode
+from ottla.wire.internal_topics import INTERNAL_TOPICS
 from ottla.wire.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
@@ -25,6 +26,7 @@ from ottla.wire.messages.metadata import (
     MetadataResponseTopic,
 )
 from ottla.wire.primitives import ZERO_UUID
+from ottla.wire.sentinels import NO_LEADER
 
 if TYPE_CHECKING:
     from ottla.cluster import TopicImage

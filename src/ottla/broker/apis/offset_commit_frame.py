@@ -128,11 +128,12 @@ def offset_commit_frame(
         )
         values.append((index, value))
         answer.append(_ANSWER.pack(index, 0, 0))
+    offsets.replay_all(group_id, name, values)
     if member_id:
-        offsets.take_commit(group_id, member_id, name, values, ground.now())
+        offsets.note_commit(group_id, member_id, len(values), ground.now())
         hosted.rearm()
     else:
-        offsets.take_commit(group_id, member_id, name, values, 0)
+        offsets.note_commit(group_id, member_id, len(values), 0)
     answer.append(b"\0\0")
     return b"".join(answer)
 

@@ -10,8 +10,9 @@ from ottla.broker.coordinators.groups import GroupCoordinator, gathered
 from ottla.broker.ground import Ground
 from ottla.broker.replicas.replicas import Replicas
 from ottla.broker.serving.api import Api
-from ottla.groups import Call, GroupDecision
+from ottla.groups import Call
 from ottla.groups.shard import GroupShard
+from ottla.machine import CoordinatorDecision
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -24,6 +25,7 @@ from ottla.wire.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from ottla.wire.sentinels import NO_OFFSET
 
 if TYPE_CHECKING:
     from ottla.broker.replicas.partitions import Partition
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
 FIRST_VERSION_WITH_GROUP_ERROR = 2
 FIRST_BATCHED_VERSION = 8
 FIRST_VERSION_WITH_TOPIC_IDS = 10
-NO_OFFSET = -1
 
 
 def offset_fetch(
@@ -167,7 +168,7 @@ def _fetch(
 
 def _fetch_stable(
     shard: GroupShard, request: OffsetFetchRequestGroup, call: Call
-) -> GroupDecision[OffsetFetchResponseGroup]:
+) -> CoordinatorDecision[OffsetFetchResponseGroup]:
     return shard.fetch_offsets(request, call, require_stable=True)
 
 

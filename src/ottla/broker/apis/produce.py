@@ -7,7 +7,6 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.apis.produce_append import (
-    ATTRIBUTES_POSITION,
     LENGTH_POSITION,
     MAGIC_POSITION,
     append_to,
@@ -23,7 +22,7 @@ from ottla.broker.replicas.replicas import Replicas
 from ottla.broker.serving.api import Api
 from ottla.broker.serving.quotas import Quotas
 from ottla.records import HEADER_SIZE, Compression
-from ottla.records.batch import LOG_OVERHEAD, MAGIC
+from ottla.records.batch import ATTRIBUTES_POSITION, COMPRESSION_MASK, LOG_OVERHEAD, MAGIC
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.produce import (
     LeaderIdAndEpoch,
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
 
 FIRST_VERSION_WITH_LEADERS = 10
 FIRST_VERSION_WITH_ZSTD = 7
-CODEC_MASK = 0x07
 ALL = -1
 ADMIN_CLIENT_ID = "__admin_client"
 
@@ -170,7 +168,7 @@ def _is_zstd(records: memoryview | None) -> bool:
         and len(records) >= HEADER_SIZE
         and records[MAGIC_POSITION] == MAGIC
         and LOG_OVERHEAD + _LENGTH.unpack_from(records, LENGTH_POSITION)[0] <= len(records)
-        and records[ATTRIBUTES_POSITION] & CODEC_MASK == Compression.ZSTD
+        and records[ATTRIBUTES_POSITION] & COMPRESSION_MASK == Compression.ZSTD
     )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.coordinators.verification import Verdicts, is_verified, overtaken
 from ottla.broker.ground import Ground
-from ottla.records.batch import LOG_OVERHEAD, MAGIC
+from ottla.records.batch import ATTRIBUTES_POSITION, LOG_OVERHEAD, MAGIC, TRANSACTIONAL_FLAG
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.produce import BatchIndexAndErrorMessage, PartitionProduceResponse
 
@@ -16,10 +16,8 @@ if TYPE_CHECKING:
 
 LENGTH_POSITION = 8
 MAGIC_POSITION = 16
-ATTRIBUTES_POSITION = 22
 LEAST_LENGTH = 14
 """Of a message of magic 0 without key and value; no batch is shorter."""
-TRANSACTIONAL = 0x10
 WITHOUT_START_OFFSET = (
     ErrorCode.CORRUPT_MESSAGE,
     ErrorCode.MESSAGE_TOO_LARGE,
@@ -44,7 +42,7 @@ def append_to(
     try:
         records = check_framing(records)
         may_open = True
-        if len(records) > ATTRIBUTES_POSITION and records[ATTRIBUTES_POSITION] & TRANSACTIONAL:
+        if len(records) > ATTRIBUTES_POSITION and records[ATTRIBUTES_POSITION] & TRANSACTIONAL_FLAG:
             if verdicts is None:
                 raise KafkaError(
                     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "a transactional batch without a transactional id"

@@ -15,6 +15,7 @@ from ottla.broker.ground import Ground
 from ottla.broker.replicas.acknowledgements import FrameAcknowledgements
 from ottla.broker.replicas.replicas import Replicas
 from ottla.broker.serving.quotas import Quotas
+from ottla.records.batch import ATTRIBUTES_POSITION, COMPRESSION_MASK, HEADER_SIZE, TRANSACTIONAL_FLAG, Compression
 from ottla.wire import encode_bytes
 from ottla.wire.errors import KafkaError
 from ottla.wire.messages.produce import ProduceResponse, TopicProduceResponse
@@ -26,16 +27,12 @@ FIRST_FLEXIBLE_VERSION = 9
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 MAX_PARTITIONS = 64
 """Beyond so many partitions in a request what is saved here is not worth a second way through the code."""
-HEADER_SIZE = 61
 MAX_NAME_SIZE = 126
 """Names that are longer have a size of two bytes in flexible versions."""
-TRANSACTIONAL = 0x10
-CODEC = 0x07
-ZSTD = 4
+ZSTD = int(Compression.ZSTD)
 ACKS_ALL = 0xFFFF
 TOPIC_ID_SIZE = 16
 MAX_TIMEOUT_MS = 0x7FFFFFFF
-ATTRIBUTES_POSITION = 22
 
 _HEAD = Struct(">iI")
 _ROW = Struct(">ihqqq")
@@ -135,7 +132,9 @@ def produce_frame(
         if length < HEADER_SIZE or length > size - position:
             return None
         attributes = data[position + ATTRIBUTES_POSITION]
-        if attributes & TRANSACTIONAL or (version < FIRST_VERSION_WITH_ZSTD and attributes & CODEC == ZSTD):
+        if attributes & TRANSACTIONAL_FLAG or (
+            version < FIRST_VERSION_WITH_ZSTD and attributes & COMPRESSION_MASK == ZSTD
+        ):
             return None
         partition = of_topic.get(index)
         if partition is None or partition.is_internal:

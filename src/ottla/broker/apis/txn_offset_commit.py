@@ -23,6 +23,7 @@ from ottla.broker.ground import Ground
 from ottla.broker.serving.api import Api
 from ottla.groups.offsets import transactional_commit_refused
 from ottla.groups.shard import GroupShard
+from ottla.records.batch import NO_SEQUENCE
 from ottla.transactions import TopicPartition
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.txn_offset_commit import (
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 FIRST_VERSION_THAT_ADDS = 5
 FIRST_VERSION_WITH_ABORTABLE_ERRORS = 4
 FIRST_VERSION_THAT_KNOWS_LOADING = 2
-NO_SEQUENCE = -1
 
 
 def txn_offset_commit(

@@ -11,11 +11,13 @@ from ottla.broker.coordinators.runtime import Coordinator
 from ottla.cluster.features import GROUP_VERSION
 from ottla.cluster.image import BROKER_RESOURCE, GROUP_RESOURCE
 from ottla.config import ConfigError, GroupConfig
-from ottla.groups import Call, GroupDecision, GroupRecord, decode_record, encode_record
+from ottla.groups import Call, GroupRecord, decode_record, encode_record
 from ottla.groups.shard import GroupShard
+from ottla.machine import CoordinatorDecision
 from ottla.records import Compression, Record
 from ottla.wire import WireError
 from ottla.wire.errors import KafkaError
+from ottla.wire.internal_topics import GROUP_METADATA_TOPIC
 from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig
 
 if TYPE_CHECKING:
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
     from ottla.broker.replicas.replicas import Replicas
     from ottla.cluster import ImageChanges
 
-GROUP_METADATA_TOPIC = "__consumer_offsets"
 GROUP_OPERATIONS = sum(1 << operation for operation in (3, 6, 8, 10, 11))
 """Read, delete, describe, describe configs, alter configs: all that can be done with a group."""
 
@@ -76,7 +77,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
         """What a shard learns of who calls. Kafka tells addresses in Java's way."""
         ground = self.ground
         return Call(
-            ground.now(), ground.clock(), caller.api_version, caller.client_id or "", "/" + caller.client.host, waiter
+            ground.now(), ground.clock(), caller.api_version, waiter, caller.client_id or "", "/" + caller.client.host
         )
 
     def creatable_topic(self) -> CreatableTopic:
@@ -149,7 +150,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
     def run_for_each(
         self,
         group_ids: Iterable[str],
-        command: Callable[[GroupShard, GroupsRequest, Call], GroupDecision[Any]],
+        command: Callable[[GroupShard, GroupsRequest, Call], CoordinatorDecision[Any]],
         request_for: Callable[[list[str]], GroupsRequest],
         call: Call,
         refuse: Callable[[GroupsRequest, KafkaError], list[Any]],

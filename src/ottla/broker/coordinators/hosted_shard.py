@@ -18,7 +18,9 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from ottla.machine import CoordinatorDecision
 from ottla.records import ControlType, CorruptRecords, Record, build, control_type, end_txn_marker, read, split
+from ottla.records.batch import HEADER_SIZE
 from ottla.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -32,26 +34,8 @@ RECORDS_PER_PIECE = 1_000
 LOAD_CHUNK_BYTES = 1024 * 1024
 DUE_PER_PIECE = 50
 """How many deadlines that are due are acted upon before requests get their turn."""
-BATCH_OVERHEAD_BYTES = 61
 RECORD_OVERHEAD_BYTES = 30
 """More than the lengths and deltas around a record's key and value can take."""
-
-
-class Decision(Protocol):
-    """What a command of a shard decided (see `ottla.groups.GroupDecision`)."""
-
-    @property
-    def records(self) -> list[Any]: ...
-
-    @property
-    def reply(self) -> Any: ...
-
-    @property
-    def answers(self) -> list[Any]:
-        """Pairs of a waiter, which is a future, and its response."""
-
-    @property
-    def refused(self) -> Callable[[KafkaError, Any], Decision] | None: ...
 
 
 class Shard(Protocol):
@@ -63,7 +47,7 @@ class Shard(Protocol):
 
     def deadline(self) -> int | None: ...
 
-    def next_due(self, now: int, timestamp: int) -> Decision | None: ...
+    def next_due(self, now: int, timestamp: int) -> CoordinatorDecision[Any] | None: ...
 
     def unload(self, call: Any) -> list[Any]: ...
 
@@ -194,7 +178,7 @@ class HostedShard(Generic[S]):
 
     def run(
         self,
-        command: Callable[[S, Request, Any], Decision],
+        command: Callable[[S, Request, Any], CoordinatorDecision[Any]],
         request: Request,
         call: Any,
         refuse: Refuse,
@@ -214,13 +198,13 @@ class HostedShard(Generic[S]):
             answer = self._carry_out(decision, call, request, refuse, finish, producer)
         return self._coordinator.confirmed(self, answer, request, refuse)
 
-    def carry_out(self, decision: Decision, call: Any) -> None:
+    def carry_out(self, decision: CoordinatorDecision[Any], call: Any) -> None:
         """What the machine decided by itself, without anyone having asked."""
         self._carry_out(decision, call, None, None, None, NO_PRODUCER)
 
     def _carry_out(
         self,
-        decision: Decision,
+        decision: CoordinatorDecision[Any],
         call: Any,
         request: Any,
         refuse: Refuse | None,
@@ -246,8 +230,7 @@ class HostedShard(Generic[S]):
                 self._is_append_due = True
                 self._loop.call_soon(self._append)
         self.rearm()
-        effects = getattr(decision, "effects", None)
-        then = partial(self._coordinator.perform, self, effects) if effects else None
+        then = partial(self._coordinator.perform, self, decision.effects) if decision.effects else None
         if finish is not None and reply is not None:
             reply = finish(request, reply)
         is_committed = not is_written or self._is_all_committed
@@ -273,7 +256,7 @@ class HostedShard(Generic[S]):
 
     def _refused(
         self,
-        decision: Decision,
+        decision: CoordinatorDecision[Any],
         error: KafkaError,
         call: Any,
         request: Any,
@@ -320,7 +303,7 @@ class HostedShard(Generic[S]):
 
     @property
     def _max_batch_bytes(self) -> int:
-        return self.partition.log.config.max_message_bytes - BATCH_OVERHEAD_BYTES
+        return self.partition.log.config.max_message_bytes - HEADER_SIZE
 
     # Writing
 

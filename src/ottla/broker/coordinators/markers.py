@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ottla.broker.coordinators.groups import GROUP_METADATA_TOPIC
+from ottla.machine import Call
 from ottla.records import end_txn_marker
-from ottla.transactions import Call, SendMarkers, TopicPartition
+from ottla.transactions import SendMarkers, TopicPartition
 from ottla.wire.errors import ErrorCode, KafkaError
+from ottla.wire.internal_topics import GROUP_METADATA_TOPIC
 
 if TYPE_CHECKING:
     from ottla.broker.coordinators.groups import GroupCoordinator
@@ -145,7 +147,7 @@ class TransactionMarkers:
         self, hosted: HostedShard[TransactionShard], effect: SendMarkers, partitions: tuple[TopicPartition, ...]
     ) -> None:
         if not hosted.is_gone and not self._ground.is_stopping:
-            self.send(hosted, _of(effect, partitions))
+            self.send(hosted, replace(effect, partitions=partitions))
 
     async def _tell_when_done(
         self,
@@ -176,15 +178,3 @@ class TransactionMarkers:
             if machine.markers_written(*transaction, (), timestamp).records:
                 # What completes it could not be written (the disk may be full), and nobody else would try again.
                 ground.loop.call_later(RETRY_MS / 1000, self._tell, hosted, effect, [])
-
-
-def _of(effect: SendMarkers, partitions: tuple[TopicPartition, ...]) -> SendMarkers:
-    return SendMarkers(
-        effect.transactional_id,
-        effect.producer_id,
-        effect.producer_epoch,
-        effect.coordinator_epoch,
-        effect.transaction_version,
-        effect.is_commit,
-        partitions,
-    )

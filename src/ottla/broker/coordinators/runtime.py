@@ -19,7 +19,8 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Generic
 
-from ottla.broker.coordinators.hosted_shard import NO_PRODUCER, Decision, Finish, HostedShard, Refuse, Request, S
+from ottla.broker.coordinators.hosted_shard import NO_PRODUCER, Finish, HostedShard, Refuse, Request, S
+from ottla.machine import CoordinatorDecision
 from ottla.records import Compression, CorruptRecords, Record
 from ottla.wire import WireError
 from ottla.wire.errors import ErrorCode, KafkaError
@@ -160,7 +161,7 @@ class Coordinator(ABC, Generic[S]):
     def run(
         self,
         key: str,
-        command: Callable[[S, Request, Any], Decision],
+        command: Callable[[S, Request, Any], CoordinatorDecision[Any]],
         request: Request,
         call: Any,
         refuse: Refuse,

@@ -12,17 +12,17 @@ from ottla.broker.coordinators.markers import TransactionMarkers
 from ottla.broker.coordinators.remote import RemoteBrokers
 from ottla.broker.coordinators.runtime import Coordinator
 from ottla.cluster.features import TRANSACTION_VERSION
+from ottla.machine import Call, CoordinatorDecision
 from ottla.transactions import (
-    Call,
     SendMarkers,
     TopicPartition,
-    TransactionDecision,
     TransactionRecord,
     TransactionShard,
     decode_record,
     encode_record,
 )
 from ottla.wire.errors import ErrorCode, KafkaError
+from ottla.wire.internal_topics import TRANSACTION_STATE_TOPIC
 from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from ottla.broker.replicas.partitions import Partition
     from ottla.broker.replicas.replicas import Replicas
 
-TRANSACTION_STATE_TOPIC = "__transaction_state"
 CLIENT_VERSION_THAT_ADDS = 2
 ENDING = frozenset(
     [
@@ -218,7 +217,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         return producer_id
 
 
-def _add_partitions(machine: TransactionShard, request: TransactionPartitions, call: Call) -> TransactionDecision[Any]:
+def _add_partitions(machine: TransactionShard, request: TransactionPartitions, call: Call) -> CoordinatorDecision[Any]:
     return machine.add_partitions(
         request.transactional_id,
         request.producer_id,

@@ -14,6 +14,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.broker.coordinators.transactions import CLIENT_VERSION_THAT_ADDS, Codes, TransactionPartitions
+from ottla.records.batch import ATTRIBUTES_POSITION, HEADER_SIZE, TRANSACTIONAL_FLAG
 from ottla.transactions import TopicPartition
 from ottla.wire.errors import ErrorCode, KafkaError
 
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
 FIRST_PRODUCE_VERSION_THAT_ADDS = 12
 FIRST_PRODUCE_VERSION_WITH_TOPIC_IDS = 13
 FIRST_PRODUCE_VERSION_WITH_ABORTABLE_ERRORS = 11
-HEADER_SIZE = 61
-ATTRIBUTES_POSITION = 22
-TRANSACTIONAL = 0x10
 _PRODUCER = Struct(">qhi")  # id, epoch, base sequence
 _PRODUCER_POSITION = 43
 
@@ -183,7 +181,11 @@ def _producer_id(request: ProduceRequest) -> int:
     for topic in request.topic_data:
         for data in topic.partition_data:
             records = data.records
-            if records is not None and len(records) >= HEADER_SIZE and records[ATTRIBUTES_POSITION] & TRANSACTIONAL:
+            if (
+                records is not None
+                and len(records) >= HEADER_SIZE
+                and records[ATTRIBUTES_POSITION] & TRANSACTIONAL_FLAG
+            ):
                 producer_id: int = _PRODUCER.unpack_from(records, _PRODUCER_POSITION)[0]
                 return producer_id
     return -1
@@ -207,7 +209,7 @@ def _find_unverified(
             if (
                 records is None
                 or len(records) < HEADER_SIZE
-                or not records[ATTRIBUTES_POSITION] & TRANSACTIONAL
+                or not records[ATTRIBUTES_POSITION] & TRANSACTIONAL_FLAG
                 or of_topic is None
             ):
                 continue

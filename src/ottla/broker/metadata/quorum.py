@@ -30,6 +30,7 @@ from ottla.raft.voter_changes import upgraded_voters
 from ottla.records import CorruptRecords
 from ottla.wire import Message
 from ottla.wire.errors import ErrorCode, KafkaError
+from ottla.wire.internal_topics import METADATA_TOPIC
 from ottla.wire.messages import fetch_snapshot
 
 log = logging.getLogger("ottla.quorum")
@@ -484,7 +485,7 @@ class Quorum:
             position=serve.position,
             unaligned_records=data,
         )
-        topic = fetch_snapshot.FetchSnapshotResponseTopicSnapshot(name="__cluster_metadata", partitions=[row])
+        topic = fetch_snapshot.FetchSnapshotResponseTopicSnapshot(name=METADATA_TOPIC, partitions=[row])
         self._answer(serve.token, fetch_snapshot.FetchSnapshotResponse(topics=[topic]))
 
 

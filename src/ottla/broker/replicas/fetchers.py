@@ -34,6 +34,7 @@ from ottla.wire.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+from ottla.wire.sentinels import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_SESSION_EPOCH, NO_SESSION
 
 if TYPE_CHECKING:
     from ottla.broker.ground import Ground
@@ -46,9 +47,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.fetcher")
 
-EARLIEST, LATEST = -2, -1
-NO_SESSION = 0
-MAX_SESSION_EPOCH = 0x7FFFFFFF
 INTERRUPT_MS = 5
 """How long a partition that is new waits for the answer to a request that does not name it. The leader may have nothing
 to answer for half a second, in which the new partition's leader could commit nothing."""
@@ -557,8 +555,8 @@ class Fetcher:
 
     async def _find_bounds(self, key: Key, followed: Followed) -> None:
         partition = followed.partition
-        start_offset = await self._leader_offset(followed, EARLIEST)
-        end_offset = await self._leader_offset(followed, LATEST)
+        start_offset = await self._leader_offset(followed, EARLIEST_TIMESTAMP)
+        end_offset = await self._leader_offset(followed, LATEST_TIMESTAMP)
         if self._followed.get(key) is not followed:
             return
         if start_offset is None or end_offset is None:

@@ -12,8 +12,9 @@ from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Protocol
 
-from ottla.cluster.topic import INTERNAL_TOPICS
 from ottla.wire.errors import ErrorCode, KafkaError
+from ottla.wire.internal_topics import INTERNAL_TOPICS
+from ottla.wire.sentinels import NO_LEADER
 
 if TYPE_CHECKING:
     from ottla.replication.fetch_sessions import FetchPartition
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 EVERYTHING = 1 << 62
 """More bytes than anyone waits for."""
-NO_LEADER = -1
 ANSWERED_AT_ONCE_MS = 2
 """A producer that waits for each answer sends on within so long after it has it."""
 

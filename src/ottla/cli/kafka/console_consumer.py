@@ -31,9 +31,8 @@ from ottla.client.config import ConsumerConfig
 from ottla.client.consumer import Consumer
 from ottla.client.core.fetching import ConsumerRecord
 from ottla.client.errors import ConfigError, KafkaError
+from ottla.wire.sentinels import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
-EARLIEST = -2
-LATEST = -1
 FOREVER_MS = 2**31 - 1
 TIMEOUT = "org.apache.kafka.common.errors.TimeoutException"
 LOGGER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
@@ -198,9 +197,9 @@ def _settings(options: Options, config: str, properties: str, partition: int | N
 
 def _offset(options: Options) -> int:
     if not options.has("offset"):
-        return EARLIEST if options.has("from-beginning") else LATEST
+        return EARLIEST_TIMESTAMP if options.has("from-beginning") else LATEST_TIMESTAMP
     text: str = options.value("offset")
-    named = {"earliest": EARLIEST, "latest": LATEST}.get(text.lower())
+    named = {"earliest": EARLIEST_TIMESTAMP, "latest": LATEST_TIMESTAMP}.get(text.lower())
     if named is not None:
         return named
     try:
@@ -292,9 +291,9 @@ def subscribe_or_assign(consumer: Consumer[Any, Any], plan: Plan) -> None:
     else:
         place = (plan.topic, plan.partition)
         consumer.assign([place])
-        if plan.offset == EARLIEST:
+        if plan.offset == EARLIEST_TIMESTAMP:
             consumer.seek_to_beginning([place])
-        elif plan.offset == LATEST:
+        elif plan.offset == LATEST_TIMESTAMP:
             consumer.seek_to_end([place])
         else:
             consumer.seek(place, plan.offset)

@@ -7,9 +7,10 @@ from bisect import bisect_right
 from pathlib import Path
 from struct import Struct
 
-from ottla.cli.kafka.dump_records import LOG_OVERHEAD, batches
+from ottla.cli.kafka.dump_records import batches
 from ottla.cli.kafka.options import ToolError
 from ottla.records import read, read_header
+from ottla.records.batch import LOG_OVERHEAD
 
 _OFFSET_ENTRY = Struct(">ii")
 _TIME_ENTRY = Struct(">qi")

@@ -22,19 +22,18 @@ from ottla.cli.kafka.exceptions import java_class
 from ottla.cli.kafka.message_json import format_json, to_json
 from ottla.cli.kafka.options import Options, ToolError
 from ottla.records import BatchHeader, ControlType, CorruptRecords, Record, crc_ok, parse_control_key, read, read_header
+from ottla.records.batch import LOG_OVERHEAD, MAX_SEQUENCE
 from ottla.wire import Message, WireError, decode
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.records import METADATA, REMOTE_LOG, record_class
 from ottla.wire.primitives import decode_unsigned_varint
 
 CORRUPT_RECORD = "org.apache.kafka.common.errors.CorruptRecordException"
-LOG_OVERHEAD = 12
 _UP_TO_MAGIC = 17
 _SMALLEST = 14
 _START = Struct(">qiib")
 _LEGACY = Struct(">qiIbb")
 _LEGACY_TIMESTAMP = Struct(">q")
-_MAX_SEQUENCE = 0x7FFFFFFF
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 _CONTROLS = {
     ControlType.LEADER_CHANGE: ("LeaderChange: ", "leader_change_message", "LeaderChangeMessage"),
@@ -130,7 +129,7 @@ class RecordDump:
     def _metadata(self, header: BatchHeader, kind: str, record: Record) -> str:
         sequence = -1
         if header.base_sequence >= 0:
-            sequence = (header.base_sequence + record.offset - header.base_offset) & _MAX_SEQUENCE
+            sequence = (header.base_sequence + record.offset - header.base_offset) & MAX_SEQUENCE
         keys = ",".join(name for name, _ in record.headers)
         line = (
             f"| offset: {record.offset} {kind}: {record.timestamp} keySize: {_size(record.key)} "

@@ -43,11 +43,6 @@ QUOTA_KINDS = {USERS: "user", CLIENTS: "client-id", IPS: "ip"}
 ANY_NAME = 2
 TIMEOUT_MS = 30_000
 _SHOWN_KINDS = (("user", "user-principal"), ("client-id", "client-id"), ("ip", "ip"))
-_SOURCES = {
-    ConfigSource.CLIENT_METRICS: "DYNAMIC_CLIENT_METRICS_CONFIG",
-    ConfigSource.GROUP: "DYNAMIC_GROUP_CONFIG",
-    ConfigSource.UNKNOWN: "UNKNOWN",
-}
 _RESOURCES = {
     TOPICS: (ResourceType.TOPIC, ConfigSource.DYNAMIC_TOPIC),
     BROKERS: (ResourceType.BROKER, ConfigSource.DYNAMIC_BROKER),
@@ -148,7 +143,7 @@ async def _describe_resources(admin: ConfigAdmin, kind: str, name: str | None, *
         else:
             print(f"{'All' if shows_all else 'Dynamic'} configs for {kind[:-1]} {one} are:")
         for entry in await _entries(admin, kind, one, shows_all=shows_all):
-            synonyms = ", ".join(f"{source_name(s.source)}:{s.name}={_text(s.value)}" for s in entry.synonyms)
+            synonyms = ", ".join(f"{s.source.kafka_name}:{s.name}={_text(s.value)}" for s in entry.synonyms)
             print(
                 f"  {entry.name}={_text(entry.value)} sensitive={str(entry.is_sensitive).lower()} "
                 f"synonyms={{{synonyms}}}"
@@ -210,10 +205,6 @@ def _entity_hash(entity: QuotaEntity) -> int:
 
 def _text(value: str | None) -> str:
     return "null" if value is None else value
-
-
-def source_name(source: ConfigSource) -> str:
-    return _SOURCES.get(source) or f"{source.name}_CONFIG"
 
 
 # --- changing

@@ -25,16 +25,24 @@ from ottla.client.admin import Admin, PartialFailure
 from ottla.client.config import split_address
 from ottla.client.errors import KafkaError
 from ottla.client.metadata import TopicPartition
+from ottla.wire.sentinels import (
+    EARLIEST_LOCAL_TIMESTAMP,
+    EARLIEST_PENDING_UPLOAD_TIMESTAMP,
+    EARLIEST_TIMESTAMP,
+    LATEST_TIERED_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    MAX_TIMESTAMP,
+)
 
 PURPOSE = "An interactive shell for getting topic-partition offsets."
 TERSE = "org.apache.kafka.tools.TerseException"
 TIMES = {
-    "latest": -1,
-    "earliest": -2,
-    "max-timestamp": -3,
-    "earliest-local": -4,
-    "latest-tiered": -5,
-    "earliest-pending-upload": -6,
+    "latest": LATEST_TIMESTAMP,
+    "earliest": EARLIEST_TIMESTAMP,
+    "max-timestamp": MAX_TIMESTAMP,
+    "earliest-local": EARLIEST_LOCAL_TIMESTAMP,
+    "latest-tiered": LATEST_TIERED_TIMESTAMP,
+    "earliest-pending-upload": EARLIEST_PENDING_UPLOAD_TIMESTAMP,
 }
 CHOICES = " / ".join(f"{number} or {name}" for name, number in TIMES.items())
 RULE = re.compile(r"([^:,]*)(?::(?:([0-9]*)|(?:([0-9]*)-([0-9]*))))?")

@@ -25,12 +25,13 @@ from ottla.cluster import features
 from ottla.raft.voters import Voter, Voters
 from ottla.storage import MetaProperties, OsDisk, write_meta_properties
 from ottla.wire import Message
+from ottla.wire.internal_topics import METADATA_TOPIC
 from ottla.wire.messages.records.feature_level_record import FeatureLevelRecord
 from ottla.wire.messages.records.user_scram_credential_record import UserScramCredentialRecord
 
 TERSE = "kafka.tools.TerseFailure"
 RUNTIME = "java.lang.RuntimeException"
-METADATA_LOG = "__cluster_metadata-0"
+METADATA_LOG = f"{METADATA_TOPIC}-0"
 SCRAM = {"SCRAM-SHA-256": (1, "sha256"), "SCRAM-SHA-512": (2, "sha512")}
 MIN_ITERATIONS, MAX_ITERATIONS = 4096, 16384
 DEFAULTS = {

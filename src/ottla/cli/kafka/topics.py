@@ -35,10 +35,10 @@ from ottla.client.admin import ConfigEntry, ConfigResource, ConfigSource, NewTop
 from ottla.client.admin import ResourceType as Resource
 from ottla.client.errors import ErrorCode, KafkaError, UnsupportedByBroker
 from ottla.client.metadata import TopicPartition
+from ottla.wire.internal_topics import INTERNAL_TOPICS
 from ottla.wire.primitives import ZERO_UUID, uuid_text
 
 LOGGER = "org.apache.kafka.tools.TopicCommand"
-INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 MAX_REPLICATION_FACTOR = 32767
 ACTIONS = ("create", "list", "alter", "describe", "delete")
 REPORTS = (

@@ -33,10 +33,7 @@ from ottla.client.admin.configs import (
     ConfigChange,
     ConfigEntry,
     ConfigResource,
-    ConfigSource,
-    ConfigSynonym,
     Operation,
-    ResourceType,
 )
 from ottla.client.admin.groups import (
     GroupCalls,
@@ -57,10 +54,7 @@ from ottla.client.admin.security import (
     SecurityCalls,
 )
 from ottla.client.admin.topics import (
-    EARLIEST,
     END_OF_LOG,
-    LATEST,
-    MAX_TIMESTAMP,
     CreatedTopic,
     NewTopic,
     Reassignment,
@@ -74,6 +68,10 @@ from ottla.client.admin.transactions import (
 from ottla.client.cluster import Cluster
 from ottla.client.config import AdminConfig
 from ottla.client.errors import AuthenticationError, ConfigError, KafkaError, NoBrokerReached
+from ottla.wire.config_resources import ConfigSource, ConfigSynonym, ResourceType
+from ottla.wire.sentinels import EARLIEST_TIMESTAMP as EARLIEST
+from ottla.wire.sentinels import LATEST_TIMESTAMP as LATEST
+from ottla.wire.sentinels import MAX_TIMESTAMP
 
 if TYPE_CHECKING:
     from ottla.client.setting_types import AdminSettings

@@ -10,6 +10,7 @@ from ottla.client.core.partitions import by_topic
 from ottla.client.errors import KafkaError, error_of
 from ottla.client.metadata import Broker, TopicPartition
 from ottla.wire import Message
+from ottla.wire.internal_topics import METADATA_TOPIC
 from ottla.wire.messages.add_raft_voter import AddRaftVoterRequest, Listener
 from ottla.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
@@ -34,8 +35,6 @@ from ottla.wire.messages.describe_quorum import (
 from ottla.wire.messages.remove_raft_voter import RemoveRaftVoterRequest
 from ottla.wire.messages.unregister_broker import UnregisterBrokerRequest
 from ottla.wire.primitives import ZERO_UUID
-
-_METADATA_TOPIC = "__cluster_metadata"
 
 
 class ClusterDescription(NamedTuple):
@@ -191,7 +190,7 @@ class ClusterCalls(AdminCalls):
             request = DescribeQuorumRequest(
                 topics=[
                     DescribeQuorumRequestTopicData(
-                        topic_name=_METADATA_TOPIC, partitions=[DescribeQuorumRequestPartitionData(partition_index=0)]
+                        topic_name=METADATA_TOPIC, partitions=[DescribeQuorumRequestPartitionData(partition_index=0)]
                     )
                 ]
             )

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from ottla.client.admin.calls import AdminCalls, outcome
 from ottla.client.errors import KafkaError, error_of
+from ottla.wire.config_resources import ConfigSource, ConfigSynonym, ResourceType
 from ottla.wire.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasRequestEntityData,
@@ -36,39 +37,11 @@ from ottla.wire.messages.list_config_resources import ListConfigResourcesRequest
 from ottla.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
 
 
-class ResourceType(IntEnum):
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    CLIENT_METRICS = 16
-    GROUP = 32
-
-
 class ConfigResource(NamedTuple):
     """What has settings. A broker's name is its id; the empty name stands for all brokers."""
 
     type: ResourceType
     name: str
-
-
-class ConfigSource(IntEnum):
-    """Where the value of a setting comes from."""
-
-    UNKNOWN = 0
-    DYNAMIC_TOPIC = 1
-    DYNAMIC_BROKER = 2
-    DYNAMIC_DEFAULT_BROKER = 3
-    STATIC_BROKER = 4
-    DEFAULT = 5
-    DYNAMIC_BROKER_LOGGER = 6
-    CLIENT_METRICS = 7
-    GROUP = 8
-
-
-class ConfigSynonym(NamedTuple):
-    name: str
-    value: str | None
-    source: ConfigSource
 
 
 class ConfigEntry(NamedTuple):

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from ottla.client.admin.calls import AdminCalls, outcome
-from ottla.client.admin.topics import LATEST, TopicCalls
+from ottla.client.admin.topics import TopicCalls
 from ottla.client.cluster import CoordinatorType
 from ottla.client.core.isolation import IsolationLevel
 from ottla.client.core.offsets import (
@@ -46,6 +46,7 @@ from ottla.wire.messages.offset_fetch import (
     OffsetFetchResponse,
 )
 from ottla.wire.primitives import ZERO_UUID
+from ottla.wire.sentinels import LATEST_TIMESTAMP
 
 _OFFSET_FETCH = 9
 _LAST_VERSION_WITH_NAMES = 9
@@ -301,7 +302,7 @@ class GroupCalls(TopicCalls, AdminCalls):
         partitions = dict.fromkeys(committed)
         for member in (await self.describe_groups([group_id]))[group_id].members:
             partitions.update(dict.fromkeys(member.assignment))
-        ends = await self.list_offsets(dict.fromkeys(partitions, LATEST), isolation_level=isolation_level)
+        ends = await self.list_offsets(dict.fromkeys(partitions, LATEST_TIMESTAMP), isolation_level=isolation_level)
         lags = {}
         for partition in sorted(partitions):
             end = ends[partition].offset

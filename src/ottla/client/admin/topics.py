@@ -46,9 +46,6 @@ from ottla.wire.messages.list_partition_reassignments import (
 )
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
-EARLIEST = -2
-LATEST = -1
-MAX_TIMESTAMP = -3
 END_OF_LOG = -1
 """As the offset of `delete_records`: everything up to the high watermark."""
 

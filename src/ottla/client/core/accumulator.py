@@ -22,14 +22,11 @@ from typing import Any, Protocol, Self
 from ottla.client.core.partitions import TopicPartition
 from ottla.client.errors import KafkaError
 from ottla.records import Compression
+from ottla.records.batch import HEADER_SIZE, MAX_SEQUENCE, NO_SEQUENCE
 from ottla.records.buffer import RecordBuffer
 
-BATCH_OVERHEAD = 61
-RECORD_OVERHEAD = 21
+MAX_RECORD_OVERHEAD = 21
 """At most what one record takes beside key, value and headers."""
-
-NO_SEQUENCE = -1
-MAX_SEQUENCE = 0x7FFFFFFF
 
 
 class BatchRecords(Protocol):
@@ -256,7 +253,7 @@ class Accumulator:
             if index >= 0:
                 return batch, index
             self.close_batch(batch)
-        reserved_bytes = max(self.batch_size, BATCH_OVERHEAD + size)
+        reserved_bytes = max(self.batch_size, HEADER_SIZE + size)
         if self.used_bytes + reserved_bytes > self.buffer_memory:
             return None
         records = RecordBuffer(self.batch_size)

@@ -12,15 +12,14 @@ from struct import error as StructError
 
 from ottla.client.core.assignors import NO_GENERATION, MemberSubscription
 from ottla.client.core.partitions import TopicPartition, by_topic
-from ottla.wire import WireError, decode_from, encode_bytes
+from ottla.wire import decode_from, encode_bytes
+from ottla.wire.consumer_protocol import LATEST_VERSION, VERSION_SIZE, protocol_version
 from ottla.wire.messages.records.consumer_protocol_assignment import ConsumerProtocolAssignment
 from ottla.wire.messages.records.consumer_protocol_assignment import TopicPartition as AssignedPartitions
 from ottla.wire.messages.records.consumer_protocol_subscription import ConsumerProtocolSubscription
 from ottla.wire.messages.records.consumer_protocol_subscription import TopicPartition as OwnedPartitions
 
 PROTOCOL_TYPE = "consumer"
-LATEST_VERSION = 3
-_VERSION_SIZE = 2
 _INT32 = Struct(">i")
 _INT16 = Struct(">h")
 
@@ -53,12 +52,12 @@ def encode_subscription(
         generation_id=generation,
         rack_id=rack_id,
     )
-    return LATEST_VERSION.to_bytes(_VERSION_SIZE, "big") + encode_bytes(message, LATEST_VERSION)
+    return LATEST_VERSION.to_bytes(VERSION_SIZE, "big") + encode_bytes(message, LATEST_VERSION)
 
 
 def decode_subscription(assignor: str, data: bytes, instance_id: str | None = None) -> MemberSubscription:
     """A member's subscription as the leader reads it; WireError for what is none."""
-    message = decode_from(ConsumerProtocolSubscription, _version(data), data, _VERSION_SIZE)[0]
+    message = decode_from(ConsumerProtocolSubscription, protocol_version(data), data, VERSION_SIZE)[0]
     owned = [
         TopicPartition(each.topic, partition) for each in message.owned_partitions for partition in each.partitions
     ]
@@ -86,14 +85,14 @@ def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
             AssignedPartitions(topic=topic, partitions=numbers) for topic, numbers in by_topic(partitions).items()
         ]
     )
-    return LATEST_VERSION.to_bytes(_VERSION_SIZE, "big") + encode_bytes(message, LATEST_VERSION)
+    return LATEST_VERSION.to_bytes(VERSION_SIZE, "big") + encode_bytes(message, LATEST_VERSION)
 
 
 def decode_assignment(data: bytes) -> list[TopicPartition]:
     """What the leader gave this member. A member without partitions may get no bytes at all."""
     if not data:
         return []
-    message = decode_from(ConsumerProtocolAssignment, _version(data), data, _VERSION_SIZE)[0]
+    message = decode_from(ConsumerProtocolAssignment, protocol_version(data), data, VERSION_SIZE)[0]
     return [
         TopicPartition(each.topic, partition) for each in message.assigned_partitions for partition in each.partitions
     ]
@@ -142,12 +141,3 @@ def _decode_previous(data: bytes) -> tuple[list[TopicPartition], int]:
             partitions.append(TopicPartition(topic, _INT32.unpack_from(data, position)[0]))
             position += _INT32.size
     return partitions, position
-
-
-def _version(data: bytes) -> int:
-    if len(data) < _VERSION_SIZE:
-        raise WireError(f"{len(data)} bytes hold no version of the consumer protocol")
-    version = int.from_bytes(data[:_VERSION_SIZE], "big", signed=True)
-    if version < 0:
-        raise WireError(f"the consumer protocol has no version {version}")
-    return min(version, LATEST_VERSION)

@@ -32,10 +32,8 @@ from ottla.wire.messages.fetch import (
     PartitionData,
 )
 from ottla.wire.primitives import ZERO_UUID
+from ottla.wire.sentinels import INITIAL_SESSION_EPOCH, MAX_SESSION_EPOCH, NO_SESSION
 
-NO_SESSION = 0
-INITIAL_EPOCH = 0
-MAX_EPOCH = 0x7FFFFFFF
 LAST_VERSION_WITH_NAMES = 12
 
 
@@ -89,7 +87,7 @@ class FetchSession:
 
     def __init__(self) -> None:
         self.id = NO_SESSION
-        self.epoch = INITIAL_EPOCH
+        self.epoch = INITIAL_SESSION_EPOCH
         self._partitions: dict[TopicPartition, FetchTarget] = {}
         self._names: dict[bytes, str] = {}
 
@@ -97,8 +95,8 @@ class FetchSession:
         """The request's session and partitions; the rest of it (sizes, isolation) is the caller's."""
         names = {target.topic_id: partition.topic for partition, target in wanted.items()}
         if (ZERO_UUID in names) != (ZERO_UUID in self._names):
-            self.epoch = INITIAL_EPOCH  # a session speaks of its topics by id or by name, as it began
-        if self.epoch == INITIAL_EPOCH:
+            self.epoch = INITIAL_SESSION_EPOCH  # a session speaks of its topics by id or by name, as it began
+        if self.epoch == INITIAL_SESSION_EPOCH:
             named: Iterable[TopicPartition] = wanted
             forgotten: list[tuple[TopicPartition, FetchTarget]] = []
         else:
@@ -129,13 +127,13 @@ class FetchSession:
         if code:
             if code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
                 self.id = NO_SESSION
-            self.epoch = INITIAL_EPOCH
+            self.epoch = INITIAL_SESSION_EPOCH
             raise KafkaError(error_code(code))
-        if self.epoch == INITIAL_EPOCH:
+        if self.epoch == INITIAL_SESSION_EPOCH:
             self.id = response.session_id
-            self.epoch = 1 if self.id != NO_SESSION else INITIAL_EPOCH
+            self.epoch = 1 if self.id != NO_SESSION else INITIAL_SESSION_EPOCH
         else:
-            self.epoch = self.epoch + 1 if self.epoch < MAX_EPOCH else 1
+            self.epoch = self.epoch + 1 if self.epoch < MAX_SESSION_EPOCH else 1
         answered = []
         for topic in response.responses:
             name = topic.topic or self._names.get(topic.topic_id)
@@ -146,7 +144,7 @@ class FetchSession:
 
     def fail(self) -> None:
         """No answer came: what the broker knows of the session is uncertain, so the next request ends it."""
-        self.epoch = INITIAL_EPOCH
+        self.epoch = INITIAL_SESSION_EPOCH
 
 
 def _named(partitions: Iterable[TopicPartition], targets: Mapping[TopicPartition, FetchTarget]) -> list[FetchTopic]:

@@ -34,10 +34,10 @@ from ottla.wire.messages.offset_fetch import (
     OffsetFetchResponsePartitions,
 )
 from ottla.wire.primitives import ZERO_UUID
+from ottla.wire.sentinels import CONSUMER_REPLICA_ID
 
 LAST_COMMIT_VERSION_WITH_NAMES = 9
 LAST_FETCH_VERSION_WITH_NAMES = 9
-CONSUMER_REPLICA_ID = -1
 
 TopicId = Callable[[str], bytes]
 """The id of a topic, zeros if it is not known."""

@@ -9,9 +9,8 @@ refused (what comes after a refused batch was refused, too).
 
 from __future__ import annotations
 
-from ottla.client.core.accumulator import MAX_SEQUENCE, NO_SEQUENCE, Batch, PartitionQueue
-
-MAX_EPOCH = 32767
+from ottla.client.core.accumulator import Batch, PartitionQueue
+from ottla.records.batch import MAX_PRODUCER_EPOCH, MAX_SEQUENCE, NO_SEQUENCE
 
 
 class Sequences:
@@ -64,7 +63,7 @@ class Sequences:
         if not self.has_id:
             return False
         if (queue.producer_id, queue.producer_epoch) == (self.producer_id, self.producer_epoch):
-            if self.producer_epoch >= MAX_EPOCH:
+            if self.producer_epoch >= MAX_PRODUCER_EPOCH:
                 self.forget()
                 return False
             self.producer_epoch += 1

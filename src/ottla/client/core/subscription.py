@@ -24,10 +24,9 @@ from ottla.client.core.partitions import TopicPartition
 from ottla.client.errors import LogTruncated
 from ottla.records.columns import RecordColumns
 from ottla.wire.errors import ErrorCode, KafkaError
+from ottla.wire.sentinels import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
 NO_END = 0x7FFFFFFFFFFFFFFF
-LATEST_TIMESTAMP = -1
-EARLIEST_TIMESTAMP = -2
 _DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.IGNORECASE)
 _SECOND_MS, _MINUTE_MS, _HOUR_MS, _DAY_MS = 1_000, 60_000, 3_600_000, 86_400_000
 
