@@ -9,7 +9,8 @@ D1 effects are performed in the order in which the machine gives them, each even
 D2 there is at most one timer on the loop, and it rings no later than the machine's deadline.
 D3 if the machine or an effect raises, the effects after it are dropped and the caller of `handle` gets the exception.
 
-At DEBUG each event is one line, written before its effects are performed:
+At DEBUG each event is one line, written before its effects are performed; `quiet` kinds of events only if they have
+effects:
 
     machine=raft node=1 event=Flushed(end_offset=7) -> effects=[Commit(high_watermark=7)]
 """
@@ -115,11 +116,13 @@ class Driver:
         label: str,
         tick: Callable[[], None] | None = None,
         late_ms: int | None = None,
+        quiet: tuple[type, ...] = (),
     ) -> None:
         self._machine = machine
         self._perform = perform
         self._log = log
         self._label = label
+        self._quiet = quiet
         self._timer = DeadlineTimer(loop, machine.deadline, tick or self._tick, late_ms=late_ms)
         self._waiting: deque[object] = deque()
         self._is_handling = False
@@ -155,7 +158,7 @@ class Driver:
 
     def _step(self, event: object) -> None:
         effects = self._machine.handle(event, self._timer.now())
-        if self._log.isEnabledFor(logging.DEBUG):
+        if self._log.isEnabledFor(logging.DEBUG) and (effects or not isinstance(event, self._quiet)):
             log_step(self._log, self._label, event, effects)
         for effect in effects:
             self._perform(effect)

@@ -188,6 +188,14 @@ def test_each_event_is_a_line_at_debug(stage: Stage, caplog: pytest.LogCaptureFi
     assert caplog.messages == ["machine=echo node=1 event=Asked(text='a b') -> effects=[Say(text='a'), Say(text='b')]"]
 
 
+def test_a_quiet_event_is_a_line_only_if_it_has_effects(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    stage = Stage(clock, quiet=(Asked,))
+    with caplog.at_level(logging.DEBUG, "ottla.test_driver"):
+        stage.driver.handle(Asked(""))
+        stage.driver.handle(Asked("a"))
+    assert caplog.messages == ["machine=echo node=1 event=Asked(text='a') -> effects=[Say(text='a')]"]
+
+
 def test_nothing_is_formatted_unless_debug_is_on(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     def formatted(value: object) -> str:
         raise AssertionError("formatted")

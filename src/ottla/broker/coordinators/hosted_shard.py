@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from ottla.machine import Tick
+from ottla.net import DeadlineTimer, log_step
 from ottla.records import ControlType, CorruptRecords, Record, build, control_type, end_txn_marker, read, split
 from ottla.wire.errors import ErrorCode, KafkaError
 
@@ -158,14 +160,13 @@ class HostedShard(Generic[S]):
     """One shard on this node: its machine, its partition, and what is on its way from one to the other."""
 
     __slots__ = (
-        "_armed",
-        "_armed_at",
         "_coordinator",
         "_ground",
         "_held",
         "_is_append_due",
         "_loop",
         "_queue",
+        "_timer",
         "index",
         "is_gone",
         "machine",
@@ -187,8 +188,8 @@ class HostedShard(Generic[S]):
         """Appended up to an offset and not committed yet."""
         self._is_append_due = False
         """Whether this turn of the loop has had its first decision with records."""
-        self._armed: asyncio.TimerHandle | None = None
-        self._armed_at = 0
+        self._timer: DeadlineTimer | None = None
+        """For the machine's next deadline, once it is loaded."""
 
     # Commands
 
@@ -227,6 +228,8 @@ class HostedShard(Generic[S]):
         finish: Finish | None,
         producer: tuple[int, int],
     ) -> Any:
+        if log.isEnabledFor(logging.DEBUG):
+            self._log_decision(decision, request)
         records: list[Record] = []
         size = 0
         reply, answers = decision.reply, decision.answers
@@ -270,6 +273,14 @@ class HostedShard(Generic[S]):
         else:
             self._queue.append(pending)
         return future
+
+    def _log_decision(self, decision: Decision, request: Any) -> None:
+        """One line in the format of `ottla.net.driver`. The event of a decision that no request led to is a Tick."""
+        wanted = [*decision.records, *getattr(decision, "effects", ()), *decision.answers]
+        if decision.reply is not None:
+            wanted.append(decision.reply)
+        label = f"shard node={self._ground.node_id} partition={self._coordinator.topic}-{self.index}"
+        log_step(log, label, Tick() if request is None else request, wanted)
 
     def _refused(
         self,
@@ -459,21 +470,11 @@ class HostedShard(Generic[S]):
     # Time
 
     def rearm(self) -> None:
-        """One timer per shard, for its next deadline. A deadline that moved away leaves the timer where it is: it finds
-        nothing to do then and is set anew."""
-        machine = self.machine
-        if machine is None:
-            return
-        at = machine.deadline()
-        if at is None or (self._armed is not None and self._armed_at <= at):
-            return
-        if self._armed is not None:
-            self._armed.cancel()
-        self._armed_at = at
-        self._armed = self._loop.call_at(at / 1000, self._wake)
+        """The machine's next deadline may have changed."""
+        if self._timer is not None:
+            self._timer.rearm()
 
     def _wake(self) -> None:
-        self._armed = None
         try:
             for _ in range(DUE_PER_PIECE):
                 if self.machine is None:
@@ -546,7 +547,8 @@ class HostedShard(Generic[S]):
     def begin(self, machine: S) -> None:
         machine.loaded(self._ground.now(), self._ground.clock())
         self.machine = machine
-        self.rearm()
+        self._timer = DeadlineTimer(self._loop, machine.deadline, self._wake)
+        self._timer.rearm()
 
     def _fail(self, error: KafkaError) -> None:
         """What is in memory is not what is in the log (C1)."""
@@ -558,9 +560,9 @@ class HostedShard(Generic[S]):
         """The shard goes: everybody who waits is sent away (C2)."""
         self.is_gone = True
         machine, self.machine = self.machine, None
-        if self._armed is not None:
-            self._armed.cancel()
-            self._armed = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         self.partition.remove_waiter(self)
         error = KafkaError(code)
         held, self._held = self._held, deque()
