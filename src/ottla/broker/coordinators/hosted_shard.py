@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ottla.broker.coordinators.runtime import Coordinator
     from ottla.broker.replicas.partitions import Partition
 
-log = logging.getLogger("ottla.coordinator")
+log = logging.getLogger("ottla.coordinators")
 
 RECORDS_PER_PIECE = 1_000
 """How many records are replayed before requests get their turn: a few milliseconds."""

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ottla.cluster import ImageChanges, TopicImage
     from ottla.wire.messages.create_topics import CreatableTopic
 
-log = logging.getLogger("ottla.coordinator")
+log = logging.getLogger("ottla.coordinators")
 
 RELOAD_DELAY_MS = 5_000
 RETRY_LOAD_MS = 30_000

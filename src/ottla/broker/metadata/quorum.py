@@ -398,6 +398,9 @@ class Quorum:
         self._wake()
 
     def _leader_changed(self, effect: raft.LeaderChanged) -> None:
+        leader = f"node {effect.leader_id} leads" if effect.leader_id >= 0 else "no leader is known of"
+        fields = {"event": "quorum_leader_changed", "leader": effect.leader_id, "epoch": effect.epoch}
+        log.info("metadata quorum: %s epoch %d", leader, effect.epoch, extra={"fields": fields})
         if effect.leader_id != self._config.node_id:
             self._fail_awaited()
             for parked in self._parked:

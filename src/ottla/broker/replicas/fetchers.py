@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from ottla.broker.replicas.throttles import ReplicationThrottles
     from ottla.storage import Logs
 
-log = logging.getLogger("ottla.fetcher")
+log = logging.getLogger("ottla.replicas")
 
 EARLIEST, LATEST = -2, -1
 NO_SESSION = 0
