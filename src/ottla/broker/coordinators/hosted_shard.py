@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from ottla.broker.coordinators.events import log_records
 from ottla.machine import Tick
 from ottla.net import DeadlineTimer, log_step
 from ottla.records import ControlType, CorruptRecords, Record, build, control_type, end_txn_marker, read, split
@@ -245,6 +246,7 @@ class HostedShard(Generic[S]):
             except KafkaError as error:
                 return self._refused(decision, error, call, request, refuse, finish)
             self._replay(decision.records, producer[0])
+            log_records(decision.records, is_due=request is None)
             if not self._is_append_due:
                 self._is_append_due = True
                 self._loop.call_soon(self._append)
@@ -526,7 +528,12 @@ class HostedShard(Generic[S]):
                     await asyncio.sleep(0)
                     if self.is_gone:
                         return
-        coordinator.note_load((self._ground.timer() - started) * 1000)
+        load_ms = (self._ground.timer() - started) * 1000
+        coordinator.note_load(load_ms)
+        start_offset = partition_log.log_start_offset
+        log.info(
+            "%s-%d: loaded offsets %d to %d in %.0f ms", coordinator.topic, self.index, start_offset, offset, load_ms
+        )
         if self._is_all_committed:
             self.begin(machine)
         else:
