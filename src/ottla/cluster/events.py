@@ -50,11 +50,14 @@ def events(changes: ImageChanges, image: ClusterImage) -> list[Event]:
 
 
 def _features(changes: ImageChanges, image: ClusterImage) -> Iterator[Event]:
-    for name, before in changes.features_changed.items():
-        level = image.features.get(name, 0)
-        if level != (before or 0):
-            fields = {"event": "feature_changed", "feature": name, "level": level, "before": before or 0}
-            yield Event(f"feature {name}: level is {level}, was {before or 0}", fields)
+    levels = {name: image.features.get(name, 0) for name in changes.features_changed}
+    shown = [
+        f"{name}={level}{'' if not before else f' (was {before})'}"
+        for (name, level), before in zip(levels.items(), changes.features_changed.values(), strict=True)
+        if level != (before or 0)
+    ]
+    if shown:
+        yield Event(f"features: {', '.join(shown)}", {"event": "features_changed", "levels": levels})
 
 
 def _controllers(changes: ImageChanges, image: ClusterImage) -> Iterator[Event]:
