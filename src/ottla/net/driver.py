@@ -132,11 +132,12 @@ class Driver:
         """Hand the machine an event and perform its effects. Nothing happens once the driver is closed."""
         if self._is_closed:
             return
-        self._waiting.append(event)
         if self._is_handling:
-            return  # D1
+            self._waiting.append(event)  # D1
+            return
         self._is_handling = True
         try:
+            self._step(event)
             while self._waiting and not self._is_closed:
                 self._step(self._waiting.popleft())
         except BaseException:
@@ -144,7 +145,8 @@ class Driver:
             raise
         finally:
             self._is_handling = False
-        self.rearm()
+        if not self._is_closed:
+            self._timer.rearm()
 
     def rearm(self) -> None:
         """The machine's deadline may have changed without an event."""

@@ -88,6 +88,9 @@ def test_commits_of_offsets_are_no_events(caplog: pytest.LogCaptureFixture) -> N
     with caplog.at_level(logging.INFO, "ottla.coordinators"):
         log_records([commit], is_due=False)
         assert caplog.messages == []
+        log_records([commit._replace(value=None), GroupRecord(GroupMetadataKey(group="g"), None)], is_due=False)
+        assert caplog.messages == ["group g: removed"]
+        caplog.clear()
         log_records([classic(1, "a")], is_due=False)
     (logged,) = caplog.records
     assert logged.name == "ottla.coordinators"

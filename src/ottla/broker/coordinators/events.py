@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from ottla.transactions.transaction import TransactionState
 from ottla.wire.messages.records.consumer_group_member_metadata_key import ConsumerGroupMemberMetadataKey
 from ottla.wire.messages.records.consumer_group_metadata_key import ConsumerGroupMetadataKey
 from ottla.wire.messages.records.group_metadata_key import GroupMetadataKey
+from ottla.wire.messages.records.offset_commit_key import OffsetCommitKey
 from ottla.wire.messages.records.transaction_log_key import TransactionLogKey
 
 log = logging.getLogger("ottla.coordinators")
@@ -19,15 +20,17 @@ Event = tuple[str, dict[str, Any]]
 MAX_NAMES = 5
 
 
-def log_records(records: Iterable[Any], *, is_due: bool) -> None:
+def log_records(records: Sequence[Any], *, is_due: bool) -> None:
     """Log what records mean that a shard has just written. `is_due`: time led to them, no request."""
+    if type(records[0].key) is OffsetCommitKey is type(records[-1].key):
+        return  # nothing but commits of offsets, as most decisions of a group coordinator
     if log.isEnabledFor(logging.INFO):
         for text, fields in events(records, is_due=is_due):
             log.info("%s", text, extra={"fields": fields})
 
 
 def events(records: Iterable[Any], *, is_due: bool) -> Iterator[Event]:
-    """Commits of offsets are no events."""
+    """Each event once, in the order of the records."""
     joined: dict[str, list[str]] = {}
     left: dict[str, list[str]] = {}
     for record in records:
