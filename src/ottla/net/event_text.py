@@ -3,7 +3,7 @@
     event_text(Answered(3, response)) -> "Answered(id=3, response=VoteResponse(topics=[...]))"
 
 A line must be short and may be read by anybody who reads logs: bytes (records, snapshots, credentials, protocols'
-metadata) are a count, long lists are cut, and a text whose field is named after a secret is hidden.
+metadata) are a count, long lists are cut, and values of settings and fields that are named after a secret are hidden.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ HIDDEN = "[hidden]"
 SECRET_WORDS = ("password", "secret", "credential", "hmac", "salt", "token")
 MAX_TEXT_LENGTH = 80
 MAX_ITEM_COUNT = 5
-MAX_DEPTH = 5
+MAX_DEPTH = 8
 
 
 def event_text(value: object, depth: int = 0) -> str:
@@ -37,7 +37,10 @@ def event_text(value: object, depth: int = 0) -> str:
         return "..."
     fields = _fields(value)
     if fields is not None:
-        shown = [f"{name}={HIDDEN if _is_secret(name, of) else event_text(of, depth + 1)}" for name, of in fields]
+        is_setting = isinstance(value, Struct) and {"name", "value"} <= {name for name, _ in fields}
+        shown = [
+            f"{name}={HIDDEN if _is_secret(name, of, is_setting) else event_text(of, depth + 1)}" for name, of in fields
+        ]
         return f"{type(value).__name__}({', '.join(shown)})"
     if isinstance(value, Mapping):
         shown = [
@@ -55,7 +58,11 @@ def _fields(value: object) -> list[tuple[str, object]] | None:
     """The fields by name, those of messages only if they differ from their defaults; None if it is no such object."""
     if isinstance(value, Struct):
         given = [(field, getattr(value, field.name)) for field in type(value).__schema__.fields]
-        return [(field.name, of) for field, of in given if of != field.default]
+        return [
+            (field.name, of.hex() if field.type == "uuid" and isinstance(of, bytes) else of)
+            for field, of in given
+            if of != field.default
+        ]
     if dataclasses.is_dataclass(value):
         return [(field.name, getattr(value, field.name)) for field in dataclasses.fields(value) if field.repr]
     if isinstance(value, tuple) and (names := getattr(value, "_fields", None)) is not None:
@@ -63,8 +70,9 @@ def _fields(value: object) -> list[tuple[str, object]] | None:
     return None
 
 
-def _is_secret(name: str, value: object) -> bool:
-    return isinstance(value, str) and any(word in name for word in SECRET_WORDS)
+def _is_secret(name: str, value: object, is_setting: bool) -> bool:
+    """The value of a setting (ConfigRecord, AlterableConfig) may be a password: which ones are is not known here."""
+    return isinstance(value, str) and ((is_setting and name == "value") or any(word in name for word in SECRET_WORDS))
 
 
 def _joined(shown: list[str], count: int) -> str:

@@ -13,6 +13,8 @@ from ottla.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialUpsertion,
 )
+from ottla.wire.messages.records.config_record import ConfigRecord
+from ottla.wire.messages.records.topic_record import TopicRecord
 from ottla.wire.messages.vote import VoteRequest, VoteRequestTopicData
 
 
@@ -41,6 +43,10 @@ def test_a_dataclass_is_its_constructors_call() -> None:
     )
 
 
+def test_ids_are_shown() -> None:
+    assert event_text(TopicRecord(name="t", topic_id=b"i" * 16)) == f"TopicRecord(name='t', topic_id='{'69' * 16}')"
+
+
 def test_bytes_are_a_count() -> None:
     assert event_text(AppendFetched(b"x" * 70_000)) == "AppendFetched(records=<70000 bytes>)"
     assert event_text([bytearray(2), memoryview(b"abc")]) == "[<2 bytes>, <3 bytes>]"
@@ -56,7 +62,7 @@ def test_what_is_nested_deeply_is_cut() -> None:
     nested: list[object] = []
     for _ in range(20):
         nested = [nested]
-    assert event_text(nested) == "[[[[[...]]]]]"
+    assert event_text(nested) == "[[[[[[[[...]]]]]]]]"
 
 
 def test_names_of_enums_and_texts_of_errors_are_shown() -> None:
@@ -70,6 +76,10 @@ def test_other_objects_are_their_kind_only() -> None:
 
 def test_secrets_are_not_shown() -> None:
     assert event_text(Login("ann")) == "Login(name='ann', password=[hidden], sasl_secret=None)"
+    setting = ConfigRecord(resource_type=4, resource_name="1", name="ssl.key.password", value="letmein")
+    assert event_text(setting) == (
+        "ConfigRecord(resource_type=4, resource_name='1', name='ssl.key.password', value=[hidden])"
+    )
     request = AlterUserScramCredentialsRequest(
         upsertions=[ScramCredentialUpsertion(name="ann", mechanism=1, salt=b"salt", salted_password=b"letmein")]
     )

@@ -17,7 +17,7 @@ from ottla.broker.metadata.ports import ANSWER_TIMEOUT_MS, LocalApis
 from ottla.controller import Controller
 from ottla.controller.heartbeats import Heartbeats
 from ottla.machine import Decision
-from ottla.net import DeadlineTimer, NoAnswer
+from ottla.net import DeadlineTimer, NoAnswer, log_step
 from ottla.raft.leader import Leader
 from ottla.wire import Message, decoder, encode_bytes, frames
 from ottla.wire.apis import response_class
@@ -129,6 +129,8 @@ class Controllership:
         The controller replays them as soon as they are in the log, so that the next command sees them; the broker's
         image follows once they are durable."""
         if decision.records:
+            if log.isEnabledFor(logging.DEBUG):
+                log_step(log, f"controller node={self._ground.node_id}", decision.reply, decision.records)
             try:
                 durable = self._quorum.append(decision.records, is_atomic=decision.is_atomic)
             except OSError as error:
