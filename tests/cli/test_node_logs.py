@@ -45,10 +45,19 @@ def test_rooms_change_their_levels_live_and_json_is_one_object_per_line(tmp_path
         node.wait_for("topic first created: 1 partition")
         assert not any(line["level"] == "DEBUG" for line in parsed(node))
 
+        run("kafka-configs", *loggers, "--alter", "--add-config", "ottla.coordinators=DEBUG")
+        run("produce", "first", "-m", "letmein", "--broker", broker)
+        assert run("consume", "first", "-g", "readers", "-n", "1", "--broker", broker) == "letmein\n"
+        node.wait_for("machine=shard node=1 partition=__consumer_offsets-", "Request(group_id='readers'")
+        assert any(line.get("event") == "group_rebalanced" and line["group"] == "readers" for line in parsed(node))
+        assert not any("letmein" in line for line in node.lines)
+        run("kafka-configs", *loggers, "--alter", "--add-config", "ottla.coordinators=INFO")
+        count = len(node.lines)
+
         run("kafka-configs", *loggers, "--alter", "--add-config", "ottla.raft=DEBUG")
         run("topics", "create", "second", "--broker", broker)
         node.wait_for("topic second created")
-        debug = [line for line in parsed(node) if line["level"] == "DEBUG"]
+        debug = [line for line in parsed(node)[count:] if line["level"] == "DEBUG"]
         assert {line["logger"] for line in debug} == {"ottla.raft"}
         assert any("machine=raft node=1 event=Flushed(" in line["message"] for line in debug)
 
@@ -61,7 +70,12 @@ def test_rooms_change_their_levels_live_and_json_is_one_object_per_line(tmp_path
     lines = parsed(node)
     assert all({"ts", "level", "logger", "node", "message"} <= line.keys() and line["node"] == 1 for line in lines)
     created = [line for line in lines if line.get("event") == "topic_created"]
-    assert [(line["topic"], line["partitions"]) for line in created] == [("first", 1), ("second", 1), ("third", 1)]
+    assert [(line["topic"], line["partitions"]) for line in created] == [
+        ("first", 1),
+        ("__consumer_offsets", 50),
+        ("second", 1),
+        ("third", 1),
+    ]
     assert {line["logger"] for line in created} == {"ottla.metadata"}
 
 

@@ -78,6 +78,7 @@ def test_the_election_of_a_new_quorum_leader_is_told(sim: Cluster, caplog: pytes
 def test_debug_tells_what_each_machine_was_given_and_wants(sim: Cluster, caplog: pytest.LogCaptureFixture) -> None:
     caplog.clear()
     caplog.set_level(logging.DEBUG, "ottla")
+    sim.create_topic("another")
     sim.kill(sim.controller())
     sim.sleep(5)
     steps = [message for message in caplog.messages if message.startswith("machine=")]
@@ -86,6 +87,8 @@ def test_debug_tells_what_each_machine_was_given_and_wants(sim: Cluster, caplog:
     assert max(map(len, steps)) < 4_000
     for words in (
         "event=Tick() -> effects=[",
+        "event=CreateTopicsResponse(topics=[CreatableTopicResult(name='another', ",
+        "effects=[TopicRecord(name='another', ",
         "effects=[Persist(state=QuorumState(",
         "LeaderChanged(leader_id=",
         "AppendFetched(records=<",
