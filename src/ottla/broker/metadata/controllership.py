@@ -10,6 +10,7 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.broker.caller import BoundHandler, Caller, Client
@@ -62,8 +63,6 @@ class Controllership:
         self._controller: Controller | None = None
         self._activation: asyncio.Task[None] | None = None
         self.heartbeats = Heartbeats(ground.config.broker_session_timeout_ms)
-        self._sessions = DeadlineTimer(ground.loop, self._session_end, self._fence_silent)
-        """Rings when the session of a broker ends that was not heard from."""
         self._rounds: list[asyncio.Task[None]] = []
         self._connections: dict[int, int] = {}
         """How many connections each broker's heartbeats come through."""
@@ -165,6 +164,11 @@ class Controllership:
             await asyncio.shield(self._activation)
 
     # Watching brokers
+
+    @cached_property
+    def _sessions(self) -> DeadlineTimer:
+        """Rings when the session of a broker ends that was not heard from."""
+        return DeadlineTimer(self._ground.loop, self._session_end, self._fence_silent)
 
     def _session_end(self) -> int | None:
         return None if self._controller is None else self.heartbeats.deadline()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import cached_property
 
 from ottla.broker.ground import Ground
 from ottla.broker.peers.peers import Peers
@@ -37,8 +38,12 @@ class Presence:
         self._settled: dict[int, asyncio.Future[None]] = {}
         """By suspected broker, done when it is known what becomes of it."""
         self._looks: dict[int, asyncio.Task[None]] = {}
+
+    @cached_property
+    def _driver(self) -> Driver:
+        ground = self._ground
         label = f"suspicions node={ground.node_id}"
-        self._driver = Driver(self._suspicions, self._perform, loop=ground.loop, log=log, label=label)
+        return Driver(self._suspicions, self._perform, loop=ground.loop, log=log, label=label)
 
     @property
     def is_doubtful(self) -> bool:
