@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from ottla.broker.coordinators.events import log_records
 from ottla.machine import Tick
 from ottla.net import DeadlineTimer, log_step
 from ottla.records import ControlType, CorruptRecords, Record, build, control_type, end_txn_marker, read, split
@@ -246,7 +245,7 @@ class HostedShard(Generic[S]):
             except KafkaError as error:
                 return self._refused(decision, error, call, request, refuse, finish)
             self._replay(decision.records, producer[0])
-            log_records(decision.records, is_due=request is None)
+            self._coordinator.written(decision.records, is_due=request is None)
             if not self._is_append_due:
                 self._is_append_due = True
                 self._loop.call_soon(self._append)
