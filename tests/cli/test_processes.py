@@ -167,7 +167,8 @@ def test_a_broker_that_is_not_there_is_told_at_once_with_what_to_do(tmp_path: Pa
 
 
 def test_a_node_whose_port_is_taken_says_so_in_one_line(cluster: Server, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "ottla", "start", "--port", str(cluster.port), "--data", str(tmp_path / "data")]
+    node = ["--port", str(cluster.port), "--data", str(tmp_path / "data"), "--log-level", "warn"]
+    command = [sys.executable, "-m", "ottla", "start", *node]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert ended.returncode == 1
     assert ended.stdout == ""

@@ -3,6 +3,7 @@
     idle     -> waiting   WaitBegan
     waiting  -> waiting   Found: one line if a line is due (after FIRST_MS, then every AGAIN_MS, later every LATER_MS)
              -> idle      WaitEnded: one line, which is notable if the wait was spoken of
+             -> idle      GaveUp: no line
 
 A short wait is no news: its only line is for logs at level INFO. Time is an argument; `waits` runs this machine on the
 clock and looks at the controllers before each line.
@@ -39,6 +40,11 @@ class WaitEnded:
     text: str
 
 
+@dataclass(frozen=True, slots=True)
+class GaveUp:
+    """The node does not wait any longer: it failed, or has to stop."""
+
+
 class Line(NamedTuple):
     text: str
     is_notable: bool
@@ -68,6 +74,9 @@ class WaitReport:
                 return self._found(event.text, now)
             case WaitEnded():
                 return self._ended(event.text, now)
+            case GaveUp():
+                self._began_at = None
+                return []
             case _:
                 raise TypeError(f"{event!r} is no event of a wait")
 

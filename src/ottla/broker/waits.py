@@ -12,17 +12,20 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ottla.broker.wait_report import (
     ControllerSeen,
     Found,
+    GaveUp,
     Line,
     WaitBegan,
     WaitEnded,
     WaitReport,
     controllers_text,
 )
+from ottla.net import Driver
 from ottla.raft import Destination
 from ottla.wire.errors import ErrorCode
 
@@ -43,33 +46,47 @@ class Waits:
     def __init__(self, ground: Ground) -> None:
         self._ground = ground
         self._report = WaitReport()
-        self._watch: asyncio.Task[None] | None = None
+        self._find: Callable[[], Awaitable[str]] | None = None
+        self._finding: asyncio.Task[None] | None = None
+
+    @cached_property
+    def _driver(self) -> Driver:
+        ground = self._ground
+        label = f"waits node={ground.node_id}"
+        return Driver(self._report, self._log, loop=ground.loop, log=log, label=label, tick=self._look)
 
     def begin(self, find: Callable[[], Awaitable[str]]) -> None:
         """`find` gives what the node waits for, each time a line is due."""
-        self.give_up()
-        self._log(self._report.handle(WaitBegan(), self._ground.now()))
-        self._watch = self._ground.loop.create_task(self._watch_on(find))
+        self._stop_finding()
+        self._find = find
+        self._driver.handle(WaitBegan())
 
     def end(self, outcome: str) -> None:
-        self.give_up()
-        self._log(self._report.handle(WaitEnded(outcome), self._ground.now()))
+        self._stop_finding()
+        self._driver.handle(WaitEnded(outcome))
 
     def give_up(self) -> None:
         """The node does not wait any longer: it failed, or has to stop."""
-        if self._watch is not None:
-            self._watch.cancel()
-            self._watch = None
+        self._stop_finding()
+        self._driver.handle(GaveUp())
 
-    async def _watch_on(self, find: Callable[[], Awaitable[str]]) -> None:
-        while (deadline := self._report.deadline()) is not None:
-            await asyncio.sleep(max(0, deadline - self._ground.now()) / 1000)
-            text = await find()
-            self._log(self._report.handle(Found(text), self._ground.now()))
+    def _look(self) -> None:
+        """A line is due."""
+        assert self._find is not None
+        self._finding = self._ground.loop.create_task(self._report_found(self._find))
 
-    def _log(self, lines: list[Line]) -> None:
-        for line in lines:
-            log.log(logging.WARNING if line.is_notable else logging.INFO, "%s", line.text)
+    async def _report_found(self, find: Callable[[], Awaitable[str]]) -> None:
+        text = await find()
+        self._finding = None
+        self._driver.handle(Found(text))
+
+    def _stop_finding(self) -> None:
+        if self._finding is not None:
+            self._finding.cancel()
+            self._finding = None
+
+    def _log(self, line: Line) -> None:
+        log.log(logging.WARNING if line.is_notable else logging.INFO, "%s", line.text)
 
 
 # What is waited for

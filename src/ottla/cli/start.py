@@ -21,6 +21,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from ottla.broker import Node, StartError
+from ottla.cli import node_log
 from ottla.cli.session import forget_stdout
 from ottla.config import BrokerConfig, ConfigError, parse_properties
 from ottla.net import new_event_loop
@@ -44,6 +45,8 @@ examples:
   ottla start                                      on 127.0.0.1:9092, with its data in ./data
   ottla start --port 19092 --data /var/lib/ottla
   ottla start --config server.properties --override log.retention.hours=24
+  ottla start --log-level info,replicas=debug      what the node logs to stderr: everything, and single rooms of it
+  ottla start --log-format json 2> node.log        one JSON object per line
 
 A node that waits, for the controllers of its quorum say, writes to stderr what it waits for and why. SIGTERM or Ctrl-C
 stops it at any time, with exit code 0; a second signal ends the wait for the controlled shutdown, a third the process.
@@ -73,7 +76,14 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--metrics-port", type=int, metavar="PORT", help="Prometheus metrics and health on 127.0.0.1:PORT"
     )
-    made.add_argument("--verbose", action="store_true", help="log what the node does, not only what deserves attention")
+    made.add_argument(
+        "--log-level",
+        metavar="LEVELS",
+        help="debug, info, warn or error; also of single rooms: replicas=debug,raft=debug "
+        "(a terminal gets warn, anything else info)",
+    )
+    made.add_argument("--log-format", choices=node_log.FORMATS, help="text, or one JSON object per line")
+    made.add_argument("--verbose", action="store_true", help="the same as --log-level info")
     return made
 
 
@@ -133,12 +143,17 @@ def main(
     started = time.perf_counter()
     options = parser().parse_args(arguments)
     signals = Signals()
-    logging.basicConfig(
-        level=logging.INFO if options.verbose else logging.WARNING,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )
     try:
-        config = BrokerConfig.parse(properties(options))
+        given = properties(options)
+        levels = options.log_level or ("info" if options.verbose else None)
+        logged = node_log.take_settings(given, [("log.level", levels), ("log.format", options.log_format)])
+        config = BrokerConfig.parse(given)
+        node_log.set_up(
+            logged.get("log.level"),
+            logged.get("log.format", node_log.TEXT),
+            node_id=config.node_id,
+            is_terminal=node_log.is_terminal(),
+        )
     except ConfigError as error:
         _complain(error)
         return 2
@@ -278,4 +293,7 @@ def _say(line: str) -> None:
 
 def _complain(problem: object) -> None:
     with suppress(OSError):
-        print(f"ottla start: {problem}", file=sys.stderr)
+        if node_log.is_json():
+            log.critical("%s", problem)
+        else:
+            print(f"ottla start: {problem}", file=sys.stderr)

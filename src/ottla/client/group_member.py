@@ -34,6 +34,7 @@ from ottla.client.core.membership_consumer import ConsumerMembership
 from ottla.client.errors import ErrorCode, KafkaError, is_retriable
 from ottla.client.metadata import Metadata
 from ottla.machine import Tick
+from ottla.net import Driver
 from ottla.wire import Message
 from ottla.wire.messages.join_group import JoinGroupRequest
 from ottla.wire.messages.leave_group import LeaveGroupRequest
@@ -100,50 +101,42 @@ class GroupMember:
         self._config = config
         self._wake = wake
         self._loop = asyncio.get_running_loop()
-        self._timer: asyncio.TimerHandle | None = None
+        self._driver = Driver(
+            self.membership,
+            self._perform,
+            loop=self._loop,
+            log=_log,
+            label=f"membership client={config.client_id} group={config.group_id}",
+            tick=self._tick,
+            quiet=(Polled,),
+        )
         self._tasks: set[asyncio.Task[None]] = set()
         self._left = asyncio.Event()
         self._prefix = cluster.log_prefix
-
-    def _now(self) -> int:
-        return int(self._loop.time() * 1000)
 
     # Events
 
     def step(self, event: object) -> None:
         """Hand the machine an event and do what it wants done."""
-        for effect in self.membership.handle(event, self._now()):
-            self._perform(effect)
-        self._set_timer()
+        self._driver.handle(event)
 
     def poll_began(self) -> None:
         self.membership.is_polling = True
         if self.membership.has_expired:
             _log.warning("%sgroup %s: the application polls again: joining anew", self._prefix, self.group_id)
-        for effect in self.membership.handle(Polled(), self._now()):
-            self._perform(effect)
+        self.step(Polled())
 
     def poll_ended(self) -> None:
         self.membership.is_polling = False
-        self.membership.handle(Polled(), self._now())
-        if self._timer is None:
-            self._set_timer()
+        self.step(Polled())
 
     def metadata_changed(self, metadata: Metadata, *, is_answer: bool = False) -> None:
         counts = {name: len(info.partitions) for name, info in metadata.topics.items() if info.partitions}
         self.step(TopicsKnown(counts, metadata.names, is_answer))
 
-    def _set_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        deadline = self.membership.deadline()
-        if deadline is not None and not self._cluster.is_closed:
-            # A millisecond later, since the machine's clock is the loop's rounded down.
-            self._timer = self._loop.call_at((deadline + 1) / 1000, self._tick)
-
     def _tick(self) -> None:
-        self._timer = None
+        if self._cluster.is_closed:
+            return
         had_expired = self.membership.has_expired
         self.step(Tick())
         if self.membership.has_expired and not had_expired:
@@ -241,8 +234,7 @@ class GroupMember:
         self._left.clear()
 
     async def stop(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        self._driver.close()
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from ottla.cluster.registration import BrokerImage, ControllerImage
 from ottla.cluster.topic import PartitionImage, TopicImage
 
 ConfigResource = tuple[int, str]
@@ -23,11 +24,12 @@ class ImageChanges:
     """By topic id; the topic as it was in the old image."""
     partitions_changed: dict[tuple[bytes, int], PartitionImage | None] = field(default_factory=dict)
     """By topic id and partition; the partition as it was in the old image, None for a new one."""
-    configs_changed: dict[ConfigResource, None] = field(default_factory=dict)
-    client_quotas_changed: dict[QuotaEntity, None] = field(default_factory=dict)
-    brokers_changed: dict[int, None] = field(default_factory=dict)
-    controllers_changed: dict[int, None] = field(default_factory=dict)
-    features_changed: dict[str, None] = field(default_factory=dict)
+    configs_changed: dict[ConfigResource, dict[str, str] | None] = field(default_factory=dict)
+    """The settings of a resource as they were in the old image, None if it had none; so are the four below."""
+    client_quotas_changed: dict[QuotaEntity, dict[str, float] | None] = field(default_factory=dict)
+    brokers_changed: dict[int, BrokerImage | None] = field(default_factory=dict)
+    controllers_changed: dict[int, ControllerImage | None] = field(default_factory=dict)
+    features_changed: dict[str, int | None] = field(default_factory=dict)
     scram_users_changed: dict[str, None] = field(default_factory=dict)
     acls_changed: dict[bytes, None] = field(default_factory=dict)
     delegation_tokens_changed: dict[str, None] = field(default_factory=dict)

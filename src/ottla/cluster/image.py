@@ -57,14 +57,16 @@ CLIENT_METRICS_RESOURCE = int(ResourceType.CLIENT_METRICS)
 GROUP_RESOURCE = int(ResourceType.GROUP)
 
 Name = TypeVar("Name")
+Value = TypeVar("Value")
 
 
 class ReplayError(Exception):
     """A metadata record that contradicts the records before it, or that this release does not know."""
 
 
-def _different(old: Mapping[Name, object], new: Mapping[Name, object]) -> dict[Name, None]:
-    return {name: None for name in {**old, **new} if old.get(name) != new.get(name)}
+def _different(old: Mapping[Name, Value], new: Mapping[Name, Value]) -> dict[Name, Value | None]:
+    """What differs, with its old value."""
+    return {name: old.get(name) for name in {**old, **new} if old.get(name) != new.get(name)}
 
 
 class ClusterImage:
@@ -171,8 +173,8 @@ class ClusterImage:
         changes.brokers_changed = _different(self.brokers, new.brokers)
         changes.controllers_changed = _different(self.controllers, new.controllers)
         changes.features_changed = _different(self.features, new.features)
-        changes.acls_changed = _different(self.acls, new.acls)
-        changes.delegation_tokens_changed = _different(self.delegation_tokens, new.delegation_tokens)
+        changes.acls_changed = dict.fromkeys(_different(self.acls, new.acls))
+        changes.delegation_tokens_changed = dict.fromkeys(_different(self.delegation_tokens, new.delegation_tokens))
         changes.scram_users_changed = {user: None for user, _ in _different(self.scram, new.scram)}
         changes.are_producer_ids_changed = self.next_producer_id != new.next_producer_id
         for name in self.__slots__:
@@ -248,8 +250,9 @@ class ClusterImage:
         topic = self._topic_of(record.topic_id)
         del self.topics_by_id[topic.id]
         del self.topics_by_name[topic.name]
-        if self.configs.pop((TOPIC_RESOURCE, topic.name), None) is not None:
-            changes.configs_changed[TOPIC_RESOURCE, topic.name] = None
+        configs = self.configs.pop((TOPIC_RESOURCE, topic.name), None)
+        if configs is not None:
+            changes.configs_changed.setdefault((TOPIC_RESOURCE, topic.name), configs)
         changes.topic_deleted(topic)
 
     def _clear_elr(self, record: ClearElrRecord, changes: ImageChanges) -> None:
@@ -268,6 +271,9 @@ class ClusterImage:
 
     def _config(self, record: ConfigRecord, changes: ImageChanges) -> None:
         resource = (record.resource_type, record.resource_name)
+        if resource not in changes.configs_changed:
+            before = self.configs.get(resource)
+            changes.configs_changed[resource] = None if before is None else dict(before)
         configs = self.configs.setdefault(resource, {})
         if record.value is None:
             configs.pop(record.name, None)
@@ -275,10 +281,12 @@ class ClusterImage:
             configs[record.name] = record.value
         if not configs:
             del self.configs[resource]
-        changes.configs_changed[resource] = None
 
     def _client_quota(self, record: ClientQuotaRecord, changes: ImageChanges) -> None:
         entity = tuple(sorted((part.entity_type, part.entity_name) for part in record.entity))
+        if entity not in changes.client_quotas_changed:
+            before = self.client_quotas.get(entity)
+            changes.client_quotas_changed[entity] = None if before is None else dict(before)
         quotas = self.client_quotas.setdefault(entity, {})
         if record.remove:
             quotas.pop(record.key, None)
@@ -286,7 +294,6 @@ class ClusterImage:
             quotas[record.key] = record.value
         if not quotas:
             del self.client_quotas[entity]
-        changes.client_quotas_changed[entity] = None
 
     def _feature_level(self, record: FeatureLevelRecord, changes: ImageChanges) -> None:
         if record.name == METADATA_VERSION and record.feature_level not in SUPPORTED_FEATURES[METADATA_VERSION]:
@@ -294,13 +301,14 @@ class ClusterImage:
                 f"the cluster runs at metadata.version {record.feature_level}; this release knows "
                 f"{SUPPORTED_FEATURES[METADATA_VERSION].min_level} to {SUPPORTED_FEATURES[METADATA_VERSION].max_level}"
             )
+        changes.features_changed.setdefault(record.name, self.features.get(record.name))
         if record.feature_level == 0:
             self.features.pop(record.name, None)
         else:
             self.features[record.name] = record.feature_level
-        changes.features_changed[record.name] = None
 
     def _register_broker(self, record: RegisterBrokerRecord, changes: ImageChanges) -> None:
+        changes.brokers_changed.setdefault(record.broker_id, self.brokers.get(record.broker_id))
         self.brokers[record.broker_id] = BrokerImage(
             id=record.broker_id,
             epoch=record.broker_epoch,
@@ -314,12 +322,11 @@ class ClusterImage:
             log_dirs=tuple(record.log_dirs),
             cordoned_log_dirs=None if record.cordoned_log_dirs is None else tuple(record.cordoned_log_dirs),
         )
-        changes.brokers_changed[record.broker_id] = None
 
     def _unregister_broker(self, record: UnregisterBrokerRecord, changes: ImageChanges) -> None:
-        self._broker_of(record.broker_id, record.broker_epoch)
+        broker = self._broker_of(record.broker_id, record.broker_epoch)
+        changes.brokers_changed.setdefault(record.broker_id, broker)
         del self.brokers[record.broker_id]
-        changes.brokers_changed[record.broker_id] = None
 
     def _broker_registration_change(self, record: BrokerRegistrationChangeRecord, changes: ImageChanges) -> None:
         broker = self._broker_of(record.broker_id, record.broker_epoch)
@@ -333,17 +340,20 @@ class ClusterImage:
             log_dirs=tuple(record.log_dirs) or broker.log_dirs,
             cordoned_log_dirs=broker.cordoned_log_dirs if cordoned is None else tuple(cordoned),
         )
-        changes.brokers_changed[record.broker_id] = None
+        changes.brokers_changed.setdefault(record.broker_id, broker)
 
     def _fence_broker(self, record: FenceBrokerRecord, changes: ImageChanges) -> None:
-        self.brokers[record.id] = replace(self._broker_of(record.id, record.epoch), is_fenced=True)
-        changes.brokers_changed[record.id] = None
+        broker = self._broker_of(record.id, record.epoch)
+        self.brokers[record.id] = replace(broker, is_fenced=True)
+        changes.brokers_changed.setdefault(record.id, broker)
 
     def _unfence_broker(self, record: UnfenceBrokerRecord, changes: ImageChanges) -> None:
-        self.brokers[record.id] = replace(self._broker_of(record.id, record.epoch), is_fenced=False)
-        changes.brokers_changed[record.id] = None
+        broker = self._broker_of(record.id, record.epoch)
+        self.brokers[record.id] = replace(broker, is_fenced=False)
+        changes.brokers_changed.setdefault(record.id, broker)
 
     def _register_controller(self, record: RegisterControllerRecord, changes: ImageChanges) -> None:
+        changes.controllers_changed.setdefault(record.controller_id, self.controllers.get(record.controller_id))
         self.controllers[record.controller_id] = ControllerImage(
             id=record.controller_id,
             incarnation_id=record.incarnation_id,
@@ -351,7 +361,6 @@ class ClusterImage:
             features=_features(record.features),
             is_zk_migration_ready=record.zk_migration_ready,
         )
-        changes.controllers_changed[record.controller_id] = None
 
     def _producer_ids(self, record: ProducerIdsRecord, changes: ImageChanges) -> None:
         self.next_producer_id = record.next_producer_id

@@ -3,6 +3,8 @@
 from ottla.net.beside import beside_loop
 from ottla.net.channel import Channel, FilePart, FrameReceiver, ReceiveBuffers
 from ottla.net.deadlines import Deadline, Deadlines
+from ottla.net.driver import DeadlineTimer, Driver, log_step
+from ottla.net.event_text import event_text
 from ottla.net.listener import Listener
 from ottla.net.loop import new_event_loop
 from ottla.net.peer import EncodedRequest, NoAnswer, Peer
@@ -11,7 +13,9 @@ from ottla.net.sockets import OsSockets, Socket, Sockets
 __all__ = [
     "Channel",
     "Deadline",
+    "DeadlineTimer",
     "Deadlines",
+    "Driver",
     "EncodedRequest",
     "FilePart",
     "FrameReceiver",
@@ -23,5 +27,7 @@ __all__ = [
     "Socket",
     "Sockets",
     "beside_loop",
+    "event_text",
+    "log_step",
     "new_event_loop",
 ]

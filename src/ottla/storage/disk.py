@@ -13,9 +13,12 @@ from collections.abc import Callable
 from functools import cache
 from typing import Protocol, TypeAlias
 
+from ottla.storage.slow_disk import SlowSyncs
+
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 _NO_WAIT: int | None = getattr(os, "RWF_NOWAIT", None)
+SLOW_SYNCS = SlowSyncs()
 _ONE_BYTE = bytearray(1)
 _KEEP_SIZE = 1
 
@@ -218,12 +221,14 @@ class OsFile:
         descriptor = self._descriptor if self._descriptor >= 0 else self._reopen()
         self._held += 1
         try:
-            await asyncio.get_running_loop().run_in_executor(None, os.fdatasync, descriptor)
+            await asyncio.get_running_loop().run_in_executor(
+                None, SLOW_SYNCS.timed, self.path, os.fdatasync, descriptor
+            )
         finally:
             self._held -= 1
 
     def sync_now(self) -> None:
-        os.fdatasync(self._descriptor if self._descriptor >= 0 else self._reopen())
+        SLOW_SYNCS.timed(self.path, os.fdatasync, self._descriptor if self._descriptor >= 0 else self._reopen())
 
     def fileno(self) -> int | None:
         self.used = True
@@ -323,7 +328,7 @@ class OsDisk:
     def sync_directory(self, path: str) -> None:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            os.fsync(descriptor)
+            SLOW_SYNCS.timed(path, os.fsync, descriptor)
         finally:
             os.close(descriptor)
 

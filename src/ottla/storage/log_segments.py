@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING
@@ -21,6 +22,7 @@ from ottla.wire.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from ottla.storage.log import Log
 
+logger = logging.getLogger(__name__)
 
 _CODECS = {
     "uncompressed": Compression.NONE,
@@ -271,6 +273,7 @@ class LogSegments(LogTail):
         self._tail_offset = -1
         self._fresh_files = True
         self._arm_roll(segment)
+        logger.info("%s: rolled at offset %d, the closed segment has %d bytes", self.name, start, active.size)
         return segment
 
     def take_snapshot(self) -> None:

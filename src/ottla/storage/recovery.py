@@ -74,6 +74,7 @@ def load_log(
     found.start_anew_if_behind()
     found.settle_offsets()
     found.rebuild_producers()
+    found.log_outcome()
     return Log(
         disk,
         directory,
@@ -116,6 +117,7 @@ class _Recovery:
         self._is_cut = False
         self._unwritten_offset = NEVER
         """Where the first segment begins whose indexes did not find room on the disk."""
+        self._recovered_bytes = self._recovered_count = 0
         names = disk.names(directory)
         if any(name.endswith((CLEANED, SWAP, DELETED)) for name in names):
             names = _finish_swaps(disk, directory, names)
@@ -196,6 +198,8 @@ class _Recovery:
         segment.max_timestamp = segment.first_timestamp = -1
         segment.offset_of_max_timestamp = segment.base_offset
         segment.bytes_since_entry = segment.largest_batch_size = 0
+        self._recovered_bytes += segment.size
+        self._recovered_count += 1
         producers = ProducerState()
         self._rebuild(producers, self.segments[:index], segment.base_offset, is_clean=False)
         end = 0
@@ -238,6 +242,17 @@ class _Recovery:
             raise trouble
         logger.warning("%s: what goes with it is written later: %s", segment.path, trouble)
         self._unwritten_offset = min(self._unwritten_offset, segment.base_offset)
+
+    def log_outcome(self) -> None:
+        """One line for a log that was not closed cleanly, unless nothing of it had to be read again."""
+        if self._recovered_bytes:
+            logger.info(
+                "%s: recovered, %d bytes of %d segments were read again; the log ends at offset %d",
+                self._directory,
+                self._recovered_bytes,
+                self._recovered_count,
+                self.log_end_offset,
+            )
 
     def _remove_behind(self, index: int) -> None:
         rest = self.segments[index + 1 :]

@@ -6,18 +6,33 @@ goes as well when it is past its time: it is rolled first, so the log goes on, e
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 from ottla.storage.log import Log
 from ottla.storage.segment import Segment
 
+logger = logging.getLogger(__name__)
+
 
 def retain(log: Log, timestamp: int) -> int:
     """Apply retention to a log; how many segments went."""
-    removed = _remove_below_start(log, timestamp)
+    size = log.size
+    counts = {"below the log start": _remove_below_start(log, timestamp)}
     if "delete" in log.config.cleanup_policy:
-        removed += _remove_by_size(log, timestamp)
-        removed += _remove_by_age(log, timestamp)
+        counts[f"by retention.bytes={log.config.retention_bytes}"] = _remove_by_size(log, timestamp)
+        counts[f"by retention.ms={log.config.retention_ms}"] = _remove_by_age(log, timestamp)
+    removed = sum(counts.values())
+    if removed:
+        rules = ", ".join(f"{count} {rule}" for rule, count in counts.items() if count)
+        logger.info(
+            "%s: retention removed %d segments and %d bytes (%s); the log starts at offset %d",
+            log.name,
+            removed,
+            size - log.size,
+            rules,
+            log.log_start_offset,
+        )
     return removed
 
 

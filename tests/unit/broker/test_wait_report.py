@@ -7,6 +7,7 @@ import pytest
 from ottla.broker.wait_report import (
     ControllerSeen,
     Found,
+    GaveUp,
     Line,
     WaitBegan,
     WaitEnded,
@@ -71,6 +72,14 @@ def test_nothing_is_said_outside_a_wait() -> None:
 def test_an_unknown_event_is_refused() -> None:
     with pytest.raises(TypeError):
         WaitReport().handle("waiting", 0)
+
+
+def test_a_wait_that_is_given_up_says_nothing_more() -> None:
+    report = WaitReport()
+    report.handle(WaitBegan(), 0)
+    assert report.handle(GaveUp(), 500) == []
+    assert report.deadline() is None
+    assert report.handle(Found("waiting"), 5_000) == [] and report.handle(WaitEnded("done"), 6_000) == []
 
 
 @pytest.mark.parametrize(

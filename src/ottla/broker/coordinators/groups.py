@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ottla.broker.coordinators.events import log_records
 from ottla.broker.coordinators.runtime import Coordinator
 from ottla.cluster.features import GROUP_VERSION
 from ottla.cluster.image import BROKER_RESOURCE, GROUP_RESOURCE
@@ -50,6 +51,9 @@ class GroupCoordinator(Coordinator[GroupShard]):
 
     def encode(self, record: GroupRecord) -> tuple[bytes, bytes | None]:
         return encode_record(record)
+
+    def written(self, records: list[GroupRecord], *, is_due: bool) -> None:
+        log_records(records, is_due=is_due)
 
     def decode(self, key: bytes, value: bytes | None) -> GroupRecord | None:
         return decode_record(key, value)

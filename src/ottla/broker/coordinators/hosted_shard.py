@@ -18,7 +18,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from ottla.machine import CoordinatorDecision
+from ottla.machine import CoordinatorDecision, Tick
+from ottla.net import DeadlineTimer, log_step
 from ottla.records import ControlType, CorruptRecords, Record, build, control_type, end_txn_marker, read, split
 from ottla.records.batch import HEADER_SIZE
 from ottla.wire.errors import ErrorCode, KafkaError
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from ottla.broker.coordinators.runtime import Coordinator
     from ottla.broker.replicas.partitions import Partition
 
-log = logging.getLogger("ottla.coordinator")
+log = logging.getLogger("ottla.coordinators")
 
 RECORDS_PER_PIECE = 1_000
 """How many records are replayed before requests get their turn: a few milliseconds."""
@@ -142,14 +143,13 @@ class HostedShard(Generic[S]):
     """One shard on this node: its machine, its partition, and what is on its way from one to the other."""
 
     __slots__ = (
-        "_armed",
-        "_armed_at",
         "_coordinator",
         "_ground",
         "_held",
         "_is_append_due",
         "_loop",
         "_queue",
+        "_timer",
         "index",
         "is_gone",
         "machine",
@@ -171,8 +171,8 @@ class HostedShard(Generic[S]):
         """Appended up to an offset and not committed yet."""
         self._is_append_due = False
         """Whether this turn of the loop has had its first decision with records."""
-        self._armed: asyncio.TimerHandle | None = None
-        self._armed_at = 0
+        self._timer: DeadlineTimer | None = None
+        """For the machine's next deadline, once it is loaded."""
 
     # Commands
 
@@ -211,6 +211,8 @@ class HostedShard(Generic[S]):
         finish: Finish | None,
         producer: tuple[int, int],
     ) -> Any:
+        if log.isEnabledFor(logging.DEBUG):
+            self._log_decision(decision, request)
         records: list[Record] = []
         size = 0
         reply, answers = decision.reply, decision.answers
@@ -226,6 +228,7 @@ class HostedShard(Generic[S]):
             except KafkaError as error:
                 return self._refused(decision, error, call, request, refuse, finish)
             self._replay(decision.records, producer[0])
+            self._coordinator.written(decision.records, is_due=request is None)
             if not self._is_append_due:
                 self._is_append_due = True
                 self._loop.call_soon(self._append)
@@ -253,6 +256,14 @@ class HostedShard(Generic[S]):
         else:
             self._queue.append(pending)
         return future
+
+    def _log_decision(self, decision: CoordinatorDecision[Any], request: Any) -> None:
+        """One line in the format of `ottla.net.driver`. The event of a decision that no request led to is a Tick."""
+        wanted = [*decision.records, *decision.effects, *decision.answers]
+        if decision.reply is not None:
+            wanted.append(decision.reply)
+        label = f"shard node={self._ground.node_id} partition={self._coordinator.topic}-{self.index}"
+        log_step(log, label, Tick() if request is None else request, wanted)
 
     def _refused(
         self,
@@ -442,21 +453,11 @@ class HostedShard(Generic[S]):
     # Time
 
     def rearm(self) -> None:
-        """One timer per shard, for its next deadline. A deadline that moved away leaves the timer where it is: it finds
-        nothing to do then and is set anew."""
-        machine = self.machine
-        if machine is None:
-            return
-        at = machine.deadline()
-        if at is None or (self._armed is not None and self._armed_at <= at):
-            return
-        if self._armed is not None:
-            self._armed.cancel()
-        self._armed_at = at
-        self._armed = self._loop.call_at(at / 1000, self._wake)
+        """The machine's next deadline may have changed."""
+        if self._timer is not None:
+            self._timer.rearm()
 
     def _wake(self) -> None:
-        self._armed = None
         try:
             for _ in range(DUE_PER_PIECE):
                 if self.machine is None:
@@ -508,7 +509,12 @@ class HostedShard(Generic[S]):
                     await asyncio.sleep(0)
                     if self.is_gone:
                         return
-        coordinator.note_load((self._ground.timer() - started) * 1000)
+        load_ms = (self._ground.timer() - started) * 1000
+        coordinator.note_load(load_ms)
+        start_offset = partition_log.log_start_offset
+        log.info(
+            "%s-%d: loaded offsets %d to %d in %.0f ms", coordinator.topic, self.index, start_offset, offset, load_ms
+        )
         if self._is_all_committed:
             self.begin(machine)
         else:
@@ -529,7 +535,8 @@ class HostedShard(Generic[S]):
     def begin(self, machine: S) -> None:
         machine.loaded(self._ground.now(), self._ground.clock())
         self.machine = machine
-        self.rearm()
+        self._timer = DeadlineTimer(self._loop, machine.deadline, self._wake)
+        self._timer.rearm()
 
     def _fail(self, error: KafkaError) -> None:
         """What is in memory is not what is in the log (C1)."""
@@ -541,9 +548,9 @@ class HostedShard(Generic[S]):
         """The shard goes: everybody who waits is sent away (C2)."""
         self.is_gone = True
         machine, self.machine = self.machine, None
-        if self._armed is not None:
-            self._armed.cancel()
-            self._armed = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         self.partition.remove_waiter(self)
         error = KafkaError(code)
         held, self._held = self._held, deque()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ottla.broker.replicas.replicas import Replicas
     from ottla.transactions import TransactionShard
 
-log = logging.getLogger("ottla.coordinator")
+log = logging.getLogger("ottla.coordinators")
 
 RETRY_MS = 100
 _STOPPING = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ottla.cluster import ImageChanges, TopicImage
     from ottla.wire.messages.create_topics import CreatableTopic
 
-log = logging.getLogger("ottla.coordinator")
+log = logging.getLogger("ottla.coordinators")
 
 RELOAD_DELAY_MS = 5_000
 RETRY_LOAD_MS = 30_000
@@ -130,6 +130,9 @@ class Coordinator(ABC, Generic[S]):
 
     def complete_transaction(self, machine: S, producer_id: int, is_commit: bool) -> None:
         """A marker was written or read. Only topics that transactions write to have any."""
+
+    def written(self, records: list[Any], *, is_due: bool) -> None:
+        """A decision's records are in the log, or will be with this turn. `is_due`: time led to them, no request."""
 
     def perform(self, hosted: HostedShard[S], effects: list[Any]) -> None:
         """What a decision wants done once its records are committed."""

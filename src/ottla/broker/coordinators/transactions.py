@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ottla.broker.coordinators.events import log_records
 from ottla.broker.coordinators.hosted_shard import Refuse, coordinator_error
 from ottla.broker.coordinators.markers import TransactionMarkers
 from ottla.broker.coordinators.remote import RemoteBrokers
@@ -101,6 +102,9 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
 
     def encode(self, record: TransactionRecord) -> tuple[bytes, bytes | None]:
         return encode_record(record)
+
+    def written(self, records: list[TransactionRecord], *, is_due: bool) -> None:
+        log_records(records, is_due=is_due)
 
     def decode(self, key: bytes, value: bytes | None) -> TransactionRecord | None:
         return decode_record(key, value)

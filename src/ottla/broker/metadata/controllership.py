@@ -10,6 +10,7 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.broker.caller import BoundHandler, Caller, Client
@@ -17,7 +18,7 @@ from ottla.broker.metadata.ports import ANSWER_TIMEOUT_MS, LocalApis
 from ottla.controller import Controller
 from ottla.controller.heartbeats import Heartbeats
 from ottla.machine import Decision
-from ottla.net import NoAnswer
+from ottla.net import DeadlineTimer, NoAnswer, log_step
 from ottla.raft.leader import Leader
 from ottla.wire import Message, decoder, encode_bytes, frames
 from ottla.wire.apis import response_class
@@ -62,7 +63,6 @@ class Controllership:
         self._controller: Controller | None = None
         self._activation: asyncio.Task[None] | None = None
         self.heartbeats = Heartbeats(ground.config.broker_session_timeout_ms)
-        self._timer: asyncio.TimerHandle | None = None
         self._rounds: list[asyncio.Task[None]] = []
         self._connections: dict[int, int] = {}
         """How many connections each broker's heartbeats come through."""
@@ -93,7 +93,7 @@ class Controllership:
             if not self._ground.is_stopping:
                 log.warning("this node is no longer the active controller")
             self._controller = None
-            self._stop_watching()
+            self._sessions.cancel()
             for elections in self._rounds:
                 elections.cancel()
             self._rounds.clear()
@@ -112,7 +112,7 @@ class Controllership:
         await self.commit(self._controller.activate(self._log.bootstrap_records()))
         log.info("this node is the active controller, of epoch %d", epoch)
         self._handover_offsets.clear()
-        self._watch()
+        self._sessions.rearm()
         for broker_id in alive:
             self._suspect(broker_id)  # the last controller may have died with some of them
         config = ground.config
@@ -128,6 +128,8 @@ class Controllership:
         The controller replays them as soon as they are in the log, so that the next command sees them; the broker's
         image follows once they are durable."""
         if decision.records:
+            if log.isEnabledFor(logging.DEBUG):
+                log_step(log, f"controller node={self._ground.node_id}", decision.reply, decision.records)
             try:
                 durable = self._quorum.append(decision.records, is_atomic=decision.is_atomic)
             except OSError as error:
@@ -163,17 +165,13 @@ class Controllership:
 
     # Watching brokers
 
-    def _watch(self) -> None:
-        self._stop_watching()
-        deadline = self.heartbeats.deadline()
-        if deadline is not None and self._controller is not None:
-            wait_ms = max(deadline - self._ground.now(), 1)
-            self._timer = self._ground.loop.call_later(wait_ms / 1000, self._fence_silent)
+    @cached_property
+    def _sessions(self) -> DeadlineTimer:
+        """Rings when the session of a broker ends that was not heard from."""
+        return DeadlineTimer(self._ground.loop, self._session_end, self._fence_silent)
 
-    def _stop_watching(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+    def _session_end(self) -> int | None:
+        return None if self._controller is None else self.heartbeats.deadline()
 
     def heard_from(self, broker_id: int, client: Client | None = None) -> None:
         """A broker is alive; through which connection it said so."""
@@ -181,8 +179,8 @@ class Controllership:
         if client is not None and client.broker_id != broker_id != self._ground.node_id:
             client.broker_id = broker_id
             self._connections[broker_id] = self._connections.get(broker_id, 0) + 1
-        if self._timer is None:
-            self._watch()
+        if not self._sessions.is_set:
+            self._sessions.rearm()
 
     def is_certainly_alive(self, broker_id: int) -> bool:
         """Whether the process that last registered under an id still has a session and a connection, so that another
@@ -221,7 +219,6 @@ class Controllership:
         return max((copy.end_offset for (id, _), copy in leader.observers.items() if id == broker_id), default=-1)
 
     def _fence_silent(self) -> None:
-        self._timer = None
         now, deadline = self._ground.now(), self.heartbeats.deadline()
         if deadline is not None and now - deadline > LATE_MS:
             self.heartbeats.excuse(now, LATE_MS)
@@ -230,7 +227,7 @@ class Controllership:
                 continue  # it is this very process
             log.warning("broker %d is fenced: no heartbeat for %d ms", broker_id, self.heartbeats.session_ms)
             self._ground.spawn(self._fence(broker_id))
-        self._watch()
+        self._sessions.rearm()
 
     async def _fence(self, broker_id: int) -> None:
         """Decided when it is written: of two brokers that go together the second must not count on the first."""

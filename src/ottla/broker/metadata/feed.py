@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ottla.broker.ground import Ground
+from ottla.broker.metadata.events import log_changes
 from ottla.cluster import ImageChanges
 
 Follower = Callable[[ImageChanges], None]
@@ -66,6 +67,7 @@ class Feed:
                 return
             case Live(followers):
                 self._ground.image_offset = end_offset
+                log_changes(changes, self._ground.image)
                 for follow in followers:
                     follow(changes)
             case _:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ottla.broker.metadata.ports import LocalBroker
     from ottla.broker.metadata.quorum import Quorum
 
-log = logging.getLogger("ottla.lifecycle")
+log = logging.getLogger("ottla.metadata")
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 CATCH_UP_MS = 20
@@ -145,7 +145,6 @@ class Lifecycle:
         if response.error_code:
             raise KafkaError(ErrorCode(response.error_code), self._refusal(response.error_code))
         self.broker_epoch = response.broker_epoch
-        log.info("broker %d is registered with epoch %d", config.node_id, self.broker_epoch)
 
     def _refusal(self, code: int) -> str:
         node_id = self._ground.node_id
@@ -184,7 +183,6 @@ class Lifecycle:
         self.obstacle = ""
         await self._quorum.wait_until(lambda: not ground.image.brokers[ground.node_id].is_fenced)
         self.is_fenced = False
-        log.info("broker %d is unfenced", ground.node_id)
         self._beating = ground.spawn(self._beat_on())
 
     def beat_soon(self) -> None:

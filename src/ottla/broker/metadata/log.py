@@ -67,7 +67,7 @@ if TYPE_CHECKING:
 
 Buffer = bytes | bytearray | memoryview
 
-log = logging.getLogger("ottla.metadata_log")
+log = logging.getLogger("ottla.metadata")
 
 FOLDER = "__cluster_metadata-0"
 METADATA_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"

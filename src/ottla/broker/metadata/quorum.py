@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, Protocol
 from ottla.broker.metadata.log import MetadataLog
 from ottla.config import BrokerConfig
 from ottla.machine import Tick
-from ottla.net import NoAnswer
+from ottla.net import Driver, NoAnswer
 from ottla.raft import Destination, Leader, Raft, RaftConfig, TruncationRefused, Voter, Voters
 from ottla.raft import effects as raft
 from ottla.raft.messages import fetch_response, fetch_row
@@ -33,12 +33,11 @@ from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.internal_topics import METADATA_TOPIC
 from ottla.wire.messages import fetch_snapshot
 
-log = logging.getLogger("ottla.quorum")
+log = logging.getLogger("ottla.raft")
 
 
 LATE_MS = 50
 """A timer that is later than this says more of this process than of others."""
-MAX_GRACE_MS = 500
 
 
 class SendToPeer(Protocol):
@@ -98,8 +97,15 @@ class Quorum:
         self._awaited: deque[_Awaited] = deque()
         self._parked: list[_Parked] = []
         self._sync: asyncio.Task[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at: int | None = None
+        self._driver = Driver(
+            self._machine,
+            self._perform,
+            loop=self._loop,
+            log=log,
+            label=f"raft node={config.node_id}",
+            tick=lambda: self._handle(Tick()),
+            late_ms=LATE_MS,
+        )
         self._is_closed = False
         self._failure: BaseException | None = None
         self._changed = asyncio.Event()
@@ -180,8 +186,7 @@ class Quorum:
         self._handle(raft.Stopping())
         await self.flush()
         self._is_closed = True
-        if self._timer is not None:
-            self._timer.cancel()
+        self._driver.close()
         for parked in self._parked:
             parked.timer.cancel()
             self._cancel(parked.serve.token)
@@ -292,49 +297,13 @@ class Quorum:
 
     # The machine
 
-    def _now(self) -> int:
-        return int(self._loop.time() * 1000)
-
     def _handle(self, event: object) -> None:
-        if self._is_closed:
-            return
         try:
-            effects = self._machine.handle(event, self._now())
-        except TruncationRefused as error:
+            self._driver.handle(event)
+        except (TruncationRefused, OSError) as error:
             self._fail(error)
-            return
-        for effect in effects:
-            try:
-                self._perform(effect)
-            except OSError as error:
-                self._fail(error)
-                return
-        self._rearm()
-        self._changed.set()
-
-    def _rearm(self) -> None:
-        deadline = self._machine.deadline()
-        if deadline == self._timer_at and self._timer is not None:
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        self._timer_at = deadline
-        if deadline is not None:
-            self._timer = self._loop.call_later(max(0, deadline - self._now()) / 1000, self._tick)
-
-    def _tick(self) -> None:
-        assert self._timer_at is not None
-        late_ms = self._now() - self._timer_at
-        if late_ms <= LATE_MS:
-            self._time_is_up()
-            return
-        # This process stood still: what others sent it meanwhile counts before their silence does.
-        self._timer = self._loop.call_later(min(late_ms, MAX_GRACE_MS) / 1000, self._time_is_up)
-
-    def _time_is_up(self) -> None:
-        self._timer = self._timer_at = None
-        self._handle(Tick())
+        else:
+            self._changed.set()
 
     def _perform(self, effect: object) -> None:
         match effect:
@@ -430,6 +399,9 @@ class Quorum:
         self._wake()
 
     def _leader_changed(self, effect: raft.LeaderChanged) -> None:
+        leader = f"node {effect.leader_id} leads" if effect.leader_id >= 0 else "no leader is known of"
+        fields = {"event": "quorum_leader_changed", "leader": effect.leader_id, "epoch": effect.epoch}
+        log.info("metadata quorum: %s epoch %d", leader, effect.epoch, extra={"fields": fields})
         if effect.leader_id != self._config.node_id:
             self._fail_awaited()
             for parked in self._parked:

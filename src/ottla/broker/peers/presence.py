@@ -1,16 +1,30 @@
 """Whether other brokers are there, seen by whether they answer; what clients are told of leaders waits for it.
 
-`Suspicions` decides whom to look at and how long to wait; here are the sockets, the timers and those who wait.
+`Suspicions` decides whom to look at and how long to wait; here are the sockets and the answers that wait.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
+from functools import cached_property
 
 from ottla.broker.ground import Ground
 from ottla.broker.peers.peers import Peers
-from ottla.broker.peers.suspicions import Suspicions
+from ottla.broker.peers.suspicions import (
+    BrokersChanged,
+    ConnectionBroke,
+    Effect,
+    Hold,
+    LookAt,
+    LookedAt,
+    Release,
+    Suspicions,
+)
 from ottla.cluster import ImageChanges
+from ottla.net import Driver
+
+log = logging.getLogger("ottla.peers")
 
 SILENT_MS = 30
 """Who neither answers nor refuses a connection within this time is not waited for."""
@@ -24,7 +38,12 @@ class Presence:
         self._settled: dict[int, asyncio.Future[None]] = {}
         """By suspected broker, done when it is known what becomes of it."""
         self._looks: dict[int, asyncio.Task[None]] = {}
-        self._timer: asyncio.TimerHandle | None = None
+
+    @cached_property
+    def _driver(self) -> Driver:
+        ground = self._ground
+        label = f"suspicions node={ground.node_id}"
+        return Driver(self._suspicions, self._perform, loop=ground.loop, log=log, label=label)
 
     @property
     def is_doubtful(self) -> bool:
@@ -33,16 +52,12 @@ class Presence:
         return bool(suspicions.open_ids or self._looks or suspicions.to_look_at(ground.image.brokers, ground.now()))
 
     def connection_broke(self, broker_id: int) -> None:
-        ground = self._ground
-        if self._suspicions.connection_broke(broker_id, ground.image.brokers, ground.now()):
-            self._update()
-            self._look_at(broker_id)
+        self._driver.handle(ConnectionBroke(broker_id, self._epoch(broker_id)))
 
     def image_changed(self, changes: ImageChanges) -> None:
-        if not changes.brokers_changed:
-            return
-        self._suspicions.metadata_changed(self._ground.image.brokers)
-        self._update()
+        if changes.brokers_changed:
+            brokers = self._ground.image.brokers.values()
+            self._driver.handle(BrokersChanged({broker.id: broker.epoch for broker in brokers if not broker.is_fenced}))
 
     async def settled(self) -> None:
         """Until the brokers have been looked at, and what is suspected is known."""
@@ -64,26 +79,17 @@ class Presence:
         address = ground.broker_address(broker_id)
         if address is not None:
             look = await self._peers.look_at(*address, SILENT_MS)
-            self._suspicions.looked_at(broker_id, look, ground.image.brokers, ground.now())
-            self._update()
+            self._driver.handle(LookedAt(broker_id, self._epoch(broker_id), look))
 
-    def _update(self) -> None:
-        """Let go who need not wait any more; see to it that nobody waits for longer than the suspicions last."""
-        open_ids = self._suspicions.open_ids
-        for broker_id in [id for id in self._settled if id not in open_ids]:
-            self._settled.pop(broker_id).set_result(None)
-        for broker_id in open_ids:
-            if broker_id not in self._settled:
+    def _epoch(self, broker_id: int) -> int | None:
+        broker = self._ground.image.brokers.get(broker_id)
+        return None if broker is None or broker.is_fenced else broker.epoch
+
+    def _perform(self, effect: Effect) -> None:
+        match effect:
+            case Hold(broker_id):
                 self._settled[broker_id] = self._ground.loop.create_future()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        deadline = self._suspicions.deadline()
-        if deadline is not None:
-            wait_ms = max(deadline - self._ground.now(), 0)
-            self._timer = self._ground.loop.call_later(wait_ms / 1000, self._time_is_up)
-
-    def _time_is_up(self) -> None:
-        self._timer = None
-        self._suspicions.tick(self._ground.now())
-        self._update()
+            case Release(broker_id):
+                self._settled.pop(broker_id).set_result(None)
+            case LookAt(broker_id):
+                self._look_at(broker_id)

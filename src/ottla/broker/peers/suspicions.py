@@ -11,7 +11,7 @@ whole second before it asks again. So an answer about leaders waits while one of
     gone        -> (nothing)   it answers; it is fenced or came back; GONE_MS passed
 
 Each wait that ran out is noted: a broker that is cut off, or a cluster without a controller, must not make everybody
-wait again and again. Time is an argument; `presence` does the looking and the waiting.
+wait again and again. This is a machine; `presence` runs it, looks at brokers and keeps the answers that wait.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from ottla.cluster import BrokerImage
+from ottla.machine import Tick
 
 HOLD_MS = 400
 """How long an answer waits for what becomes of a broker whose connection broke."""
@@ -42,6 +43,60 @@ class Look(Enum):
     SILENT = 3
 
 
+# Events. A broker's epoch is None if the metadata does not know the broker, or has it as fenced.
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionBroke:
+    """A broker closed or refused a connection."""
+
+    broker_id: int
+    broker_epoch: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class LookedAt:
+    """A look at a broker has ended."""
+
+    broker_id: int
+    broker_epoch: int | None
+    look: Look
+
+
+@dataclass(frozen=True, slots=True)
+class BrokersChanged:
+    """The metadata of brokers changed: the epochs of those that are not fenced."""
+
+    epochs: Mapping[int, int]
+
+
+# Effects
+
+
+@dataclass(frozen=True, slots=True)
+class LookAt:
+    """Look at a broker at once."""
+
+    broker_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Answers about leaders wait for what becomes of a broker."""
+
+    broker_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Answers do not wait for a broker any more."""
+
+    broker_id: int
+
+
+Effect = LookAt | Hold | Release
+
+
 @dataclass(slots=True)
 class _Suspicion:
     epoch: int
@@ -54,21 +109,34 @@ class Suspicions:
         self._node_id = node_id
         self._open: dict[int, _Suspicion] = {}
         self._rests: dict[int, tuple[int, int]] = {}
-        """By broker, for which of its epochs nobody waits before when."""
-        self._looked_at: dict[int, int] = {}
+        """broker id -> (broker epoch, until): answers do not wait for this process again before `until`."""
+        self._seen_at: dict[int, int] = {}
 
     @property
     def open_ids(self) -> list[int]:
         """Brokers whose fate answers wait for."""
         return list(self._open)
 
-    def connection_broke(self, broker_id: int, brokers: Mapping[int, BrokerImage], now: int) -> bool:
-        """A broker closed or refused a connection. True if it is suspected from now on: then it is to be looked at."""
-        broker = brokers.get(broker_id)
-        if broker is None or broker.is_fenced or broker_id in self._open or self._is_resting(broker, now):
-            return False
-        self._open[broker_id] = _Suspicion(broker.epoch, now + HOLD_MS, is_gone=False)
-        return True
+    def handle(self, event: object, now: int) -> list[Effect]:
+        match event:
+            case ConnectionBroke(broker_id, epoch):
+                return self._connection_broke(broker_id, epoch, now)
+            case LookedAt(broker_id, epoch, look):
+                return self._looked_at(broker_id, epoch, look, now)
+            case BrokersChanged(epochs):
+                return [
+                    effect
+                    for broker_id, suspicion in list(self._open.items())
+                    if epochs.get(broker_id) != suspicion.epoch
+                    for effect in self._release(broker_id)
+                ]
+            case Tick():
+                return self._tick(now)
+            case _:
+                raise TypeError(f"{event!r} is no event of suspicions")
+
+    def deadline(self) -> int | None:
+        return min((suspicion.expires_at for suspicion in self._open.values()), default=None)
 
     def to_look_at(self, brokers: Mapping[int, BrokerImage], now: int) -> list[int]:
         """Somebody wants to know who leads: the brokers that have not been looked at just now."""
@@ -77,39 +145,43 @@ class Suspicions:
         return [
             broker.id
             for broker in others
-            if now - self._looked_at.get(broker.id, -REST_MS) >= fresh_ms and not self._is_resting(broker, now)
+            if now - self._seen_at.get(broker.id, -REST_MS) >= fresh_ms
+            and not self._is_resting(broker.id, broker.epoch, now)
         ]
 
-    def looked_at(self, broker_id: int, look: Look, brokers: Mapping[int, BrokerImage], now: int) -> None:
-        broker = brokers.get(broker_id)
-        if broker is None or broker.is_fenced:
-            return
-        self._looked_at[broker_id] = now
+    def _connection_broke(self, broker_id: int, epoch: int | None, now: int) -> list[Effect]:
+        if epoch is None or broker_id in self._open or self._is_resting(broker_id, epoch, now):
+            return []
+        self._open[broker_id] = _Suspicion(epoch, now + HOLD_MS, is_gone=False)
+        return [Hold(broker_id), LookAt(broker_id)]
+
+    def _looked_at(self, broker_id: int, epoch: int | None, look: Look, now: int) -> list[Effect]:
+        if epoch is None:
+            return []
+        self._seen_at[broker_id] = now
         match look:
             case Look.ANSWERED:
-                self._open.pop(broker_id, None)
+                return self._release(broker_id)
             case Look.SILENT:
-                self._looked_at[broker_id] = now + SILENT_REST_MS
+                self._seen_at[broker_id] = now + SILENT_REST_MS
             case Look.REFUSED:
                 suspicion = self._open.get(broker_id)
-                if (suspicion is None or not suspicion.is_gone) and not self._is_resting(broker, now):
-                    self._open[broker_id] = _Suspicion(broker.epoch, now + GONE_MS, is_gone=True)
+                if (suspicion is None or not suspicion.is_gone) and not self._is_resting(broker_id, epoch, now):
+                    self._open[broker_id] = _Suspicion(epoch, now + GONE_MS, is_gone=True)
+                    return [Hold(broker_id)] if suspicion is None else []
+        return []
 
-    def metadata_changed(self, brokers: Mapping[int, BrokerImage]) -> None:
-        for broker_id, suspicion in list(self._open.items()):
-            broker = brokers.get(broker_id)
-            if broker is None or broker.is_fenced or broker.epoch != suspicion.epoch:
-                del self._open[broker_id]
-
-    def tick(self, now: int) -> None:
+    def _tick(self, now: int) -> list[Effect]:
+        effects: list[Effect] = []
         for broker_id, suspicion in list(self._open.items()):
             if suspicion.expires_at <= now:
-                del self._open[broker_id]
                 self._rests[broker_id] = suspicion.epoch, now + REST_MS
+                effects += self._release(broker_id)
+        return effects
 
-    def deadline(self) -> int | None:
-        return min((suspicion.expires_at for suspicion in self._open.values()), default=None)
+    def _release(self, broker_id: int) -> list[Effect]:
+        return [] if self._open.pop(broker_id, None) is None else [Release(broker_id)]
 
-    def _is_resting(self, broker: BrokerImage, now: int) -> bool:
-        epoch, until = self._rests.get(broker.id, (-1, 0))
-        return epoch == broker.epoch and now < until
+    def _is_resting(self, broker_id: int, broker_epoch: int, now: int) -> bool:
+        epoch, until = self._rests.get(broker_id, (-1, 0))
+        return epoch == broker_epoch and now < until

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from ottla.broker.replicas.throttles import ReplicationThrottles
     from ottla.storage import Logs
 
-log = logging.getLogger("ottla.fetcher")
+log = logging.getLogger("ottla.replicas")
 
 INTERRUPT_MS = 5
 """How long a partition that is new waits for the answer to a request that does not name it. The leader may have nothing

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ottla.broker.replicas.log_dir_moves import LogDirMoves
     from ottla.storage import Logs
 
-log = logging.getLogger("ottla.node")
+log = logging.getLogger("ottla.replicas")
 
 Key = tuple[bytes, int]
 """A topic's id and a partition's index."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ottla.broker.metadata.ports import ControllerPort
     from ottla.broker.replicas.partitions import Partition
 
-log = logging.getLogger("ottla.isr")
+log = logging.getLogger("ottla.replicas")
 
 RETRY_MS = 50
 Proposal = tuple[Leader, tuple[int, ...]]

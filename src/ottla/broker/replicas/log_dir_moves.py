@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ottla.storage import Logs
     from ottla.storage.compaction import Cleaner
 
-log = logging.getLogger("ottla.node")
+log = logging.getLogger("ottla.replicas")
 
 COPY_BYTES = 256 * 1024
 MAX_PAUSE_MS = 500

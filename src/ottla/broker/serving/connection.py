@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ottla.broker.metrics import Metrics
     from ottla.broker.serving.serving import Serving
 
-log = logging.getLogger("ottla.connection")
+log = logging.getLogger("ottla.serving")
 
 API_VERSIONS_KEY = 18
 MAX_WAITING_PER_CONNECTION = 128

@@ -8,6 +8,20 @@ from typing import Final
 from ottla.wire.errors import ErrorCode, KafkaError
 
 ROOT: Final = "root"
+ROOMS: Final = {
+    "node": "starts, stops and what they wait for",
+    "metadata": "what happens to the cluster: topics, partitions, brokers, settings; the metadata log",
+    "raft": "the metadata quorum: elections of its leader",
+    "controller": "the active controller: fencing, elections of partition leaders",
+    "peers": "connections to other nodes",
+    "replicas": "partitions of this node: copying from leaders, truncations, ISR, log dirs",
+    "coordinators": "groups and transactions that this node coordinates",
+    "serving": "connections of clients, quotas",
+    "storage": "logs on disk: rolls, retention, compaction, recovery, slow disks",
+    "net": "requests to other nodes that cannot be sent",
+    "client": "Ottla's own client, in a process that uses it",
+}
+"""The parts of a node that log for themselves, as `ottla.<room>`, and what they tell."""
 LEVELS: Final = {
     "TRACE": 5,
     "DEBUG": logging.DEBUG,
@@ -16,13 +30,15 @@ LEVELS: Final = {
     "ERROR": logging.ERROR,
     "FATAL": logging.CRITICAL,
 }
+_ROOM_LOGGERS: Final = frozenset({"ottla", *(f"ottla.{room}" for room in ROOMS if room != "client")})
 SET: Final = 0
 DELETE: Final = 1
 
 
 def loggers() -> dict[str, str]:
     """Every logger of the node with the level it works at."""
-    names = sorted(name for name in logging.root.manager.loggerDict if name == "ottla" or name.startswith("ottla."))
+    known = logging.root.manager.loggerDict
+    names = sorted({*_ROOM_LOGGERS, *(name for name in known if name == "ottla" or name.startswith("ottla."))})
     return {name: level_name(_logger(name).getEffectiveLevel()) for name in [ROOT, *names]}
 
 

@@ -4,8 +4,24 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.peers.suspicions import GONE_MS, HOLD_MS, LOOK_MS, REST_MS, SILENT_REST_MS, Look, Suspicions
+from ottla.broker.peers.suspicions import (
+    GONE_MS,
+    HOLD_MS,
+    LOOK_MS,
+    REST_MS,
+    SILENT_REST_MS,
+    BrokersChanged,
+    ConnectionBroke,
+    Effect,
+    Hold,
+    Look,
+    LookAt,
+    LookedAt,
+    Release,
+    Suspicions,
+)
 from ottla.cluster import BrokerImage
+from ottla.machine import Tick
 
 THIS, OTHER, THIRD = 1, 2, 3
 TWO_OTHERS_MS = 2 * LOOK_MS
@@ -19,21 +35,43 @@ class World:
         for id in (THIS, OTHER, THIRD):
             self.register(id, epoch=10 * id)
         self.suspicions = Suspicions(THIS)
+        self.held: set[int] = set()
+        """For which brokers answers wait, as the effects have it."""
+
+    def handle(self, event: object, now: int) -> list[Effect]:
+        effects = self.suspicions.handle(event, now)
+        for effect in effects:
+            match effect:
+                case Hold(broker_id):
+                    assert broker_id not in self.held
+                    self.held.add(broker_id)
+                case Release(broker_id):
+                    self.held.remove(broker_id)
+        assert sorted(self.held) == sorted(self.suspicions.open_ids)
+        return effects
+
+    def epoch(self, id: int) -> int | None:
+        broker = self.brokers.get(id)
+        return None if broker is None or broker.is_fenced else broker.epoch
 
     def register(self, id: int, epoch: int, is_fenced: bool = False) -> None:
         self.brokers[id] = BrokerImage(id, epoch, bytes(16), is_fenced=is_fenced)
 
     def breaks(self, id: int, now: int = 0) -> bool:
-        return self.suspicions.connection_broke(id, self.brokers, now)
+        return LookAt(id) in self.handle(ConnectionBroke(id, self.epoch(id)), now)
 
     def look(self, id: int, look: Look, now: int = 0) -> None:
-        self.suspicions.looked_at(id, look, self.brokers, now)
+        self.handle(LookedAt(id, self.epoch(id), look), now)
 
     def to_look_at(self, now: int) -> list[int]:
         return self.suspicions.to_look_at(self.brokers, now)
 
     def change(self) -> None:
-        self.suspicions.metadata_changed(self.brokers)
+        epochs = {broker.id: broker.epoch for broker in self.brokers.values() if not broker.is_fenced}
+        self.handle(BrokersChanged(epochs), 0)
+
+    def tick(self, now: int) -> None:
+        self.handle(Tick(), now)
 
 
 def test_a_broker_whose_connection_broke_is_suspected_until_it_is_fenced() -> None:
@@ -63,9 +101,9 @@ def test_nobody_waits_longer_than_a_moment() -> None:
     world = World()
     world.breaks(OTHER, now=5)
     assert world.suspicions.deadline() == 5 + HOLD_MS
-    world.suspicions.tick(4 + HOLD_MS)
+    world.tick(4 + HOLD_MS)
     assert world.suspicions.open_ids == [OTHER]
-    world.suspicions.tick(5 + HOLD_MS)
+    world.tick(5 + HOLD_MS)
     assert world.suspicions.open_ids == []
     assert world.suspicions.deadline() is None
 
@@ -76,9 +114,9 @@ def test_a_broker_that_refuses_connections_is_waited_for_longer_but_only_once() 
     world.breaks(OTHER)
     world.look(OTHER, Look.REFUSED, now=20)
     world.look(OTHER, Look.REFUSED, now=900)
-    world.suspicions.tick(HOLD_MS)
+    world.tick(HOLD_MS)
     assert world.suspicions.deadline() == 20 + GONE_MS
-    world.suspicions.tick(20 + GONE_MS)
+    world.tick(20 + GONE_MS)
     assert world.suspicions.open_ids == []
     world.look(OTHER, Look.REFUSED, now=30 + GONE_MS)
     assert world.suspicions.open_ids == []
@@ -145,6 +183,6 @@ def test_news_of_who_is_fenced_already_is_none() -> None:
 def test_a_broker_is_not_suspected_again_and_again(id: int, epoch: int, time: int, is_suspected: bool) -> None:
     world = World()
     world.breaks(OTHER)
-    world.suspicions.tick(HOLD_MS)
+    world.tick(HOLD_MS)
     world.register(id, epoch)
     assert world.breaks(id, now=time) == is_suspected
