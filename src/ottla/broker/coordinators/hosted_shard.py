@@ -526,7 +526,7 @@ class HostedShard(Generic[S]):
                     if self.is_gone:
                         return
         coordinator.note_load((self._ground.timer() - started) * 1000)
-        if self._is_all_committed:
+        if self._is_all_committed and not partition_log.is_cut:
             self.begin(machine)
         else:
             self._ground.spawn(self._begin_once_committed(machine))
@@ -536,6 +536,7 @@ class HostedShard(Generic[S]):
         transaction's markers may leave, while yet another leader could come to lead without it."""
         try:
             await self.partition.commit()
+            await self._coordinator.replicas.fetchers.cut_synced(self.partition)  # it takes no records before
         except (OSError, KafkaError) as error:
             if not self.is_gone:
                 self._coordinator.load_failed(self, error)
