@@ -38,7 +38,7 @@ class Peers:
         """By name, the address that it had, and until when nobody looks it up again."""
         self._looking_up: dict[str, asyncio.Task[None]] = {}
         self._sending: dict[asyncio.Task[None], None] = {}
-        """Requests whose name is being looked up."""
+        """Requests and connections whose name is being looked up."""
         self._unknown_names: set[str] = set()
 
     def send(
@@ -72,7 +72,7 @@ class Peers:
 
         def answered(answer: Message | NoAnswer) -> None:
             if isinstance(answer, NoAnswer):
-                self._found.pop(name, None)  # the node may have moved to another address
+                self.forget_address(name)  # the node may have moved to another address
             on_answer(answer)
 
         if address is None:
@@ -92,7 +92,7 @@ class Peers:
     ) -> None:
         peer = self._by_address.get((host, port, purpose))
         if peer is None:
-            peer = self._by_address[host, port, purpose] = self.new_peer(host, port)
+            peer = self._by_address[host, port, purpose] = self._new_peer(host, port)
         peer.send(request, on_answer, timeout_ms=timeout_ms)
 
     def send_in_quorum(
@@ -100,11 +100,32 @@ class Peers:
     ) -> None:
         self.send(host, port, request, on_answer, timeout_ms, purpose="quorum")
 
+    def open(self, host: str, port: int, on_open: Callable[[Peer | None], None], timeout_ms: int) -> None:
+        """Give the caller a connection of its own, which the caller closes: at once if the host is an address, or once
+        the name was looked up; None if that fails or takes too long. If the connection breaks, the caller closes it,
+        calls `forget_address` and opens another: the node may have a new address."""
+        if self._sockets.is_name(host):
+            opening = self._loop.create_task(self._open_by_name(host, port, on_open, timeout_ms))
+            self._sending[opening] = None
+            opening.add_done_callback(self._sending.pop)
+        else:
+            on_open(self._new_peer(host, port))
+
+    async def _open_by_name(
+        self, name: str, port: int, on_open: Callable[[Peer | None], None], timeout_ms: int
+    ) -> None:
+        address = await self._address_of(name, timeout_ms)
+        on_open(None if address is None else self._new_peer(address, port))
+
+    def forget_address(self, name: str) -> None:
+        """Look a name up again before the next connection to it."""
+        self._found.pop(name, None)
+
     def ask_once(
         self, host: str, port: int, request: Message, on_answer: Callable[[Message | NoAnswer], None], timeout_ms: int
     ) -> None:
         """On a connection of its own, which shows whether somebody is there now."""
-        peer = self.new_peer(host, port)
+        peer = self._new_peer(host, port)
 
         def answered(answer: Message | NoAnswer) -> None:
             self._loop.call_soon(peer.close)
@@ -189,8 +210,7 @@ class Peers:
         """Whether an address refuses connections. A node that is only slow to answer is not gone."""
         return await self.look_at(host, port, timeout_ms) is Look.REFUSED
 
-    def new_peer(self, host: str, port: int) -> Peer:
-        """A connection of the caller's own to another node."""
+    def _new_peer(self, host: str, port: int) -> Peer:
         return Peer(self._loop, self._sockets, self._buffers, host, port, client_id=self._client_id)
 
     def close(self) -> None:
