@@ -163,12 +163,13 @@ def _fallocate() -> Callable[[int, int, int, int], int] | None:
 class OsFile:
     """A file of the operating system whose descriptor the disk may close and open again (see `OsDisk`)."""
 
-    __slots__ = ("_descriptor", "_disk", "_held", "path", "used")
+    __slots__ = ("_descriptor", "_disk", "_held", "_is_closing", "path", "used")
 
     def __init__(self, disk: OsDisk, path: str, descriptor: int) -> None:
         self._disk = disk
         self._descriptor = descriptor
         self._held = 0
+        self._is_closing = False
         self.path = path
         self.used = True
 
@@ -220,7 +221,7 @@ class OsFile:
         try:
             await asyncio.get_running_loop().run_in_executor(None, os.fdatasync, descriptor)
         finally:
-            self._held -= 1
+            self.release()
 
     def sync_now(self) -> None:
         os.fdatasync(self._descriptor if self._descriptor >= 0 else self._reopen())
@@ -252,13 +253,17 @@ class OsFile:
 
     def release(self) -> None:
         self._held -= 1
+        if self._is_closing and not self._held:
+            self.close()
 
     def moved(self, path: str) -> None:
         self.path = path
 
     def close(self) -> None:
-        """Give the descriptor back. A later use opens the file again, so a slice in flight survives."""
-        if self._descriptor >= 0:
+        """Give the descriptor back, once no thread works on it. A later use opens the file again, so a slice in flight
+        survives."""
+        self._is_closing = self._held > 0
+        if self._descriptor >= 0 and not self._is_closing:
             self._disk.forget(self)
             os.close(self._descriptor)
             self._descriptor = -1

@@ -74,7 +74,7 @@ def load_log(
     found.start_anew_if_behind()
     found.settle_offsets()
     found.rebuild_producers()
-    return Log(
+    log = Log(
         disk,
         directory,
         topic,
@@ -92,6 +92,8 @@ def load_log(
         remove_later=remove_later,
         on_failure=on_failure,
     )
+    log._fresh_files = found.is_new
+    return log
 
 
 class _Recovery:
@@ -116,6 +118,8 @@ class _Recovery:
         self._is_cut = False
         self._unwritten_offset = NEVER
         """Where the first segment begins whose indexes did not find room on the disk."""
+        self.is_new = False
+        """Whether its only segment was made just now."""
         names = disk.names(directory)
         if any(name.endswith((CLEANED, SWAP, DELETED)) for name in names):
             names = _finish_swaps(disk, directory, names)
@@ -264,7 +268,8 @@ class _Recovery:
                 self._disk.remove(snapshot_path(self._directory, offset))
             self.snapshots = []
             self.log_end_offset = self.log_start_offset
-        if not self.segments:
+        self.is_new = not self.segments
+        if self.is_new:
             self.segments = [
                 Segment.create(self._disk, self._directory, self.log_start_offset, created_timestamp=self._timestamp)
             ]
