@@ -149,6 +149,28 @@ def test_a_snapshot_survives_a_crash_at_every_write() -> None:
         verify(machine, metadata, label)
 
 
+def test_what_a_start_found_stays_when_the_power_fails() -> None:
+    """A killed process leaves bytes that are in the page cache only. A replica that starts on them tells the others
+    that it has them, so they must be on the disk by then."""
+    for luck in range(20):
+        machine = Machine()
+        metadata = started(machine, topics=2)
+        for index in range(8):
+            metadata.log.append([TopicRecord(name=f"unsynced-{index}", topic_id=bytes([index + 1] * 16))], 1)
+        machine.kill()
+        config = BrokerConfig.parse(PROPERTIES)
+        log = MetadataLog(machine.disk, config, clock=machine.clock, rng=machine.rng)
+        log.load()
+        flushed_offset = log.flushed_offset
+        assert flushed_offset == log.end_offset > 10
+        machine.device.rng.seed(f"luck {luck}")
+        machine.power_loss()
+        again = MetadataLog(machine.disk, config, clock=machine.clock, rng=machine.rng)
+        again.load()
+        assert again.end_offset == flushed_offset, f"luck {luck}"
+        machine.loop.close()
+
+
 def with_two_snapshots(machine: Machine) -> tuple[Metadata, list[str]]:
     metadata = started(machine, topics=3)
     machine.run(metadata.log.snapshot(metadata.image))

@@ -64,6 +64,7 @@ class Ground:
 
     async def close(self) -> None:
         """End background work and timers."""
+        self.is_stopped = True
         for timer in self._timers:
             timer.cancel()
         for task in list(self._tasks):

@@ -24,7 +24,7 @@ _BROKER: Final = """
     socket.request.max.bytes socket.listen.backlog.size
     max.connections max.connections.per.ip max.connections.per.ip.overrides connections.max.idle.ms
     metadata.log.dir metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms
-    metadata.log.segment.bytes metadata.max.retention.bytes metadata.max.retention.ms
+    metadata.log.segment.bytes metadata.log.segment.ms metadata.max.retention.bytes metadata.max.retention.ms
     log.dir log.dirs num.partitions default.replication.factor auto.create.topics.enable delete.topic.enable
     message.max.bytes fetch.max.bytes max.incremental.fetch.session.cache.slots max.request.partition.size.limit
     compression.type compression.gzip.level compression.lz4.level compression.zstd.level min.insync.replicas

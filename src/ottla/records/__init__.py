@@ -13,6 +13,7 @@ from ottla.records.batch import (
     read_header,
     split,
     stamp,
+    whole_size,
 )
 from ottla.records.build import (
     build,
@@ -85,4 +86,5 @@ __all__ = [
     "split",
     "stamp",
     "validate",
+    "whole_size",
 ]

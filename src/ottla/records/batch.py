@@ -38,6 +38,7 @@ DELETE_HORIZON_FLAG = 0x40
 
 HEADER = Struct(">qiibIhiqqqhii")
 _SIZES = Struct(">qiib")
+_LENGTH = Struct(">i")
 _BASE_OFFSET = Struct(">q")
 _LEADER_EPOCH = Struct(">i")
 
@@ -188,6 +189,18 @@ def split(buffer: Buffer) -> list[tuple[int, BatchHeader]]:
         batches.append((position, header))
         position += size
     return batches
+
+
+def whole_size(buffer: Buffer) -> int:
+    """Bytes of the whole batches that a buffer begins with, by their lengths alone."""
+    end = memoryview(buffer).nbytes
+    position = 0
+    while end - position >= HEADER_SIZE:
+        size = LOG_OVERHEAD + _LENGTH.unpack_from(buffer, position + 8)[0]
+        if size < HEADER_SIZE or size > end - position:
+            break
+        position += size
+    return position
 
 
 def stamp(batch: Buffer, base_offset: int, leader_epoch: int, position: int = 0) -> None:

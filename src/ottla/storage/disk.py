@@ -166,12 +166,13 @@ def _fallocate() -> Callable[[int, int, int, int], int] | None:
 class OsFile:
     """A file of the operating system whose descriptor the disk may close and open again (see `OsDisk`)."""
 
-    __slots__ = ("_descriptor", "_disk", "_held", "path", "used")
+    __slots__ = ("_descriptor", "_disk", "_held", "_is_closing", "path", "used")
 
     def __init__(self, disk: OsDisk, path: str, descriptor: int) -> None:
         self._disk = disk
         self._descriptor = descriptor
         self._held = 0
+        self._is_closing = False
         self.path = path
         self.used = True
 
@@ -225,7 +226,7 @@ class OsFile:
                 None, SLOW_SYNCS.timed, self.path, os.fdatasync, descriptor
             )
         finally:
-            self._held -= 1
+            self.release()
 
     def sync_now(self) -> None:
         SLOW_SYNCS.timed(self.path, os.fdatasync, self._descriptor if self._descriptor >= 0 else self._reopen())
@@ -257,13 +258,17 @@ class OsFile:
 
     def release(self) -> None:
         self._held -= 1
+        if self._is_closing and not self._held:
+            self.close()
 
     def moved(self, path: str) -> None:
         self.path = path
 
     def close(self) -> None:
-        """Give the descriptor back. A later use opens the file again, so a slice in flight survives."""
-        if self._descriptor >= 0:
+        """Give the descriptor back, once no thread works on it. A later use opens the file again, so a slice in flight
+        survives."""
+        self._is_closing = self._held > 0
+        if self._descriptor >= 0 and not self._is_closing:
             self._disk.forget(self)
             os.close(self._descriptor)
             self._descriptor = -1

@@ -310,9 +310,7 @@ class Log(LogFlush):
         size = len(data)
         last_offset = headers[-1][1].last_offset
         max_timestamp = max(header.max_timestamp for _, header in headers)
-        if size > self._segment_bytes and len(headers) > 1 and origin != Origin.REPLICATION:
-            raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, f"{size} bytes do not fit a segment")
-        segment = self._segment_for(size, last_offset, max_timestamp, timestamp, first_offset)
+        segment = self._segment_for(size, last_offset, max_timestamp, timestamp, first_offset, origin)
         position = segment.size
         if position + size > segment.reserved:
             segment.reserve(position + size)

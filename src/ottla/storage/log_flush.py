@@ -28,20 +28,27 @@ class LogFlush(LogTruncation):
         """Return once everything below `offset` (the log's end now) is on the medium. One sync serves all
         callers that wait; callers that arrive while it runs share the next."""
         target = self.log_end_offset if offset is None else min(offset, self.log_end_offset)
-        while self.recovery_point < target:
-            await asyncio.shield(self._flush_under_way(self.log_end_offset, include_active=True))
+        # A truncation takes the log's end, and so what there is to flush, below the target.
+        while self.recovery_point < min(target, self.log_end_offset):
+            await self._flush_once(self.log_end_offset, include_active=True)
 
     async def flush_closed_segments(self) -> None:
         """What Kafka does in the background after a roll: the recovery point moves up to the active segment."""
         target = self.segments[-1].base_offset
-        while self.recovery_point < target:
-            await asyncio.shield(self._flush_under_way(target, include_active=False))
+        while self.recovery_point < min(target, self.segments[-1].base_offset):
+            await self._flush_once(target, include_active=False)
 
-    def _flush_under_way(self, end_offset: int, *, include_active: bool) -> asyncio.Future[None]:
-        """The flush that runs, or a new one. One that is done is none: to wait for it would be to spin."""
-        if self._flushing is None or self._flushing.done():
-            self._flushing = asyncio.ensure_future(self._flush(end_offset, include_active=include_active))
-        return self._flushing
+    async def _flush_once(self, end_offset: int, *, include_active: bool) -> None:
+        """Wait until the flush that runs is over, or else flush. The caller looks again whether that was enough."""
+        running = self._flushing
+        if running is not None and not running.done():
+            await asyncio.shield(running)
+            return
+        self._flushing = over = asyncio.get_running_loop().create_future()
+        try:
+            await self._flush(end_offset, include_active=include_active)
+        finally:
+            over.set_result(None)
 
     async def _flush(self, end_offset: int, *, include_active: bool) -> None:
         if self.is_offline:
@@ -62,14 +69,16 @@ class LogFlush(LogTruncation):
                 if active is not self.segments[-1]:
                     # It was closed meanwhile. The recovery point moves behind it, so no later flush syncs its indexes.
                     await self._sync_closed(active)
-            if self._unsynced_snapshot >= 0:
-                snapshot, self._unsynced_snapshot = self._unsynced_snapshot, -1
+            snapshot = self._unsynced_snapshot
+            if snapshot >= 0:
                 await self._sync_snapshot(snapshot)
+                if snapshot == self._unsynced_snapshot:
+                    self._unsynced_snapshot = -1
             if self._fresh_files:
-                self._fresh_files = False
-                loop = asyncio.get_running_loop()
-                await loop.run_in_executor(None, self._disk.sync_directory, self.directory)
+                await self._sync_directory()
         except FileNotFoundError as trouble:
+            if truncations != self._truncations:
+                return  # a truncation removed it: the caller looks again
             if not self.is_offline:
                 self._failed(trouble)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR) from None  # deleted under our hands
@@ -84,8 +93,18 @@ class LogFlush(LogTruncation):
         except FileNotFoundError:
             if segment in self.segments:
                 raise
+        if segment.suffix:
+            segment.close()  # it was removed meanwhile
         segment.offset_index.close()
         segment.time_index.close()
+
+    async def _sync_directory(self) -> None:
+        self._fresh_files = False
+        try:
+            await asyncio.get_running_loop().run_in_executor(None, self._disk.sync_directory, self.directory)
+        except BaseException:
+            self._fresh_files = True
+            raise
 
     async def _sync_snapshot(self, offset: int) -> None:
         try:
@@ -98,7 +117,7 @@ class LogFlush(LogTruncation):
             file.close()
 
     def flush_now(self) -> None:
-        """`flush`, blocking: for a stop without a loop."""
+        """`flush`, blocking: for a start, and a stop without a loop."""
         segments = self.segments
         start = max(0, bisect_right(segments, self.recovery_point, key=base_offset_of) - 1)
         try:
@@ -107,8 +126,8 @@ class LogFlush(LogTruncation):
             if self.recovery_point < self.log_end_offset:
                 for segment in segments[start:-1]:
                     segment.write_out()
-                for segment in segments[start:]:
                     segment.sync_now()
+                segments[-1].file.sync_now()
             if self._fresh_files:
                 self._fresh_files = False
                 self._disk.sync_directory(self.directory)
@@ -151,9 +170,7 @@ class LogFlush(LogTruncation):
                 await file.sync()
                 file.close()
             if self._fresh_files:
-                self._fresh_files = False
-                loop = asyncio.get_running_loop()
-                await loop.run_in_executor(None, self._disk.sync_directory, self.directory)
+                await self._sync_directory()
         except OSError as trouble:
             self._failed(trouble)
         finally:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterator
 from typing import NamedTuple
 
-from ottla.records import CorruptRecords, find_max_timestamp, find_timestamp
+from ottla.records import BatchHeader, CorruptRecords, find_max_timestamp, find_timestamp
 from ottla.storage.disk import FileSlice
 from ottla.storage.index import AbortedTransaction
 from ottla.storage.log_segments import LogSegments
@@ -80,6 +81,21 @@ class LogReads(LogSegments):
                     if max_bytes < first:
                         size = first if min_one_batch else 0
             return segment.slice(position, size) if size > 0 else None
+        except OSError as trouble:
+            self._failed(trouble)
+        except CorruptRecords as trouble:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(trouble)) from None
+
+    def batches(self, start_offset: int) -> Iterator[tuple[BatchHeader, memoryview]]:
+        """Whole batches from the one that holds `start_offset` to the log's end; the bytes are good until the next
+        step. For a reader that replays the log: the log must not change meanwhile."""
+        first = max(0, bisect_right(self.segments, start_offset, key=base_offset_of) - 1)
+        try:
+            for segment in self.segments[first:]:
+                position = segment.locate(max(start_offset, segment.base_offset))
+                if position >= 0:
+                    for _, header, batch in segment.batches(position):
+                        yield header, batch
         except OSError as trouble:
             self._failed(trouble)
         except CorruptRecords as trouble:

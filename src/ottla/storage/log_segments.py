@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ottla.config import TopicConfig
 from ottla.records import Compression
-from ottla.replication import LeaderEpochs, ProducerState
+from ottla.replication import LeaderEpochs, Origin, ProducerState
 from ottla.storage.checkpoints import LEADER_EPOCHS, write_epochs, write_topic_id
 from ottla.storage.disk import Disk
 from ottla.storage.index import MAX_RELATIVE_OFFSET
@@ -216,12 +216,12 @@ class LogSegments(LogTail):
                 self._roll_after_wall = min(segment.created_timestamp + max_age_ms, NEVER)
 
     def _segment_for(
-        self, size: int, last_offset: int, max_timestamp: int, timestamp: int, first_offset: int | None = None
+        self, size: int, last_offset: int, max_timestamp: int, timestamp: int, first_offset: int, origin: Origin
     ) -> Segment:
         segment = self._active
         if segment is None:
             segment = self._activate()
-        if size > self._segment_bytes and not segment.size:
+        if size > self._segment_bytes and origin != Origin.REPLICATION:
             raise KafkaError(
                 ErrorCode.RECORD_LIST_TOO_LARGE, f"{size} bytes do not fit a segment of {self._segment_bytes}"
             )
@@ -232,10 +232,6 @@ class LogSegments(LogTail):
             or timestamp > self._roll_after_wall
             or segment.is_full
         ):
-            if size > self._segment_bytes:
-                raise KafkaError(
-                    ErrorCode.RECORD_LIST_TOO_LARGE, f"{size} bytes do not fit a segment of {self._segment_bytes}"
-                )
             segment = self.roll(first_offset, timestamp=timestamp)
         return segment
 

@@ -79,11 +79,8 @@ class LogTruncation(LogReads):
             paths += segment.paths()
             if not keep_snapshots:
                 paths += self._discard_snapshot(segment.base_offset)
+            segment.close()  # or the disk would keep the bytes of a removed file
         self._remove_later(paths, self._file_delete_delay_ms)
-        for segment in segments:
-            segment.offset_index.close()
-            segment.time_index.close()
-            segment.transaction_index.close()
 
     def _discard_snapshot(self, offset: int) -> list[str]:
         if offset not in self._snapshots:
@@ -138,20 +135,24 @@ class LogTruncation(LogReads):
 
     async def sync_end(self) -> None:
         """Put the end of the log on disk as it is, so that what was cut off there cannot come back."""
-        segment = self.active_segment
-        truncations = self._truncations
-        try:
-            await segment.file.sync()
-            # Segments that are gone must stay so, too.
-            await asyncio.get_running_loop().run_in_executor(None, self._disk.sync_directory, self.directory)
-        except FileNotFoundError as trouble:
-            if not self.is_offline and segment is self.active_segment:
+        while True:
+            segment = self.active_segment
+            truncations = self._truncations
+            try:
+                await segment.file.sync()
+                # Segments that are gone must stay so, too.
+                await asyncio.get_running_loop().run_in_executor(None, self._disk.sync_directory, self.directory)
+            except FileNotFoundError as trouble:
+                if self.is_offline:
+                    raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR) from None  # deleted under our hands
+                if segment is self.active_segment:
+                    self._failed(trouble)
+                continue  # another truncation removed it: the log ends elsewhere now
+            except OSError as trouble:
                 self._failed(trouble)
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR) from None  # deleted under our hands
-        except OSError as trouble:
-            self._failed(trouble)
-        if truncations == self._truncations:
-            self.is_cut = self.is_cut_below_recovery_point = False
+            if truncations == self._truncations:
+                self.is_cut = self.is_cut_below_recovery_point = False
+            return
 
     def truncate_fully(self, offset: int, *, timestamp: int) -> None:
         """Drop everything and go on at `offset`: a follower that fell behind its leader's log start."""
@@ -230,6 +231,7 @@ class LogTruncation(LogReads):
             for segment in old:
                 segment.rename(DELETED)
                 paths += segment.paths()
+                segment.close()
                 if segment.base_offset not in bases:
                     paths += self._discard_snapshot(segment.base_offset)
             for segment in new:

@@ -75,7 +75,7 @@ def load_log(
     found.settle_offsets()
     found.rebuild_producers()
     found.log_outcome()
-    return Log(
+    log = Log(
         disk,
         directory,
         topic,
@@ -93,6 +93,8 @@ def load_log(
         remove_later=remove_later,
         on_failure=on_failure,
     )
+    log._fresh_files = found.is_new
+    return log
 
 
 class _Recovery:
@@ -118,6 +120,8 @@ class _Recovery:
         self._unwritten_offset = NEVER
         """Where the first segment begins whose indexes did not find room on the disk."""
         self._recovered_bytes = self._recovered_count = 0
+        self.is_new = False
+        """Whether its only segment was made just now."""
         names = disk.names(directory)
         if any(name.endswith((CLEANED, SWAP, DELETED)) for name in names):
             names = _finish_swaps(disk, directory, names)
@@ -279,7 +283,8 @@ class _Recovery:
                 self._disk.remove(snapshot_path(self._directory, offset))
             self.snapshots = []
             self.log_end_offset = self.log_start_offset
-        if not self.segments:
+        self.is_new = not self.segments
+        if self.is_new:
             self.segments = [
                 Segment.create(self._disk, self._directory, self.log_start_offset, created_timestamp=self._timestamp)
             ]

@@ -67,7 +67,7 @@ class Started:
     def image(self) -> ClusterImage:
         """What is committed, and what would be if this replica's log were."""
         image = self.committed_image.copy()
-        for written in self.log._written:
+        for written in self.log._uncommitted.written:
             image.apply(written.records)
         return image
 
@@ -117,7 +117,15 @@ def test_an_empty_folder_is_formatted_as_kafka_does(tmp_path: Path) -> None:
     use(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == [FOLDER, "bootstrap.checkpoint", "meta.properties"]
     names = sorted(path.name for path in (tmp_path / FOLDER).iterdir())
-    assert names == [LOG, "leader-epoch-checkpoint", "partition.metadata", "quorum-state"]
+    assert names == [
+        "00000000000000000000.index",
+        LOG,
+        "00000000000000000000.timeindex",
+        "00000000000000000001.snapshot",  # of producers, which this log has none of: Kafka leaves one at a clean stop
+        "leader-epoch-checkpoint",
+        "partition.metadata",
+        "quorum-state",
+    ]
     kafkas = decode_snapshot((KAFKAS_FOLDER / "bootstrap.checkpoint").read_bytes())
     assert decode_snapshot((tmp_path / "bootstrap.checkpoint").read_bytes()) == kafkas
     theirs = KAFKAS_FOLDER / FOLDER
@@ -469,6 +477,151 @@ def test_a_snapshot_is_due_before_a_start_becomes_slow(tmp_path: Path) -> None:
     assert not Started(tmp_path).log.is_snapshot_due()
 
 
+def test_a_fetch_from_the_middle_of_a_large_segment_is_found_through_the_index(tmp_path: Path) -> None:
+    disk = CountingDisk()
+    count = 5_000
+
+    async def session() -> None:
+        started = Started(tmp_path, disk)
+        await started.lead()
+        await started.append(LEVEL)
+        for number in range(count):
+            durable = started.quorum.append([topic(number)])
+        await durable
+        assert (tmp_path / FOLDER / LOG).stat().st_size > 400_000
+        for offset in (0, 1, 17, count // 2, count - 1, started.log.end_offset - 1):
+            disk.read_count = disk.read_bytes = 0
+            found = split(started.log.read(offset, 2_000))
+            assert found[0][1].base_offset == offset
+            assert sum(header.size for _, header in found) <= 2_000
+            assert disk.read_count <= 20 and disk.read_bytes <= 20_000
+        assert started.log.read(started.log.end_offset, 2_000) == b""
+        # A follower that asks again and again for what is new does not read what it has.
+        disk.read_bytes = 0
+        for number in range(20):
+            end_offset = started.log.end_offset
+            assert started.log.read(end_offset, 2_000) == b""
+            await started.append(topic(count + number))
+            assert [header.base_offset for _, header in split(started.log.read(end_offset, 2_000))] == [end_offset]
+        assert disk.read_bytes < 20 * 5_000
+        await started.quorum.close()
+
+    run(session())
+    started = Started(tmp_path, disk)
+    disk.read_count = disk.read_bytes = 0
+    assert read(started.log.read(count // 2, 1))[0].offset == count // 2
+    assert disk.read_count <= 20 and disk.read_bytes <= 20_000
+
+
+def test_a_read_gives_whole_batches_and_at_least_one(tmp_path: Path) -> None:
+    use(tmp_path, LEVEL, *map(topic, range(30)))
+    log = Started(tmp_path).log
+    data = (tmp_path / FOLDER / LOG).read_bytes()
+    ends = [position + header.size for position, header in split(data)]
+    for max_bytes in range(0, len(data) + 10, 7):
+        expected = max([end for end in ends if end <= max_bytes], default=ends[0])
+        assert log.read(0, max_bytes) == data[:expected]
+
+
+def test_an_epoch_that_goes_back_ends_the_log(tmp_path: Path) -> None:
+    """No CRC covers a batch's epoch: rot there shows only so."""
+    use(tmp_path, LEVEL, topic(1))
+    use(tmp_path, topic(2), topic(3))
+    path = tmp_path / FOLDER / LOG
+    data = bytearray(path.read_bytes())
+    position = split(data)[-1][0]
+    assert data[position + 15] == 2
+    data[position + 15] = 1
+    path.write_bytes(data)
+    started = Started(tmp_path)
+    assert list(started.image.topics_by_name) == ["topic-1", "topic-2"]
+    assert path.stat().st_size == position
+    assert started.log.end_offset == started.log.flushed_offset == 5
+
+
+def test_a_snapshot_gets_its_name_when_the_log_before_it_is_flushed(tmp_path: Path) -> None:
+    """A leader may know that others have what it has not synced itself. Recovery trusts what is before a snapshot."""
+
+    async def session() -> None:
+        started = Started(tmp_path)
+        await started.lead()
+        started.log.append([LEVEL], started.quorum.epoch)
+        started.log.append([topic(1)], started.quorum.epoch)
+        for written in started.log.commit(started.log.end_offset):
+            started.committed_image.apply(written.records)
+        assert started.log.flushed_offset == 1
+        assert await started.log.snapshot(started.image) == SnapshotId(3, 1)
+        assert started.log.flushed_offset == 3
+
+    run(session())
+
+
+def test_a_disk_that_is_full_for_the_second_batch_leaves_nothing_of_the_first(tmp_path: Path) -> None:
+    disk = CountingDisk()
+    many = [ConfigRecord(resource_type=4, resource_name="", name=f"key-{n}", value="1") for n in range(10_001)]
+
+    async def session() -> None:
+        started = Started(tmp_path, disk)
+        await started.lead()
+        await started.append(LEVEL)
+        size = (tmp_path / FOLDER / LOG).stat().st_size
+        disk.room = 200_000
+        with pytest.raises(OSError, match="No space"):
+            started.quorum.append(many + many)
+        disk.room = None
+        assert started.log.end_offset == 2 and (tmp_path / FOLDER / LOG).stat().st_size == size
+        assert await started.append(topic(1)) == 3
+        await started.quorum.close()
+
+    run(session())
+    assert list(Started(tmp_path).image.topics_by_name) == ["topic-1"]
+
+
+def test_a_truncation_is_synced_though_nothing_is_left_to_flush(tmp_path: Path) -> None:
+    disk = CountingDisk()
+
+    async def session() -> None:
+        started = Started(tmp_path, disk)
+        await started.lead()
+        started.log.append([LEVEL], 1)
+        started.log.append([topic(1)], 1)
+        assert await started.log.sync() == 3
+        disk.sync_count = 0
+        started.log.truncate(2)
+        assert (started.log.end_offset, started.log.flushed_offset) == (2, 2)
+        assert await started.log.sync() == 2
+        assert disk.sync_count == 1
+        assert await started.log.sync() == 2
+        assert disk.sync_count == 1
+
+    run(session())
+    assert list(Started(tmp_path).image.topics_by_name) == []
+
+
+def test_epochs_before_the_log_are_known_from_the_snapshot(tmp_path: Path) -> None:
+    """The leader has the log from a snapshot on. A follower at its end, in its epoch, is not sent back."""
+    run(session_with_snapshots(tmp_path, 2, metadata_max_retention_bytes="0"))
+    assert (Started(tmp_path).log.start_offset, Started(tmp_path).log.last_epoch) == (4, 1)
+    use(tmp_path, topic(7))
+    use(tmp_path, topic(8))
+    log = Started(tmp_path).log
+    assert (log.start_offset, log.end_offset, log.last_epoch) == (4, 8, 3)
+    assert [log.end_of_epoch(epoch) for epoch in range(5)] == [(0, 4), (1, 4), (2, 6), (3, 8), (3, 8)]
+
+
+def test_segments_roll_by_age(tmp_path: Path) -> None:
+    async def session() -> None:
+        started = Started(tmp_path, metadata_log_segment_ms="60000")
+        await started.lead()
+        for number in range(4):
+            await started.append(topic(number))
+            started.timestamp += 40_000
+        await started.quorum.close()
+
+    run(session())
+    assert sorted(path.name for path in (tmp_path / FOLDER).glob("*.log")) == [LOG, "00000000000000000003.log"]
+
+
 def test_segments_roll_by_size(tmp_path: Path) -> None:
     use(tmp_path, LEVEL, *map(topic, range(20)), internal_metadata_log_segment_bytes="300")
     logs = sorted((tmp_path / FOLDER).glob("*.log"))
@@ -531,14 +684,18 @@ def test_a_damaged_quorum_state_stops_the_start(tmp_path: Path) -> None:
 
 
 class CountingDisk(OsDisk):
-    """A disk that counts syncs, lets them wait, and can be full or failing."""
+    """A disk that counts syncs and reads, lets syncs wait, and can be full or failing."""
 
     def __init__(self) -> None:
         super().__init__()
         self.sync_count = 0
         self.gate: asyncio.Event | None = None
         self.is_full = False
+        self.room: int | None = None
+        """How many bytes can be written yet, if not as many as one likes."""
         self.is_failing = False
+        self.read_count = 0
+        self.read_bytes = 0
 
     def open(self, path: str, *, create: bool = False) -> Any:
         return _CountingFile(self, super().open(path, create=create))
@@ -552,8 +709,16 @@ class _CountingFile:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._file, name)
 
+    def read(self, position: int, size: int) -> bytes:
+        found: bytes = self._file.read(position, size)
+        self._disk.read_count += 1
+        self._disk.read_bytes += len(found)
+        return found
+
     def write(self, position: int, data: bytes) -> None:
-        if self._disk.is_full:
+        if self._disk.room is not None:
+            self._disk.room -= len(data)
+        if self._disk.is_full or (self._disk.room or 0) < 0:
             self._file.write(position, data[:10])
             raise OSError(errno.ENOSPC, "No space left on device")
         self._file.write(position, data)

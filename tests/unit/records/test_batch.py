@@ -31,6 +31,7 @@ from ottla.records import (
     set_max_timestamp,
     split,
     stamp,
+    whole_size,
 )
 
 NOW = 1_700_000_000_000
@@ -204,7 +205,9 @@ def test_split_finds_whole_batches_and_leaves_a_torn_one() -> None:
     assert [(position, header.count) for position, header in split(both)] == [(0, 2), (len(one), 3)]
     for cut in range(len(one), len(both)):
         assert len(split(both[:cut])) == 1
+        assert whole_size(both[:cut]) == len(one)
     assert split(b"") == []
+    assert (whole_size(both), whole_size(bytes(100)), whole_size(b"")) == (len(both), 0, 0)
 
 
 def test_a_header_that_cannot_be_is_refused() -> None:

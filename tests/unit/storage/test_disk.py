@@ -63,6 +63,18 @@ def test_a_held_descriptor_is_not_closed(tmp_path: Path) -> None:
     held.release()
 
 
+def test_a_held_descriptor_is_closed_when_it_is_released(tmp_path: Path) -> None:
+    file = OsDisk().open(f"{tmp_path}/held", create=True)
+    file.hold()
+    descriptor = file.fileno()
+    file.close()
+    assert os.fstat(descriptor or -1).st_ino == os.stat(f"{tmp_path}/held").st_ino
+    file.release()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptor or -1)
+    assert file.read(0, 1) == b""
+
+
 def test_a_renamed_file_is_found_again(tmp_path: Path) -> None:
     disk = OsDisk()
     file = disk.open(f"{tmp_path}/old", create=True)

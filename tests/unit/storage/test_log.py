@@ -97,6 +97,18 @@ def test_a_batch_larger_than_a_segment_is_refused(tmp_path: Path) -> None:
     assert refused(log, batch(value=b"v" * 1000)) == ErrorCode.RECORD_LIST_TOO_LARGE
 
 
+def test_a_follower_takes_a_batch_larger_than_a_segment(tmp_path: Path) -> None:
+    """The leader has accepted it under another `segment.bytes`: to refuse it would be to never follow again."""
+    log = new_log(tmp_path, segment_bytes=1000)
+    log.append_as_follower(batch(leader_epoch=1))
+    log.append_as_follower(batch(value=b"v" * 1000, base_offset=1, leader_epoch=1))
+    log.append_as_follower(batch(base_offset=2, leader_epoch=1))
+    assert [segment.base_offset for segment in log.segments] == [0, 1, 2]
+    assert offsets(log) == [0, 1, 2]
+    log.close()
+    assert offsets(open_log(tmp_path, segment_bytes=1000)) == [0, 1, 2]
+
+
 def test_log_append_time_overwrites_the_producers_timestamps(tmp_path: Path) -> None:
     log = new_log(tmp_path, message_timestamp_type="LogAppendTime")
     assert append(log, batch(2, timestamp=5)).log_append_time == NOW
@@ -320,6 +332,31 @@ def test_a_slice_stays_good_when_its_segment_is_removed(tmp_path: Path) -> None:
     log.remove_segments(1, timestamp=NOW)
     part.file.close()
     assert part.read() == data
+
+
+def test_removed_segments_are_closed(tmp_path: Path) -> None:
+    """The room of a removed file is not given back while a descriptor of it is open."""
+    log = new_log(tmp_path, segment_bytes=200)
+    for _ in range(6):
+        append(log)
+        part = log.read(0, max_bytes=1000)
+        assert part is not None and part.read()
+    log.remove_segments(len(log.segments) - 1, timestamp=NOW)
+    links = [f"/proc/self/fd/{name}" for name in os.listdir("/proc/self/fd")]
+    opened = [os.readlink(link) for link in links if os.path.islink(link)]
+    assert not [path for path in opened if path.startswith(str(tmp_path)) and "deleted" in path]
+    log.close()
+
+
+def test_batches_go_on_over_segments_to_the_end(tmp_path: Path) -> None:
+    log = new_log(tmp_path, segment_bytes=400, index_interval_bytes=100)
+    for _ in range(10):
+        append(log, batch(3))
+    assert len(log.segments) > 3
+    for start_offset in range(31):
+        found = [(header.base_offset, len(data)) for header, data in log.batches(start_offset)]
+        assert [base for base, _ in found] == list(range(start_offset // 3 * 3, 30, 3))
+        assert all(size == len(batch(3)) for _, size in found)
 
 
 def test_timestamps_are_found_to_the_record(tmp_path: Path) -> None:
@@ -567,6 +604,58 @@ def test_a_truncation_during_a_flush_does_not_count_as_flushed(tmp_path: Path) -
         append(log, batch(3))
         await flush
         assert log.recovery_point >= 1
+
+    asyncio.run(run())
+
+
+def test_a_flush_ends_when_the_log_is_truncated_below_what_it_was_asked_for(tmp_path: Path) -> None:
+    """It went on syncing until the log had grown again."""
+    log = new_log(tmp_path)
+
+    async def run() -> None:
+        append(log, batch(4))
+        flush = asyncio.ensure_future(log.flush())
+        await asyncio.sleep(0)
+        log.truncate(2, timestamp=NOW)
+        await asyncio.wait_for(flush, 10)
+        assert log.recovery_point == log.log_end_offset == 2
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("removes_at_once", [True, False])
+def test_a_flush_goes_on_when_its_segments_are_gone(tmp_path: Path, removes_at_once: bool) -> None:
+    log = new_log(tmp_path, segment_bytes=200)
+    if not removes_at_once:
+        log._remove_later = lambda paths, delay_ms: None
+
+    async def run() -> None:
+        for _ in range(6):
+            append(log)
+        flush = asyncio.ensure_future(log.flush())
+        await asyncio.sleep(0)
+        log.truncate_fully(20, timestamp=NOW)
+        await flush
+        assert not log.is_offline
+        append(log)
+        await log.flush()
+        assert log.recovery_point == log.log_end_offset == 21
+
+    asyncio.run(run())
+
+
+def test_a_flush_whose_caller_is_cancelled_is_made_by_the_next(tmp_path: Path) -> None:
+    disk = FailingDisk()
+    log = new_log(tmp_path, disk)
+
+    async def run() -> None:
+        append(log)
+        first, second = asyncio.ensure_future(log.flush()), asyncio.ensure_future(log.flush())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        first.cancel()
+        await second
+        assert first.cancelled() and log.recovery_point == 1
 
     asyncio.run(run())
 

@@ -34,6 +34,35 @@ def filled(folder: Path, count: int = 20, **config: Any) -> Log:
     return log
 
 
+class NamesDisk(OsDisk):
+    """Counts how often the names in a folder are synced."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.synced: list[str] = []
+
+    def sync_directory(self, path: str) -> None:
+        self.synced.append(path)
+        super().sync_directory(path)
+
+
+def test_the_name_of_a_segment_that_a_start_made_is_synced_with_its_first_records(tmp_path: Path) -> None:
+    """A crash may leave a folder without a segment. What is flushed there must not lose its file."""
+    disk = NamesDisk()
+    (tmp_path / "topic-0").mkdir()
+    log = open_log(tmp_path, disk=disk)
+    append(log)
+    disk.synced.clear()
+    log.flush_now()
+    assert disk.synced == [log.directory]
+    log.close()
+    again = open_log(tmp_path, disk=disk)
+    append(again)
+    disk.synced.clear()
+    again.flush_now()
+    assert disk.synced == []
+
+
 def reopened(folder: Path, **options: Any) -> Log:
     log = open_log(folder, **{**SMALL, **options})
     for segment in log.segments:

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
-from ottla.cluster.features import FORMATTED_FEATURES
+from ottla.broker.metadata.snapshots import decode_snapshot, encode_snapshot
+from ottla.cluster.features import FORMATTED_FEATURES, LATEST_METADATA_VERSION
 from ottla.cluster.topic import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
+from ottla.records import CorruptRecords
 from ottla.storage import CorruptCheckpoint, Disk, MetaProperties, read_meta_properties, write_meta_properties
 from ottla.wire import Message
 from ottla.wire.messages.records.feature_level_record import FeatureLevelRecord
@@ -85,6 +87,32 @@ def format_data_folder(
 def formatted_records() -> list[Message]:
     """What a new cluster begins with: the feature levels of this release."""
     return [FeatureLevelRecord(name=name, feature_level=level) for name, level in FORMATTED_FEATURES.items()]
+
+
+def format_metadata_folder(disk: Disk, directory: str, folder: str, timestamp: int) -> None:
+    """Write what `kafka-storage format` does besides meta.properties. The folder comes last: it marks the end."""
+    if not disk.exists(f"{directory}/{BOOTSTRAP_CHECKPOINT}"):
+        batches = encode_snapshot(
+            formatted_records(),
+            metadata_version=LATEST_METADATA_VERSION,
+            epoch=0,
+            timestamp=timestamp,
+            last_contained_timestamp=0,
+        )
+        replace_file(disk, directory, BOOTSTRAP_CHECKPOINT, b"".join(batches))
+    disk.make_directory(f"{directory}/{folder}")
+    disk.sync_directory(directory)
+
+
+def bootstrap_records(disk: Disk, directory: str) -> list[Message]:
+    """What the folder was formatted with, for the controller that finds the metadata log empty."""
+    path = f"{directory}/{BOOTSTRAP_CHECKPOINT}"
+    if not disk.exists(path):
+        return formatted_records()
+    try:
+        return decode_snapshot(read_file(disk, path)).records
+    except CorruptRecords as error:
+        raise DataFolderError(f"{path} is damaged: {error}") from None
 
 
 def read_file(disk: Disk, path: str) -> bytes:
