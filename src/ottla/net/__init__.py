@@ -1,8 +1,9 @@
 """The edge to the network: listening sockets, connections that carry length-prefixed frames, the event loop."""
 
 from ottla.net.beside import beside_loop
-from ottla.net.channel import Channel, FilePart, FrameReceiver, ReceiveBuffers
+from ottla.net.channel import Channel, FilePart, FrameReceiver, FrameTooLarge, ReceiveBuffers
 from ottla.net.deadlines import Deadline, Deadlines
+from ottla.net.dial import dial
 from ottla.net.listener import Listener
 from ottla.net.loop import new_event_loop
 from ottla.net.peer import EncodedRequest, NoAnswer, Peer
@@ -15,6 +16,7 @@ __all__ = [
     "EncodedRequest",
     "FilePart",
     "FrameReceiver",
+    "FrameTooLarge",
     "Listener",
     "NoAnswer",
     "OsSockets",
@@ -23,5 +25,6 @@ __all__ = [
     "Socket",
     "Sockets",
     "beside_loop",
+    "dial",
     "new_event_loop",
 ]

@@ -73,7 +73,9 @@ from ottla.client.admin.transactions import (
 )
 from ottla.client.cluster import Cluster
 from ottla.client.config import AdminConfig
+from ottla.client.connection import OS_SOCKETS
 from ottla.client.errors import AuthenticationError, ConfigError, KafkaError, NoBrokerReached
+from ottla.net import Sockets
 
 if TYPE_CHECKING:
     from ottla.client.setting_types import AdminSettings
@@ -131,6 +133,7 @@ class Admin(lifetimes.Client, GroupCalls, ConfigCalls, ClusterCalls, Transaction
         /,
         *,
         rng: Random | None = None,
+        sockets: Sockets = OS_SOCKETS,
         **settings: Unpack[AdminSettings],
     ) -> None:
         if isinstance(config, AdminConfig):
@@ -139,7 +142,7 @@ class Admin(lifetimes.Client, GroupCalls, ConfigCalls, ClusterCalls, Transaction
             self.config = config
         else:
             self.config = AdminConfig.parse(config or {}, settings)
-        self._cluster = Cluster(self.config, rng=rng, allow_auto_topic_creation=False)
+        self._cluster = Cluster(self.config, rng=rng, sockets=sockets, allow_auto_topic_creation=False)
         lifetimes.opened(self)
 
     async def __aenter__(self) -> Admin:
