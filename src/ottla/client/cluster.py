@@ -342,7 +342,7 @@ class Cluster(lifetimes.Open):
 
     def finalized_feature(self, name: str) -> int:
         """The level of a feature (`transaction.version`) as the connected brokers tell it; 0 if none does."""
-        return max((one.finalized_features.get(name, 0) for one in self._connections.values()), default=0)
+        return max((one.versions.finalized_features.get(name, 0) for one in self._connections.values()), default=0)
 
     def _watch_idle(self) -> None:
         idle_ms = self.config.connections_max_idle_ms

@@ -24,7 +24,6 @@ import ssl
 from collections import deque
 from contextlib import suppress
 from random import SystemRandom
-from struct import Struct
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.client.config import ClientConfig
@@ -37,17 +36,16 @@ from ottla.client.errors import (
     check_error,
 )
 from ottla.net import Channel, FrameTooLarge, OsSockets, ReceiveBuffers, Socket, Sockets, dial
-from ottla.wire import Message, WireError, decode
-from ottla.wire.apis import API_VERSIONS, APIS, response_class
-from ottla.wire.errors import ErrorCode
-from ottla.wire.frames import decode_response_header, encode_request
-from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.wire import Message, WireError
+from ottla.wire.apis import APIS
+from ottla.wire.frames import encode_request
+from ottla.wire.greeting import Greeting, Versions, decode_answer
+from ottla.wire.messages.api_versions import ApiVersionsResponse
 from ottla.wire.spares import SpareBuffers
 
 if TYPE_CHECKING:
     from ottla.client.core.authentication import Authentication
 
-_ERROR_CODE = Struct(">h")
 RECEIVE_BYTES = 64 * 1024
 MAX_FRAME_BYTES = 2**31 - 1
 SMALL_FRAME_BYTES = 16 * 1024
@@ -56,9 +54,6 @@ FULL_BYTES = 1024 * 1024
 """A connection with so much in its send queue is full."""
 SPARE_BYTES = 24 * 1024 * 1024
 """Buffers of so many bytes are kept for the next frames."""
-
-SOFTWARE_NAME = "ottla"
-SOFTWARE_VERSION = "0.1.0"
 
 
 class _Waiting:
@@ -132,9 +127,8 @@ class Connection:
     def __init__(self, loop: asyncio.AbstractEventLoop, config: ClientConfig, host: str, port: int) -> None:
         self.host = host
         self.port = port
-        self.versions: dict[int, tuple[int, int]] = {}
-        """api key -> first and last version the broker speaks."""
-        self.finalized_features: dict[str, int] = {}
+        self.versions = Versions()
+        """What the broker knows."""
         self.used_at = loop.time()
         """When a request was last sent, on the loop's clock in seconds."""
         self.muted_until = 0.0
@@ -208,16 +202,13 @@ class Connection:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._config.receive_buffer_bytes)
 
     async def _negotiate(self) -> None:
-        """ApiVersions, newest first (KIP-511): a broker that lacks that version answers in version 0 with its own."""
-        version = APIS[API_VERSIONS].max_version
-        request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=SOFTWARE_VERSION)
-        response: ApiVersionsResponse = await self.request(request, version=version)
-        if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
-            spoken = next((api.max_version for api in response.api_keys if api.api_key == API_VERSIONS), 0)
-            response = await self.request(request, version=min(version, spoken))
+        greeting = Greeting()
+        versions = None
+        while versions is None:
+            response: ApiVersionsResponse = await self.request(greeting.request, version=greeting.version)
+            versions = greeting.handle(response)
         check_error(response.error_code)
-        self.versions = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
-        self.finalized_features = {feature.name: feature.max_version_level for feature in response.finalized_features}
+        self.versions = versions
 
     # Logging in
 
@@ -295,15 +286,11 @@ class Connection:
 
     def version_of(self, api_key: int, max_version: int | None = None) -> int:
         """The highest version that both sides speak; UnsupportedByBroker if there is none."""
-        api = APIS[api_key]
-        last = api.max_version - 1 if api.latest_version_unstable else api.max_version
-        if max_version is not None:
-            last = min(last, max_version)
-        spoken = self.versions.get(api_key)
-        if spoken is None or spoken[0] > last or spoken[1] < api.min_version:
-            offered = "does not offer it" if spoken is None else f"offers versions {spoken[0]} to {spoken[1]}"
-            raise UnsupportedByBroker(f"{api.name}: the broker at {self.host}:{self.port} {offered}")
-        return min(last, spoken[1])
+        version = self.versions.choose(api_key, max_version)
+        if version is None:
+            name, reason = APIS[api_key].name, self.versions.why_not(api_key)
+            raise UnsupportedByBroker(f"{name}: the broker at {self.host}:{self.port} {reason}")
+        return version
 
     def request(
         self, request: Message, *, version: int | None = None, timeout_ms: int | None = None
@@ -386,14 +373,7 @@ class Connection:
         if not self._waiting:
             raise WireError("an answer to nothing")
         waiting = self._waiting[0]
-        correlation_id, position = decode_response_header(frame, waiting.api_key, waiting.version)
-        if correlation_id != waiting.correlation_id:
-            raise WireError(f"answer {correlation_id} where {waiting.correlation_id} was due")
-        cls = response_class(waiting.api_key)
-        version = waiting.version
-        if waiting.api_key == API_VERSIONS and _ERROR_CODE.unpack_from(frame, 4)[0] == ErrorCode.UNSUPPORTED_VERSION:
-            version = 0
-        response: Any = decode(cls, version, frame, position)
+        response = decode_answer(frame, waiting.correlation_id, waiting.api_key, waiting.version)
         self._waiting.popleft()
         if self._measures:
             sent_at = waiting.expires_at - waiting.timeout_ms / 1000

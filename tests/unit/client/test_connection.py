@@ -20,6 +20,7 @@ from ottla.client.errors import (
 )
 from ottla.wire import Message
 from ottla.wire.frames import decode_request_header, encode_response
+from ottla.wire.greeting import Versions
 from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from ottla.wire.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
@@ -87,7 +88,7 @@ def connected(**settings: Any) -> tuple[Connection, Pipe]:
     pipe = Pipe()
     connection = Connection(cast(asyncio.AbstractEventLoop, pipe.loop), config, "h", 1)
     connection.start(pipe)
-    connection.versions = {3: (0, 13), 18: (0, 4)}
+    connection.versions = Versions({3: (0, 13), 18: (0, 4)})
     return connection, pipe
 
 
@@ -144,14 +145,14 @@ def test_an_answer_of_any_size_is_received_and_can_be_kept(size: int) -> None:
 def test_requests_carry_the_client_id_and_the_highest_common_version() -> None:
     async def work() -> None:
         connection, pipe = connected(**{"client.id": "me"})
-        connection.versions[3] = (0, 9)
+        connection.versions.spoken[3] = (0, 9)
         connection.request(MetadataRequest(topics=[]))
         header, _ = decode_request_header(bytes(pipe.written[4:]))
         assert header == (3, 9, 0, "me")
-        connection.versions[3] = (14, 20)
+        connection.versions.spoken[3] = (14, 20)
         with pytest.raises(UnsupportedByBroker, match="offers versions 14 to 20"):
             connection.request(MetadataRequest(topics=[]))
-        del connection.versions[3]
+        del connection.versions.spoken[3]
         with pytest.raises(UnsupportedByBroker, match="does not offer it"):
             connection.request(MetadataRequest(topics=[]))
 
@@ -270,7 +271,7 @@ def test_an_old_broker_is_asked_again_in_its_own_version() -> None:
         assert header[:2] == (18, 2)
         receive(pipe, answer(1, ApiVersionsResponse(api_keys=[ApiVersion(api_key=1, max_version=4)]), 2))
         await negotiating
-        assert connection.versions == {1: (0, 4)}
+        assert connection.versions.spoken == {1: (0, 4)}
 
     run(work)
 
@@ -303,7 +304,7 @@ def logged_in() -> tuple[Connection, Pipe]:
     connection, pipe = connected(
         security_protocol="SASL_PLAINTEXT", sasl_mechanism="PLAIN", sasl_username="u", sasl_password="p"
     )
-    connection.versions = {3: (0, 13), 17: (0, 1), 36: (0, 2)}
+    connection.versions = Versions({3: (0, 13), 17: (0, 1), 36: (0, 2)})
     return connection, pipe
 
 
@@ -392,7 +393,7 @@ def test_a_broker_that_ends_the_connection_at_once(
 ) -> None:
     async def work() -> None:
         connection, pipe = connected(security_protocol=protocol)
-        connection.versions = {}
+        connection.versions = Versions()
         waiting = connection.request(ApiVersionsRequest(), version=4)
         receive(pipe, incoming)
         end(pipe)
