@@ -23,6 +23,7 @@ from ottla.client import lifetimes, statistics
 from ottla.client.callbacks import call_back
 from ottla.client.config import ClientConfig, split_address
 from ottla.client.connection import OS_SOCKETS, Connection
+from ottla.client.core.backoff import Backoff
 from ottla.client.core.outages import Notice, Outages
 from ottla.client.errors import (
     AuthenticationError,
@@ -59,22 +60,6 @@ class CoordinatorType(IntEnum):
     GROUP = 0
     TRANSACTION = 1
     SHARE = 2
-
-
-class Backoff:
-    """Pauses that double from the first to the longest, each by chance a fifth shorter or longer (KIP-580)."""
-
-    __slots__ = ("_first_ms", "_max_ms", "_rng")
-
-    def __init__(self, first_ms: int, max_ms: int, rng: Random) -> None:
-        self._first_ms = first_ms
-        self._max_ms = max(first_ms, max_ms)
-        self._rng = rng
-
-    def pause_ms(self, attempt: int) -> float:
-        """The pause after so many failures in a row (1, 2, ...)."""
-        longest = min(self._first_ms * 2.0 ** min(max(attempt - 1, 0), 30), self._max_ms)
-        return longest * (0.8 + 0.4 * self._rng.random())
 
 
 class Cluster(lifetimes.Open):
