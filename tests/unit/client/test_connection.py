@@ -23,7 +23,12 @@ from ottla.wire.frames import decode_request_header, encode_response
 from ottla.wire.greeting import Versions
 from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from ottla.wire.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
-from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
+from ottla.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+)
 from ottla.wire.messages.sasl_authenticate import SaslAuthenticateResponse
 from ottla.wire.messages.sasl_handshake import SaslHandshakeResponse
 
@@ -34,6 +39,7 @@ class Loop:
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self.readers: dict[object, Callable[[], None]] = {}
+        self.writers: dict[object, Callable[[], None]] = {}
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._loop, name)
@@ -44,6 +50,12 @@ class Loop:
     def remove_reader(self, sock: object) -> None:
         self.readers.pop(sock, None)
 
+    def add_writer(self, sock: object, callback: Callable[[], None]) -> None:
+        self.writers[sock] = callback
+
+    def remove_writer(self, sock: object) -> None:
+        self.writers.pop(sock, None)
+
 
 class Pipe:
     """A socket that collects what is written, and has what the test puts into it."""
@@ -53,9 +65,15 @@ class Pipe:
         self.written = bytearray()
         self.incoming = bytearray()
         self.error: OSError | None = None
+        """What reading and writing raise."""
+        self.takes = True
         self.is_closed = False
 
     def send(self, data: Any) -> int:
+        if self.error is not None:
+            raise self.error
+        if not self.takes:
+            raise BlockingIOError
         self.written += data
         return len(data)
 
@@ -414,5 +432,39 @@ def test_a_broker_that_ends_the_connection_at_the_first_request_may_want_a_login
         end(pipe)
         with pytest.raises(NetworkError, match=f"security.protocol is {expected}, not {protocol}"):
             await waiting
+
+    run(work)
+
+
+def test_a_connection_that_breaks_while_a_request_is_written_fails_that_request_with_the_others() -> None:
+    async def work() -> None:
+        connection, pipe = connected()
+        before = connection.request(MetadataRequest(topics=[]))
+        pipe.error = BrokenPipeError("broken")
+        now = connection.request(MetadataRequest(topics=[]))
+        for one in (before, now):
+            with pytest.raises(NetworkError, match="broken"):
+                await one
+        assert connection.is_closed and connection.in_flight_count == 0
+
+    run(work)
+
+
+def test_a_full_connection_has_room_again_when_its_queue_has_left() -> None:
+    async def work() -> None:
+        connection, pipe = connected()
+        pipe.takes = False
+        topics = [MetadataRequestTopic(name="x" * 200) for _ in range(3_000)]
+        assert not connection.is_full
+        while not connection.is_full:
+            connection.request(MetadataRequest(topics=topics))
+        waiting = asyncio.ensure_future(connection.room())
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        pipe.takes = True
+        pipe.loop.writers[pipe]()
+        await waiting
+        assert not connection.is_full
+        connection.close()
 
     run(work)
