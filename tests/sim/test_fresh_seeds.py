@@ -1,4 +1,4 @@
-"""Forty worlds that nobody has seen before: other ones for every version of the code, the same for all who test it.
+"""Worlds that nobody has seen before: other ones for every version of the code, the same for all who test it.
 
 The seeds come from the tree that git has for this version (a fixed number where there is no git). A failure prints the
 command that replays it; `make sim SEEDS=200` runs more.
@@ -23,6 +23,7 @@ WORLDS = (
     *[(replica_world.GROUPS, 3.0)] * 3,
     *[(replica_world.TOPIC_CHANGES, 4.0)] * 2,
     *[(replica_world.VOTERS, 4.0)] * 3,
+    *[(replica_world.CLIENTS, 4.0)] * 5,
 )
 """A kind of world, and for how many virtual seconds things go wrong in it."""
 

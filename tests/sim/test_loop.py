@@ -175,3 +175,25 @@ def test_what_a_dead_process_starts_in_its_finally_blocks_goes_nowhere() -> None
     loop.run(main())
     assert seen == []
     loop.finish()
+
+
+def test_a_process_that_is_paused_when_it_is_ready_goes_on_after_its_pause() -> None:
+    loop = Loop(1)
+    seen: list[tuple[str, float]] = []
+    process = Process("program")
+    begun = loop.time()
+
+    def note(what: str) -> None:
+        seen.append((what, round(loop.time() - begun)))
+
+    async def main() -> None:
+        loop.call_soon(loop.pause, process)
+        for name in ("first", "second"):  # ready in the very turn that pauses the process
+            loop.call_soon(note, name, context=loop.context_of(process))
+        await asyncio.sleep(5)
+        loop.resume(process)
+        await asyncio.sleep(1)
+
+    loop.run(main())
+    assert seen == [("first", 5), ("second", 5)]
+    loop.finish()

@@ -22,7 +22,8 @@ from typing import Any, TypeVar
 from ottla.client import lifetimes, statistics
 from ottla.client.callbacks import call_back
 from ottla.client.config import ClientConfig, split_address
-from ottla.client.connection import Connection
+from ottla.client.connection import OS_SOCKETS, Connection
+from ottla.client.core.backoff import Backoff
 from ottla.client.core.outages import Notice, Outages
 from ottla.client.errors import (
     AuthenticationError,
@@ -39,6 +40,7 @@ from ottla.client.errors import (
     is_retriable,
 )
 from ottla.client.metadata import Broker, Metadata, PartitionInfo, TopicInfo
+from ottla.net import Sockets
 from ottla.wire import Message
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -61,29 +63,19 @@ class CoordinatorType(IntEnum):
     SHARE = 2
 
 
-class Backoff:
-    """Pauses that double from the first to the longest, each by chance a fifth shorter or longer (KIP-580)."""
-
-    __slots__ = ("_first_ms", "_max_ms", "_rng")
-
-    def __init__(self, first_ms: int, max_ms: int, rng: Random) -> None:
-        self._first_ms = first_ms
-        self._max_ms = max(first_ms, max_ms)
-        self._rng = rng
-
-    def pause_ms(self, attempt: int) -> float:
-        """The pause after so many failures in a row (1, 2, ...)."""
-        longest = min(self._first_ms * 2.0 ** min(max(attempt - 1, 0), 30), self._max_ms)
-        return longest * (0.8 + 0.4 * self._rng.random())
-
-
 class Cluster(lifetimes.Open):
     """A cluster as one client sees it. Made without I/O; what first needs a broker connects."""
 
     def __init__(
-        self, config: ClientConfig, *, rng: Random | None = None, allow_auto_topic_creation: bool = True
+        self,
+        config: ClientConfig,
+        *,
+        rng: Random | None = None,
+        sockets: Sockets = OS_SOCKETS,
+        allow_auto_topic_creation: bool = True,
     ) -> None:
         self.config = config
+        self._sockets = sockets
         self.metadata = Metadata()
         self.rng: Random = rng or SystemRandom()
         self.retry_backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, self.rng)
@@ -91,7 +83,7 @@ class Cluster(lifetimes.Open):
         self._allow_auto_topic_creation = allow_auto_topic_creation
         self._connections: dict[tuple[int, str], Connection] = {}
         self._connecting: dict[tuple[int, str], asyncio.Task[Connection]] = {}
-        self._bootstrapping: set[Connection] = set()
+        self._bootstrapping: dict[Connection, None] = {}
         """Connections to bootstrap servers that have not been asked yet which broker they are."""
         self._failures: dict[int, tuple[int, float]] = {}
         self._coordinators: dict[tuple[int, str], int] = {}
@@ -146,7 +138,7 @@ class Cluster(lifetimes.Open):
         lifetimes.keep(self._connections, self._bootstrapping, self._connecting, self._finding, self._tasks)
         lifetimes.keep(self._refreshing, self._timer, self._idle_timer, self._statistics_timer)
         self._connections, self._connecting, self._finding = {}, {}, {}
-        self._bootstrapping, self._tasks = set(), set()
+        self._bootstrapping, self._tasks = {}, set()
         self._refreshing = self._timer = self._idle_timer = self._statistics_timer = None
 
     def _check_open(self) -> None:
@@ -287,7 +279,7 @@ class Cluster(lifetimes.Open):
 
         timer = asyncio.get_running_loop().call_later(SLOW_SECONDS, slow)
         try:
-            return await Connection.connect(host, port, self.config)
+            return await Connection.connect(host, port, self.config, sockets=self._sockets)
         finally:
             timer.cancel()
 
@@ -336,7 +328,7 @@ class Cluster(lifetimes.Open):
 
     def finalized_feature(self, name: str) -> int:
         """The level of a feature (`transaction.version`) as the connected brokers tell it; 0 if none does."""
-        return max((one.finalized_features.get(name, 0) for one in self._connections.values()), default=0)
+        return max((one.versions.finalized_features.get(name, 0) for one in self._connections.values()), default=0)
 
     def _watch_idle(self) -> None:
         idle_ms = self.config.connections_max_idle_ms
@@ -559,7 +551,7 @@ class Cluster(lifetimes.Open):
         self._check_open()
         connection = await self._watched(address, *split_address(address))
         self._outages.broker_left(address)
-        self._bootstrapping.add(connection)
+        self._bootstrapping[connection] = None
         is_adopted = False
         try:
             self._check_open()
@@ -567,7 +559,7 @@ class Cluster(lifetimes.Open):
             is_adopted = self._adopt(connection, response)
             return response
         finally:
-            self._bootstrapping.discard(connection)
+            self._bootstrapping.pop(connection, None)
             if not is_adopted:
                 connection.close()
 

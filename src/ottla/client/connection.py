@@ -5,13 +5,15 @@ to; the correlation id must agree. When a connection ends, for whatever reason, 
 whether the broker did what was asked is not known. An answer that does not come within its time ends the connection, as
 Kafka's own client does it, since every later answer stands behind it.
 
-A response larger than what has arrived gets a buffer of its own that the socket is read into; a decoded response may
+It stands on `net.Channel` and the `net.Sockets` port: the simulator hands in its own, and the same code runs there. A
+response larger than what has arrived gets a buffer of its own that the socket is read into; a decoded response may
 keep views of it (the records of a fetch) for as long as it likes. When nobody has a view of it any more the buffer is
 used again: clearing and paging in fresh memory would cost as much as reading the records.
 
-A connection that is secured has its TLS in the transport and logs in before its first request. Where the broker gives a
-session a time (KIP-368) it logs in again before that is over: what is asked meanwhile is held back for so long, since a
-broker takes nothing else between the handshake and the last token. A connection in the open pays for none of this.
+A connection that is secured has its TLS in the socket (`net.tls`) and logs in before its first request. Where the
+broker gives a session a time (KIP-368) it logs in again before that is over: what is asked meanwhile is held back for
+so long, since a broker takes nothing else between the handshake and the last token. A connection in the open pays for
+none of this.
 """
 
 from __future__ import annotations
@@ -20,13 +22,10 @@ import asyncio
 import socket
 import ssl
 from collections import deque
-from collections.abc import Iterable
 from contextlib import suppress
 from random import SystemRandom
-from struct import Struct
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol
 
-from ottla import SOFTWARE_NAME, __version__
 from ottla.client.config import ClientConfig
 from ottla.client.errors import (
     AuthenticationError,
@@ -36,22 +35,23 @@ from ottla.client.errors import (
     UnsupportedByBroker,
     check_error,
 )
-from ottla.wire import Message, WireError, decode
-from ottla.wire.apis import API_VERSIONS, APIS, response_class
-from ottla.wire.errors import ErrorCode
-from ottla.wire.frames import decode_response_header, encode_request
-from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.net import Channel, FrameTooLarge, OsSockets, ReceiveBuffers, Socket, Sockets, dial
+from ottla.wire import Message, WireError
+from ottla.wire.apis import APIS
+from ottla.wire.frames import encode_request
+from ottla.wire.greeting import Greeting, Versions, decode_answer
+from ottla.wire.messages.api_versions import ApiVersionsResponse
 from ottla.wire.spares import SpareBuffers
 
 if TYPE_CHECKING:
     from ottla.client.core.authentication import Authentication
 
-_SIZE = Struct(">i")
-_ERROR_CODE = Struct(">h")
 RECEIVE_BYTES = 64 * 1024
 MAX_FRAME_BYTES = 2**31 - 1
-FIRST_FRAME_BYTES = 1024 * 1024
-"""A buffer is never made larger than this on the word of a peer alone: it grows with what has come."""
+SMALL_FRAME_BYTES = 16 * 1024
+"""Buffers up to this size are not kept: a small response must not hold on to a large buffer."""
+FULL_BYTES = 1024 * 1024
+"""A connection with so much in its send queue is full."""
 SPARE_BYTES = 24 * 1024 * 1024
 """Buffers of so many bytes are kept for the next frames."""
 
@@ -72,36 +72,63 @@ class _Waiting:
         self.answer: asyncio.Future[Any] = answer
 
 
+class _Outlet(Protocol):
+    """The part of a channel that requests leave by."""
+
+    def send(self, parts: list[Any]) -> None: ...
+    def close(self) -> None: ...
+
+
 class _HeldBack:
-    """Stands in for a transport while its connection logs in again: keeps what is written, in order, for later."""
+    """Stands in for a channel while its connection logs in again: keeps what is sent, in order, for later."""
 
-    def __init__(self, transport: asyncio.Transport) -> None:
-        self.transport = transport
-        self._pieces: list[bytes | memoryview] = []
+    def __init__(self, outlet: _Outlet) -> None:
+        self.outlet = outlet
+        self._pieces: list[Any] = []
 
-    def write(self, piece: bytes) -> None:
-        self._pieces.append(piece)
-
-    def writelines(self, pieces: Iterable[bytes]) -> None:
-        self._pieces.extend(pieces)
+    def send(self, parts: list[Any]) -> None:
+        self._pieces.extend(parts)
 
     def release(self) -> None:
         if self._pieces:
-            self.transport.writelines(self._pieces)
+            self.outlet.send(self._pieces)
 
-    def abort(self) -> None:
-        self.transport.abort()
+    def close(self) -> None:
+        self.outlet.close()
 
 
-class Connection(asyncio.BufferedProtocol):
+class _KeptBuffers(ReceiveBuffers):
+    """Buffers of one connection whose frames may be looked at for as long as anything has a view of them."""
+
+    def __init__(self) -> None:
+        super().__init__(RECEIVE_BYTES)
+        self._kept = SpareBuffers(SPARE_BYTES)
+
+    def take(self, size: int) -> bytearray | None:
+        return None if size <= SMALL_FRAME_BYTES else self._kept.take(size)
+
+    def make(self, size: int) -> bytearray:
+        return bytearray(size if size <= SMALL_FRAME_BYTES else _rounded(size))
+
+    def give(self, buffer: bytearray) -> None:
+        if len(buffer) > SMALL_FRAME_BYTES:
+            self._kept.keep(buffer)
+
+    def clear(self) -> None:
+        self._kept.clear()
+
+
+OS_SOCKETS = OsSockets()
+
+
+class Connection:
     """A connection that is made by `connect` and then carries any number of requests at once."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, config: ClientConfig, host: str, port: int) -> None:
         self.host = host
         self.port = port
-        self.versions: dict[int, tuple[int, int]] = {}
-        """api key -> first and last version the broker speaks."""
-        self.finalized_features: dict[str, int] = {}
+        self.versions = Versions()
+        """What the broker knows."""
         self.used_at = loop.time()
         """When a request was last sent, on the loop's clock in seconds."""
         self.muted_until = 0.0
@@ -111,7 +138,10 @@ class Connection(asyncio.BufferedProtocol):
         self._measures = config.on_statistics is not None
         self._loop = loop
         self._config = config
-        self._transport: asyncio.Transport | None = None
+        self._buffers = _KeptBuffers()
+        self._channel: Channel | None = None
+        self._outlet: _Outlet | None = None
+        """Where requests go: the channel, or what holds them back during a login."""
         self._waiting: deque[_Waiting] = deque()
         self._correlation_id = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -121,33 +151,31 @@ class Connection(asyncio.BufferedProtocol):
         self._login: asyncio.Task[None] | None = None
         self._is_closed = False
         self._room: asyncio.Future[None] | None = None
-        self._small = bytearray(RECEIVE_BYTES)
-        self._small_filled = 0
-        self._frame: bytearray | None = None
-        self._frame_filled = self._frame_size = 0
-        self._spares = SpareBuffers(SPARE_BYTES)
 
     @classmethod
-    async def connect(cls, host: str, port: int, config: ClientConfig) -> Connection:
+    async def connect(cls, host: str, port: int, config: ClientConfig, *, sockets: Sockets = OS_SOCKETS) -> Connection:
         """A connection that stands, is logged in and knows the broker's versions; NetworkError if there is none to be
         had, AuthenticationError if broker and client do not trust each other."""
         loop = asyncio.get_running_loop()
         connection = cls(loop, config, host, port)
-        secured: dict[str, Any] = {}
+        context: ssl.SSLContext | None = None
         if config.has_tls:
             from ottla.client.tls import tls_context
 
-            secured = {"ssl": tls_context(config), "server_hostname": host}
+            context = tls_context(config)
         try:
             async with asyncio.timeout(config.socket_connection_setup_timeout_ms / 1000):
-                transport, _ = await loop.create_connection(lambda: connection, host, port, **secured)
+                sock = await dial(sockets, host, port)
+                connection._tune(sock)
+                if context is not None:
+                    sock = await _secured(sock, context, host)
         except TimeoutError:
             raise NetworkError(
                 f"{host}:{port} took no connection in {config.socket_connection_setup_timeout_ms} ms"
             ) from None
         except OSError as error:
             raise _unconnected(error, connection) from error
-        connection._tune(transport)
+        connection.start(sock)
         try:
             await connection._negotiate()
             if config.has_sasl:
@@ -157,12 +185,16 @@ class Connection(asyncio.BufferedProtocol):
             raise
         return connection
 
-    def _tune(self, transport: asyncio.Transport) -> None:
-        sock = transport.get_extra_info("socket")
-        if sock is None:
-            return
-        with suppress(OSError):  # a connection that has just ended; it is told by what is asked of it
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    def start(self, sock: Socket) -> None:
+        """Carry requests over this socket from now on."""
+        self._channel = Channel(
+            self._loop, sock, self._buffers, max_frame_bytes=MAX_FRAME_BYTES, supports_sendfile=False
+        )
+        self._outlet = self._channel
+        self._channel.start(self)
+
+    def _tune(self, sock: Socket) -> None:
+        with suppress(OSError):  # a connection that has just ended; the next request reports it
             # A size that is set stays: the system would let it grow to what the connection carries.
             if self._config.send_buffer_bytes > 0:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._config.send_buffer_bytes)
@@ -170,16 +202,13 @@ class Connection(asyncio.BufferedProtocol):
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._config.receive_buffer_bytes)
 
     async def _negotiate(self) -> None:
-        """ApiVersions, newest first (KIP-511): a broker that lacks that version answers in version 0 with its own."""
-        version = APIS[API_VERSIONS].max_version
-        request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=__version__)
-        response: ApiVersionsResponse = await self.request(request, version=version)
-        if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
-            spoken = next((api.max_version for api in response.api_keys if api.api_key == API_VERSIONS), 0)
-            response = await self.request(request, version=min(version, spoken))
+        greeting = Greeting()
+        versions = None
+        while versions is None:
+            response: ApiVersionsResponse = await self.request(greeting.request, version=greeting.version)
+            versions = greeting.handle(response)
         check_error(response.error_code)
-        self.versions = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
-        self.finalized_features = {feature.name: feature.max_version_level for feature in response.finalized_features}
+        self.versions = versions
 
     # Logging in
 
@@ -196,17 +225,17 @@ class Connection(asyncio.BufferedProtocol):
         too, so all that waits then is held back, and what follows goes before it."""
         try:
             exchange = await self._exchange()
-            assert self._transport is not None
-            held = _HeldBack(self._transport)
+            assert self._outlet is not None
+            held = _HeldBack(self._outlet)
             answer = self._ask_aside(exchange.begin())
-            self._transport = cast(asyncio.Transport, held)
+            self._outlet = held
             while (request := self._next_step(exchange, await answer)) is not None:
-                self._transport, held_back = held.transport, deque(self._waiting)
+                self._outlet, held_back = held.outlet, deque(self._waiting)
                 self._waiting.clear()
                 answer = self._ask_aside(request)
                 self._waiting.extend(held_back)
-                self._transport = cast(asyncio.Transport, held)
-            self._transport = held.transport
+                self._outlet = held
+            self._outlet = held.outlet
             held.release()
             self._plan_login(exchange)
         except KafkaError as error:
@@ -257,15 +286,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def version_of(self, api_key: int, max_version: int | None = None) -> int:
         """The highest version that both sides speak; UnsupportedByBroker if there is none."""
-        api = APIS[api_key]
-        last = api.max_version - 1 if api.latest_version_unstable else api.max_version
-        if max_version is not None:
-            last = min(last, max_version)
-        spoken = self.versions.get(api_key)
-        if spoken is None or spoken[0] > last or spoken[1] < api.min_version:
-            offered = "does not offer it" if spoken is None else f"offers versions {spoken[0]} to {spoken[1]}"
-            raise UnsupportedByBroker(f"{api.name}: the broker at {self.host}:{self.port} {offered}")
-        return min(last, spoken[1])
+        version = self.versions.choose(api_key, max_version)
+        if version is None:
+            name, reason = APIS[api_key].name, self.versions.why_not(api_key)
+            raise UnsupportedByBroker(f"{name}: the broker at {self.host}:{self.port} {reason}")
+        return version
 
     def request(
         self, request: Message, *, version: int | None = None, timeout_ms: int | None = None
@@ -278,7 +303,7 @@ class Connection(asyncio.BufferedProtocol):
         assert api_key is not None
         if version is None:
             version = self.version_of(api_key)
-        correlation_id = self._write(api_key, version, request)
+        outlet, correlation_id, pieces = self._encoded(api_key, version, request)
         now = self._loop.time()
         if timeout_ms is None:
             timeout_ms = self._config.request_timeout_ms
@@ -290,42 +315,41 @@ class Connection(asyncio.BufferedProtocol):
             if self._timer is not None:
                 self._timer.cancel()
             self._timer = self._loop.call_at(waiting.expires_at, self._expire)
+        outlet.send(pieces)  # may end the connection: then this request fails with the others
         return waiting.answer
 
     def send_only(self, request: Message, *, version: int | None = None) -> None:
         """Send a request that has no answer (Produce with acks=0)."""
         api_key = type(request).__schema__.api_key
         assert api_key is not None
-        self._write(api_key, self.version_of(api_key) if version is None else version, request)
+        version = self.version_of(api_key) if version is None else version
+        outlet, _, pieces = self._encoded(api_key, version, request)
+        outlet.send(pieces)
 
-    def _write(self, api_key: int, version: int, request: Message) -> int:
-        if self._is_closed or self._transport is None:
+    def _encoded(self, api_key: int, version: int, request: Message) -> tuple[_Outlet, int, list[Any]]:
+        if self._is_closed or self._outlet is None:
             raise self._error or NetworkError(f"the connection to {self.host}:{self.port} is closed")
         correlation_id = self._correlation_id
         self._correlation_id = (correlation_id + 1) & 0x7FFFFFFF
         pieces = encode_request(api_key, version, correlation_id, self._config.client_id, request)
         self.used_at = self._loop.time()
-        if len(pieces) == 1:
-            self._transport.write(pieces[0])
-        else:
-            self._transport.writelines(pieces)
-        return correlation_id
+        return self._outlet, correlation_id, pieces
 
     @property
     def is_full(self) -> bool:
         """Whether the socket takes no more for now: `room` waits for it."""
-        return self._room is not None
+        return self._channel is not None and self._channel.out_bytes > FULL_BYTES
 
     async def room(self) -> None:
         """Wait until the socket takes more, so that a slow broker does not make the send queue grow."""
-        if self._room is not None and not self._is_closed:
+        if self.is_full and not self._is_closed:
+            assert self._channel is not None
+            if self._room is None:
+                self._room = self._loop.create_future()
+                self._channel.when_drained(self._drained)
             await asyncio.shield(self._room)
 
-    def pause_writing(self) -> None:
-        if self._room is None:
-            self._room = self._loop.create_future()
-
-    def resume_writing(self) -> None:
+    def _drained(self) -> None:
         if self._room is not None:
             room, self._room = self._room, None
             if not room.done():
@@ -333,81 +357,23 @@ class Connection(asyncio.BufferedProtocol):
 
     # Receiving
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # Not asserted: uvloop's transports are no subclasses of asyncio's.
-        self._transport = cast(asyncio.Transport, transport)
-        self._transport.set_write_buffer_limits(high=1024 * 1024)
-
-    def get_buffer(self, sizehint: int) -> memoryview:
-        if self._frame is not None:
-            return memoryview(self._frame)[self._frame_filled : self._frame_size]
-        return memoryview(self._small)[self._small_filled :]
-
-    def buffer_updated(self, nbytes: int) -> None:
+    def frame_received(self, frame: memoryview) -> None:
+        if self._is_closed:
+            return
         try:
-            if self._frame is not None:
-                self._frame_filled += nbytes
-                self._frame_grew(self._frame)
-            else:
-                self._small_filled += nbytes
-                self._parse()
+            if len(frame) < 4:
+                raise WireError(f"a frame of {len(frame)} bytes")
+            # Of a buffer that the next read overwrites a copy; a frame that came into its own is looked at there.
+            is_shared = frame.obj is self._buffers.shared
+            self._handle(memoryview(bytes(frame)) if is_shared else frame)
         except WireError as error:
             self._fail(NetworkError(f"{self.host}:{self.port} sent what cannot be read: {error}"))
-
-    def _frame_grew(self, frame: bytearray) -> None:
-        if self._frame_filled == self._frame_size:
-            self._frame = None
-            view = memoryview(frame)[: self._frame_size]
-            self._spares.keep(frame)
-            self._handle(view)
-        elif self._frame_filled == len(frame):
-            larger = bytearray(_rounded(min(2 * len(frame), self._frame_size)))
-            larger[: len(frame)] = frame
-            self._frame = larger
-
-    def _frame_buffer(self, size: int) -> bytearray:
-        """A spare buffer that holds the whole frame, or a new one that grows with it."""
-        spare = self._spares.take(size)
-        if spare is not None:
-            return spare
-        return bytearray(_rounded(max(min(size, FIRST_FRAME_BYTES), self._frame_filled)))
-
-    def _parse(self) -> None:
-        view = memoryview(self._small)
-        position, end = 0, self._small_filled
-        while end - position >= 4 and not self._is_closed:
-            (size,) = _SIZE.unpack_from(view, position)
-            if not 4 <= size <= MAX_FRAME_BYTES:
-                raise WireError(f"a frame of {size} bytes")
-            start = position + 4
-            stop = start + size
-            if stop > end:
-                if stop - position <= RECEIVE_BYTES // 4:
-                    break
-                self._frame_filled, self._frame_size = end - start, size
-                self._frame = self._frame_buffer(size)
-                self._frame[: self._frame_filled] = view[start:end]
-                position = end
-                break
-            self._handle(memoryview(bytes(view[start:stop])))
-            position = stop
-        kept = end - position
-        if kept and position:
-            self._small[:kept] = bytes(view[position:end])
-        self._small_filled = kept
 
     def _handle(self, frame: memoryview) -> None:
         if not self._waiting:
             raise WireError("an answer to nothing")
         waiting = self._waiting[0]
-        correlation_id, position = decode_response_header(frame, waiting.api_key, waiting.version)
-        if correlation_id != waiting.correlation_id:
-            raise WireError(f"answer {correlation_id} where {waiting.correlation_id} was due")
-        cls = response_class(waiting.api_key)
-        version = waiting.version
-        if waiting.api_key == API_VERSIONS and _ERROR_CODE.unpack_from(frame, 4)[0] == ErrorCode.UNSUPPORTED_VERSION:
-            version = 0
-        response: Any = decode(cls, version, frame, position)
+        response = decode_answer(frame, waiting.correlation_id, waiting.api_key, waiting.version)
         self._waiting.popleft()
         if self._measures:
             sent_at = waiting.expires_at - waiting.timeout_ms / 1000
@@ -435,24 +401,25 @@ class Connection(asyncio.BufferedProtocol):
             next_at = min(waiting.expires_at for waiting in self._waiting)
             self._timer = self._loop.call_at(next_at, self._expire)
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        if isinstance(exc, ssl.SSLError):
+    def channel_closed(self) -> None:
+        assert self._channel is not None
+        error = self._channel.error
+        if isinstance(error, FrameTooLarge):
+            self._fail(NetworkError(f"{self.host}:{self.port} sent what cannot be read: {error}"))
+        if isinstance(error, ssl.SSLError):
             from ottla.client.tls_failures import explain_failure
 
-            self._fail(explain_failure(exc, self.host, self.port))
+            self._fail(explain_failure(error, self.host, self.port))
         answer_count = self._correlation_id - len(self._waiting)
         if answer_count <= 1 and not self._is_closed:
             from ottla.client.tls_failures import explain_end
 
-            first_bytes = bytes(self._small[:2])
-            self._fail(explain_end(exc, self.host, self.port, self._config, answer_count, first_bytes))
-        reason = f": {exc}" if exc else ""
+            first_bytes = bytes(self._buffers.shared[:2])
+            self._fail(explain_end(error, self.host, self.port, self._config, answer_count, first_bytes))
+        reason = f": {error}" if error else ""
         self._fail(NetworkError(f"the connection to {self.host}:{self.port} ended{reason}"))
         if not self._closed.done():
             self._closed.set_result(None)
-
-    def eof_received(self) -> bool:
-        return False
 
     def close(self) -> None:
         self._fail(NetworkError(f"the connection to {self.host}:{self.port} was closed"))
@@ -473,15 +440,26 @@ class Connection(asyncio.BufferedProtocol):
             self._login_timer.cancel()
         if self._login is not None:
             self._login.cancel()
-        if self._transport is not None:
-            self._transport.abort()
-        self._frame = None
-        self._spares.clear()
-        self.resume_writing()
         waiting, self._waiting = self._waiting, deque()
+        if self._channel is not None:
+            self._channel.close()
+        self._buffers.clear()
+        self._drained()
         for one in waiting:
             if not one.answer.done():
                 one.answer.set_exception(_another(error))
+
+
+async def _secured(sock: Socket, context: ssl.SSLContext, host: str) -> Socket:
+    from ottla.net.tls import TlsSocket
+
+    secured = TlsSocket(sock, context, server_hostname=host)
+    try:
+        await secured.handshake()
+    except BaseException:
+        sock.close()
+        raise
+    return secured
 
 
 def _unconnected(error: OSError, connection: Connection) -> KafkaError:
@@ -490,7 +468,6 @@ def _unconnected(error: OSError, connection: Connection) -> KafkaError:
         from ottla.client.tls_failures import explain_failure
 
         return explain_failure(error, host, port)
-    # asyncio's own text names the address again: "[Errno 111] Connect call failed ('127.0.0.1', 9092)".
     is_refused = isinstance(error, ConnectionRefusedError)
     return NetworkError(f"cannot connect to {host}:{port}: {'Connection refused' if is_refused else error}")
 

@@ -14,11 +14,13 @@ import logging
 import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from random import Random
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar, Unpack, overload
 
 from ottla.client import lifetimes, statistics
 from ottla.client.cluster import Cluster
 from ottla.client.config import ConsumerConfig
+from ottla.client.connection import OS_SOCKETS
 from ottla.client.core.fetching import ConsumerRecord
 from ottla.client.core.membership import Release, Released, Subscribed, Take, Taken, Unsubscribed
 from ottla.client.core.offsets import OffsetAndMetadata, OffsetAndTimestamp
@@ -44,6 +46,7 @@ from ottla.client.group_member import GroupMember
 from ottla.client.metadata import ConsumerGroupMetadata, Metadata, PartitionInfo
 from ottla.client.offset_requests import OffsetRequests
 from ottla.client.times import check_ms, check_timestamp
+from ottla.net import Sockets
 from ottla.wire.sentinels import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
 if TYPE_CHECKING:
@@ -86,6 +89,9 @@ class Consumer(lifetimes.Client, Generic[K, V]):
         self: Consumer[bytes | None, bytes | None],
         config: Mapping[str, Any] | None = None,
         /,
+        *,
+        rng: Random | None = None,
+        sockets: Sockets = OS_SOCKETS,
         **settings: Unpack[ConsumerSettings],
     ) -> None: ...
 
@@ -95,6 +101,8 @@ class Consumer(lifetimes.Client, Generic[K, V]):
         config: Mapping[str, Any] | None = None,
         /,
         *,
+        rng: Random | None = None,
+        sockets: Sockets = OS_SOCKETS,
         key_deserializer: Callable[[bytes], K],
         value_deserializer: Callable[[bytes], V],
         **settings: Unpack[ConsumerSettings],
@@ -106,6 +114,8 @@ class Consumer(lifetimes.Client, Generic[K, V]):
         config: Mapping[str, Any] | None = None,
         /,
         *,
+        rng: Random | None = None,
+        sockets: Sockets = OS_SOCKETS,
         value_deserializer: Callable[[bytes], V],
         **settings: Unpack[ConsumerSettings],
     ) -> None: ...
@@ -116,15 +126,30 @@ class Consumer(lifetimes.Client, Generic[K, V]):
         config: Mapping[str, Any] | None = None,
         /,
         *,
+        rng: Random | None = None,
+        sockets: Sockets = OS_SOCKETS,
         key_deserializer: Callable[[bytes], K],
         **settings: Unpack[ConsumerSettings],
     ) -> None: ...
 
-    def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
+    def __init__(
+        self,
+        config: Mapping[str, Any] | None = None,
+        /,
+        *,
+        rng: Random | None = None,
+        sockets: Sockets = OS_SOCKETS,
+        **settings: Any,
+    ) -> None:
         self.config = ConsumerConfig.parse(*([config] if config is not None else []), settings)
         self._subscription = Subscription(OffsetReset.parse(self.config.auto_offset_reset))
         self._listener: RebalanceListener | None = None
-        self._cluster = Cluster(self.config, allow_auto_topic_creation=self.config.allow_auto_create_topics)
+        self._cluster = Cluster(
+            self.config,
+            rng=rng,
+            sockets=sockets,
+            allow_auto_topic_creation=self.config.allow_auto_create_topics,
+        )
         self._fetcher: Fetcher | None = None
         self._offsets = OffsetRequests(self._cluster, self.config)
         self._member: GroupMember | None = None

@@ -101,6 +101,13 @@ def closed(one: Open) -> None:
     _open.discard(one)
 
 
+def abandon(client: Client) -> None:
+    """Its process was killed (in a simulation): nothing is left that could say that it was not closed."""
+    client._is_said_unclosed = True
+    for one in (client, client._cluster):
+        closed(one)
+
+
 def keep(*things: object) -> None:
     """Keep what belongs to the parent of this process until this process ends."""
     _kept.append(things)

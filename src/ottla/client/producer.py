@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 from ottla.client import lifetimes, statistics
 from ottla.client.cluster import Cluster
 from ottla.client.config import ProducerConfig
+from ottla.client.connection import OS_SOCKETS
 from ottla.client.core.accumulator import MAX_RECORD_OVERHEAD, Accumulator, Batch, PartitionQueue
 from ottla.client.core.offsets import OffsetAndMetadata
 from ottla.client.core.partitioner import RoundRobin, StickyPartition, partition_for_key
@@ -46,6 +47,7 @@ from ottla.client.metadata import ConsumerGroupMetadata, PartitionInfo, TopicInf
 from ottla.client.sender import Sender
 from ottla.client.times import check_ms, check_timestamp
 from ottla.client.transactions import State, Transactions
+from ottla.net import Sockets
 from ottla.records.batch import HEADER_SIZE
 from ottla.wire.spares import SpareBuffers
 
@@ -131,6 +133,7 @@ class Producer(lifetimes.Client):
         /,
         *,
         rng: Random | None = None,
+        sockets: Sockets = OS_SOCKETS,
         **settings: Unpack[ProducerSettings],
     ) -> None:
         if isinstance(config, ProducerConfig):
@@ -140,7 +143,7 @@ class Producer(lifetimes.Client):
         else:
             self.config = ProducerConfig.parse(config or {}, settings)
         config = self.config
-        self._cluster = Cluster(config, rng=rng)
+        self._cluster = Cluster(config, rng=rng, sockets=sockets)
         self._sequences = Sequences()
         self._accumulator = Accumulator(
             batch_size=max(min(config.batch_size, config.max_request_size, config.buffer_memory), 1),

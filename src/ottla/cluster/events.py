@@ -17,10 +17,11 @@ from typing import Any, NamedTuple
 from ottla.cluster.changes import ConfigResource, ImageChanges, QuotaEntity
 from ottla.cluster.image import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE, ClusterImage
 from ottla.cluster.registration import BrokerImage
-from ottla.cluster.topic import NO_LEADER, RECOVERING, PartitionImage, TopicImage
+from ottla.cluster.topic import RECOVERING, PartitionImage, TopicImage
 from ottla.config.describe import broker_key
 from ottla.config.groups import CLIENT_METRICS_KEYS, GROUP_KEYS
 from ottla.config.topic import TOPIC_KEYS
+from ottla.wire.sentinels import NO_LEADER
 
 HIDDEN = "[hidden]"
 MAX_LINES = 20

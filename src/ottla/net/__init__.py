@@ -1,8 +1,9 @@
 """The edge to the network: listening sockets, connections that carry length-prefixed frames, the event loop."""
 
 from ottla.net.beside import beside_loop
-from ottla.net.channel import Channel, FilePart, FrameReceiver, ReceiveBuffers
+from ottla.net.channel import Channel, FilePart, FrameReceiver, FrameTooLarge, ReceiveBuffers
 from ottla.net.deadlines import Deadline, Deadlines
+from ottla.net.dial import dial
 from ottla.net.driver import DeadlineTimer, Driver, log_step
 from ottla.net.event_text import event_text
 from ottla.net.listener import Listener
@@ -19,6 +20,7 @@ __all__ = [
     "EncodedRequest",
     "FilePart",
     "FrameReceiver",
+    "FrameTooLarge",
     "Listener",
     "NoAnswer",
     "OsSockets",
@@ -27,6 +29,7 @@ __all__ = [
     "Socket",
     "Sockets",
     "beside_loop",
+    "dial",
     "event_text",
     "log_step",
     "new_event_loop",

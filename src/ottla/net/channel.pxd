@@ -16,7 +16,7 @@ cdef class _Rest:
 
 
 cdef class Channel:
-    cdef object _loop, _time, _sock, _receive, _send, _view, _file, _warmed_file, _on_drained, _out
+    cdef object _loop, _time, _sock, _receive, _send, _view, _file, _warmed_file, _on_drained, _out, _pending
     cdef ReceiveBuffers _buffers
     cdef bytearray _buffer
     cdef public bytearray _frame
@@ -26,12 +26,12 @@ cdef class Channel:
     cdef bint _closed, _is_paused, _is_receiving, _is_warming, _is_writing, _sendfile
     cdef public double active_at
     cdef public long long bytes_in, out_bytes
-    cdef public object receiver
+    cdef public object receiver, error
 
     @cython.locals(frame=bytearray, received=Py_ssize_t, kept=Py_ssize_t)
     cpdef _readable(self)
     cdef _take(self, bytearray frame, Py_ssize_t received)
-    @cython.locals(filled=Py_ssize_t)
+    @cython.locals(filled=Py_ssize_t, grown=bytearray)
     cdef _frame_filled(self, bytearray frame)
     @cython.locals(
         buffer=bytearray, position=Py_ssize_t, size=Py_ssize_t, start=Py_ssize_t, stop=Py_ssize_t, frame=bytearray

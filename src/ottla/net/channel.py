@@ -81,7 +81,12 @@ class ReceiveBuffers:
                 return self._spares.pop(index)
         return None
 
+    def make(self, size: int) -> bytearray:
+        """A new buffer that holds at least so many bytes."""
+        return bytearray(size)
+
     def give(self, buffer: bytearray) -> None:
+        """A frame was handled: its buffer may serve again."""
         if len(self._spares) < MAX_SPARES and len(buffer) <= MAX_SPARE_BYTES:
             self._spares.append(buffer)
 
@@ -126,6 +131,7 @@ class Channel:
         "_max_frame_bytes",
         "_on_drained",
         "_out",
+        "_pending",
         "_receive",
         "_send",
         "_sendfile",
@@ -135,6 +141,7 @@ class Channel:
         "_warmed_file",
         "active_at",
         "bytes_in",
+        "error",
         "out_bytes",
         "receiver",
     )
@@ -153,6 +160,8 @@ class Channel:
         self._sock = sock
         self._receive = sock.recv_into
         self._send = sock.send
+        self._pending: Callable[[], bool] | None = getattr(sock, "has_pending", None)
+        """Whether the socket itself holds bytes that the system will not report as readable (TLS)."""
         self._buffers = buffers
         self._buffer = buffers.shared
         self._view = memoryview(buffers.shared)
@@ -170,6 +179,8 @@ class Channel:
         self._is_writing = self._is_warming = self._is_paused = self._is_receiving = self._closed = False
         self._on_drained: Callable[[], None] | None = None
         self.receiver: FrameReceiver
+        self.error: Exception | None = None
+        """Why the connection ended; None if either side just closed it."""
         self.out_bytes = 0
         self.bytes_in = 0
         self.active_at = loop.time()
@@ -205,6 +216,12 @@ class Channel:
             self._buffer[:kept] = self._head
             self._head = b""
             self._take(None, kept)
+        if self._pending is not None:
+            self._read_pending()
+
+    def _read_pending(self) -> None:
+        if not self._is_paused and not self._closed and self._pending is not None and self._pending():
+            self._readable()
 
     def _readable(self) -> None:
         frame = self._frame
@@ -224,13 +241,16 @@ class Channel:
                 received = self._receive(self._buffer)
         except (BlockingIOError, InterruptedError):
             return
-        except OSError:
+        except OSError as error:
+            self.error = error
             self.close()
             return
         if received == 0:
             self.close()
             return
         self.active_at = self._time()
+        if self._pending is not None:
+            self._loop.call_soon(self._read_pending)
         if frame is not None:
             self._filled += received
             if self._filled < self._frame_end:
@@ -246,7 +266,8 @@ class Channel:
                 self._parse(received)
             else:
                 self._frame_filled(frame)
-        except FrameTooLarge:
+        except FrameTooLarge as error:
+            self.error = error
             self.close()
         finally:
             self._is_receiving = False
@@ -257,8 +278,8 @@ class Channel:
         filled = self._frame_end
         if filled < self._frame_size:
             # The peer did send what it announced so far: room for as much again.
-            self._frame_end = min(2 * filled, self._frame_size)
-            grown = self._frame = bytearray(self._frame_end)
+            grown = self._frame = self._buffers.make(min(2 * filled, self._frame_size))
+            self._frame_end = min(self._frame_size, len(grown))
             grown[:filled] = memoryview(frame)[:filled]
             return
         self._frame = None
@@ -279,14 +300,14 @@ class Channel:
             size = buffer[position] << 24 | buffer[position + 1] << 16
             size |= buffer[position + 2] << 8 | buffer[position + 3]
             if size < 0 or size > self._max_frame_bytes:  # a negative size is one or the other
-                raise FrameTooLarge
+                raise FrameTooLarge(f"a frame of {size if size < 2**31 else size - 2**32} bytes")
             start = position + 4
             stop = start + size
             if stop > end:
                 self._filled = end - start
                 frame = self._buffers.take(size)
                 if frame is None:
-                    frame = bytearray(min(size, max(FIRST_FRAME_BYTES, 2 * self._filled, self._largest_frame)))
+                    frame = self._buffers.make(min(size, max(FIRST_FRAME_BYTES, 2 * self._filled, self._largest_frame)))
                 memoryview(frame)[: self._filled] = view[start:end]
                 self._frame, self._frame_size, self._frame_end = frame, size, min(size, len(frame))
                 return
@@ -338,7 +359,8 @@ class Channel:
                 self._is_writing = True
                 self._loop.add_writer(self._sock, self._write)
             return
-        except OSError:
+        except OSError as error:
+            self.error = error
             self.close()
             return
         if self._is_writing:

@@ -17,18 +17,17 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ottla import SOFTWARE_NAME, __version__
 from ottla.net.channel import Channel, ReceiveBuffers
 from ottla.net.deadlines import Deadline, Deadlines
 from ottla.net.sockets import Sockets
 from ottla.wire import Message, WireError, decode, decoder, frames
-from ottla.wire.apis import APIS, response_class
-from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.wire.apis import API_VERSIONS, APIS, response_class
+from ottla.wire.greeting import Greeting, Versions
+from ottla.wire.messages.api_versions import ApiVersionsResponse
 
 log = logging.getLogger("ottla.net")
 
 MAX_ANSWER_BYTES = 256 * 1024 * 1024
-API_VERSIONS_KEY = 18
 API_VERSIONS_VERSION = 3
 """Every release with KRaft answers it."""
 HANDSHAKE_ID = 0
@@ -148,9 +147,8 @@ class _Connection:
         """By API, the version to use; None until the other side has said what it knows."""
         self._waiting: dict[int, _Waiting] = {}
         channel.start(self)
-        hello = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=__version__)
         self._channel.send(
-            frames.encode_request(API_VERSIONS_KEY, API_VERSIONS_VERSION, HANDSHAKE_ID, client_id, hello)
+            frames.encode_request(API_VERSIONS, API_VERSIONS_VERSION, HANDSHAKE_ID, client_id, Greeting().request)
         )
 
     @property
@@ -222,17 +220,13 @@ class _Connection:
         waiting.on_answer(response)
 
     def _take_versions(self, frame: memoryview) -> None:
-        _, position = frames.decode_response_header(frame, API_VERSIONS_KEY, API_VERSIONS_VERSION)
+        _, position = frames.decode_response_header(frame, API_VERSIONS, API_VERSIONS_VERSION)
         response = decoder(ApiVersionsResponse, API_VERSIONS_VERSION)(frame, position)[0]
         if response.error_code:
             raise WireError(f"ApiVersions was refused with {response.error_code}")
-        self._versions = {}
-        for told in response.api_keys:
-            known = APIS.get(told.api_key)
-            if known is not None:
-                version = min(told.max_version, known.max_version)
-                if version >= max(told.min_version, known.min_version):
-                    self._versions[told.api_key] = version
+        versions = Versions.of(response)
+        chosen = {api.key: versions.choose(api.key, api.max_version) for api in APIS.values()}
+        self._versions = {api_key: version for api_key, version in chosen.items() if version is not None}
         for id, waiting in list(self._waiting.items()):
             self._send(id, waiting, self._versions)
 

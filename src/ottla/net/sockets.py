@@ -23,6 +23,8 @@ class Socket(Protocol):
     def recv_into(self, buffer: Any, /) -> int: ...
     def send(self, data: Any, /) -> int: ...
     def sendmsg(self, buffers: Iterable[Any], ancdata: Iterable[Any] = ..., flags: int = ..., /) -> int: ...
+    def setsockopt(self, level: int, option: int, value: int, /) -> None: ...
+    def getsockopt(self, level: int, option: int, /) -> int: ...
     def fileno(self) -> int: ...
     def close(self) -> None: ...
 
@@ -47,6 +49,11 @@ class Sockets(Protocol):
 
     async def look_up(self, host: str) -> str:
         """The address of a name, without keeping the loop waiting; OSError if it has none."""
+        ...
+
+    async def addresses(self, host: str) -> list[str]:
+        """All addresses of a host in the order to try them, without keeping the loop waiting; OSError if it has
+        none."""
         ...
 
     def connect(self, host: str, port: int) -> Socket:
@@ -100,6 +107,12 @@ class OsSockets:
         # The family is what `connect` takes a name for.
         found = await beside_loop(lambda: socket.getaddrinfo(host, None, socket.AF_INET, socket.SOCK_STREAM))
         return str(found[0][4][0])
+
+    async def addresses(self, host: str) -> list[str]:
+        if not self.is_name(host):
+            return [host]
+        found = await beside_loop(lambda: socket.getaddrinfo(host, None, type=socket.SOCK_STREAM))
+        return list(dict.fromkeys(str(one[4][0]) for one in found))
 
     def connect(self, host: str, port: int) -> Socket:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET

@@ -5,6 +5,8 @@
     disk        what was not synced may be lost; crashes at a chosen write; full, failing and rotting devices
     machine     one disk and one program, for crashes at every write of an operation
     client      requests and answers, nothing clever
+    programs    applications on hosts of their own that run Ottla's own clients, unchanged
+    own_clients their workloads: idempotent producers, groups that commit, a transactional copy
     checkers    what must hold whatever happened
     cluster     hosts that run `broker.Node`; the vocabulary of scenarios
     workloads   programs that know what they were promised
@@ -24,5 +26,6 @@
 
 `python -m ottla.sim --seeds 200` tries fresh worlds of one node and of several, `--seed 7` replays one exactly;
 `--only` chooses one kind of world: `node`, `cluster`, `replicas`, `replicas-ring` (transactions), `replicas-groups`,
-`replicas-topics`, `replicas-moves` (reassignments, elections), `replicas-voters`.
+`replicas-topics`, `replicas-moves` (reassignments, elections), `replicas-voters`,
+`replicas-clients` (Ottla's own producer, consumer and transactional copy).
 """

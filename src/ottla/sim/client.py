@@ -12,12 +12,14 @@ from itertools import count
 from typing import Any, NamedTuple, TypeVar
 
 from ottla import records
+from ottla.net import Channel, ReceiveBuffers
 from ottla.sim.loop import Loop
 from ottla.sim.network import Network, Socket
 from ottla.wire import decode, frames
 from ottla.wire.apis import APIS, response_class
 from ottla.wire.config_resources import ResourceType
 from ottla.wire.errors import ErrorCode, KafkaError
+from ottla.wire.greeting import Versions
 from ottla.wire.message import Message
 from ottla.wire.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -63,9 +65,13 @@ from ottla.wire.sentinels import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 Answer = TypeVar("Answer", bound=Message)
 
 REQUEST_TIMEOUT_S = 10.0
+RECEIVE_BYTES = 16 * 1024
+MAX_FRAME_BYTES = 2**31 - 1
 PRODUCE_VERSION = 12
 """The last that names topics; later ones carry topic ids."""
 FETCH_VERSION = 12
+NEWEST = Versions({api.key: (api.min_version, api.max_version) for api in APIS.values()})
+"""Simulated brokers know what this client knows: it asks none of them."""
 API_KEYS = {f"{api.name}Request": api.key for api in APIS.values()}
 
 
@@ -81,16 +87,18 @@ class Fetched(NamedTuple):
 
 
 class Connection:
-    """Requests in flight on one socket; answers come in the order of the requests."""
+    """Requests in flight on one channel; each answer goes to the request with its correlation id."""
 
     def __init__(self, loop: Loop, sock: Socket) -> None:
         self._loop = loop
-        self._sock = sock
-        self._unsent = bytearray()
-        self._received = bytearray()
         self._waiting: dict[int, asyncio.Future[bytes]] = {}
-        self.is_closed = False
-        loop.add_reader(sock, self._readable)
+        buffers = ReceiveBuffers(RECEIVE_BYTES)
+        self._channel = Channel(loop, sock, buffers, max_frame_bytes=MAX_FRAME_BYTES, supports_sendfile=False)
+        self._channel.start(self)
+
+    @property
+    def is_closed(self) -> bool:
+        return self._channel.is_closed
 
     def send(self, correlation_id: int, frame: list[Any], expects_answer: bool) -> asyncio.Future[bytes]:
         answer: asyncio.Future[bytes] = self._loop.create_future()
@@ -98,55 +106,22 @@ class Connection:
             self._waiting[correlation_id] = answer
         else:
             answer.set_result(b"")
-        for part in frame:
-            self._unsent += part
-        self._writable()
+        self._channel.send([b"".join(frame)])
         return answer
 
     def close(self) -> None:
-        if not self.is_closed:
-            self.is_closed = True
-            self._loop.remove_reader(self._sock)
-            self._loop.remove_writer(self._sock)
-            self._sock.close()
-            waiting, self._waiting = list(self._waiting.values()), {}
-            for answer in waiting:
-                if not answer.done():
-                    answer.set_exception(NoAnswer("the connection closed"))
+        self._channel.close()
 
-    def _writable(self) -> None:
-        if self.is_closed:
-            return
-        try:
-            while self._unsent:
-                del self._unsent[: self._sock.send(self._unsent)]
-        except BlockingIOError:
-            self._loop.add_writer(self._sock, self._writable)
-        except OSError:
-            self.close()
-        else:
-            self._loop.remove_writer(self._sock)
+    def frame_received(self, frame: memoryview) -> None:
+        answer = self._waiting.pop(int.from_bytes(frame[:4], "big"))
+        if not answer.done():
+            answer.set_result(bytes(frame))
 
-    def _readable(self) -> None:
-        try:
-            data = self._sock.recv(65_536)
-        except BlockingIOError:
-            return
-        except OSError:
-            data = b""
-        if not data:
-            self.close()
-            return
-        self._received += data
-        while len(self._received) >= 4:
-            size = int.from_bytes(self._received[:4], "big")
-            if len(self._received) < 4 + size:
-                break
-            frame = bytes(self._received[4 : 4 + size])
-            del self._received[: 4 + size]
-            answer = self._waiting.pop(int.from_bytes(frame[:4], "big"))
+    def channel_closed(self) -> None:
+        waiting, self._waiting = list(self._waiting.values()), {}
+        for answer in waiting:
             if not answer.done():
-                answer.set_result(frame)
+                answer.set_exception(NoAnswer("the connection closed"))
 
 
 class Client:
@@ -182,7 +157,8 @@ class Client:
         """Send one request and wait for its answer; NoAnswer when that fails."""
         key = API_KEYS[type(message).__name__]
         if version is None:
-            version = APIS[key].max_version - (1 if APIS[key].latest_version_unstable else 0)
+            version = NEWEST.choose(key)
+            assert version is not None
         if self._connection is None or self._connection.is_closed:
             self._connection = Connection(self._loop, self._sockets.connect(*self._broker))
         correlation_id = next(self._correlation_ids)

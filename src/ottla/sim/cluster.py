@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Coroutine, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla import records
 from ottla.broker import Node
@@ -21,6 +21,9 @@ from ottla.sim.loop import Loop, Process
 from ottla.sim.network import Network, Weather
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.sentinels import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+
+if TYPE_CHECKING:
+    from ottla.sim.programs import Program
 
 T = TypeVar("T")
 
@@ -213,6 +216,8 @@ class Sim:
         self.hosts: dict[str, Host] = {}
         self.histories: dict[tuple[str, int], History] = {}
         self._clients: dict[str, Client] = {}
+        self.programs: dict[str, Program] = {}
+        """Applications that run Ottla's own clients, by the name of their host."""
         self._value_count = 0
         self._producer_ids: dict[int, None] = {}
 
@@ -231,6 +236,8 @@ class Sim:
 
     def finish(self) -> None:
         """End of the scenario: what still lives must stop cleanly, and leave sound files."""
+        for program in self.programs.values():
+            program.kill()
         for host in self.hosts.values():
             if host.is_running:
                 self.run(host.stop())
@@ -318,7 +325,7 @@ class Sim:
             client.close()
 
     def client_names(self) -> list[str]:
-        return list(self._clients)
+        return [*self._clients, *self.programs]
 
     def history(self, topic: str, partition: int = 0) -> History:
         return self.histories.setdefault((topic, partition), History(f"{topic}-{partition}"))

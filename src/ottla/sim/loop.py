@@ -103,6 +103,10 @@ class Future(asyncio.Future[T]):
         return self._serial
 
 
+def _do_nothing() -> None:
+    pass
+
+
 class HasFileno(Protocol):
     def fileno(self) -> int: ...
 
@@ -347,7 +351,10 @@ class Loop(base_events.BaseEventLoop):
         held = self._paused.setdefault(process, [])
         for queue in (self._ready, self._scheduled):
             held += [handle for handle in queue if self._process_of(handle) is process]
-        self._ready = deque(handle for handle in self._ready if self._process_of(handle) is not process)
+        # The loop counts what is ready before it runs it: a handle that is taken out leaves a cancelled one behind.
+        nothing = asyncio.Handle(_do_nothing, (), self, self.neutral)
+        nothing.cancel()
+        self._ready = deque(nothing if self._process_of(handle) is process else handle for handle in self._ready)
         self._scheduled = [timer for timer in self._scheduled if self._process_of(timer) is not process]
         heapq.heapify(self._scheduled)
 

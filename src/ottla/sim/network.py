@@ -195,6 +195,9 @@ class Sockets:
     async def look_up(self, host: str) -> str:
         return host
 
+    async def addresses(self, host: str) -> list[str]:
+        return [host]
+
     def connect(self, host: str, port: int) -> Socket:
         """Non-blocking: the socket turns writable when the connection stands or failed (SO_ERROR says which)."""
         name = self.host if host in LOCAL_NAMES else host

@@ -13,6 +13,7 @@ from ottla.sim.cluster_admin import Careless, Moves, Topics, VoterChanges
 from ottla.sim.cluster_client import BELIEVED_S
 from ottla.sim.group_workload import Groups
 from ottla.sim.network import Weather
+from ottla.sim.own_clients import Copiers, Readers, Writers
 from ottla.sim.replica_disturbances import SECOND, Disturbances
 from ottla.sim.replica_workloads import TOPICS, Counter, Reader
 from ottla.sim.replicas import SETTLING_S, Cluster
@@ -24,15 +25,16 @@ from ottla.wire.errors import KafkaError
 
 CLUSTER = "cluster"
 """Workloads drawn by the seed, on nodes drawn by the seed."""
-REPLICAS, RING, GROUPS, TOPIC_CHANGES, MOVES, VOTERS = (
+REPLICAS, RING, GROUPS, TOPIC_CHANGES, MOVES, VOTERS, CLIENTS = (
     "replicas",
     "replicas-ring",
     "replicas-groups",
     "replicas-topics",
     "replicas-moves",
     "replicas-voters",
+    "replicas-clients",
 )
-WORLDS = (CLUSTER, REPLICAS, RING, GROUPS, TOPIC_CHANGES, MOVES, VOTERS)
+WORLDS = (CLUSTER, REPLICAS, RING, GROUPS, TOPIC_CHANGES, MOVES, VOTERS, CLIENTS)
 """Worlds of several nodes, by what goes on in them."""
 PAUSE_S = 0.05
 
@@ -91,7 +93,15 @@ def draw(sim: Cluster, only: str) -> list[Workload]:
     kinds = [chosen, *([REPLICAS] if only in (MOVES, VOTERS) else [])]
     if only == CLUSTER:
         kinds = sim.rng.choice(
-            ([REPLICAS], ["ring"], ["groups"], [REPLICAS, "topics"], ["ring", "moves"], ["groups", "moves"])
+            (
+                [REPLICAS],
+                ["ring"],
+                ["groups"],
+                [REPLICAS, "topics"],
+                ["ring", "moves"],
+                ["groups", "moves"],
+                ["clients"],
+            )
         )
         kinds = [*kinds, *(["voters"] if sim.shape.has_dynamic_voters else [])]
     found: list[Workload] = []
@@ -106,6 +116,9 @@ def draw(sim: Cluster, only: str) -> list[Workload]:
         found.append(Ring(sim, everyone, part("ring"), near_last_epoch=0.0))
     if "groups" in kinds:
         found.append(Groups(sim, everyone, part("groups"), tiny))
+    if "clients" in kinds:
+        writers = Writers(sim, part("writers"))
+        found += [writers, Readers(sim, part("readers"), writers), Copiers(sim, part("copiers"), writers)]
     if "topics" in kinds:
         found.append(Topics(sim, part("topics")))
     if "moves" in kinds:

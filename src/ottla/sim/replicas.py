@@ -311,7 +311,7 @@ class Cluster(Sim):
             client.close()
 
     def client_names(self) -> list[str]:
-        return [*self._routers, *self._clients]
+        return [*self._routers, *super().client_names()]
 
     def create_topic(self, topic: str, partitions: int = 1, **configs: str) -> None:
         named = {name.replace("_", "."): value for name, value in configs.items()}

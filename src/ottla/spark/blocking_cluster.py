@@ -18,8 +18,9 @@ from math import inf
 from random import SystemRandom
 from typing import Any, TypeVar
 
-from ottla.client.cluster import Backoff, CoordinatorType
+from ottla.client.cluster import CoordinatorType
 from ottla.client.config import ClientConfig, split_address
+from ottla.client.core.backoff import Backoff
 from ottla.client.core.offsets import (
     OffsetAndMetadata,
     plan_commit,
@@ -198,6 +199,10 @@ class BlockingCluster:
                 time.sleep(pause)
         finally:
             self._ends_at = before
+
+    def pause(self, attempt: int) -> None:
+        """Wait before another try, after so many failures in a row."""
+        time.sleep(self._backoff.pause_ms(attempt) / 1000)
 
     # Topics
 

@@ -17,17 +17,15 @@ from math import inf
 from struct import Struct
 from typing import Any, NamedTuple
 
-from ottla import SOFTWARE_NAME, __version__
 from ottla.client.config import ClientConfig
 from ottla.client.errors import KafkaError, NetworkError, RequestTimedOut, UnsupportedByBroker, check_error
-from ottla.wire import Message, WireError, decode
-from ottla.wire.apis import API_VERSIONS, APIS, response_class
-from ottla.wire.errors import ErrorCode
-from ottla.wire.frames import decode_response_header, encode_request
-from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.wire import Message, WireError
+from ottla.wire.apis import API_VERSIONS, APIS
+from ottla.wire.frames import encode_request
+from ottla.wire.greeting import Greeting, Versions, decode_answer
+from ottla.wire.messages.api_versions import ApiVersionsResponse
 
 _SIZE = Struct(">i")
-_ERROR_CODE = Struct(">h")
 RECEIVE_BUFFER_BYTES = 4 * 1024 * 1024
 """What the kernel may hold while the last answer is decoded: a whole fetch."""
 FIRST_FRAME_BYTES = 64 * 1024
@@ -51,7 +49,7 @@ class BlockingConnection:
     def __init__(self, host: str, port: int, config: ClientConfig, limit_seconds: float = inf) -> None:
         self.host = host
         self.port = port
-        self.versions: dict[int, tuple[int, int]] = {}
+        self.versions = Versions()
         self.is_closed = False
         self._config = config
         self._waiting: deque[_Asked] = deque()
@@ -85,15 +83,14 @@ class BlockingConnection:
         """Tell the broker who this is, where it asks."""
 
     def _negotiate(self) -> None:
-        """ApiVersions, newest first (KIP-511): a broker that lacks that version answers in version 0 with its own."""
-        version = APIS[API_VERSIONS].max_version
-        request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=__version__)
-        response: ApiVersionsResponse = self.receive(self._write(API_VERSIONS, version, request))
-        if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
-            spoken = next((api.max_version for api in response.api_keys if api.api_key == API_VERSIONS), 0)
-            response = self.receive(self._write(API_VERSIONS, min(version, spoken), request))
+        greeting = Greeting()
+        versions = None
+        while versions is None:
+            ticket = self._write(API_VERSIONS, greeting.version, greeting.request)
+            response: ApiVersionsResponse = self.receive(ticket)
+            versions = greeting.handle(response)
         check_error(response.error_code)
-        self.versions = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
+        self.versions = versions
 
     @property
     def in_flight_count(self) -> int:
@@ -102,15 +99,11 @@ class BlockingConnection:
 
     def version_of(self, api_key: int, max_version: int | None = None) -> int:
         """The highest version that both sides speak; UnsupportedByBroker if there is none."""
-        api = APIS[api_key]
-        last = api.max_version if max_version is None else min(max_version, api.max_version)
-        if max_version is None and api.latest_version_unstable:
-            last -= 1
-        spoken = self.versions.get(api_key)
-        if spoken is None or spoken[0] > last or spoken[1] < api.min_version:
-            offered = "does not offer it" if spoken is None else f"offers versions {spoken[0]} to {spoken[1]}"
-            raise UnsupportedByBroker(f"{api.name}: the broker at {self.host}:{self.port} {offered}")
-        return min(last, spoken[1])
+        version = self.versions.choose(api_key, max_version)
+        if version is None:
+            name, reason = APIS[api_key].name, self.versions.why_not(api_key)
+            raise UnsupportedByBroker(f"{name}: the broker at {self.host}:{self.port} {reason}")
+        return version
 
     def limit(self, seconds: float) -> None:
         """From now on an answer may take so long, and request.timeout.ms at most."""
@@ -182,12 +175,7 @@ class BlockingConnection:
             if size < 4:
                 raise WireError(f"a frame of {size} bytes")
             frame = self._frame(size)
-            correlation_id, position = decode_response_header(frame, api_key, version)
-            if correlation_id != expected:
-                raise WireError(f"answer {correlation_id} where {expected} was due")
-            if api_key == API_VERSIONS and _ERROR_CODE.unpack_from(frame, 4)[0] == ErrorCode.UNSUPPORTED_VERSION:
-                version = 0
-            response = decode(response_class(api_key), version, frame, position)
+            response = decode_answer(frame, expected, api_key, version)
         except TimeoutError as error:
             self.close()
             name, timeout_ms = APIS[api_key].name, round(self._timeout_seconds * 1000)

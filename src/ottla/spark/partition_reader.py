@@ -34,7 +34,6 @@ LAST_FETCH_VERSION = 17
 SESSIONLESS_EPOCH = -1
 MAX_ARROW_BYTES = 16 * 1024 * 1024
 """Keys, values and headers in one Arrow batch, but for one record batch that is larger by itself."""
-RETRY_PAUSE_SECONDS = 0.1
 
 
 class DataLost(Exception):
@@ -67,6 +66,8 @@ class PartitionReader:
         self._cluster: BlockingCluster = shared_cluster(task.config)
         self._isolation_level = IsolationLevel[task.config.isolation_level.upper()]
         self._progress_at = time.monotonic()
+        self._failure_count = 0
+        """In a row."""
 
     def batches(self) -> Iterator[pyarrow.RecordBatch]:
         try:
@@ -100,6 +101,7 @@ class PartitionReader:
                 ticket = self._ask(connection, next_offset)
             if next_offset > self._position:
                 self._progress_at = time.monotonic()
+                self._failure_count = 0
                 yield from self._decoded(fetched)
                 self._position = next_offset
             else:
@@ -227,7 +229,8 @@ class PartitionReader:
                 f"{self._task.poll_timeout_ms} ms (kafkaConsumer.pollTimeoutMs): {error}"
             ) from error
         else:
-            time.sleep(RETRY_PAUSE_SECONDS)
+            self._failure_count += 1
+            self._cluster.pause(self._failure_count)
 
     def _is_topic_gone(self) -> bool:
         self._cluster.refresh([self._wanted.topic])

@@ -14,6 +14,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterator
+from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.client import arrow
@@ -49,7 +50,6 @@ MAX_IN_FLIGHT_COUNT = 5
 """Requests under way to one broker: brokers remember as many batches of a producer."""
 ROUND_BYTES = 4 * 1024 * 1024
 """So many bytes are encoded before they are sent."""
-RETRY_PAUSE_SECONDS = 0.05
 _COLUMNS = ("value", "key", "headers", "partition")
 
 
@@ -309,7 +309,7 @@ class RowSender:
         self._acknowledge(list(self._unacknowledged.values()))
 
     def _send_until_taken(self, one: _Sent, ends_at: float) -> None:
-        while True:
+        for attempt in count(1):
             try:
                 connection = self._connection(self._cluster.leader(*one.partition))
                 request = self._produce([one])
@@ -325,7 +325,7 @@ class RowSender:
                 if not is_retriable(error) or time.monotonic() > ends_at:
                     raise
                 self._cluster.forget_leaders([one.partition])
-            time.sleep(RETRY_PAUSE_SECONDS)
+            self._cluster.pause(attempt)
 
 
 _UNANSWERED = (ErrorCode.UNKNOWN_SERVER_ERROR, "the broker's answer does not name the partition")

@@ -47,7 +47,7 @@ NO_IDENTITY = ProducerIdentity(-1, -1)
 def has_transactions(cluster: BlockingCluster) -> bool:
     """Whether the brokers know all that an exactly-once sink needs."""
     connection = cluster.until_done(cluster.any)
-    return all(api_key in connection.versions for api_key in REQUIRED_APIS)
+    return all(api_key in connection.versions.spoken for api_key in REQUIRED_APIS)
 
 
 def init_idempotent_producer(cluster: BlockingCluster) -> ProducerIdentity:
@@ -85,7 +85,7 @@ def init_transactional_producer(
 
 def _offers_two_phase_commit(cluster: BlockingCluster, transactional_id: str) -> bool:
     connection = cluster.until_done(lambda: cluster.coordinator(CoordinatorType.TRANSACTION, transactional_id))
-    return connection.versions.get(INIT_PRODUCER_ID, (0, 0))[1] >= TWO_PHASE_COMMIT_VERSION
+    return connection.versions.spoken.get(INIT_PRODUCER_ID, (0, 0))[1] >= TWO_PHASE_COMMIT_VERSION
 
 
 def _init(

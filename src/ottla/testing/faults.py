@@ -116,7 +116,7 @@ class Cable:
 class CuttableSocket:
     """A socket at the end of a cable. What the loop does not report is not read, so only sending has to be held up."""
 
-    __slots__ = ("_sock", "cable", "close", "fileno", "port", "recv_into")
+    __slots__ = ("_sock", "cable", "close", "fileno", "getsockopt", "port", "recv_into", "setsockopt")
 
     def __init__(self, cable: Cable, sock: Socket, port: int) -> None:
         self.cable = cable
@@ -126,6 +126,8 @@ class CuttableSocket:
         self.close = sock.close
         self.fileno = sock.fileno
         self.recv_into = sock.recv_into
+        self.getsockopt = sock.getsockopt
+        self.setsockopt = sock.setsockopt
 
     def send(self, data: Any, /) -> int:
         if self.cable.holds_up(self):

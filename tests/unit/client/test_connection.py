@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -20,54 +20,108 @@ from ottla.client.errors import (
 )
 from ottla.wire import Message
 from ottla.wire.frames import decode_request_header, encode_response
+from ottla.wire.greeting import Versions
 from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from ottla.wire.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
-from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
+from ottla.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+)
 from ottla.wire.messages.sasl_authenticate import SaslAuthenticateResponse
 from ottla.wire.messages.sasl_handshake import SaslHandshakeResponse
 
 
-class Pipe(asyncio.Transport):
-    """Collects what is written."""
+class Loop:
+    """The running loop, with the sockets of this test in place of the system's."""
 
     def __init__(self) -> None:
-        super().__init__()
+        self._loop = asyncio.get_running_loop()
+        self.readers: dict[object, Callable[[], None]] = {}
+        self.writers: dict[object, Callable[[], None]] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loop, name)
+
+    def add_reader(self, sock: object, callback: Callable[[], None]) -> None:
+        self.readers[sock] = callback
+
+    def remove_reader(self, sock: object) -> None:
+        self.readers.pop(sock, None)
+
+    def add_writer(self, sock: object, callback: Callable[[], None]) -> None:
+        self.writers[sock] = callback
+
+    def remove_writer(self, sock: object) -> None:
+        self.writers.pop(sock, None)
+
+
+class Pipe:
+    """A socket that collects what is written, and has what the test puts into it."""
+
+    def __init__(self) -> None:
+        self.loop = Loop()
         self.written = bytearray()
-        self.is_aborted = False
+        self.incoming = bytearray()
+        self.error: OSError | None = None
+        """What reading and writing raise."""
+        self.takes = True
+        self.is_closed = False
 
-    def write(self, data: Any) -> None:
+    def send(self, data: Any) -> int:
+        if self.error is not None:
+            raise self.error
+        if not self.takes:
+            raise BlockingIOError
         self.written += data
+        return len(data)
 
-    def writelines(self, pieces: Any) -> None:
-        for piece in pieces:
-            self.written += piece
+    def sendmsg(self, buffers: Any, *_: Any) -> int:
+        return sum(self.send(bytes(buffer)) for buffer in buffers)
 
-    def abort(self) -> None:
-        self.is_aborted = True
+    def recv_into(self, buffer: Any) -> int:
+        if self.error is not None:
+            raise self.error
+        view = memoryview(buffer)
+        size = min(len(view), len(self.incoming))
+        view[:size] = self.incoming[:size]
+        del self.incoming[:size]
+        return size
 
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        pass
+    def setsockopt(self, *_: Any) -> None: ...
+
+    def getsockopt(self, *_: Any) -> int:
+        return 0
+
+    def fileno(self) -> int:
+        return 1
+
+    def close(self) -> None:
+        self.is_closed = True
 
 
 def connected(**settings: Any) -> tuple[Connection, Pipe]:
     config = ClientConfig.parse({"bootstrap.servers": "h:1", **settings})
-    connection = Connection(asyncio.get_running_loop(), config, "h", 1)
     pipe = Pipe()
-    connection.connection_made(pipe)
-    connection.versions = {3: (0, 13), 18: (0, 4)}
+    connection = Connection(cast(asyncio.AbstractEventLoop, pipe.loop), config, "h", 1)
+    connection.start(pipe)
+    connection.versions = Versions({3: (0, 13), 18: (0, 4)})
     return connection, pipe
 
 
-def receive(connection: Connection, data: bytes, piece: int = 1 << 20) -> None:
+def receive(pipe: Pipe, data: bytes, piece: int = 1 << 20) -> None:
     """Hand over bytes as a socket would, in pieces of at most that size."""
-    position = 0
-    while position < len(data):
-        buffer = connection.get_buffer(-1)
-        assert len(buffer)
-        size = min(len(buffer), piece, len(data) - position)
-        buffer[:size] = data[position : position + size]
-        connection.buffer_updated(size)
-        position += size
+    for position in range(0, len(data), piece):
+        pipe.incoming += data[position : position + piece]
+        while pipe.incoming and not pipe.is_closed:
+            pipe.loop.readers[pipe]()
+
+
+def end(pipe: Pipe, error: OSError | None = None) -> None:
+    """The broker closes the connection, or it breaks."""
+    pipe.error = error
+    pipe.loop.readers[pipe]()
 
 
 def answer(correlation_id: int, response: Message, version: int = 13) -> bytes:
@@ -83,10 +137,10 @@ def run(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
 @pytest.mark.parametrize("piece", [1, 3, 7, 1 << 20])
 def test_answers_find_their_requests_however_they_arrive(piece: int) -> None:
     async def work() -> None:
-        connection, _ = connected()
+        connection, pipe = connected()
         waiting = [connection.request(MetadataRequest(topics=[])) for _ in range(3)]
         frames = b"".join(answer(number, MetadataResponse(controller_id=number)) for number in range(3))
-        receive(connection, frames, piece)
+        receive(pipe, frames, piece)
         assert [one.result().controller_id for one in waiting] == [0, 1, 2]
         assert connection.in_flight_count == 0
 
@@ -96,11 +150,11 @@ def test_answers_find_their_requests_however_they_arrive(piece: int) -> None:
 @pytest.mark.parametrize("size", [10, RECEIVE_BYTES // 4, RECEIVE_BYTES, 3_000_000])
 def test_an_answer_of_any_size_is_received_and_can_be_kept(size: int) -> None:
     async def work() -> None:
-        connection, _ = connected()
+        connection, pipe = connected()
         brokers = [MetadataResponseBroker(node_id=number, host="x" * 100) for number in range(size // 100 + 1)]
         waiting = [connection.request(MetadataRequest(topics=[])) for _ in range(2)]
         frames = b"".join(answer(number, MetadataResponse(brokers=brokers)) for number in range(2))
-        receive(connection, frames, 50_000)
+        receive(pipe, frames, 50_000)
         assert all(one.result().brokers == brokers for one in waiting)
 
     run(work)
@@ -109,14 +163,14 @@ def test_an_answer_of_any_size_is_received_and_can_be_kept(size: int) -> None:
 def test_requests_carry_the_client_id_and_the_highest_common_version() -> None:
     async def work() -> None:
         connection, pipe = connected(**{"client.id": "me"})
-        connection.versions[3] = (0, 9)
+        connection.versions.spoken[3] = (0, 9)
         connection.request(MetadataRequest(topics=[]))
         header, _ = decode_request_header(bytes(pipe.written[4:]))
         assert header == (3, 9, 0, "me")
-        connection.versions[3] = (14, 20)
+        connection.versions.spoken[3] = (14, 20)
         with pytest.raises(UnsupportedByBroker, match="offers versions 14 to 20"):
             connection.request(MetadataRequest(topics=[]))
-        del connection.versions[3]
+        del connection.versions.spoken[3]
         with pytest.raises(UnsupportedByBroker, match="does not offer it"):
             connection.request(MetadataRequest(topics=[]))
 
@@ -127,11 +181,11 @@ def test_everyone_who_waits_learns_that_the_connection_ended() -> None:
     async def work() -> None:
         connection, pipe = connected()
         waiting = [connection.request(MetadataRequest(topics=[])) for _ in range(3)]
-        connection.connection_lost(ConnectionResetError("reset"))
+        end(pipe, ConnectionResetError("reset"))
         for one in waiting:
             with pytest.raises(NetworkError, match="reset"):
                 await one
-        assert pipe.is_aborted
+        assert pipe.is_closed
         with pytest.raises(NetworkError):
             connection.request(MetadataRequest(topics=[]))
         await connection.closed()
@@ -155,10 +209,10 @@ def test_an_answer_that_does_not_come_in_time_ends_the_connection() -> None:
 
 def test_an_answer_nobody_waits_for_any_more_is_dropped_in_its_turn() -> None:
     async def work() -> None:
-        connection, _ = connected()
+        connection, pipe = connected()
         given_up, other = (connection.request(MetadataRequest(topics=[])) for _ in range(2))
         given_up.cancel()
-        receive(connection, answer(0, MetadataResponse()) + answer(1, MetadataResponse(controller_id=7)))
+        receive(pipe, answer(0, MetadataResponse()) + answer(1, MetadataResponse(controller_id=7)))
         assert other.result().controller_id == 7
 
     run(work)
@@ -175,9 +229,9 @@ def test_an_answer_nobody_waits_for_any_more_is_dropped_in_its_turn() -> None:
 )
 def test_bytes_that_make_no_sense_end_the_connection(hostile: bytes) -> None:
     async def work() -> None:
-        connection, _ = connected()
+        connection, pipe = connected()
         waiting = connection.request(MetadataRequest(topics=[]))
-        receive(connection, hostile)
+        receive(pipe, hostile)
         with pytest.raises(NetworkError, match="cannot be read"):
             await waiting
 
@@ -186,18 +240,18 @@ def test_bytes_that_make_no_sense_end_the_connection(hostile: bytes) -> None:
 
 def test_a_size_alone_makes_no_buffer_of_that_size() -> None:
     async def work() -> None:
-        connection, _ = connected()
+        connection, pipe = connected()
         connection.request(MetadataRequest(topics=[]))
-        receive(connection, (2**31 - 1).to_bytes(4, "big") + bytes(100))
-        assert connection._frame is not None
-        assert len(connection._frame) <= 1024 * 1024
+        receive(pipe, (2**31 - 1).to_bytes(4, "big") + bytes(100))
+        assert connection._channel is not None and connection._channel._frame is not None
+        assert len(connection._channel._frame) <= 1024 * 1024
 
     run(work)
 
 
 def test_a_buffer_is_used_again_when_nobody_has_a_view_of_it() -> None:
     async def work() -> None:
-        connection, _ = connected()
+        connection, pipe = connected()
         frames = []
         for number in range(3):
             answered = connection.request(FetchRequest(), version=12)
@@ -205,10 +259,10 @@ def test_a_buffer_is_used_again_when_nobody_has_a_view_of_it() -> None:
             partition = PartitionData(records=content)
             response = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[partition])])
             whole = answer(number, response, 12)
-            receive(connection, whole[:30_000])
-            assert connection._frame is not None
-            frames.append(id(connection._frame))
-            receive(connection, whole[30_000:])
+            receive(pipe, whole[:30_000])
+            assert connection._channel is not None and connection._channel._frame is not None
+            frames.append(id(connection._channel._frame))
+            receive(pipe, whole[30_000:])
             records = (await answered).responses[0].partitions[0].records
             assert records == content
             if number == 0:
@@ -229,22 +283,22 @@ def test_an_old_broker_is_asked_again_in_its_own_version() -> None:
         assert header[:2] == (18, 4)
         refusal = ApiVersionsResponse(error_code=35, api_keys=[ApiVersion(api_key=18, min_version=0, max_version=2)])
         pipe.written.clear()
-        receive(connection, answer(0, refusal, 0))
+        receive(pipe, answer(0, refusal, 0))
         await asyncio.sleep(0)
         header, _ = decode_request_header(bytes(pipe.written[4:]))
         assert header[:2] == (18, 2)
-        receive(connection, answer(1, ApiVersionsResponse(api_keys=[ApiVersion(api_key=1, max_version=4)]), 2))
+        receive(pipe, answer(1, ApiVersionsResponse(api_keys=[ApiVersion(api_key=1, max_version=4)]), 2))
         await negotiating
-        assert connection.versions == {1: (0, 4)}
+        assert connection.versions.spoken == {1: (0, 4)}
 
     run(work)
 
 
 def test_a_broker_that_throttles_mutes_the_connection() -> None:
     async def work() -> None:
-        connection, _ = connected()
+        connection, pipe = connected()
         connection.request(MetadataRequest(topics=[]))
-        receive(connection, answer(0, MetadataResponse(throttle_time_ms=500)))
+        receive(pipe, answer(0, MetadataResponse(throttle_time_ms=500)))
         now = asyncio.get_running_loop().time()
         assert now < connection.muted_until < now + 1
 
@@ -268,7 +322,7 @@ def logged_in() -> tuple[Connection, Pipe]:
     connection, pipe = connected(
         security_protocol="SASL_PLAINTEXT", sasl_mechanism="PLAIN", sasl_username="u", sasl_password="p"
     )
-    connection.versions = {3: (0, 13), 17: (0, 1), 36: (0, 2)}
+    connection.versions = Versions({3: (0, 13), 17: (0, 1), 36: (0, 2)})
     return connection, pipe
 
 
@@ -293,16 +347,16 @@ def test_a_session_is_renewed_between_the_requests_of_a_connection_in_use() -> N
         assert sent(pipe) == [3, 17]
         held_back = [connection.request(MetadataRequest(topics=[])) for _ in range(2)]
         assert sent(pipe) == [], "a broker takes nothing between the handshake and the last token"
-        receive(connection, answer(0, MetadataResponse(controller_id=0)))
-        receive(connection, answer(1, SaslHandshakeResponse(mechanisms=["PLAIN"]), 1))
+        receive(pipe, answer(0, MetadataResponse(controller_id=0)))
+        receive(pipe, answer(1, SaslHandshakeResponse(mechanisms=["PLAIN"]), 1))
         assert (await before).controller_id == 0
         await asyncio.sleep(0)
         assert sent(pipe) == [36]
-        receive(connection, answer(4, SaslAuthenticateResponse(), 2))
+        receive(pipe, answer(4, SaslAuthenticateResponse(), 2))
         await renewal
         assert sent(pipe) == [3, 3]
         for number in (2, 3):
-            receive(connection, answer(number, MetadataResponse(controller_id=number)))
+            receive(pipe, answer(number, MetadataResponse(controller_id=number)))
         assert [(await one).controller_id for one in held_back] == [2, 3]
         connection.request(MetadataRequest(topics=[]))
         assert sent(pipe) == [3]
@@ -313,13 +367,13 @@ def test_a_session_is_renewed_between_the_requests_of_a_connection_in_use() -> N
 
 def test_a_connection_that_only_logs_in_again_is_idle() -> None:
     async def work() -> None:
-        connection, _ = logged_in()
+        connection, pipe = logged_in()
         connection.used_at = 5.0
         renewal = asyncio.ensure_future(connection._log_in_again())
         await asyncio.sleep(0)
-        receive(connection, answer(0, SaslHandshakeResponse(mechanisms=["PLAIN"]), 1))
+        receive(pipe, answer(0, SaslHandshakeResponse(mechanisms=["PLAIN"]), 1))
         await asyncio.sleep(0)
-        receive(connection, answer(1, SaslAuthenticateResponse(), 2))
+        receive(pipe, answer(1, SaslAuthenticateResponse(), 2))
         await renewal
         assert connection.used_at == 5.0
         connection.close()
@@ -329,13 +383,13 @@ def test_a_connection_that_only_logs_in_again_is_idle() -> None:
 
 def test_a_renewal_that_is_refused_ends_the_connection_for_all_who_wait() -> None:
     async def work() -> None:
-        connection, _ = logged_in()
+        connection, pipe = logged_in()
         renewal = asyncio.ensure_future(connection._log_in_again())
         await asyncio.sleep(0)
         held_back = connection.request(MetadataRequest(topics=[]))
-        receive(connection, answer(0, SaslHandshakeResponse(mechanisms=["PLAIN"]), 1))
+        receive(pipe, answer(0, SaslHandshakeResponse(mechanisms=["PLAIN"]), 1))
         await asyncio.sleep(0)
-        receive(connection, answer(2, SaslAuthenticateResponse(error_code=58, error_message="expired"), 2))
+        receive(pipe, answer(2, SaslAuthenticateResponse(error_code=58, error_message="expired"), 2))
         await asyncio.wait([renewal])
         with pytest.raises(AuthenticationError, match=r"h:1: the broker refused user 'u'.*\(expired\)"):
             await held_back
@@ -356,11 +410,11 @@ def test_a_broker_that_ends_the_connection_at_once(
     incoming: bytes, protocol: str, kind: type[KafkaError], expected: str
 ) -> None:
     async def work() -> None:
-        connection, _ = connected(security_protocol=protocol)
-        connection.versions = {}
+        connection, pipe = connected(security_protocol=protocol)
+        connection.versions = Versions()
         waiting = connection.request(ApiVersionsRequest(), version=4)
-        receive(connection, incoming)
-        connection.connection_lost(None)
+        receive(pipe, incoming)
+        end(pipe)
         with pytest.raises(kind, match=expected):
             await waiting
 
@@ -370,13 +424,47 @@ def test_a_broker_that_ends_the_connection_at_once(
 @pytest.mark.parametrize(("protocol", "expected"), [("PLAINTEXT", "SASL_PLAINTEXT"), ("SSL", "SASL_SSL")])
 def test_a_broker_that_ends_the_connection_at_the_first_request_may_want_a_login(protocol: str, expected: str) -> None:
     async def work() -> None:
-        connection, _ = connected(security_protocol=protocol)
+        connection, pipe = connected(security_protocol=protocol)
         greeted = connection.request(ApiVersionsRequest(), version=4)
-        receive(connection, answer(0, ApiVersionsResponse(), 4))
+        receive(pipe, answer(0, ApiVersionsResponse(), 4))
         await greeted
         waiting = connection.request(MetadataRequest(topics=[]))
-        connection.connection_lost(None)
+        end(pipe)
         with pytest.raises(NetworkError, match=f"security.protocol is {expected}, not {protocol}"):
             await waiting
+
+    run(work)
+
+
+def test_a_connection_that_breaks_while_a_request_is_written_fails_that_request_with_the_others() -> None:
+    async def work() -> None:
+        connection, pipe = connected()
+        before = connection.request(MetadataRequest(topics=[]))
+        pipe.error = BrokenPipeError("broken")
+        now = connection.request(MetadataRequest(topics=[]))
+        for one in (before, now):
+            with pytest.raises(NetworkError, match="broken"):
+                await one
+        assert connection.is_closed and connection.in_flight_count == 0
+
+    run(work)
+
+
+def test_a_full_connection_has_room_again_when_its_queue_has_left() -> None:
+    async def work() -> None:
+        connection, pipe = connected()
+        pipe.takes = False
+        topics = [MetadataRequestTopic(name="x" * 200) for _ in range(3_000)]
+        assert not connection.is_full
+        while not connection.is_full:
+            connection.request(MetadataRequest(topics=topics))
+        waiting = asyncio.ensure_future(connection.room())
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        pipe.takes = True
+        pipe.loop.writers[pipe]()
+        await waiting
+        assert not connection.is_full
+        connection.close()
 
     run(work)

@@ -78,6 +78,11 @@ class Thread:
 
 
 class Sock:
+    def setsockopt(self, *_: Any) -> None: ...
+
+    def getsockopt(self, *_: Any) -> int:
+        return 0
+
     def __init__(self) -> None:
         self.incoming = bytearray()
         self.sent = bytearray()

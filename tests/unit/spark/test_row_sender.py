@@ -21,9 +21,8 @@ IDENTITY = ProducerIdentity(7, 0)
 
 @pytest.fixture(autouse=True)
 def small_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many requests from few rows, and no pause before another try."""
+    """Many requests from few rows."""
     monkeypatch.setattr(row_sender, "ROUND_BYTES", 2_000)
-    monkeypatch.setattr(row_sender, "RETRY_PAUSE_SECONDS", 0)
 
 
 def sender_of(brokers: Brokers, topic: str | None, is_transactional: bool = True, **settings: str) -> RowSender:

@@ -43,7 +43,6 @@ from ottla.broker.metadata.snapshot_files import SnapshotFiles
 from ottla.broker.metadata.snapshots import Snapshot, SnapshotId, encode_snapshot, voters_records
 from ottla.broker.metadata.uncommitted import Uncommitted, Written
 from ottla.cluster import ClusterImage, encode_record, features, snapshot
-from ottla.cluster.topic import METADATA_TOPIC
 from ottla.config import BrokerConfig, TopicConfig
 from ottla.raft import QuorumState, Voters, format_quorum_state, parse_quorum_state
 from ottla.records import (
@@ -61,6 +60,7 @@ from ottla.records import (
 from ottla.storage import LastStop, Log, load_log
 from ottla.wire import Message, encode_bytes
 from ottla.wire.errors import ErrorCode, KafkaError
+from ottla.wire.internal_topics import METADATA_TOPIC
 from ottla.wire.messages.records.begin_transaction_record import BeginTransactionRecord
 from ottla.wire.messages.records.end_transaction_record import EndTransactionRecord
 

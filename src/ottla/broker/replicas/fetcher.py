@@ -46,6 +46,7 @@ from ottla.wire.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+from ottla.wire.sentinels import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, NO_SESSION
 
 if TYPE_CHECKING:
     from ottla.broker.ground import Ground
@@ -56,8 +57,6 @@ if TYPE_CHECKING:
     from ottla.replication.throttle import ReplicationThrottle
 
 log = logging.getLogger("ottla.replicas")
-
-EARLIEST, LATEST = -2, -1
 
 
 class Fetcher:
@@ -87,7 +86,7 @@ class Fetcher:
         )
         self._peer: Peer | None = None
         self._address = ("", 0)
-        self._usual_answer = session.Answered(session.NO_SESSION)
+        self._usual_answer = session.Answered(NO_SESSION)
         """The event of an answer, which is the same again as long as the session lasts."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0
@@ -333,8 +332,8 @@ class Fetcher:
             )
 
     async def _ask_bounds(self, followed: Followed) -> None:
-        start_offset = await self._leader_offset(followed, EARLIEST)
-        end_offset = await self._leader_offset(followed, LATEST)
+        start_offset = await self._leader_offset(followed, EARLIEST_TIMESTAMP)
+        end_offset = await self._leader_offset(followed, LATEST_TIMESTAMP)
         if start_offset is None or end_offset is None:
             self._handle_for(followed, BoundsUnknown())
         else:

@@ -67,7 +67,9 @@ from ottla.client.admin.transactions import (
 )
 from ottla.client.cluster import Cluster
 from ottla.client.config import AdminConfig
+from ottla.client.connection import OS_SOCKETS
 from ottla.client.errors import AuthenticationError, ConfigError, KafkaError, NoBrokerReached
+from ottla.net import Sockets
 from ottla.wire.config_resources import ConfigSource, ConfigSynonym, ResourceType
 from ottla.wire.sentinels import EARLIEST_TIMESTAMP as EARLIEST
 from ottla.wire.sentinels import LATEST_TIMESTAMP as LATEST
@@ -129,6 +131,7 @@ class Admin(lifetimes.Client, GroupCalls, ConfigCalls, ClusterCalls, Transaction
         /,
         *,
         rng: Random | None = None,
+        sockets: Sockets = OS_SOCKETS,
         **settings: Unpack[AdminSettings],
     ) -> None:
         if isinstance(config, AdminConfig):
@@ -137,7 +140,7 @@ class Admin(lifetimes.Client, GroupCalls, ConfigCalls, ClusterCalls, Transaction
             self.config = config
         else:
             self.config = AdminConfig.parse(config or {}, settings)
-        self._cluster = Cluster(self.config, rng=rng, allow_auto_topic_creation=False)
+        self._cluster = Cluster(self.config, rng=rng, sockets=sockets, allow_auto_topic_creation=False)
         lifetimes.opened(self)
 
     async def __aenter__(self) -> Admin:

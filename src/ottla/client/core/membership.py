@@ -15,6 +15,7 @@ from enum import Enum
 from random import Random
 from typing import Protocol
 
+from ottla.client.core.backoff import Backoff
 from ottla.client.core.partitions import TopicPartition
 from ottla.wire import Message
 from ottla.wire.errors import ErrorCode, KafkaError
@@ -41,8 +42,7 @@ class MembershipConfig:
 
     def backoff_ms(self, attempt: int, rng: Random) -> int:
         """How long to wait after the n-th failure in a row, with a fifth of chance either way."""
-        exact = min(self.retry_backoff_ms * 2 ** min(attempt, 20), self.retry_backoff_max_ms)
-        return int(exact * rng.uniform(0.8, 1.2))
+        return int(Backoff(self.retry_backoff_ms, self.retry_backoff_max_ms, rng).pause_ms(attempt + 1))
 
 
 # Events

@@ -38,6 +38,9 @@ class NameServer:
             raise self.error
         return "10.0.0.1" if self.answer is None else await self.answer
 
+    async def addresses(self, host: str) -> list[str]:
+        raise AssertionError("a node takes one address")
+
     def listen(self, host: str, port: int, backlog: int) -> ListenSocket:
         raise AssertionError("only names are looked up")
 
