@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from ottla import __version__
 from ottla.wire import Message, WireError
 from ottla.wire.apis import API_VERSIONS, APIS
 from ottla.wire.frames import encode_response
-from ottla.wire.greeting import SOFTWARE_VERSION, Greeting, Versions, decode_answer
+from ottla.wire.greeting import Greeting, Versions, decode_answer
 from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsResponse, FinalizedFeatureKey
 from ottla.wire.messages.metadata import MetadataResponse
 
@@ -25,7 +26,7 @@ def frame(correlation_id: int, response: Message, version: int) -> memoryview:
 def test_a_broker_says_what_it_knows() -> None:
     greeting = Greeting()
     assert greeting.version == APIS[API_VERSIONS].max_version
-    assert greeting.request.client_software_version == SOFTWARE_VERSION
+    assert greeting.request.client_software_version == __version__
     versions = greeting.handle(
         ApiVersionsResponse(
             api_keys=[ApiVersion(api_key=METADATA, min_version=1, max_version=9)],
