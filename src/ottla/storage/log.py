@@ -12,6 +12,8 @@ Invariants
   L2  recovery_point <= log_end_offset; everything below it has been synced, with the epochs and snapshots it needs
   L3  segments are ordered by base offset, the last is the active one, and there is always one
   L4  offsets are never given twice: log_end_offset only goes back by `truncate`
+  L5  nothing is appended after a `cut` that is not on disk: after a power loss pages of the records that were cut off
+      could stand among those of the records that came after them, and nothing would tell them apart
 """
 
 from __future__ import annotations
@@ -268,6 +270,9 @@ class Log(LogFlush):
         transaction_version: int,
     ) -> Appended | None:
         """Check the producers of placed batches, write them together and replay them; a duplicate writes nothing."""
+        if self.is_cut:
+            # L5. Clients try again: this replica has followed until now, and cannot lead yet.
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.name} was truncated, which is not on disk yet")
         producers = self.producers
         markers: dict[int, tuple[bool, int]] = {}
         for position, header in headers:

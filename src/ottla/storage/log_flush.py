@@ -137,10 +137,12 @@ class LogFlush(LogTruncation):
     async def shut(self) -> None:
         """`flush` and `close` with `sync`, without stopping the loop: many logs at once take little longer than one. A
         log that never held a record has nothing that a power loss could take."""
-        if not self.log_end_offset:
+        if not self.log_end_offset and not self.is_cut:
             self.close()
             return
         await self.flush()
+        if self.is_cut:
+            await self.sync_end()
         try:
             if self.epochs.is_dirty:
                 await sync_epochs(self._disk, self.directory, self.epochs.entries)

@@ -65,6 +65,7 @@ class LogSegments(LogTail):
         "_truncations",
         "_unsynced_snapshot",
         "directory",
+        "is_cut_below_recovery_point",
         "partition",
         "segments",
         "topic",
@@ -105,6 +106,7 @@ class LogSegments(LogTail):
         self.epochs = epochs
         self.producers = producers
         self.is_offline = False
+        self.is_cut = self.is_cut_below_recovery_point = False
         self._snapshots = snapshots
         self._rng = rng
         self._remove_later = remove_later or _remove_at_once(disk)

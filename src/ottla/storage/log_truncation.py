@@ -128,9 +128,18 @@ class LogTruncation(LogReads):
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(trouble)) from None
         return True
 
+    def cut(self, offset: int, *, timestamp: int) -> None:
+        """`truncate`; and nothing is appended before `sync_end` has put that on disk (L5). A log that was cut below its
+        recovery point needs a checkpoint before: recovery would trust whatever is written there from now on."""
+        self.is_cut = True
+        if offset < self.recovery_point:
+            self.is_cut_below_recovery_point = True
+        self.truncate(offset, timestamp=timestamp)
+
     async def sync_end(self) -> None:
         """Put the end of the log on disk as it is, so that what was cut off there cannot come back."""
         segment = self.active_segment
+        truncations = self._truncations
         try:
             await segment.file.sync()
             # Segments that are gone must stay so, too.
@@ -141,6 +150,8 @@ class LogTruncation(LogReads):
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR) from None  # deleted under our hands
         except OSError as trouble:
             self._failed(trouble)
+        if truncations == self._truncations:
+            self.is_cut = self.is_cut_below_recovery_point = False
 
     def truncate_fully(self, offset: int, *, timestamp: int) -> None:
         """Drop everything and go on at `offset`: a follower that fell behind its leader's log start."""

@@ -129,6 +129,7 @@ class LogTail:
         "_segment_bytes",
         "epochs",
         "high_watermark",
+        "is_cut",
         "is_offline",
         "log_end_offset",
         "log_start_offset",
@@ -151,6 +152,7 @@ class LogTail:
         _segment_bytes: int
         epochs: LeaderEpochs
         high_watermark: int
+        is_cut: bool
         is_offline: bool
         log_end_offset: int
         log_start_offset: int
@@ -285,7 +287,7 @@ class LogTail:
         max_timestamp: int,
         timestamp: int,
     ) -> bool:
-        """Whether a batch goes into the segment that is there, without a roll and without a new epoch."""
+        """Whether a batch goes into the segment that is there, without a roll, a new epoch or a cut to sync."""
         return (
             segment.size != 0
             and segment.size + size <= self._segment_bytes
@@ -294,6 +296,7 @@ class LogTail:
             and timestamp <= self._roll_after_wall
             and not segment.is_full
             and leader_epoch == self.epochs.latest
+            and not self.is_cut
         )
 
     def _put(

@@ -13,6 +13,7 @@ import pytest
 from ottla.config import TopicConfig
 from ottla.records import Compression, crc_ok, end_txn_marker, read, read_header
 from ottla.storage import Log, OsDisk, RecordsRefused
+from ottla.storage.disk import OsFile
 from ottla.storage.index import AbortedTransaction
 from ottla.wire.errors import ErrorCode, KafkaError
 from tests.unit.records.test_kernel import with_header
@@ -429,6 +430,68 @@ def test_truncating_takes_epochs_producers_and_segments_along(tmp_path: Path) ->
     assert offsets(log) == list(range(8))
     log.close()
     assert offsets(open_log(tmp_path, is_clean=True)) == list(range(8))
+
+
+def test_nothing_is_appended_behind_a_cut_before_it_is_on_disk(tmp_path: Path) -> None:
+    """L5: neither by the short way of ordinary batches nor by the long one, neither as leader nor as follower."""
+    log = new_log(tmp_path)
+    for _ in range(5):
+        append(log)
+    asyncio.run(log.flush())
+    log.cut(3, timestamp=NOW)
+    assert log.is_cut and log.is_cut_below_recovery_point
+    assert refused(log, batch()) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert refused(log, batch(producer=PRODUCER, sequence=0)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert log.place_made(batch(), 1, 0, NOW) == -1
+    with pytest.raises(KafkaError):
+        log.append_as_follower(batch(base_offset=3))
+    assert offsets(log) == [0, 1, 2]
+    asyncio.run(log.sync_end())
+    assert not log.is_cut and not log.is_cut_below_recovery_point
+    assert append(log).base_offset == 3
+
+
+@pytest.mark.parametrize("offset", [0, 3])
+def test_a_log_that_is_closed_has_its_cut_on_disk(tmp_path: Path, offset: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clean stop lets the next start skip recovery, which would not notice that records have come back."""
+    log = new_log(tmp_path)
+    for _ in range(5):
+        append(log)
+
+    async def scenario() -> None:
+        await log.flush()
+        log.cut(offset, timestamp=NOW)
+        synced: list[str] = []
+        sync = OsFile.sync
+
+        async def note(file: OsFile) -> None:
+            synced.append(file.path)
+            await sync(file)
+
+        monkeypatch.setattr(OsFile, "sync", note)
+        await log.shut()
+        assert f"{tmp_path}/topic-0/{0:020}.log" in synced
+
+    asyncio.run(scenario())
+    assert not log.is_cut
+
+
+def test_a_cut_that_comes_during_a_sync_waits_for_the_next(tmp_path: Path) -> None:
+    log = new_log(tmp_path)
+    for _ in range(5):
+        append(log)
+
+    async def scenario() -> None:
+        log.cut(3, timestamp=NOW)
+        sync = asyncio.ensure_future(log.sync_end())
+        await asyncio.sleep(0)
+        log.cut(2, timestamp=NOW)
+        await sync
+        assert log.is_cut
+        await log.sync_end()
+        assert not log.is_cut
+
+    asyncio.run(scenario())
 
 
 def test_truncating_before_the_log_starts_it_anew(tmp_path: Path) -> None:
