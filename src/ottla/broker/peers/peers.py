@@ -38,7 +38,7 @@ class Peers:
         """By name, the address that it had, and until when nobody looks it up again."""
         self._looking_up: dict[str, asyncio.Task[None]] = {}
         self._sending: dict[asyncio.Task[None], None] = {}
-        """Requests whose name is being looked up."""
+        """Requests and connections whose name is being looked up."""
         self._unknown_names: set[str] = set()
 
     def send(
@@ -72,7 +72,7 @@ class Peers:
 
         def answered(answer: Message | NoAnswer) -> None:
             if isinstance(answer, NoAnswer):
-                self._found.pop(name, None)  # the node may have moved to another address
+                self.forget_address(name)  # the node may have moved to another address
             on_answer(answer)
 
         if address is None:
@@ -99,6 +99,27 @@ class Peers:
         self, host: str, port: int, request: Message, on_answer: Callable[[Message | NoAnswer], None], timeout_ms: int
     ) -> None:
         self.send(host, port, request, on_answer, timeout_ms, purpose="quorum")
+
+    def open(self, host: str, port: int, on_open: Callable[[Peer | None], None], timeout_ms: int) -> None:
+        """Give the caller a connection of its own, which the caller closes: at once if the host is an address, or once
+        the name was looked up; None if that fails or takes too long. If the connection breaks, the caller closes it,
+        calls `forget_address` and opens another: the node may have a new address."""
+        if self._sockets.is_name(host):
+            opening = self._loop.create_task(self._open_by_name(host, port, on_open, timeout_ms))
+            self._sending[opening] = None
+            opening.add_done_callback(self._sending.pop)
+        else:
+            on_open(self.new_peer(host, port))
+
+    async def _open_by_name(
+        self, name: str, port: int, on_open: Callable[[Peer | None], None], timeout_ms: int
+    ) -> None:
+        address = await self._address_of(name, timeout_ms)
+        on_open(None if address is None else self.new_peer(address, port))
+
+    def forget_address(self, name: str) -> None:
+        """Look a name up again before the next connection to it."""
+        self._found.pop(name, None)
 
     def ask_once(
         self, host: str, port: int, request: Message, on_answer: Callable[[Message | NoAnswer], None], timeout_ms: int

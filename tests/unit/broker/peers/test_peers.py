@@ -10,7 +10,7 @@ import pytest
 from ottla.broker.peers import peers
 from ottla.broker.peers.peers import NAME_S, Peers
 from ottla.broker.peers.suspicions import Look
-from ottla.net import NoAnswer, ReceiveBuffers
+from ottla.net import NoAnswer, Peer, ReceiveBuffers
 from ottla.net.sockets import ListenSocket, Socket
 from ottla.wire import Message
 from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -192,3 +192,45 @@ def test_the_metadata_log_has_connections_of_its_own(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(peers, "Peer", Recorder)
     run_timed(scenario())
     assert sent == [1, 2, 1, 2]
+
+
+def test_a_connection_of_the_callers_own_is_opened_at_an_address_at_once() -> None:
+    async def scenario() -> None:
+        names = Names()
+        opened: list[Peer | None] = []
+        names.open("10.0.0.7", 9092, opened.append, TIMEOUT_MS)
+        assert [peer is not None and peer._host for peer in opened] == ["10.0.0.7"]
+        assert names.server.lookup_count == 0
+
+    asyncio.run(scenario())
+
+
+def test_a_connection_of_the_callers_own_waits_for_the_name_server_and_not_the_loop() -> None:
+    async def scenario() -> None:
+        names = Names()
+        names.server.answer = asyncio.get_running_loop().create_future()
+        opened: list[Peer | None] = []
+        names.open("broker-1", 9092, opened.append, 60_000)
+        await asyncio.sleep(0)
+        assert opened == []
+        names.server.answer.set_result("10.0.0.2")
+        await asyncio.wait(list(names._sending))
+        names.forget_address("broker-1")
+        names.server.answer = None
+        names.open("broker-1", 9092, opened.append, 60_000)
+        await asyncio.wait(list(names._sending))
+        assert [peer is not None and peer._host for peer in opened] == ["10.0.0.2", "10.0.0.1"]
+
+    asyncio.run(scenario())
+
+
+def test_a_connection_to_a_name_that_is_not_found_is_not_opened() -> None:
+    async def scenario() -> None:
+        names = Names()
+        names.server.error = OSError("Name or service not known")
+        opened: list[Peer | None] = []
+        names.open("broker-1", 9092, opened.append, 60_000)
+        await asyncio.wait(list(names._sending))
+        assert opened == [None]
+
+    asyncio.run(scenario())
