@@ -10,6 +10,7 @@ import pytest
 from ottla.cluster.topic import RECOVERED
 from ottla.sim.client import NoAnswer, batch_of
 from ottla.sim.replicas import Cluster
+from ottla.sim.shape import Shape
 from ottla.storage import Log, Logs
 from ottla.wire.errors import ErrorCode, KafkaError
 
@@ -314,3 +315,46 @@ def test_many_logs_that_are_cut_at_once_share_a_checkpoint(sim: Cluster, monkeyp
     sim.settle()
     assert len(cuts) == len(led) > len(set(cuts)) == 1
     assert sum(0 <= time - cuts[0] < 1 for time in checkpoints) == 1
+
+
+def test_a_new_leader_appends_nothing_behind_a_cut_that_is_not_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a power loss pages of what was cut off could stand among those of what came after it. The third replica has
+    records that the second has not: it cuts them off when the second leads, and leads before the cut is on disk."""
+    sim = Cluster(1, shape=Shape(3, 0, 3))
+    sim.create_topic("topic")
+    sim.produce("topic", 10)
+    image = sim.image("topic")
+    assert image is not None
+    first, second, third = (sim.shape.names[replica - 1] for replica in image.replicas)
+    assert sim.leader("topic") == first
+    sim.network.cut(first, second)
+    sim.produce("topic", 5, acks=1, via=first)
+    sim.wait_for(lambda: len(sim.log(third, "topic")) == 2, "the third replica has them")
+    sim.kill(first)
+    sync_end = Log.sync_end
+
+    async def sync_slowly(log: Log) -> None:
+        await asyncio.sleep(30)
+        await sync_end(log)
+
+    monkeypatch.setattr(Log, "sync_end", sync_slowly)
+    sim.wait_for(lambda: len(sim.log(third, "topic")) == 1, "what only the first and the third had is cut off")
+    sim.kill(second)
+    sim.wait_for(lambda: sim.leader("topic") == third, "the third replica leads")
+    node = sim.host(third).node
+    hosted = node.replicas.partitions.get("topic", 0) if node is not None else None
+    assert hosted is not None
+    sim.wait_for(lambda: hosted.is_leader, "it knows")
+    assert hosted.log.is_cut
+    with pytest.raises(KafkaError) as refused:
+        sim.produce("topic", 1, acks=1, via=third)
+    assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert len(sim.log(third, "topic")) == 1
+    sim.wait_for(lambda: not hosted.log.is_cut, "the cut is on disk")
+    assert sim.produce("topic", 1, acks=1, via=third) == 10
+    monkeypatch.undo()
+    sim.heal()
+    sim.settle()
+    sim.produce("topic", 1)
+    sim.check("topic")
+    sim.finish()

@@ -19,9 +19,12 @@ TESTS = (
     "tests/unit/broker/test_produce_frame.py",
     "tests/unit/broker/test_produce_and_fetch.py",
     "tests/unit/broker/test_fetch_frame.py",
-    "tests/unit/broker/test_replica_frames.py",
+    "tests/unit/broker/replicas/test_fetchers.py",
+    "tests/unit/broker/replicas/test_follower_frames.py",
     "tests/unit/broker/test_replicated_partitions.py",
     "tests/unit/converters/test_json_values.py",
+    "tests/unit/replication/test_follower.py",
+    "tests/unit/replication/test_follower_session.py",
 )
 
 

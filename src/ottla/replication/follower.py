@@ -1,41 +1,293 @@
-"""One partition as a follower sees it: where to go on, and what to do with an answer of its leader.
+"""One partition that this node copies from its leader, as a machine without network, disk or clock.
 
-A follower asks for what comes at its log's end and names the epoch of its last record. A leader whose log has another
-history answers where the two part (KIP-595's diverging epoch, for replicas since Fetch v12): the follower cuts its log
-there and goes on. Cutting only ever takes what was never committed, or what an unclean election gave up.
+A follower asks for records from the end of its log on and names the epoch of its last record. A leader whose log has a
+different history answers where the two histories part (KIP-595's diverging epoch, for replicas since Fetch v12): the
+follower truncates its log there and goes on. Only records that were never committed are truncated, or records that an
+unclean election gave up.
+
+States, what moves between them, and the effects:
+
+    Fetching        Diverged                                     -> Truncating      Cut, SyncCut
+                    Refused: offset out of range                 -> FindingBounds   AskBounds
+                    Refused: fenced leader epoch                 -> Stopped
+                    Refused: anything else                       -> Delayed
+                    Throttled                                    -> HeldBack
+    Truncating      CutSynced                                    -> Fetching
+    FindingBounds   BoundsFound: the leader's log ends earlier   -> Truncating      Cut, SyncCut
+                    BoundsFound: it starts after this log's end  -> Fetching        Restart
+                    BoundsFound: neither                         -> Fetching        AdvanceStart, if it starts later
+                    BoundsUnknown                                -> Delayed
+    Delayed         Tick, when the delay is over                 -> Fetching; Truncating if F1 says so   SyncCut
+    HeldBack        Tick, when the wait is over                  -> Fetching
+                    Throttled                                    -> HeldBack (longer)
+    every state     CopyFailed: the log is offline               -> Stopped
+                    CopyFailed: anything else                    -> Delayed
+    Stopped         nothing: a new leader epoch is a new Follower
+
+A state that is not named with an event ignores it: the event is late.
+
+Invariants
+  F1  while a cut of the log is not on disk the follower is not Fetching: after a power loss pages of the records that
+      were cut off could stand among those of the records copied after them, and nothing would tell them apart
+  F2  a follower leaves Delayed and HeldBack at the latest when `until` has come
+  F3  only a follower that is Fetching has an `asked_offset`: an answer to an earlier request is not copied
+
+Cython compiles this file (types in follower.pxd), and it runs as it stands.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
+from typing import Protocol
 
+from ottla.machine import Tick
 from ottla.replication.epochs import UNDEFINED_EPOCH, UNDEFINED_OFFSET, LeaderEpochs
 from ottla.wire.errors import ErrorCode
 
 FIRST_BACKOFF_MS = 10
-_AWAITING_METADATA = (ErrorCode.FENCED_LEADER_EPOCH,)
-"""This node's metadata is behind: what to do comes with the next records."""
+NOT_ASKED = -1
+Key = tuple[bytes, int]
+"""A topic's id and a partition's index."""
 
 
-class Step(Enum):
-    """What an answer asks for."""
+class FollowerLog(Protocol):
+    """The part of a log that a follower's decisions read."""
 
-    APPEND = "append"
-    TRUNCATE = "truncate"
-    FIND_START = "find start"
-    """The log's end is not in the leader's log at all: its bounds are asked for."""
-    WAIT = "wait"
-    """Ask again a little later."""
-    STOP = "stop"
-    """Do not ask again before the metadata changes."""
+    epochs: LeaderEpochs
+    log_start_offset: int
+    log_end_offset: int
+    high_watermark: int
 
 
-def next_step(error_code: int, *, is_diverging: bool) -> Step:
-    if error_code == ErrorCode.NONE:
-        return Step.TRUNCATE if is_diverging else Step.APPEND
-    if error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-        return Step.FIND_START
-    return Step.STOP if error_code in _AWAITING_METADATA else Step.WAIT
+# States
+
+
+@dataclass(frozen=True, slots=True)
+class Fetching:
+    """Part of the fetch session: the leader sends what comes after the log's end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Truncating:
+    """Not fetched: the log was cut, and the cut is not on disk yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class FindingBounds:
+    """Not fetched: the log's end is outside of the leader's log, whose start and end are being asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delayed:
+    """Not fetched for a while, after an error."""
+
+    until: int
+
+
+@dataclass(frozen=True, slots=True)
+class HeldBack:
+    """Not fetched for a while: a throttle's limit is reached (KIP-73)."""
+
+    until: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """Not fetched before the metadata changes."""
+
+
+Following = Fetching | Truncating | FindingBounds | Delayed | HeldBack | Stopped
+FETCHING, TRUNCATING, FINDING_BOUNDS, STOPPED = Fetching(), Truncating(), FindingBounds(), Stopped()
+
+
+# Events
+
+
+@dataclass(frozen=True, slots=True)
+class Diverged:
+    """The leader answered that `epoch` is the last that both logs have, and that it ends at `end_offset`."""
+
+    epoch: int
+    end_offset: int
+    log: FollowerLog
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The leader answered with an error."""
+
+    error_code: int
+
+
+@dataclass(frozen=True, slots=True)
+class CutSynced:
+    """The log's end is on disk as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class BoundsFound:
+    """Where the leader's log starts and ends."""
+
+    start_offset: int
+    end_offset: int
+    log: FollowerLog
+
+
+@dataclass(frozen=True, slots=True)
+class BoundsUnknown:
+    """The leader did not say where its log starts and ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class CopyFailed:
+    """The log refused what it was to do."""
+
+    is_offline: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Throttled:
+    """The partition lags, and nothing more may be copied to it for so long; 0: the throttle lets it go on."""
+
+    wait_ms: int
+
+
+Event = Diverged | Refused | CutSynced | BoundsFound | BoundsUnknown | CopyFailed | Throttled | Tick
+
+
+# Effects
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Truncate the log to an offset."""
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class SyncCut:
+    """Put the log's end on disk; then CutSynced."""
+
+
+@dataclass(frozen=True, slots=True)
+class AskBounds:
+    """Ask the leader where its log starts and ends; then BoundsFound or BoundsUnknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """Drop everything and begin anew at an offset."""
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class AdvanceStart:
+    """Move the log's start up."""
+
+    offset: int
+
+
+Effect = Cut | SyncCut | AskBounds | Restart | AdvanceStart
+
+
+class Follower:
+    """One partition that is copied, in one leader epoch. `is_cut`: a cut of its log, made while it followed another
+    leader, is not on disk yet. `max_delay_ms` is the longest pause after errors and between looks at a throttle."""
+
+    __slots__ = ("asked_offset", "delay_ms", "epoch", "is_cut", "key", "max_delay_ms", "state", "topic")
+
+    def __init__(self, key: Key, topic: str, epoch: int, *, is_cut: bool, max_delay_ms: int) -> None:
+        self.key = key
+        self.topic = topic
+        self.epoch = epoch
+        self.is_cut = is_cut
+        self.max_delay_ms = max_delay_ms
+        self.state: Following = TRUNCATING if is_cut else FETCHING
+        self.asked_offset = NOT_ASKED
+        """The log's end when the leader was last asked for what comes after it."""
+        self.delay_ms = 0
+        """The delay after the last error; 0 once something was copied."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.topic}-{self.key[1]}"
+
+    def handle(self, event: Event, now: int) -> list[Effect]:
+        """Take one event; the effects are performed in order."""
+        effects = self._handle(event, now)
+        if self.state is not FETCHING:
+            self.asked_offset = NOT_ASKED
+        assert not (self.is_cut and self.state is FETCHING), "F1"
+        return effects
+
+    def _handle(self, event: Event, now: int) -> list[Effect]:
+        state = self.state
+        if isinstance(event, CopyFailed):
+            self.state = STOPPED if event.is_offline or state is STOPPED else self._delayed(now)
+        elif isinstance(event, CutSynced):
+            self.is_cut = False
+            if state is TRUNCATING:
+                self.state = FETCHING
+        elif isinstance(event, Throttled):
+            if state is FETCHING or isinstance(state, HeldBack):
+                until = now + min(event.wait_ms, self.max_delay_ms)
+                self.state = HeldBack(until) if event.wait_ms else FETCHING
+        elif isinstance(event, Tick):
+            if isinstance(state, Delayed | HeldBack) and state.until <= now:
+                self.state = TRUNCATING if self.is_cut else FETCHING
+                return [SyncCut()] if self.is_cut else []
+        elif state is FETCHING:
+            return self._answered(event, now)
+        elif state is FINDING_BOUNDS:
+            return self._found(event, now)
+        return []
+
+    def _answered(self, event: Event, now: int) -> list[Effect]:
+        if isinstance(event, Diverged):
+            log = event.log
+            return self._cut(
+                truncation_offset(log.epochs, log.log_end_offset, log.high_watermark, event.epoch, event.end_offset)
+            )
+        if isinstance(event, Refused):
+            if event.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                self.state = FINDING_BOUNDS
+                return [AskBounds()]
+            # A fenced epoch: this node's metadata is behind, and what to do comes with its next records.
+            is_fenced = event.error_code == ErrorCode.FENCED_LEADER_EPOCH
+            self.state = STOPPED if is_fenced else self._delayed(now)
+        return []
+
+    def _found(self, event: Event, now: int) -> list[Effect]:
+        if isinstance(event, BoundsUnknown):
+            self.state = self._delayed(now)
+        elif isinstance(event, BoundsFound):
+            log = event.log
+            bounds = compare_bounds(log.log_end_offset, event.start_offset, event.end_offset)
+            if bounds is Bounds.TRUNCATE:
+                return self._cut(event.end_offset)
+            self.state = FETCHING
+            if bounds is Bounds.RESTART:
+                return [Restart(event.start_offset)]
+            if log.log_start_offset < event.start_offset:
+                return [AdvanceStart(event.start_offset)]
+        return []
+
+    def _cut(self, offset: int) -> list[Effect]:
+        self.is_cut = True
+        self.state = TRUNCATING
+        return [Cut(offset), SyncCut()]
+
+    def _delayed(self, now: int) -> Delayed:
+        self.delay_ms = longer_delay(self.delay_ms, self.max_delay_ms)
+        return Delayed(now + self.delay_ms)
+
+
+def longer_delay(delay_ms: int, max_ms: int) -> int:
+    """The pause after one more error: short at first, then twice as long each time."""
+    return min(max(FIRST_BACKOFF_MS, 2 * delay_ms), max(max_ms, FIRST_BACKOFF_MS))
 
 
 def truncation_offset(
@@ -73,20 +325,3 @@ def compare_bounds(log_end_offset: int, leader_start_offset: int, leader_end_off
 def followed_high_watermark(own: int, leaders: int, log_end_offset: int) -> int:
     """A new leader may know of less than was committed, a follower never forgets it."""
     return max(own, min(leaders, log_end_offset))
-
-
-class Backoff:
-    """When a partition is asked for again after errors: at once after a change of leaders, then ever later."""
-
-    __slots__ = ("_delay_ms", "until")
-
-    def __init__(self) -> None:
-        self._delay_ms = 0
-        self.until = 0
-
-    def failed(self, now: int, max_ms: int) -> None:
-        self._delay_ms = min(max(FIRST_BACKOFF_MS, 2 * self._delay_ms), max(max_ms, FIRST_BACKOFF_MS))
-        self.until = now + self._delay_ms
-
-    def succeeded(self) -> None:
-        self._delay_ms = self.until = 0

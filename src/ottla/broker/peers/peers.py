@@ -92,7 +92,7 @@ class Peers:
     ) -> None:
         peer = self._by_address.get((host, port, purpose))
         if peer is None:
-            peer = self._by_address[host, port, purpose] = self.new_peer(host, port)
+            peer = self._by_address[host, port, purpose] = self._new_peer(host, port)
         peer.send(request, on_answer, timeout_ms=timeout_ms)
 
     def send_in_quorum(
@@ -109,13 +109,13 @@ class Peers:
             self._sending[opening] = None
             opening.add_done_callback(self._sending.pop)
         else:
-            on_open(self.new_peer(host, port))
+            on_open(self._new_peer(host, port))
 
     async def _open_by_name(
         self, name: str, port: int, on_open: Callable[[Peer | None], None], timeout_ms: int
     ) -> None:
         address = await self._address_of(name, timeout_ms)
-        on_open(None if address is None else self.new_peer(address, port))
+        on_open(None if address is None else self._new_peer(address, port))
 
     def forget_address(self, name: str) -> None:
         """Look a name up again before the next connection to it."""
@@ -125,7 +125,7 @@ class Peers:
         self, host: str, port: int, request: Message, on_answer: Callable[[Message | NoAnswer], None], timeout_ms: int
     ) -> None:
         """On a connection of its own, which shows whether somebody is there now."""
-        peer = self.new_peer(host, port)
+        peer = self._new_peer(host, port)
 
         def answered(answer: Message | NoAnswer) -> None:
             self._loop.call_soon(peer.close)
@@ -210,8 +210,7 @@ class Peers:
         """Whether an address refuses connections. A node that is only slow to answer is not gone."""
         return await self.look_at(host, port, timeout_ms) is Look.REFUSED
 
-    def new_peer(self, host: str, port: int) -> Peer:
-        """A connection of the caller's own to another node."""
+    def _new_peer(self, host: str, port: int) -> Peer:
         return Peer(self._loop, self._sockets, self._buffers, host, port, client_id=self._client_id)
 
     def close(self) -> None:

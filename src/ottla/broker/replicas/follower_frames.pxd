@@ -1,15 +1,14 @@
-# C types for replica_frames.py.
+# C types for follower_frames.py.
 cimport cython
 from ottla.broker.replicas.partitions cimport Partition
+from ottla.replication.follower cimport Follower
 from ottla.storage.tail cimport LogTail
 
 cdef Py_ssize_t ROW_HEAD_SIZE, TOPIC_ID_SIZE, ANSWER_HEAD_SIZE
 
 
-cdef class Followed:
+cdef class Followed(Follower):
     cdef public Partition partition
-    cdef public object backoff, epoch
-    cdef public long long asked_offset
 
 
 @cython.locals(one=Followed, log=LogTail, topics=dict, rows=list)

@@ -1,6 +1,6 @@
 """A follower's Fetch and the answer to it as bytes, at both ends, without an object per field.
 
-Cython compiles this file (types in replica_frames.pxd), and it runs as it stands. What is out of the ordinary (errors,
+Cython compiles this file (types in follower_frames.pxd), and it runs as it stands. What is out of the ordinary (errors,
 other histories, a topic by its name) is left to the messages of `wire` and those who read them.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
-from ottla.replication.follower import Backoff
+from ottla.replication.follower import NOT_ASKED, Follower, Key
 from ottla.wire.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 VERSION = 18
 """Of Fetch, by which nodes copy from each other."""
-Key = tuple[bytes, int]
-"""A topic's id and a partition's index."""
 ROW_HEAD_SIZE = 35
 """Of a partition's answer, up to the size of its records."""
 TOPIC_ID_SIZE = 16
@@ -34,20 +32,24 @@ _ROW = Struct(">ihqqqbi")
 """index, error code, high watermark, last stable and log start offset, no aborted transactions, preferred replica"""
 
 
-class Followed:
-    """One partition that is copied, in one leader epoch."""
+class Followed(Follower):
+    """The follower of a partition of this node, in the epoch that the partition now has."""
 
-    __slots__ = ("asked_offset", "backoff", "epoch", "partition")
+    __slots__ = ("partition",)
 
-    def __init__(self, partition: Partition) -> None:
+    def __init__(self, partition: Partition, max_delay_ms: int) -> None:
+        super().__init__(
+            (partition.topic_id, partition.index),
+            partition.topic,
+            partition.leader_epoch,
+            is_cut=partition.log.is_cut,
+            max_delay_ms=max_delay_ms,
+        )
         self.partition = partition
-        self.epoch = partition.leader_epoch
-        self.asked_offset = -1
-        self.backoff = Backoff()
 
 
 def wanted_rows(
-    changed: dict[Key, None], followed: dict[Key, Followed], partition_max_bytes: int
+    changed: dict[Key, None], followed: dict[Key, Any], partition_max_bytes: int
 ) -> dict[bytes, list[bytes]]:
     """By topic what a request says of partitions: copy from the end of their logs on."""
     topics: dict[bytes, list[bytes]] = {}
@@ -151,17 +153,17 @@ def answered_rows(frame: memoryview) -> tuple[int, list[tuple[Key, int, int, mem
 
 def take_rows(
     rows: list[tuple[Key, int, int, memoryview]],
-    followed: dict[Key, Followed],
+    followed: dict[Key, Any],
     changed: dict[Key, None],
     is_throttled: bool,
-) -> list[tuple[Key, Followed, int, int, memoryview]]:
-    """Copy what a leader sent to the logs, and let the high watermarks follow; where a log has grown, its partition has
-    changed. What is left needs more than that."""
-    left: list[tuple[Key, Followed, int, int, memoryview]] = []
+) -> list[tuple[Followed, int, int, memoryview]]:
+    """Copy what a leader sent to the logs, and let the high watermarks follow. A partition whose log has grown is
+    put into `changed`. Returns the rows that need more than that."""
+    left: list[tuple[Followed, int, int, memoryview]] = []
     for key, high_watermark, log_start_offset, records in rows:
         one = followed.get(key)
-        if one is None or key in changed:
-            continue  # it is led elsewhere, or asked for anew
+        if one is None or key in changed or one.asked_offset == NOT_ASKED:
+            continue  # it is led elsewhere, asked for anew, or not fetched now (F3)
         partition = one.partition
         log = partition.log
         if log.log_end_offset != one.asked_offset:
@@ -169,15 +171,15 @@ def take_rows(
             continue
         size = len(records)
         if is_throttled or log.flushes_by_count or log_start_offset > log.log_start_offset:
-            left.append((key, one, high_watermark, log_start_offset, records))
+            left.append((one, high_watermark, log_start_offset, records))
             continue
         if size:
             try:
                 copied = log.copy(records)
             except KafkaError:
-                copied = -1  # it is told when that is tried again
+                copied = -1  # the caller tries again, and reports the error
             if copied < 0:
-                left.append((key, one, high_watermark, log_start_offset, records))
+                left.append((one, high_watermark, log_start_offset, records))
                 continue
             changed[key] = None
         if high_watermark > log.log_end_offset:
@@ -186,8 +188,7 @@ def take_rows(
             log.advance_high_watermark(high_watermark)
             if partition.waiters:
                 partition.notify(max(size, 1))
-        if one.backoff.until:
-            one.backoff.succeeded()
+        one.delay_ms = 0
     return left
 
 

@@ -19,6 +19,7 @@ from ottla.broker.replicas.follower_frames import (
     wanted_rows,
 )
 from ottla.records import Record, build
+from ottla.replication.follower import NOT_ASKED
 from ottla.wire import decode, frames
 from ottla.wire.messages.fetch import (
     EpochEndOffset,
@@ -140,7 +141,7 @@ def followed(tmp_path: Path) -> Followed:
     """A partition of which some is copied."""
     partition = World(tmp_path).followed
     partition.log.append_as_follower(sent(0))
-    one = Followed(partition)
+    one = Followed(partition, 1_000)
     one.asked_offset = 2
     return one
 
@@ -171,7 +172,7 @@ def test_what_was_sent_is_copied_and_committed_as_far_as_the_leader_says(followe
 def test_what_needs_more_is_left(followed: Followed, why: str) -> None:
     row = (KEY, 3, 1 if why == "start" else 0, sent(3 if why == "gap" else 2))
     changed: dict[tuple[bytes, int], None] = {}
-    assert take_rows([row], {KEY: followed}, changed, why == "throttle") == [(KEY, followed, *row[1:])]
+    assert take_rows([row], {KEY: followed}, changed, why == "throttle") == [(followed, *row[1:])]
     assert (followed.partition.log.log_end_offset, changed) == (2, {})
 
 
@@ -180,6 +181,8 @@ def test_what_was_not_asked_for_like_that_is_not_taken(followed: Followed) -> No
     changed: dict[tuple[bytes, int], None] = {}
     assert take_rows([row], {}, changed, False) == [] and not changed, "it is led elsewhere by now"
     assert take_rows([row], {KEY: followed}, {KEY: None}, False) == [], "it is asked for anew"
+    followed.asked_offset = NOT_ASKED
+    assert take_rows([row], {KEY: followed}, changed, False) == [] and not changed, "it is not fetched now"
     followed.asked_offset = 1
     assert take_rows([row], {KEY: followed}, changed, False) == [] and list(changed) == [KEY]
     assert followed.partition.log.log_end_offset == 2
