@@ -448,6 +448,37 @@ def test_nobody_is_answered_from_records_that_are_not_committed(tmp_path: Path) 
     asyncio.run(scenario())
 
 
+def test_a_shard_takes_no_commands_before_a_cut_of_its_log_is_on_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its first record would be refused, and the shard loaded anew."""
+
+    async def scenario() -> None:
+        world = started(tmp_path)
+        assert world.run(Counting.add, "x") == 1
+        world.counts.stop()
+        partition = world.partition(TOPIC, 0)
+        may_end = asyncio.Event()
+        sync_end = Log.sync_end
+
+        async def sync(log: Log) -> None:
+            await may_end.wait()
+            await sync_end(log)
+
+        monkeypatch.setattr(Log, "sync_end", sync)
+        partition.log.cut(partition.log.log_end_offset, timestamp=CLOCK)
+        world.replicas.fetchers.sync_cut(partition)
+        world.counts.start()
+        await until(lambda: world.counts.load_count == 1)
+        await asyncio.sleep(0)
+        assert world.run(Counting.add, "x") == "error: COORDINATOR_LOAD_IN_PROGRESS"
+        may_end.set()
+        await world.loaded()
+        assert world.run(Counting.add, "x") == 2
+
+    asyncio.run(scenario())
+
+
 def test_a_shard_whose_leader_goes_before_its_log_is_committed_is_dropped(tmp_path: Path) -> None:
     async def scenario() -> None:
         world, _ = _with_an_uncommitted_record(tmp_path)

@@ -515,7 +515,7 @@ class HostedShard(Generic[S]):
         log.info(
             "%s-%d: loaded offsets %d to %d in %.0f ms", coordinator.topic, self.index, start_offset, offset, load_ms
         )
-        if self._is_all_committed:
+        if self._is_all_committed and not partition_log.is_cut:
             self.begin(machine)
         else:
             self._ground.spawn(self._begin_once_committed(machine))
@@ -525,6 +525,7 @@ class HostedShard(Generic[S]):
         transaction's markers may leave, while yet another leader could come to lead without it."""
         try:
             await self.partition.commit()
+            await self._coordinator.replicas.fetchers.cut_synced(self.partition)  # it takes no records before
         except (OSError, KafkaError) as error:
             if not self.is_gone:
                 self._coordinator.load_failed(self, error)
