@@ -304,6 +304,7 @@ class Ring:
             self._check_fenced(instance, str(error))
         except GaveUp as error:
             self._sim.loop.trace.note(producer.client.host, f"gives up: {error}")
+            self._doubt(instance)
         finally:
             if instance.attempt is not None:
                 self.history.abandon(instance.attempt)
