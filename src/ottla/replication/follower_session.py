@@ -54,9 +54,8 @@ from ottla.replication.follower import Effect as FollowerEffect
 from ottla.replication.follower import Event as FollowerEvent
 from ottla.replication.throttle import ReplicationThrottle
 from ottla.wire.errors import ErrorCode
+from ottla.wire.sentinels import MAX_SESSION_EPOCH, NO_SESSION
 
-NO_SESSION = 0
-MAX_SESSION_EPOCH = 0x7FFFFFFF
 INTERRUPT_MS = 5
 """How long a partition that is new waits for the answer to a request that does not name it. The leader may have nothing
 to answer for half a second, in which the new partition's leader could commit nothing."""
