@@ -37,9 +37,7 @@ from ottla.replication.follower_session import (
     IDLE,
     INTERRUPT_MS,
     INTERRUPTING,
-    MAX_SESSION_EPOCH,
     MIN_INTERRUPT_INTERVAL_MS,
-    NO_SESSION,
     UNSTARTED,
     Added,
     Answered,
@@ -60,6 +58,7 @@ from ottla.replication.follower_session import (
 )
 from ottla.replication.throttle import ReplicationThrottle
 from ottla.wire.errors import ErrorCode
+from ottla.wire.sentinels import MAX_SESSION_EPOCH, NO_SESSION
 
 TOPIC = b"t" * 16
 MAX_DELAY_MS = 1_000

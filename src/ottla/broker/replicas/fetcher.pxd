@@ -3,13 +3,12 @@ from ottla.replication.follower_session cimport FollowerSession
 
 
 cdef class Fetcher:
-    cdef object _leader_id, _ground, _peers, _presence, _throttle, _controller, _sync_cut, _peer, _address, _timer
-    cdef object _timer_at, _usual_answer
+    cdef object _leader_id, _ground, _peers, _presence, _throttle, _controller, _sync_cut, _peer, _address, _driver
+    cdef object _usual_answer
     cdef FollowerSession _session
 
     cpdef handle(self, object event)
-    cdef _perform(self, object effect)
-    cdef _rearm(self)
+    cpdef _perform(self, object effect)
     cpdef _fetch(self, object wait_ms)
     cpdef _send(self, object peer, object wait_ms)
     cpdef bint _take_frame(self, object frame) except -1

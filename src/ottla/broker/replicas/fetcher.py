@@ -1,9 +1,9 @@
 """Copying from one leader: the partitions that it leads, over one connection.
 
 `replication.follower_session` decides what is asked for and when, `replication.follower` what becomes of one partition.
-Here are the sockets, the timers and the logs. The answers that come all day go from the receive buffer to the logs in
-compiled code, without an event per partition (`follower_frames.take_rows`); an answer that holds anything else is
-decoded, and each of its partitions is an event.
+Here are the sockets and the logs; a Driver runs the session. The answers that come all day go from the receive buffer
+to the logs in compiled code, without an event per partition (`follower_frames.take_rows`); an answer that holds
+anything else is decoded, and each of its partitions is an event.
 
 Cython compiles this file (types in fetcher.pxd), and it runs as it stands.
 """
@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.broker.replicas import follower_frames
 from ottla.broker.replicas.follower_frames import Followed
-from ottla.machine import Tick
-from ottla.net import EncodedRequest, NoAnswer, Peer
+from ottla.net import Driver, EncodedRequest, NoAnswer, Peer
 from ottla.replication import follower_session as session
 from ottla.replication.follower import (
     AdvanceStart,
@@ -88,8 +87,8 @@ class Fetcher:
         self._address = ("", 0)
         self._usual_answer = session.Answered(NO_SESSION)
         """The event of an answer, which is the same again as long as the session lasts."""
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = 0
+        label = f"follower node={ground.node_id} leader={leader_id}"
+        self._driver = Driver(self._session, self._perform, loop=ground.loop, log=log, label=label)
 
     @property
     def is_idle(self) -> bool:
@@ -109,17 +108,13 @@ class Fetcher:
 
     def close(self) -> None:
         self.handle(session.Closed())
+        self._driver.close()
         self._disconnect()
 
     # Running the session
 
     def handle(self, event: session.Event) -> None:
-        effects = self._session.handle(event, self._ground.now())
-        if log.isEnabledFor(logging.DEBUG):
-            log.debug("machine=follower leader=%d event=%s -> effects=%s", self._leader_id, event, effects)
-        for effect in effects:
-            self._perform(effect)
-        self._rearm()
+        self._driver.handle(event)
 
     def _handle_for(self, follower: Follower, event: Event) -> None:
         before = follower.state
@@ -138,22 +133,6 @@ class Fetcher:
                 self._peer.close()
         else:
             self._presence.connection_broke(self._leader_id)
-
-    def _rearm(self) -> None:
-        deadline = self._session.deadline()
-        if self._timer is not None:
-            if deadline == self._timer_at:
-                return
-            self._timer.cancel()
-            self._timer = None
-        if deadline is not None:
-            self._timer_at = deadline
-            wait_ms = max(0, deadline - self._ground.now())
-            self._timer = self._ground.loop.call_later(wait_ms / 1000, self._tick)
-
-    def _tick(self) -> None:
-        self._timer = None
-        self.handle(Tick())
 
     # Asking
 
