@@ -117,7 +117,7 @@ async def for_logs(logs: Logs) -> str:
 
 
 async def for_partitions(hosting: Hosting) -> str:
-    return f"opening partitions, {hosting.waiting_count} are left"
+    return f"opening partitions, {hosting.unopened_count} are left"
 
 
 async def for_closing(logs: Logs) -> str:

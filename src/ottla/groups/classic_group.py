@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections import Counter
 from enum import Enum
 
-from ottla.groups.classic_member import ClassicMember, Protocols, Waiting
+from ottla.groups.classic_member import ClassicMember, ParkedRequest, Protocols
 from ottla.groups.classic_subscription import subscribed_topics
 from ottla.groups.records import GroupRecord
 from ottla.groups.state import PartitionCheck
@@ -293,14 +293,14 @@ class ClassicGroup:
         member.rebalance_timeout_ms = rebalance_timeout_ms
         member.session_timeout_ms = session_timeout_ms
 
-    def await_join(self, member: ClassicMember, waiting: Waiting) -> Waiting | None:
+    def await_join(self, member: ClassicMember, waiting: ParkedRequest) -> ParkedRequest | None:
         """Have the member's JoinGroup wait; returns the one that waited before, which nobody would answer any more."""
         before, member.awaiting_join = member.awaiting_join, waiting
         if before is None:
             self.awaiting_join_count += 1
         return before
 
-    def end_join(self, member: ClassicMember) -> Waiting | None:
+    def end_join(self, member: ClassicMember) -> ParkedRequest | None:
         """The JoinGroup that waits, to be answered now."""
         waiting, member.awaiting_join = member.awaiting_join, None
         if waiting is not None:

@@ -14,7 +14,7 @@ from typing import Any
 from ottla.groups.call import Call
 from ottla.groups.classic_group import ClassicGroup, ClassicState
 from ottla.groups.classic_joins import ClassicJoins
-from ottla.groups.classic_member import Waiting
+from ottla.groups.classic_member import ParkedRequest
 from ottla.groups.classic_rebalance import ClassicRebalances, Step
 from ottla.groups.classic_responses import (
     heartbeat_answer,
@@ -77,7 +77,7 @@ class ClassicGroups:
         step = Step(call.now, call.timestamp)
         if member.awaiting_sync is not None:
             step.answers.append(refuse_sync(member.awaiting_sync, ErrorCode.REBALANCE_IN_PROGRESS))
-        member.awaiting_sync = Waiting(call.waiter, call.api_version)
+        member.awaiting_sync = ParkedRequest(call.waiter, call.api_version)
         if group.is_leader(member.id):
             self._assign(group, request, step)
         return step.decide()
@@ -212,7 +212,7 @@ class ClassicGroups:
         step.refused = partial(self._assignment_refused, group, waiting)
 
     def _assignment_refused(
-        self, group: ClassicGroup, waiting: list[Waiting], error: KafkaError, call: Call
+        self, group: ClassicGroup, waiting: list[ParkedRequest], error: KafkaError, call: Call
     ) -> CoordinatorDecision[Any]:
         """The assignment could not be written, so nobody may act on it: all join again."""
         self._state.counts[COMPLETED_REBALANCES] -= 1

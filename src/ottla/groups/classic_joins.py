@@ -6,7 +6,7 @@ from functools import partial
 
 from ottla.groups.call import Call
 from ottla.groups.classic_group import ClassicGroup, ClassicState
-from ottla.groups.classic_member import ClassicMember, Protocols, Waiting
+from ottla.groups.classic_member import ClassicMember, ParkedRequest, Protocols
 from ottla.groups.classic_rebalance import NEW_MEMBER_JOIN_TIMEOUT_MS, ClassicRebalances, Step
 from ottla.groups.classic_responses import join_error, joined, refuse_join, refuse_sync, write_error
 from ottla.groups.records import GroupRecord
@@ -139,7 +139,7 @@ class ClassicJoins:
             rebalance_timeout_ms=request.rebalance_timeout_ms,
             session_timeout_ms=request.session_timeout_ms,
             protocols=protocols,
-            awaiting_join=Waiting(call.waiter, call.api_version),
+            awaiting_join=ParkedRequest(call.waiter, call.api_version),
             is_new=True,
         )
         if group.current is ClassicState.PREPARING_REBALANCE and group.previous is ClassicState.EMPTY:
@@ -178,7 +178,7 @@ class ClassicJoins:
         step: Step,
     ) -> None:
         group.update(member, protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
-        before = group.await_join(member, Waiting(call.waiter, call.api_version))
+        before = group.await_join(member, ParkedRequest(call.waiter, call.api_version))
         if before is not None:
             step.answers.append(refuse_join(before, ErrorCode.REBALANCE_IN_PROGRESS, member.id))
 
@@ -209,7 +209,7 @@ class ClassicJoins:
             step.records.append(group.record(assignments))
             step.refused = partial(self._replace_refused, group, member, old_id, old_leader, before, step.answers)
             return _rejoined(group, member.id, old_leader, call.api_version)
-        group.await_join(member, Waiting(call.waiter, call.api_version))
+        group.await_join(member, ParkedRequest(call.waiter, call.api_version))
         if group.current is ClassicState.PREPARING_REBALANCE:
             self._rebalances.complete_if_all_joined(group, step)
         else:

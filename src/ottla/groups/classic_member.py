@@ -10,7 +10,7 @@ from ottla.wire.messages.describe_groups import DescribedGroupMember
 from ottla.wire.messages.join_group import JoinGroupRequestProtocol
 
 
-class Waiting(NamedTuple):
+class ParkedRequest(NamedTuple):
     """A request that is left waiting: how its caller is found again, and in which version it is answered."""
 
     waiter: Any
@@ -69,8 +69,8 @@ class ClassicMember:
     session_timeout_ms: int
     protocols: Protocols
     assignment: bytes = b""
-    awaiting_join: Waiting | None = None
-    awaiting_sync: Waiting | None = None
+    awaiting_join: ParkedRequest | None = None
+    awaiting_sync: ParkedRequest | None = None
     is_new: bool = False
     """Whether it waits for its first generation. It may not know its id yet, so waiting is no sign of life."""
 

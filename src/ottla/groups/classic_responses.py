@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.groups.classic_group import ClassicGroup
-from ottla.groups.classic_member import Waiting
+from ottla.groups.classic_member import ParkedRequest
 from ottla.machine import Answer
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.heartbeat import HeartbeatResponse
@@ -64,7 +64,7 @@ def joined(
     )
 
 
-def refuse_join(waiting: Waiting, code: ErrorCode, member_id: str = "") -> Answer:
+def refuse_join(waiting: ParkedRequest, code: ErrorCode, member_id: str = "") -> Answer:
     return Answer(waiting.waiter, join_error(code, waiting.api_version, member_id))
 
 
@@ -78,7 +78,7 @@ def sync_error(code: ErrorCode) -> SyncGroupResponse:
     return SyncGroupResponse(error_code=code)
 
 
-def refuse_sync(waiting: Waiting, code: ErrorCode) -> Answer:
+def refuse_sync(waiting: ParkedRequest, code: ErrorCode) -> Answer:
     return Answer(waiting.waiter, sync_error(code))
 
 

@@ -6,7 +6,7 @@ cdef class FetchPartition:
     cdef public FetchSession _session
     cdef public long long _asked_at, current_leader_epoch, fetch_offset, follower_start_offset, high_watermark
     cdef public long long last_fetched_epoch, log_start_offset, max_bytes, tail_offset, tail_position
-    cdef public object aside, index, partition, tail_segment, topic, topic_id
+    cdef public object index, parked, partition, tail_segment, topic, topic_id
     cdef public bint sent_error
 
     @cython.locals(session=FetchSession)
@@ -17,7 +17,7 @@ cdef class FetchPartition:
 
 
 cdef class FetchSession:
-    cdef public object awaiting, id, replica_id, waiting
+    cdef public object id, parked_consumer_fetch, parked_follower_fetch, replica_id
     cdef public bint is_over, uses_topic_ids
     cdef public dict partitions, ready, watchers
     cdef public long long epoch, used_at

@@ -14,7 +14,7 @@ returned data go to the end of the line, so that the byte limit of a response st
 A session knows where there may be news for its client: only these partitions are looked at, so that a fetch costs what
 moved, however many partitions are followed or consumed. Whoever changes a partition marks it for its followers
 (`FetchPartition.grew`, `moved`); a consumer's partition that had no news is set aside, and whatever wakes those who
-wait for a partition brings it back (`SetAside`).
+wait for a partition brings it back (`ParkedPartition`).
 
 Invariant S1: there are never more sessions than slots. A new one may take the place of the one unused for longest,
 if that was longer than `eviction_ms`; a follower's that of any consumer. Otherwise its client simply gets no session.
@@ -39,7 +39,7 @@ from ottla.wire.sentinels import (
 PartitionKey = tuple[bytes | str, int]
 
 
-class WaitingFetch(Protocol):
+class ParkedFollowerFetch(Protocol):
     """A follower's fetch that waits for news."""
 
     def grew(self, wanted: FetchPartition) -> None:
@@ -61,10 +61,10 @@ class Watcher(Protocol):
     def asked(self, session: FetchSession) -> None: ...
 
 
-class AwaitingFetch(Protocol):
+class ParkedConsumerFetch(Protocol):
     """A consumer's fetch that waits for more."""
 
-    def came_back(self, aside: SetAside, size: int) -> None:
+    def partition_unparked(self, aside: ParkedPartition, size: int) -> None:
         """A partition that had been set aside has grown by so many bytes, or there is an error to tell."""
         ...
 
@@ -91,11 +91,11 @@ class Watched(Protocol):
     @property
     def log(self) -> WatchedLog: ...
 
-    def add_waiter(self, waiter: SetAside) -> None:
+    def park(self, waiter: ParkedPartition) -> None:
         """Call the waiter's `grew` when there is more to read, or an error to tell."""
         ...
 
-    def remove_waiter(self, waiter: SetAside) -> None: ...
+    def unpark(self, waiter: ParkedPartition) -> None: ...
 
 
 class FetchPartition:
@@ -104,7 +104,6 @@ class FetchPartition:
     __slots__ = (
         "_asked_at",
         "_session",
-        "aside",
         "current_leader_epoch",
         "fetch_offset",
         "follower_start_offset",
@@ -113,6 +112,7 @@ class FetchPartition:
         "last_fetched_epoch",
         "log_start_offset",
         "max_bytes",
+        "parked",
         "partition",
         "sent_error",
         "tail_offset",
@@ -131,7 +131,7 @@ class FetchPartition:
         self.sent_error = False
         self.partition: Watched | None = None
         """What is read, once it was found."""
-        self.aside: SetAside | None = None
+        self.parked: ParkedPartition | None = None
         """Of a consumer: where there was no news, what waits for some."""
         self.tail_segment: WatchedSegment | None = None
         self.tail_offset = self.tail_position = -1
@@ -151,16 +151,16 @@ class FetchPartition:
         session = self._session
         if session is not None:
             session.ready[self] = None
-            if session.waiting is not None:
-                session.waiting.grew(self)
+            if session.parked_follower_fetch is not None:
+                session.parked_follower_fetch.grew(self)
 
     def moved(self) -> None:
         """The high watermark or the log's start is another."""
         session = self._session
         if session is not None:
             session.ready[self] = None
-            if session.waiting is not None:
-                session.waiting.moved()
+            if session.parked_follower_fetch is not None:
+                session.parked_follower_fetch.moved()
 
     @property
     def session(self) -> FetchSession | None:
@@ -187,10 +187,9 @@ class FetchPartition:
             self.high_watermark = high_watermark
 
 
-class SetAside:
-    """A consumer's partition in which there was nothing to read and nothing to tell, among those who wait for the
-    partition (`Partition.waiters`). Once: then the session looks at it again, and a session that nobody uses any more
-    costs nothing."""
+class ParkedPartition:
+    """A consumer's partition without news, parked with the partition (`Partition.delayed_fetches`). It is woken once:
+    then the session looks at the partition again, so a session that is not used any more costs nothing."""
 
     __slots__ = ("last_stable_offset", "partition", "session", "wanted")
 
@@ -200,35 +199,35 @@ class SetAside:
         assert wanted.partition is not None, "it was read before it is set aside"
         self.partition = wanted.partition
         self.last_stable_offset = self.partition.log.last_stable_offset
-        self.partition.add_waiter(self)
+        self.partition.park(self)
 
     def grew(self, partition: Watched, size: int) -> None:
-        if self.wanted.aside is not self:
+        if self.wanted.parked is not self:
             return  # it was left by one of those who were told before
         self.leave()
         self.session.ready[self.wanted] = None
-        if self.session.awaiting is not None:
-            self.session.awaiting.came_back(self, size)
+        if self.session.parked_consumer_fetch is not None:
+            self.session.parked_consumer_fetch.partition_unparked(self, size)
 
     def leave(self) -> None:
-        self.partition.remove_waiter(self)
-        self.wanted.aside = None
+        self.partition.unpark(self)
+        self.wanted.parked = None
 
 
 class FetchSession:
     __slots__ = (
         "answered_at",
-        "awaiting",
         "epoch",
         "id",
         "is_over",
+        "parked_consumer_fetch",
+        "parked_follower_fetch",
         "partitions",
         "pause_s",
         "ready",
         "replica_id",
         "used_at",
         "uses_topic_ids",
-        "waiting",
         "watchers",
     )
 
@@ -252,9 +251,9 @@ class FetchSession:
         self.replica_id = replica_id
         self.ready: dict[FetchPartition, None] = {}
         """Partitions that may have news. Those that had some stay until they have none."""
-        self.waiting: WaitingFetch | None = None
+        self.parked_follower_fetch: ParkedFollowerFetch | None = None
         """Of a follower: its fetch that waits for news."""
-        self.awaiting: AwaitingFetch | None = None
+        self.parked_consumer_fetch: ParkedConsumerFetch | None = None
         """Of a consumer: its fetch that waits for more."""
         self.watchers: dict[Watcher, None] = {}
         self.is_over = False
@@ -263,37 +262,37 @@ class FetchSession:
     def is_followers(self) -> bool:
         return self.replica_id >= 0
 
-    def set_aside(self, wanted: FetchPartition) -> None:
+    def park(self, wanted: FetchPartition) -> None:
         """A consumer has been told everything of a partition."""
-        if wanted.aside is None and not self.is_over:
+        if wanted.parked is None and not self.is_over:
             self.ready.pop(wanted, None)
-            wanted.aside = SetAside(self, wanted)
+            wanted.parked = ParkedPartition(self, wanted)
 
-    def take_up(self, wanted: FetchPartition) -> None:
+    def unpark(self, wanted: FetchPartition) -> None:
         """Look at a partition with the next fetch."""
         if self.is_followers:
             wanted.follow(self)
             return
-        if wanted.aside is not None:
-            wanted.aside.leave()
+        if wanted.parked is not None:
+            wanted.parked.leave()
         self.ready[wanted] = None
 
     def drop(self, wanted: FetchPartition) -> None:
         """The client wants nothing of a partition any more."""
         self.ready.pop(wanted, None)
-        if wanted.aside is not None:
-            wanted.aside.leave()
+        if wanted.parked is not None:
+            wanted.parked.leave()
         if self.is_followers:
             wanted.follow(None)
 
     def end(self) -> None:
         """Nobody will use it again; what still waits for more of it would not be told any more."""
         self.is_over = True
-        if self.awaiting is not None:
-            self.awaiting.finish_soon()
+        if self.parked_consumer_fetch is not None:
+            self.parked_consumer_fetch.finish_soon()
         for wanted in self.partitions.values():
-            if wanted.aside is not None:
-                wanted.aside.leave()
+            if wanted.parked is not None:
+                wanted.parked.leave()
 
 
 @dataclass(slots=True)
@@ -400,7 +399,7 @@ class FetchSessions:
             session_id = self._rng.randrange(1, 0x7FFFFFFF)
         session = FetchSession(session_id, uses_topic_ids, partitions, now, replica_id)
         for partition in partitions.values():
-            session.take_up(partition)
+            session.unpark(partition)
         self._sessions[session_id] = session
         assert len(self._sessions) <= self._max_slots, "S1"
         return session
@@ -429,7 +428,7 @@ class FetchSessions:
                     known = FetchPartition(topic.topic, topic.topic_id, wanted.partition)
                     partitions[name, wanted.partition] = known
                 known.update(wanted)
-                session.take_up(known)
+                session.unpark(known)
 
 
 def _wanted(request: Any, uses_topic_ids: bool) -> dict[PartitionKey, FetchPartition]:

@@ -183,8 +183,8 @@ class ShardWorld:
             self.carry_out(instead, call)
             return
         # The broker may also have replayed the records already: then it forgets the shard and reads the log anew.
-        waiters = [call.waiter, *(answer.waiter for answer in decision.answers)]
-        for waiter in waiters:
+        delayed_fetches = [call.waiter, *(answer.waiter for answer in decision.answers)]
+        for waiter in delayed_fetches:
             if waiter is not None:
                 self.silence(waiter.link)
         self.reload()

@@ -55,7 +55,7 @@ def consumer(world: World) -> Consumer:
 
 
 def waiters(world: World) -> int:
-    return sum(len(partition.waiters) for partition in world.partitions)
+    return sum(len(partition.delayed_fetches) for partition in world.partitions)
 
 
 def test_only_what_grew_is_looked_at(world: World, consumer: Consumer) -> None:
@@ -77,7 +77,7 @@ def test_a_fetch_that_waits_is_woken_by_what_had_been_set_aside(world: World, co
             assert not waiting.done()
             world.produce((index, batch(b"a")))
         assert values(await waiting) == {4: [b"a", b"a"], 5: [b"a"]}
-        assert consumer.session.awaiting is None
+        assert consumer.session.parked_consumer_fetch is None
 
     asyncio.run(scenario())
 
@@ -109,7 +109,7 @@ def test_a_fetch_that_is_gone_does_not_take_the_news_with_it(world: World, consu
         world.produce((9, batch(b"a")))
         waiting.cancel()
         await asyncio.sleep(0)
-        assert consumer.session.awaiting is None
+        assert consumer.session.parked_consumer_fetch is None
         assert values(consumer.fetch()) == {9: [b"a"]}
 
     asyncio.run(scenario())
@@ -184,14 +184,14 @@ def test_a_session_that_is_over_waits_for_nothing(
 
 def test_a_session_that_nobody_uses_costs_one_look(world: World, consumer: Consumer) -> None:
     world.produce((1, batch(b"a")))
-    assert not world.partitions.by_name["t"][1].waiters
+    assert not world.partitions.by_name["t"][1].delayed_fetches
 
 
 def test_what_is_forgotten_is_not_told(world: World, consumer: Consumer) -> None:
     consumer.fetch(forgotten_topics_data=[ForgottenTopic(topic_id=ID, partitions=[1, 2])])
     world.produce((1, batch(b"a")), (3, batch(b"b")))
     assert values(consumer.fetch()) == {3: [b"b"]}
-    assert not world.partitions.by_name["t"][2].waiters
+    assert not world.partitions.by_name["t"][2].delayed_fetches
 
 
 @pytest.mark.parametrize(("rack", "expected"), [("", 0), ("r1", PARTITIONS)])

@@ -316,7 +316,7 @@ def test_a_fetch_of_a_connection_that_is_gone_is_not_answered(tmp_path: Path) ->
         follower = Follower(world, 2)
         waiting = follower.fetch()
         waiting.cancel()
-        assert follower.session.waiting is None
+        assert follower.session.parked_follower_fetch is None
         world.produce(acks=1)
         await turns()
         assert not world.answers and world.metrics.fetches_waiting == 0
@@ -330,7 +330,7 @@ def test_a_second_fetch_ends_the_first(tmp_path: Path) -> None:
         follower.fetch()
         second = follower.fetch()
         await turns()
-        assert len(world.answers) == 1 and follower.session.waiting is second
+        assert len(world.answers) == 1 and follower.session.parked_follower_fetch is second
 
     played(tmp_path, scene)
 

@@ -254,7 +254,7 @@ def test_a_fetch_whose_client_left_waits_no_longer(world: World) -> None:
         waiting.cancel()
         await asyncio.sleep(0)
         assert world.metrics.fetches_waiting == 0
-        assert not world.partitions.by_name["t"][0].waiters
+        assert not world.partitions.by_name["t"][0].delayed_fetches
 
     asyncio.run(scenario())
 

@@ -128,7 +128,7 @@ def test_who_waits_for_the_partition_learns_of_the_batch(tmp_path: Path) -> None
             told.append(size)
 
     by_frame(world, request((0, batch())), 13)
-    world.partitions.by_name["t"][0].add_waiter(Waiter())
+    world.partitions.by_name["t"][0].park(Waiter())
     records = batch()
     by_frame(world, request((0, records)), 13)
     assert told == [len(records)]

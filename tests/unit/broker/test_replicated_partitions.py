@@ -16,8 +16,8 @@ from ottla.broker.apis.list_offsets import list_offsets
 from ottla.broker.apis.produce import produce
 from ottla.broker.apis.produce_frame import produce_frame
 from ottla.broker.caller import Caller
-from ottla.broker.replicas.acknowledgements import FrameAcknowledgements
 from ottla.broker.replicas.partitions import Partition
+from ottla.broker.replicas.purgatory import DelayedProduceFrame
 from ottla.broker.replicas.replicas import Replicas
 from ottla.broker.serving.quotas import Quotas
 from ottla.cluster import BrokerImage, PartitionImage
@@ -52,7 +52,7 @@ class World:
 
     def __init__(self, path: Path, isr: tuple[int, ...] = (1, 2, 3), **settings: Any) -> None:
         self.is_by_frame = False
-        self.waiting: list[FrameAcknowledgements] = []
+        self.waiting: list[DelayedProduceFrame] = []
         self.ground = Ground(
             path,
             fetch_max_bytes="1000000",
@@ -107,7 +107,7 @@ class World:
         caller = Caller("app", CLIENT, 0, PRODUCE_VERSION)
         return produce(request, self.ground, self.replicas, self.transactions, self.quotas, caller)
 
-    def _from_frame(self, answer: bytes | FrameAcknowledgements) -> Any:
+    def _from_frame(self, answer: bytes | DelayedProduceFrame) -> Any:
         """What the long way would have returned."""
         if isinstance(answer, bytes):
             return decode(ProduceResponse, PRODUCE_VERSION, answer, RESPONSE_HEADER_SIZE)
@@ -198,7 +198,7 @@ def test_an_isr_that_shrank_below_the_minimum_after_the_append_is_told(world: Wo
         world.led.log.config = TopicConfig(min_insync_replicas=1)
         world.led.log.advance_high_watermark(3)
         world.led.log.config = TopicConfig(min_insync_replicas=2)
-        world.led._acknowledge()
+        world.led._complete_commits()
         assert row(answer.result()).error_code == ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         assert row(answer.result()).base_offset == -1
         assert row(answer.result()).log_start_offset == -1

@@ -440,7 +440,7 @@ def test_batches_of_a_producer_that_wait_keep_their_order(tmp_path: Path) -> Non
         third = await world.produce(following, 0, sequence=2)
         assert [await first, await second, third] == [[0], [0], [0]]
         assert world.kinds(0) == ["data", "commit", "data", "data", "data"]
-        assert not world.transactions.waiting
+        assert not world.transactions.delayed_produces
 
     run(scenario, tmp_path, add_partitions_to_txn_retry_backoff_max_ms="60000")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ottla.groups import decode_record, encode_record
 from ottla.groups.classic_group import ClassicGroup, ClassicState
-from ottla.groups.classic_member import ClassicMember, Protocols, Waiting
+from ottla.groups.classic_member import ClassicMember, ParkedRequest, Protocols
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.records.group_metadata_key import GroupMetadataKey
 from ottla.wire.messages.records.group_metadata_value import GroupMetadataValue, MemberMetadata
@@ -289,8 +289,8 @@ def test_a_record_that_is_read_takes_the_place_of_a_group_that_was_prepared() ->
 def test_everyone_who_waits_is_answered_when_a_group_becomes_one_of_another_type() -> None:
     classic = Classic()
     group = downgraded(classic)
-    group.await_join(group.members["one"], Waiting("first", 9))
-    group.members["two"].awaiting_sync = Waiting("second", 5)
+    group.await_join(group.members["one"], ParkedRequest("first", 9))
+    group.members["two"].awaiting_sync = ParkedRequest("second", 5)
     answers = classic.groups.answer_all(group, ErrorCode.REBALANCE_IN_PROGRESS)
     assert [answer.waiter for answer in answers] == ["first", "second"]
     assert group.awaiting_join_count == 0

@@ -135,7 +135,7 @@ def test_a_followers_session_looks_only_at_what_is_marked() -> None:
     assert session is not None
     assert list(session.ready) == first.partitions, "all are new to it"
     session.ready.clear()
-    session.waiting = waiting = Waiting()
+    session.parked_follower_fetch = waiting = Waiting()
     first.partitions[1].moved()
     first.partitions[2].grew()
     assert waiting.told == ["moved", "grew"]

@@ -20,7 +20,7 @@ from ottla.broker.replicas.partitions import EVERYTHING
 from ottla.broker.replicas.replicas import Replicas
 from ottla.broker.serving.api import Api
 from ottla.broker.serving.quotas import CONSUME, Quotas
-from ottla.replication.fetch_sessions import FetchContext, FetchPartition, FetchSession, SetAside
+from ottla.replication.fetch_sessions import FetchContext, FetchPartition, FetchSession, ParkedPartition
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.fetch import (
     AbortedTransaction,
@@ -329,9 +329,9 @@ class _Reading:
         else:
             for partition in self._partitions:
                 if self._replica_id < 0:
-                    partition.add_waiter(self)
+                    partition.park(self)
                 elif not self._is_held_back(partition):  # or what it does not get would wake it
-                    partition.follower_waiters[self] = None
+                    partition.delayed_follower_fetches[self] = None
         if self._is_read_committed:
             self._stable = {partition: partition.log.last_stable_offset for partition in self._partitions}
         self._ground.metrics.fetches_waiting += 1
@@ -339,28 +339,28 @@ class _Reading:
 
     def _wait_for_news(self, session: FetchSession) -> None:
         """A follower's session is told of what changes in any of its partitions."""
-        if session.waiting is not None:
-            session.waiting.close()
-        session.waiting = _News(self)
+        if session.parked_follower_fetch is not None:
+            session.parked_follower_fetch.close()
+        session.parked_follower_fetch = _News(self)
         if any(self._is_news(wanted, row) for wanted, row in self._rows):
             self.finish_later()
 
     def _wait_for_more(self, session: FetchSession) -> None:
         """A consumer's session is told of what changes in partitions that have no news for it now."""
-        if session.awaiting is not None:
-            session.awaiting.finish_soon()
-        session.awaiting = self
+        if session.parked_consumer_fetch is not None:
+            session.parked_consumer_fetch.finish_soon()
+        session.parked_consumer_fetch = self
         for wanted, row in self._rows:
-            if row.records or self._is_news(wanted, row) or not self._set_aside(wanted):
+            if row.records or self._is_news(wanted, row) or not self._park_partition(wanted):
                 watched: Any = wanted.partition
-                watched.add_waiter(self)
+                watched.park(self)
 
-    def came_back(self, aside: SetAside, size: int) -> None:
-        partition: Any = aside.partition
+    def partition_unparked(self, parked: ParkedPartition, size: int) -> None:
+        partition: Any = parked.partition
         self._partitions.append(partition)
-        partition.add_waiter(self)
+        partition.park(self)
         if self._is_read_committed:
-            self._stable[partition] = aside.last_stable_offset
+            self._stable[partition] = parked.last_stable_offset
         self.grew(partition, size)
 
     def finish_for(self, wanted: FetchPartition) -> None:
@@ -403,14 +403,18 @@ class _Reading:
             if self._later is not None:
                 self._later.cancel()
             session = self._context.session
-            if session is not None and isinstance(session.waiting, _News) and session.waiting.fetch is self:
-                session.waiting = None
-            if session is not None and session.awaiting is self:
-                session.awaiting = None
+            if (
+                session is not None
+                and isinstance(session.parked_follower_fetch, _News)
+                and session.parked_follower_fetch.fetch is self
+            ):
+                session.parked_follower_fetch = None
+            if session is not None and session.parked_consumer_fetch is self:
+                session.parked_consumer_fetch = None
             self._ground.metrics.fetches_waiting -= 1
             for partition in self._partitions:
-                partition.remove_waiter(self)
-                partition.follower_waiters.pop(self, None)
+                partition.unpark(self)
+                partition.delayed_follower_fetches.pop(self, None)
 
     def _done(self, future: asyncio.Future[FetchResponse]) -> None:
         if future.cancelled():
@@ -432,7 +436,7 @@ class _Reading:
         for wanted, row in self._rows:
             size = len(row.records or EMPTY)
             if is_incremental and not size and not self._is_news(wanted, row):
-                self._set_aside(wanted)
+                self._park_partition(wanted)
                 continue
             wanted.high_watermark = row.high_watermark
             wanted.log_start_offset = row.log_start_offset
@@ -480,7 +484,7 @@ class _Reading:
             session = None
         return FetchResponse(throttle_time_ms=throttle_ms, session_id=0 if session is None else session.id)
 
-    def _set_aside(self, wanted: FetchPartition) -> bool:
+    def _park_partition(self, wanted: FetchPartition) -> bool:
         """There is nothing to tell of this partition: whether it need not be looked at before it is marked. A follower
         that is not in sync is looked at with each fetch: it may be let in again. So is what a consumer may not read
         yet, but could with another isolation level."""
@@ -495,7 +499,7 @@ class _Reading:
             return False
         if self._request.rack_id or wanted.fetch_offset < partition.log.high_watermark:
             return False
-        session.set_aside(wanted)
+        session.park(wanted)
         return True
 
     @staticmethod

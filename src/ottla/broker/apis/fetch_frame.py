@@ -235,9 +235,9 @@ class FollowerFetch:
     def wait(self, max_wait_ms: int) -> None:
         """Until a partition grows, a while after a high watermark moved, or until the follower's time is up."""
         session = self._session
-        if session.waiting is not None:
-            session.waiting.close()
-        session.waiting = self
+        if session.parked_follower_fetch is not None:
+            session.parked_follower_fetch.close()
+        session.parked_follower_fetch = self
         self._ground.metrics.fetches_waiting += 1
         self._timeout = self._ground.deadlines.call_later(max_wait_ms / 1000, self._finish)
         for wanted in session.ready:
@@ -310,8 +310,8 @@ class FollowerFetch:
             self._ground.metrics.fetches_waiting -= 1
         if self._timer is not None:
             self._timer.cancel()
-        if self._session.waiting is self:
-            self._session.waiting = None
+        if self._session.parked_follower_fetch is self:
+            self._session.parked_follower_fetch = None
 
     def _finish(self) -> None:
         if not self.is_over:

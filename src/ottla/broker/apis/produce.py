@@ -17,7 +17,7 @@ from ottla.broker.caller import Caller
 from ottla.broker.coordinators.transactions import TransactionCoordinator
 from ottla.broker.coordinators.verification import FIRST_PRODUCE_VERSION_WITH_TOPIC_IDS, Verdicts, produce_transactional
 from ottla.broker.ground import Ground
-from ottla.broker.replicas.acknowledgements import Acknowledgements
+from ottla.broker.replicas.purgatory import DelayedProduceResponse
 from ottla.broker.replicas.replicas import Replicas
 from ottla.broker.serving.api import Api
 from ottla.broker.serving.quotas import Quotas
@@ -156,7 +156,7 @@ def append_all(
     flushed = ground.spawn(_answer_when_flushed(response, unflushed, ground)) if unflushed else None
     if uncommitted:
         future: asyncio.Future[ProduceResponse] = ground.loop.create_future()
-        Acknowledgements(future, ground.deadlines, response, uncommitted, request.timeout_ms, flushed)
+        DelayedProduceResponse(future, ground.deadlines, response, uncommitted, request.timeout_ms, flushed)
         return future
     return flushed if flushed is not None else response
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from ottla.broker.apis.produce_append import append_to, refused
 from ottla.broker.ground import Ground
-from ottla.broker.replicas.acknowledgements import FrameAcknowledgements
+from ottla.broker.replicas.purgatory import DelayedProduceFrame
 from ottla.broker.replicas.replicas import Replicas
 from ottla.broker.serving.quotas import Quotas
 from ottla.records.batch import ATTRIBUTES_POSITION, COMPRESSION_MASK, HEADER_SIZE, TRANSACTIONAL_FLAG, Compression
@@ -55,7 +55,7 @@ def produce_frame(
     ground: Ground,
     replicas: Replicas,
     quotas: Quotas,
-) -> bytes | FrameAcknowledgements | None:
+) -> bytes | DelayedProduceFrame | None:
     """Append the batches of a Produce request and return the response, size and header included, or what will give it
     once the in-sync replicas have them; None if the request has to go the long way, and then nothing has happened.
 
@@ -201,8 +201,8 @@ def produce_frame(
         bytes_in += len(batch)
         if partition.is_alone:
             log.advance_high_watermark(end_offset)
-            if partition.waiters:
-                partition.notify(len(batch))
+            if partition.delayed_fetches:
+                partition.wake_fetches(len(batch))
         else:
             partition.grew(len(batch), ground.now())
             if acks == ACKS_ALL and log.high_watermark < end_offset:
@@ -222,7 +222,7 @@ def produce_frame(
     parts[0] = _HEAD.pack(head_size + rows_size + len(end) - 4, correlation_id)
     if uncommitted:
         has_log_start = version >= FIRST_VERSION_WITH_LOG_START
-        return FrameAcknowledgements(ground.deadlines, bytearray().join(parts), uncommitted, timeout_ms, has_log_start)
+        return DelayedProduceFrame(ground.deadlines, bytearray().join(parts), uncommitted, timeout_ms, has_log_start)
     return b"".join(parts)
 
 

@@ -145,9 +145,9 @@ class HostedShard(Generic[S]):
     __slots__ = (
         "_coordinator",
         "_ground",
-        "_held",
         "_is_append_due",
         "_loop",
+        "_parked",
         "_queue",
         "_timer",
         "index",
@@ -167,7 +167,7 @@ class HostedShard(Generic[S]):
         self.is_gone = False
         self._queue: list[_Pending] = []
         """Decided in this turn of the loop and not appended yet."""
-        self._held: deque[tuple[int, list[_Pending]]] = deque()
+        self._parked: deque[tuple[int, list[_Pending]]] = deque()
         """Appended up to an offset and not committed yet."""
         self._is_append_due = False
         """Whether this turn of the loop has had its first decision with records."""
@@ -220,7 +220,7 @@ class HostedShard(Generic[S]):
         if decision.records:
             # The first of a turn is written at once: it is spared the wait for the turn's end, and if it cannot be
             # written nothing has happened. What comes after it in the same turn is written together.
-            is_written = not self._is_append_due and not self._held
+            is_written = not self._is_append_due and not self._parked
             try:
                 records, size = self._encode(decision.records)
                 if is_written:
@@ -237,7 +237,7 @@ class HostedShard(Generic[S]):
         if finish is not None and reply is not None:
             reply = finish(request, reply)
         is_committed = not is_written or self._is_all_committed
-        if (is_written or not records) and is_committed and not self._queue and not self._held:
+        if (is_written or not records) and is_committed and not self._queue and not self._parked:
             if answers:
                 _answer(answers)
             if then is not None:
@@ -250,9 +250,9 @@ class HostedShard(Generic[S]):
             records, size, producer, future if reply is not None else None, reply, answers, request, refuse, then
         )
         if is_written:
-            self._hold([pending])
+            self._park([pending])
         elif not records and not self._queue:
-            self._held[-1][1].append(pending)
+            self._parked[-1][1].append(pending)
         else:
             self._queue.append(pending)
         return future
@@ -345,13 +345,13 @@ class HostedShard(Generic[S]):
         records = decided[0].records if len(decided) == 1 else [record for one in decided for record in one.records]
         if records:
             self._write(records, producer)
-        self._hold(decided)
+        self._park(decided)
 
     @property
     def is_idle(self) -> bool:
         """Whether nothing is on its way, and what is written now is committed at once: so that `write_now` may be."""
         partition = self.partition
-        return not self._queue and not self._held and partition.is_alone and not partition.log.flushes_by_count
+        return not self._queue and not self._parked and partition.is_alone and not partition.log.flushes_by_count
 
     def write_now(self, batch: bytearray, count: int, timestamp: int) -> None:
         """Write a batch of so many records that the caller replays itself, if this does not raise."""
@@ -360,8 +360,8 @@ class HostedShard(Generic[S]):
             partition.append(memoryview(batch), timestamp, self._ground.now())
             return
         partition.log.advance_high_watermark(partition.log.log_end_offset)
-        if partition.waiters:
-            partition.notify(len(batch))
+        if partition.delayed_fetches:
+            partition.wake_fetches(len(batch))
 
     def _write(self, records: list[Record], producer: tuple[int, int]) -> None:
         timestamp, now = self._ground.clock(), self._ground.now()
@@ -413,26 +413,26 @@ class HostedShard(Generic[S]):
         self._coordinator.complete_transaction(self.machine, producer_id, is_commit)
         self.rearm()
         done: asyncio.Future[None] = self._loop.create_future()
-        self._hold([_Pending([], 0, NO_PRODUCER, done, None, [], None, None)])
+        self._park([_Pending([], 0, NO_PRODUCER, done, None, [], None, None)])
         return done
 
-    def _hold(self, decided: list[_Pending]) -> None:
+    def _park(self, decided: list[_Pending]) -> None:
         """Let go what is committed; the rest waits for the high watermark."""
         partition = self.partition
         end_offset = partition.log.log_end_offset
-        if self._is_all_committed and not self._held:
+        if self._is_all_committed and not self._parked:
             for pending in decided:
                 pending.release()
             return
-        if not self._held:
-            partition.add_waiter(self)
+        if not self._parked:
+            partition.park(self)
             self._ground.spawn(self._flush())
-        self._held.append((end_offset, decided))
+        self._parked.append((end_offset, decided))
 
     async def _flush(self) -> None:
         """Records are committed when the in-sync replicas have them, on disk where `flush.messages` asks for it."""
         try:
-            while self._held:
+            while self._parked:
                 await self.partition.commit()
                 self._release()
         except (OSError, KafkaError) as error:
@@ -444,11 +444,11 @@ class HostedShard(Generic[S]):
     def _release(self) -> None:
         """The high watermark moved."""
         high_watermark = self.partition.log.high_watermark
-        while self._held and self._held[0][0] <= high_watermark:
-            for pending in self._held.popleft()[1]:
+        while self._parked and self._parked[0][0] <= high_watermark:
+            for pending in self._parked.popleft()[1]:
                 pending.release()
-        if not self._held:
-            self.partition.remove_waiter(self)
+        if not self._parked:
+            self.partition.unpark(self)
 
     # Time
 
@@ -552,11 +552,11 @@ class HostedShard(Generic[S]):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self.partition.remove_waiter(self)
+        self.partition.unpark(self)
         error = KafkaError(code)
-        held, self._held = self._held, deque()
+        parked, self._parked = self._parked, deque()
         queue, self._queue = self._queue, []
-        for pending in [*(one for _, decided in held for one in decided), *queue]:
+        for pending in [*(one for _, decided in parked for one in decided), *queue]:
             pending.fail(error)
         if machine is not None:
             call = self._coordinator.own_call(self._ground.now(), self._ground.clock())

@@ -83,7 +83,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         self.past_counts: Counter[str] = Counter()
         """What shards counted that are no longer here."""
         self.unconfirmed_count = 0
-        self.waiting: dict[int, asyncio.Future[None]] = {}
+        self.delayed_produces: dict[int, asyncio.Future[None]] = {}
         """By producer id: the latest of its produce requests that waits for a coordinator."""
 
     def new_machine(self, index: int) -> TransactionShard:

@@ -71,7 +71,7 @@ def produce_transactional(
     ground = transactions.ground
     adds = caller.api_version >= FIRST_PRODUCE_VERSION_THAT_ADDS
     unverified = _find_unverified(request, transactions, caller, supports_epoch_bump=adds)
-    waiting = transactions.waiting
+    waiting = transactions.delayed_produces
     before = waiting.get(_producer_id(request)) if waiting else None
     codes: Codes | asyncio.Future[Codes]
     if unverified and (adds or ground.config.transaction_partition_verification_enable):

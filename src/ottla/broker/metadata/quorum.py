@@ -46,12 +46,12 @@ class SendToPeer(Protocol):
     ) -> None: ...
 
 
-class _Awaited(NamedTuple):
+class _DelayedAppend(NamedTuple):
     end_offset: int
     committed: asyncio.Future[int]
 
 
-class _Parked(NamedTuple):
+class _DelayedFetch(NamedTuple):
     """A fetch of another replica that has everything."""
 
     serve: raft.Serve
@@ -94,8 +94,8 @@ class Quorum:
             endpoints=endpoints,
         )
         self._machine.high_watermark = metadata_log.high_watermark
-        self._awaited: deque[_Awaited] = deque()
-        self._parked: list[_Parked] = []
+        self._delayed_appends: deque[_DelayedAppend] = deque()
+        self._delayed_fetches: list[_DelayedFetch] = []
         self._sync: asyncio.Task[None] | None = None
         self._driver = Driver(
             self._machine,
@@ -187,11 +187,11 @@ class Quorum:
         await self.flush()
         self._is_closed = True
         self._driver.close()
-        for parked in self._parked:
+        for parked in self._delayed_fetches:
             parked.timer.cancel()
             self._cancel(parked.serve.token)
-        self._parked.clear()
-        self._fail_awaited()
+        self._delayed_fetches.clear()
+        self._fail_delayed_appends()
         self.log.close()
 
     # Writing as leader
@@ -235,15 +235,15 @@ class Quorum:
 
     def _committed(self) -> asyncio.Future[int]:
         committed: asyncio.Future[int] = self._loop.create_future()
-        self._awaited.append(_Awaited(self.log.end_offset, committed))
+        self._delayed_appends.append(_DelayedAppend(self.log.end_offset, committed))
         self._sync_soon()
         self._wake()
         return committed
 
     async def settle(self) -> None:
         """Return when everything that was appended so far is committed."""
-        if self._awaited:
-            await asyncio.shield(self._awaited[-1].committed)
+        if self._delayed_appends:
+            await asyncio.shield(self._delayed_appends[-1].committed)
 
     async def flush(self) -> None:
         """Return when everything that was appended is on the disk here."""
@@ -274,16 +274,16 @@ class Quorum:
         log.critical("the metadata log cannot go on: %s", error)
         self._failure = error
         self._changed.set()
-        while self._awaited:
-            awaited = self._awaited.popleft()
+        while self._delayed_appends:
+            awaited = self._delayed_appends.popleft()
             if not awaited.committed.done():
                 awaited.committed.set_exception(error)
         if self.on_failure is not None:
             self.on_failure(error)
 
-    def _fail_awaited(self) -> None:
-        while self._awaited:
-            awaited = self._awaited.popleft()
+    def _fail_delayed_appends(self) -> None:
+        while self._delayed_appends:
+            awaited = self._delayed_appends.popleft()
             if not awaited.committed.done():
                 awaited.committed.set_exception(KafkaError(ErrorCode.NOT_CONTROLLER))
                 awaited.committed.exception()  # whoever waits is told; nobody may be waiting
@@ -392,8 +392,8 @@ class Quorum:
         for written in self.log.commit(high_watermark):
             if self.on_commit is not None:
                 self.on_commit(written.records, written.end_offset)
-        while self._awaited and self._awaited[0].end_offset <= high_watermark:
-            awaited = self._awaited.popleft()
+        while self._delayed_appends and self._delayed_appends[0].end_offset <= high_watermark:
+            awaited = self._delayed_appends.popleft()
             if not awaited.committed.done():
                 awaited.committed.set_result(awaited.end_offset)
         self._wake()
@@ -403,11 +403,11 @@ class Quorum:
         fields = {"event": "quorum_leader_changed", "leader": effect.leader_id, "epoch": effect.epoch}
         log.info("metadata quorum: %s epoch %d", leader, effect.epoch, extra={"fields": fields})
         if effect.leader_id != self._config.node_id:
-            self._fail_awaited()
-            for parked in self._parked:
+            self._fail_delayed_appends()
+            for parked in self._delayed_fetches:
                 parked.timer.cancel()
                 self._answer_fetch(parked.serve)
-            self._parked.clear()
+            self._delayed_fetches.clear()
         if self.on_leader is not None:
             self.on_leader(effect.leader_id, effect.epoch)
 
@@ -420,21 +420,21 @@ class Quorum:
             self._answer_fetch(serve)
             return
         timer = self._loop.call_later(serve.max_wait_ms / 1000, self._wait_is_over, serve)
-        self._parked.append(_Parked(serve, known, timer))
+        self._delayed_fetches.append(_DelayedFetch(serve, known, timer))
 
     def _wait_is_over(self, serve: raft.Serve) -> None:
-        self._parked = [parked for parked in self._parked if parked.serve is not serve]
+        self._delayed_fetches = [parked for parked in self._delayed_fetches if parked.serve is not serve]
         self._answer_fetch(serve)
 
     def _wake(self) -> None:
         """Let replicas have what is new: records, or a high watermark that they do not know of."""
-        parked, self._parked = self._parked, []
+        parked, self._delayed_fetches = self._delayed_fetches, []
         for one in parked:
             if one.serve.offset < self.log.end_offset or one.high_watermark < self._machine.high_watermark:
                 one.timer.cancel()
                 self._answer_fetch(one.serve)
             else:
-                self._parked.append(one)
+                self._delayed_fetches.append(one)
 
     def _answer_fetch(self, serve: raft.Serve) -> None:
         row = fetch_row(self._machine)

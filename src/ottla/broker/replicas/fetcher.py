@@ -251,8 +251,8 @@ class Fetcher:
             )
             if high_watermark > replica.high_watermark:
                 replica.advance_high_watermark(high_watermark)
-                if partition.waiters:
-                    partition.notify(max(size, 1))
+                if partition.delayed_fetches:
+                    partition.wake_fetches(max(size, 1))
             if log_start_offset > replica.log_start_offset:
                 replica.advance_log_start(min(log_start_offset, replica.high_watermark))
         except KafkaError as error:

@@ -186,8 +186,8 @@ def take_rows(
             high_watermark = log.log_end_offset
         if high_watermark > log.high_watermark:
             log.advance_high_watermark(high_watermark)
-            if partition.waiters:
-                partition.notify(max(size, 1))
+            if partition.delayed_fetches:
+                partition.wake_fetches(max(size, 1))
         one.delay_ms = 0
     return left
 

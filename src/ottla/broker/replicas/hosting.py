@@ -51,9 +51,9 @@ class Hosting:
         self._fetchers = fetchers
         self._isr_changes = isr_changes
         self._log_dir_moves = log_dir_moves
-        self._waiting: dict[Key, bool] = {}
+        self._unopened: dict[Key, bool] = {}
         """Partitions whose logs are still to be opened, and whether trouble with them was told."""
-        self._awaited: dict[Key, None] = {}
+        self._missing: dict[Key, None] = {}
         """Those that were here before and are on no log dir that is online: they are never made anew."""
         self._opening: asyncio.Task[None] | None = None
         self._unwritten: dict[Partition, None] = {}
@@ -85,19 +85,19 @@ class Hosting:
             self._logs.checkpoint_high_watermarks()
 
     @property
-    def waiting_count(self) -> int:
+    def unopened_count(self) -> int:
         """Partitions of the image that are not looked at yet."""
-        return len(self._waiting)
+        return len(self._unopened)
 
     def open_all(self) -> Iterator[None]:
         """At a start, when the logs on disk are loaded: host what the image says, one partition with each step."""
         for topic in self._ground.image.topics_by_name.values():
             for index in topic.partitions:
-                self._waiting[topic.id, index] = False
+                self._unopened[topic.id, index] = False
         if len(self._logs.online_dirs) < len(self._logs.log_dirs):
             # What is not on the others is on the log dir that is offline: an empty log in its stead would hide it.
-            self._awaited = dict.fromkeys(self._waiting)
-        for key in list(self._waiting):
+            self._missing = dict.fromkeys(self._unopened)
+        for key in list(self._unopened):
             self._open(key)
             yield
         self._log_dir_moves.assign_dirs()
@@ -109,29 +109,29 @@ class Hosting:
         for topic_id, index in partitions:
             opened = self._partitions.by_id.get(topic_id, {}).get(index)
             if opened is None:
-                self._waiting[topic_id, index] = False
+                self._unopened[topic_id, index] = False
             elif topic_id in topics:
                 self._place(opened, topics[topic_id].partitions[index])
-        self.open_waiting()
+        self.open_unopened()
 
-    def open_waiting(self) -> None:
+    def open_unopened(self) -> None:
         """Also called now and then: partitions that found no room when they were created get it once there is some."""
         if self._opening is not None and not self._opening.done():
             return
-        if len(self._waiting) > PARTITIONS_AT_ONCE:
+        if len(self._unopened) > PARTITIONS_AT_ONCE:
             self._opening = self._ground.spawn(self._open_in_pieces())
             return
-        for key in list(self._waiting):
+        for key in list(self._unopened):
             self._open(key)
         self._log_dir_moves.assign_dirs()
 
     async def _open_in_pieces(self) -> None:
-        await in_pieces(self._opening_of_waiting(), self._ground.timer)
+        await in_pieces(self._opening_of_unopened(), self._ground.timer)
         self._log_dir_moves.assign_dirs()
 
-    def _opening_of_waiting(self) -> Iterator[None]:
+    def _opening_of_unopened(self) -> Iterator[None]:
         tried: dict[Key, None] = {}
-        while keys := [key for key in self._waiting if key not in tried]:
+        while keys := [key for key in self._unopened if key not in tried]:
             for key in keys:
                 tried[key] = None
                 self._open(key)
@@ -139,16 +139,16 @@ class Hosting:
 
     def _open(self, key: Key) -> Partition | None:
         """Open a partition that is waiting for it; one that finds no room goes on waiting."""
-        if key not in self._waiting:
+        if key not in self._unopened:
             return None
         topic_id, index = key
         topic = self._ground.image.topics_by_id.get(topic_id)
         image = topic.partitions.get(index) if topic is not None else None
         if topic is None or image is None or self._ground.node_id not in image.replicas:
-            del self._waiting[key]
+            del self._unopened[key]
             return None
         try:
-            if self._logs.get(topic.name, index) is None and key in self._awaited:
+            if self._logs.get(topic.name, index) is None and key in self._missing:
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "its log dir is offline")
             found = self._logs.create(
                 topic.name,
@@ -158,11 +158,11 @@ class Hosting:
                 log_dir=self._log_dir_moves.wanted_dir(topic.name, index),
             )
         except KafkaError as error:
-            if not self._waiting[key]:
+            if not self._unopened[key]:
                 log.error("partition %s-%d cannot be opened: %s", topic.name, index, error.message)
-                self._waiting[key] = True
+                self._unopened[key] = True
             return None
-        del self._waiting[key]
+        del self._unopened[key]
         if len(image.replicas) == 1:
             found.advance_high_watermark(found.log_end_offset)
         partition = Partition(topic.name, topic_id, index, found, image.leader_epoch)
@@ -310,7 +310,7 @@ class Hosting:
         if self._ground.node_id not in found.partitions[index].replicas:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         partition = self._open((found.id, index))
-        if partition is None and (found.id, index) in self._waiting:
+        if partition is None and (found.id, index) in self._unopened:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the partition's log dir is offline or has no room for it")
         return partition
 

@@ -90,7 +90,7 @@ class Confirmation:
         electable = () if leader is None else leader.electable()  # alone by now: its other replicas were given up
         self._loop = loop
         self.future: asyncio.Future[None] = loop.create_future()
-        self._awaited: dict[FetchSession, tuple[FetchPartition, int]] = {}
+        self._unconfirmed: dict[FetchSession, tuple[FetchPartition, int]] = {}
         """Of those who have not asked again: in which turn of the session they will have."""
         if not partition.has_enough_in_sync():
             # Others that were in sync before may be elected (KIP-966).
@@ -101,27 +101,30 @@ class Confirmation:
             if fetch is None or session is None:
                 # It has not asked for anything yet, or it does not any more.
                 raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            self._awaited[session] = (fetch, session.epoch + (1 if session.waiting is not None else 2))
-        if not self._awaited:
+            self._unconfirmed[session] = (
+                fetch,
+                session.epoch + (1 if session.parked_follower_fetch is not None else 2),
+            )
+        if not self._unconfirmed:
             self.future.set_result(None)
-        for session, (fetch, _) in self._awaited.items():
+        for session, (fetch, _) in self._unconfirmed.items():
             session.watchers[self] = None
             fetch.grew()
 
     def asked(self, session: FetchSession) -> None:
         """A follower has sent its next fetch."""
-        fetch, turn = self._awaited[session]
+        fetch, turn = self._unconfirmed[session]
         if fetch.session is not session:
             return  # it asks for other partitions, and no more for this one
         if session.epoch < turn:
             self._loop.call_soon(fetch.grew)  # once it waits
             return
-        del self._awaited[session]
+        del self._unconfirmed[session]
         session.watchers.pop(self, None)
-        if not self._awaited and not self.future.done():
+        if not self._unconfirmed and not self.future.done():
             self.future.set_result(None)
 
     def close(self) -> None:
-        for session in self._awaited:
+        for session in self._unconfirmed:
             session.watchers.pop(self, None)
-        self._awaited.clear()
+        self._unconfirmed.clear()

@@ -8,10 +8,10 @@ cdef int ANSWERED_AT_ONCE_MS
 
 
 cdef class Partition:
-    cdef public object _awaiting, log, topic, topic_id, leader_id
+    cdef public object _delayed_commits, log, topic, topic_id, leader_id
     cdef public int index
     cdef public long long _committed_at, _end_offset, _told_start_offset, _unseen_bytes, leader_epoch
-    cdef public dict fetches, follower_waiters, waiters
+    cdef public dict fetches, delayed_follower_fetches, delayed_fetches
     cdef public bint is_alone, is_internal, is_leader, is_streaming
     cdef public Leader leader
 
@@ -30,4 +30,4 @@ cdef class Partition:
     @cython.locals(fetch=FetchPartition)
     cpdef tell_followers(self)
     @cython.locals(tail=LogTail, high_watermark=cython.longlong)
-    cpdef _acknowledge(self)
+    cpdef _complete_commits(self)

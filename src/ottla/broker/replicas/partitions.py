@@ -1,8 +1,8 @@
-"""The partitions this node hosts: for each the log, its place in the cluster, and who waits for it.
+"""The partitions this node hosts: for each the log, its place in the cluster, and its purgatory.
 
-A partition is led here, alone or with followers, or it follows another node. Three kinds of requests wait with one:
-consumers until the high watermark moves, followers until the log grows, and producers of acks=all until what they wrote
-is committed.
+A partition is led here, alone or with followers, or it follows another node. Three kinds of requests are parked with
+it: fetches of consumers until the high watermark moves, fetches of followers until the log grows, and Produce with
+acks=all until what was written is committed (`purgatory`).
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ ANSWERED_AT_ONCE_MS = 2
 """A producer that waits for each answer sends on within so long after it has it."""
 
 
-class Waiter(Protocol):
-    """A fetch that waits for data (Kafka's purgatory)."""
+class DelayedFetch(Protocol):
+    """A fetch that is parked until there is data."""
 
     def grew(self, partition: Partition, size: int) -> None: ...
 
 
-class Acknowledgement(Protocol):
-    """Somebody who waits until what was appended is committed."""
+class DelayedCommit(Protocol):
+    """A request that is parked until what was appended is committed."""
 
     @property
     def is_over(self) -> bool: ...
@@ -47,13 +47,14 @@ class Partition:
     """One replica of a partition on this node. A new one leads, alone; `lead` and `follow` say otherwise."""
 
     __slots__ = (
-        "_awaiting",
         "_committed_at",
+        "_delayed_commits",
         "_end_offset",
         "_told_start_offset",
         "_unseen_bytes",
+        "delayed_fetches",
+        "delayed_follower_fetches",
         "fetches",
-        "follower_waiters",
         "index",
         "is_alone",
         "is_internal",
@@ -65,7 +66,6 @@ class Partition:
         "log",
         "topic",
         "topic_id",
-        "waiters",
     )
 
     def __init__(self, topic: str, topic_id: bytes, index: int, log: Log, leader_epoch: int) -> None:
@@ -86,15 +86,15 @@ class Partition:
         self._committed_at = -1
         self.leader: Leader | None = None
         """What it knows of its followers, where it leads any."""
-        self.waiters: dict[Waiter, None] = {}
-        self.follower_waiters: dict[Waiter, None] = {}
+        self.delayed_fetches: dict[DelayedFetch, None] = {}
+        self.delayed_follower_fetches: dict[DelayedFetch, None] = {}
         """Fetches of followers without a session."""
         self.fetches: dict[int, FetchPartition] = {}
         """Of each follower with a session: what it wants of this partition."""
         self._end_offset = log.log_end_offset
         """Where the log ended before it grew."""
         self._told_start_offset = log.log_start_offset
-        self._awaiting: deque[tuple[int, Acknowledgement]] = deque()
+        self._delayed_commits: deque[tuple[int, DelayedCommit]] = deque()
         self._unseen_bytes = 0
         """Appended, but not committed yet."""
 
@@ -112,13 +112,13 @@ class Partition:
         self._end_offset = log.log_end_offset
         if leader is None and not log.is_flush_due and log.high_watermark < log.log_end_offset:
             log.advance_high_watermark(log.log_end_offset)
-            self._acknowledge()
-            self.notify(1)
+            self._complete_commits()
+            self.wake_fetches(1)
         if is_new_epoch:
-            self.wake_all()  # who knows the epoch before is told
+            self.wake_all()  # requests that name the epoch before are refused
 
     def follow(self, leader_id: int, leader_epoch: int) -> None:
-        """Another node leads (or none does, -1): whoever waits here is sent there."""
+        """Another node leads (or none does, -1): parked requests are answered NOT_LEADER_OR_FOLLOWER."""
         self.is_leader = self.is_alone = False
         self.leader = None
         self.leader_epoch = leader_epoch
@@ -187,8 +187,8 @@ class Partition:
         if self.is_alone:
             if not log.is_flush_due:
                 log.advance_high_watermark(log.log_end_offset)
-                if self.waiters:
-                    self.notify(size)
+                if self.delayed_fetches:
+                    self.wake_fetches(size)
             return
         self._unseen_bytes += size
         leader = self.leader
@@ -201,9 +201,9 @@ class Partition:
         for replica_id, fetch in self.fetches.items():
             leader.outgrew(replica_id, before, fetch.asked_at)
             fetch.grew()
-        if self.follower_waiters:
-            for waiter in list(self.follower_waiters):
-                waiter.grew(self, size)
+        if self.delayed_follower_fetches:
+            for delayed in list(self.delayed_follower_fetches):
+                delayed.grew(self, size)
 
     def fetched(self, replica_id: int, broker_epoch: int, offset: int, start_offset: int, now: int) -> None:
         """A follower has everything before an offset: more may be committed now."""
@@ -213,7 +213,7 @@ class Partition:
         self.advance(now)
 
     def advance(self, now: int) -> None:
-        """Let the high watermark follow what the in-sync replicas have, and those go who waited for it."""
+        """Let the high watermark follow what the in-sync replicas have, and complete what was parked for it."""
         leader = self.leader
         if leader is None:
             return
@@ -228,13 +228,13 @@ class Partition:
         self._unseen_bytes -= min(size, self._unseen_bytes)
         tail.advance_high_watermark(committed_offset)
         self._committed_at = now
-        self._acknowledge()
-        if self.waiters:
-            self.notify(size)
+        self._complete_commits()
+        if self.delayed_fetches:
+            self.wake_fetches(size)
         self.tell_followers()
 
     def tell_followers(self) -> None:
-        """The high watermark, the log's start or the ISR is another."""
+        """Mark this partition in every follower's session: its high watermark, log start or ISR changed."""
         for fetch in self.fetches.values():
             fetch.moved()
 
@@ -243,7 +243,7 @@ class Partition:
         log_start_offset = self.log.log_start_offset
         if log_start_offset != self._told_start_offset:
             self._told_start_offset = log_start_offset
-            self.notify(0)
+            self.wake_fetches(0)
         for fetch in self.fetches.values():
             if fetch.log_start_offset != log_start_offset:
                 fetch.moved()
@@ -257,8 +257,8 @@ class Partition:
             self.advance(int(asyncio.get_running_loop().time() * 1000))
         elif end_offset > log.high_watermark:
             log.advance_high_watermark(end_offset)
-            if self.waiters:
-                self.notify(1)
+            if self.delayed_fetches:
+                self.wake_fetches(1)
 
     async def commit(self) -> None:
         """Until what was appended so far is committed: on disk where the topic wants it, and in every in-sync replica.
@@ -269,47 +269,47 @@ class Partition:
         if self.log.high_watermark < end_offset:
             self.check_leader()
             committed = _Committed(asyncio.get_running_loop().create_future())
-            self.await_commit(end_offset, committed)
+            self.park_commit(end_offset, committed)
             await committed.future
 
-    # Waiting
+    # Purgatory
 
-    def await_commit(self, end_offset: int, acknowledgement: Acknowledgement) -> None:
-        """Tell somebody when everything below an offset is committed. Offsets come in order."""
-        self._awaiting.append((end_offset, acknowledgement))
+    def park_commit(self, end_offset: int, commit: DelayedCommit) -> None:
+        """Park a request until everything below an offset is committed. Offsets come in order."""
+        self._delayed_commits.append((end_offset, commit))
 
-    def drop_overdue(self) -> None:
-        """Forget those at the head of the line who wait no longer."""
-        while self._awaiting and self._awaiting[0][1].is_over:
-            self._awaiting.popleft()
+    def unpark_overdue(self) -> None:
+        """Remove requests at the head of the line that are over."""
+        while self._delayed_commits and self._delayed_commits[0][1].is_over:
+            self._delayed_commits.popleft()
 
-    def _acknowledge(self) -> None:
-        awaiting, tail = self._awaiting, self.log
+    def _complete_commits(self) -> None:
+        commits, tail = self._delayed_commits, self.log
         high_watermark = tail.high_watermark
-        while awaiting and awaiting[0][0] <= high_watermark:
-            awaiting.popleft()[1].committed(self)
+        while commits and commits[0][0] <= high_watermark:
+            commits.popleft()[1].committed(self)
 
-    def add_waiter(self, waiter: Waiter) -> None:
-        self.waiters[waiter] = None
+    def park(self, delayed: DelayedFetch) -> None:
+        self.delayed_fetches[delayed] = None
 
-    def remove_waiter(self, waiter: Waiter) -> None:
-        self.waiters.pop(waiter, None)
+    def unpark(self, delayed: DelayedFetch) -> None:
+        self.delayed_fetches.pop(delayed, None)
 
     def wake_all(self) -> None:
-        """Something other than data changed (deleted, moved, truncated): let everyone look again."""
+        """Something other than data changed (deleted, moved, truncated): every parked fetch looks again."""
         if not self.is_leader:
-            awaiting, self._awaiting = self._awaiting, deque()
-            for _, acknowledgement in awaiting:
-                acknowledgement.failed(self, KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
-        for waiter in [*self.waiters, *self.follower_waiters]:
-            waiter.grew(self, EVERYTHING)
+            commits, self._delayed_commits = self._delayed_commits, deque()
+            for _, commit in commits:
+                commit.failed(self, KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        for delayed in [*self.delayed_fetches, *self.delayed_follower_fetches]:
+            delayed.grew(self, EVERYTHING)
         for fetch in self.fetches.values():
             fetch.grew()
 
-    def notify(self, size: int) -> None:
-        """So many bytes more can be read."""
-        for waiter in list(self.waiters):
-            waiter.grew(self, size)
+    def wake_fetches(self, size: int) -> None:
+        """So many bytes more can be read: parked fetches look whether that is enough."""
+        for delayed in list(self.delayed_fetches):
+            delayed.grew(self, size)
 
 
 class _Committed:

@@ -110,7 +110,7 @@ class Replicas:
         ground.every(config.log_flush_offset_checkpoint_interval_ms, logs.checkpoint)
         ground.every(FLUSH_CHECK_INTERVAL_MS, lambda: logs.flush_due(ground.now()))
         ground.every(REMOVAL_CHECK_INTERVAL_MS, lambda: logs.remove_due(ground.now()))
-        ground.every(UNOPENED_CHECK_INTERVAL_MS, self.hosting.open_waiting)
+        ground.every(UNOPENED_CHECK_INTERVAL_MS, self.hosting.open_unopened)
         ground.every(config.producer_id_expiration_check_interval_ms, lambda: logs.expire_producers(ground.clock()))
         if config.log_cleaner_enable:
             ground.every(config.log_cleaner_backoff_ms, self._clean)

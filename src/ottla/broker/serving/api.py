@@ -18,7 +18,7 @@ Handler = Callable[..., Any]
 """(request, *rooms, caller) -> the response, an awaitable for it, or None if no response is to be sent."""
 
 
-class Waiting(Protocol):
+class DelayedAnswer(Protocol):
     """An answer straight from a frame that is still to come; `on_answer` is called with it, or `cancel` before."""
 
     on_answer: Callable[[Any], None]
@@ -26,7 +26,7 @@ class Waiting(Protocol):
     def cancel(self) -> None: ...
 
 
-FrameHandler = Callable[..., bytes | list[Any] | Waiting | None]
+FrameHandler = Callable[..., bytes | list[Any] | DelayedAnswer | None]
 """(frame, position, version, correlation id, *rooms) -> the answer's bytes; None if the request goes the long way."""
 
 

@@ -12,7 +12,7 @@ cdef class ServedApi:
 
 cdef class _Slot:
     cdef public list parts
-    cdef public object future, waiting
+    cdef public object delayed, future
     cdef public int throttle_ms
 
 

@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.broker.caller import BoundHandler, Caller, Client
-from ottla.broker.serving.api import Api, FrameHandler, Waiting
+from ottla.broker.serving.api import Api, DelayedAnswer, FrameHandler
 from ottla.wire import WireError, decoder, frames
 from ottla.wire.apis import APIS, request_class, response_class
 from ottla.wire.errors import ErrorCode, KafkaError
@@ -106,12 +106,12 @@ class AnswerChannel(Protocol):
 class _Slot:
     """An answer's place in line."""
 
-    __slots__ = ("future", "parts", "throttle_ms", "waiting")
+    __slots__ = ("delayed", "future", "parts", "throttle_ms")
 
     def __init__(self) -> None:
         self.parts: list[Any] | None = None
         self.future: asyncio.Future[Any] | None = None
-        self.waiting: Waiting | None = None
+        self.delayed: DelayedAnswer | None = None
         self.throttle_ms = 0
 
 
@@ -255,7 +255,7 @@ class Connection:
             slot.parts = response
         else:
             slot = _Slot()
-            slot.waiting = response
+            slot.delayed = response
             response.on_answer = partial(self._answered_from_frame, slot, served, started, size)
         self._slots.append(slot)
         if len(self._slots) >= MAX_WAITING_PER_CONNECTION:
@@ -264,7 +264,7 @@ class Connection:
 
     def _answered_from_frame(self, slot: _Slot, served: ServedApi, started: float, size: int, answer: Any) -> None:
         slot.parts = answer if isinstance(answer, list) else [answer]
-        slot.waiting = None
+        slot.delayed = None
         served.observe(self._timer() - started, size)
         if not self._is_releasing:
             # What else becomes ready in this turn leaves with it.
@@ -280,8 +280,8 @@ class Connection:
         for slot in self._slots:
             if slot.future is not None:
                 slot.future.cancel()
-            elif slot.waiting is not None:
-                slot.waiting.cancel()
+            elif slot.delayed is not None:
+                slot.delayed.cancel()
         self._slots.clear()
         self._serving.connection_closed(self)
 

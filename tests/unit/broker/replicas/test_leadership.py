@@ -23,20 +23,20 @@ from tests.unit.broker.rooms import CLOCK, TimedGround, run_timed
 ID = b"\x01" * 16
 
 
-class Waiting:
+class DelayedAnswer:
     """A fetch that waits for news, until there are some."""
 
     def __init__(self, session: FetchSession) -> None:
         self._session = session
 
     def grew(self, wanted: FetchPartition) -> None:
-        self._session.waiting = None
+        self._session.parked_follower_fetch = None
 
     def moved(self) -> None:
-        self._session.waiting = None
+        self._session.parked_follower_fetch = None
 
     def close(self) -> None:
-        self._session.waiting = None
+        self._session.parked_follower_fetch = None
 
 
 class World:
@@ -81,7 +81,7 @@ class World:
     def wait(self, replica_id: int) -> None:
         """The follower's fetch waits for news."""
         session = self.session(replica_id)
-        session.waiting = Waiting(session)
+        session.parked_follower_fetch = DelayedAnswer(session)
 
     def fetch(self, replica_id: int, *, forgets: bool = False) -> None:
         """The follower's next fetch comes."""
@@ -116,7 +116,7 @@ def test_a_fetch_that_waits_is_answered_and_the_next_one_counts(world: World) ->
         world.wait(3)
         asked = world.ask()
         await some_turns()
-        assert world.session(2).waiting is None and world.session(3).waiting is None
+        assert world.session(2).parked_follower_fetch is None and world.session(3).parked_follower_fetch is None
         world.fetch(2)
         await some_turns()
         assert not asked.done()
@@ -135,7 +135,7 @@ def test_a_fetch_that_was_on_its_way_does_not_count(world: World) -> None:
         world.fetch(2)
         world.wait(2)
         await some_turns()
-        assert not asked.done() and world.session(2).waiting is None, "it is answered at once"
+        assert not asked.done() and world.session(2).parked_follower_fetch is None, "it is answered at once"
         world.fetch(2)
         await asked
 

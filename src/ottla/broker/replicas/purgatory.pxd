@@ -1,9 +1,9 @@
-# C types for acknowledgements.py.
+# C types for purgatory.py.
 cimport cython
 from ottla.broker.replicas.partitions cimport Partition
 
 
-cdef class Waiting:
+cdef class DelayedProduce:
     cdef public dict _rows
     cdef public object _timeout
     cdef public bint is_over
@@ -15,7 +15,7 @@ cdef class Waiting:
     cpdef _answer(self)
 
 
-cdef class Acknowledgements(Waiting):
+cdef class DelayedProduceResponse(DelayedProduce):
     cdef public object _flushed, _response, future
 
     cpdef _settle(self)
@@ -23,7 +23,7 @@ cdef class Acknowledgements(Waiting):
     cpdef _answer(self)
 
 
-cdef class FrameAcknowledgements(Waiting):
+cdef class DelayedProduceFrame(DelayedProduce):
     cdef public bytearray _response
     cdef public bint _has_log_start
     cdef public object on_answer

@@ -22,7 +22,7 @@ _FAILED = Struct(">hqqq")
 _FAILED_WITHOUT_START = Struct(">hqq")
 
 
-class Waiting:
+class DelayedProduce:
     """One request's, with the place of each partition's outcome in its answer. It is answered when every partition has
     committed what it appended, has failed to, or the producer's time is up: what was appended stays, and the producer
     is told that nobody knows what becomes of it."""
@@ -37,7 +37,7 @@ class Waiting:
         self._rows: dict[Partition, Any] = {partition: row for partition, _, row in uncommitted}
         self._timeout = deadlines.call_later(max(timeout_ms, 0) / 1000, self._time_out)
         for partition, end_offset, _ in uncommitted:
-            partition.await_commit(end_offset, self)
+            partition.park_commit(end_offset, self)
 
     def committed(self, partition: Partition) -> None:
         row = self._rows.pop(partition, None)
@@ -71,7 +71,7 @@ class Waiting:
             self._fail(row, ErrorCode.REQUEST_TIMED_OUT)
         self._answer()
         for partition in rows:
-            partition.drop_overdue()
+            partition.unpark_overdue()
 
     def _fail(self, row: Any, code: ErrorCode) -> None:
         raise AssertionError
@@ -80,7 +80,7 @@ class Waiting:
         raise AssertionError
 
 
-class Acknowledgements(Waiting):
+class DelayedProduceResponse(DelayedProduce):
     """Of a request that came the long way: its answer is an object."""
 
     __slots__ = ("_flushed", "_response", "future")
@@ -121,7 +121,7 @@ class Acknowledgements(Waiting):
         row.log_start_offset = -1
 
 
-class FrameAcknowledgements(Waiting):
+class DelayedProduceFrame(DelayedProduce):
     """Of a request that was appended from its frame: its answer is bytes already, in which every partition succeeds. A
     row is where a partition's error code is; one that fails is written over."""
 
