@@ -1,6 +1,6 @@
 """Producers of acks=all that wait for the in-sync replicas (Kafka's produce purgatory).
 
-Cython compiles this file (types in acknowledgements.pxd), and it runs as it stands.
+Cython compiles this file (types in purgatory.pxd), and it runs as it stands.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _FAILED_WITHOUT_START = Struct(">hqq")
 
 
 class DelayedProduce:
-    """One request's, with the place of each partition's outcome in its answer. It is answered when every partition has
-    committed what it appended, has failed to, or the producer's time is up: what was appended stays, and the producer
-    is told that nobody knows what becomes of it."""
+    """One Produce request, with the place of each partition's outcome in its answer. It is answered when every
+    partition has committed what it appended or has failed to, or when the producer's timeout has passed: then what was
+    appended stays, and the answer is REQUEST_TIMED_OUT."""
 
     __slots__ = ("_rows", "_timeout", "is_over")
 
