@@ -82,7 +82,9 @@ def test_debug_tells_what_each_machine_was_given_and_wants(sim: Cluster, caplog:
     sim.kill(sim.controller())
     sim.sleep(5)
     steps = [message for message in caplog.messages if message.startswith("machine=")]
-    line = re.compile(r"machine=(raft|controller|suspicions|waits) node=\d event=.+ -> effects=\[.*\]")
+    line = re.compile(
+        r"machine=(raft|controller|suspicions|waits|follower) node=\d( leader=\d)? event=.+ -> effects=\[.*\]"
+    )
     assert steps and all(line.fullmatch(step) for step in steps)
     assert max(map(len, steps)) < 4_000
     for words in (

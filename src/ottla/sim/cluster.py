@@ -246,6 +246,12 @@ class Sim:
             client.close()
         self.loop.finish()
 
+    def abandon(self) -> None:
+        """Leave nothing behind, also of a world that failed."""
+        for program in self.programs.values():
+            program.kill()
+        self.loop.abandon()
+
     # Hosts
 
     def host(self, name: str = "node-1") -> Host:

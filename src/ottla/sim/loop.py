@@ -20,6 +20,7 @@ import random
 from asyncio import base_events
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
+from contextlib import suppress
 from typing import Any, Protocol, TypeVar, TypeVarTuple, Unpack
 
 from ottla.sim.trace import Trace
@@ -30,6 +31,8 @@ Ts = TypeVarTuple("Ts")
 START_S = 1_000.0
 STEP_S = 0.000_002
 """What one turn of the loop costs, so that work that watches the clock sees it move."""
+MAX_LAST_TURNS = 100
+"""In which tasks of a world that ends may end; those that are left are closed."""
 MAX_TURNS_WITHOUT_WAITING = 2_000_000
 
 
@@ -412,11 +415,7 @@ class Loop(base_events.BaseEventLoop):
         if self.errors:
             raise Failed("; ".join(self.errors)) from self.first_error
 
-    def finish(self) -> None:
-        """End the world: whatever still runs is cancelled, and exceptions that nobody looked at come to light."""
-        self.run_until_complete(asyncio.sleep(0))
-        gc.collect()
-        errors, first_error = list(self.errors), self.first_error
+    def _cancel_all(self) -> None:
         for task in list(self._tasks.values()):
             task._log_destroy_pending = False  # type: ignore[attr-defined]
             if task.process is not None:
@@ -424,8 +423,30 @@ class Loop(base_events.BaseEventLoop):
             task.cancel()
         for timer in self._scheduled:
             timer.cancel()
-        for _ in range(10):
+
+    def abandon(self) -> None:
+        """End every task, and the loop: otherwise they would be collected in the middle of another world."""
+        if self.is_closed():
+            return
+        for _ in range(MAX_LAST_TURNS):
+            # `finally` blocks of what is cancelled may start more.
+            self._cancel_all()
             self.run_until_complete(asyncio.sleep(0))
+            if not self._tasks:
+                break
+        for task in self._tasks.values():
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+            coroutine = task.get_coro()
+            if coroutine is not None:
+                with suppress(RuntimeError):  # it refuses to end
+                    coroutine.close()
         self.close()
+
+    def finish(self) -> None:
+        """End the world: whatever still runs is cancelled, and exceptions that nobody looked at come to light."""
+        self.run_until_complete(asyncio.sleep(0))
+        gc.collect()
+        errors, first_error = list(self.errors), self.first_error
+        self.abandon()
         self.errors, self.first_error = errors, first_error
         self.check()

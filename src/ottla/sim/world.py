@@ -337,6 +337,7 @@ def run_seed(seed: int, *, duration_s: float = 30.0, only: str | None = None) ->
     except Exception as error:
         failure, caught = f"{type(error).__name__}: {error}", error
     finally:
+        sim.abandon()
         logger.removeHandler(recorder)
         logger.setLevel(level)
         logger.propagate = is_propagating
