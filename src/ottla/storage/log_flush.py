@@ -11,6 +11,7 @@ from ottla.storage.log_reads import base_offset_of
 from ottla.storage.log_truncation import LogTruncation
 from ottla.storage.segment import Segment
 from ottla.storage.snapshots import snapshot_path
+from ottla.storage.tail import NO_ROOM
 from ottla.wire.errors import ErrorCode, KafkaError
 
 
@@ -58,8 +59,7 @@ class LogFlush(LogTruncation):
         start = max(0, bisect_right(segments, self.recovery_point, key=base_offset_of) - 1)
         active = segments[-1]
         try:
-            if self.epochs.is_dirty:
-                self.write_epochs(sync=True)
+            self._flush_epochs()
             for segment in segments[start:-1]:
                 segment.write_out()
             for segment in segments[start:-1]:
@@ -86,6 +86,16 @@ class LogFlush(LogTruncation):
             self._failed(trouble)
         if truncations == self._truncations:
             self.recovery_point = max(self.recovery_point, min(end_offset, self.log_end_offset))
+
+    def _flush_epochs(self) -> None:
+        """Write the epochs' file if they changed. On a full disk that of a log that is always recovered may lag: its
+        epochs are found in its records."""
+        if self.epochs.is_dirty:
+            try:
+                self.write_epochs(sync=True)
+            except OSError as trouble:
+                if trouble.errno not in NO_ROOM or not self.is_always_recovered:
+                    raise
 
     async def _sync_closed(self, segment: Segment) -> None:
         try:
@@ -121,8 +131,7 @@ class LogFlush(LogTruncation):
         segments = self.segments
         start = max(0, bisect_right(segments, self.recovery_point, key=base_offset_of) - 1)
         try:
-            if self.epochs.is_dirty:
-                self.write_epochs(sync=True)
+            self._flush_epochs()
             if self.recovery_point < self.log_end_offset:
                 for segment in segments[start:-1]:
                     segment.write_out()

@@ -65,6 +65,7 @@ class LogSegments(LogTail):
         "_truncations",
         "_unsynced_snapshot",
         "directory",
+        "is_always_recovered",
         "is_cut_below_recovery_point",
         "partition",
         "segments",
@@ -106,6 +107,8 @@ class LogSegments(LogTail):
         self.epochs = epochs
         self.producers = producers
         self.is_offline = False
+        self.is_always_recovered = False
+        """Whether each start reads the records again, as after a crash: those of the metadata log."""
         self.is_cut = self.is_cut_below_recovery_point = False
         self._snapshots = snapshots
         self._rng = rng

@@ -281,6 +281,7 @@ class MetadataLog:
             timestamp=self._clock(),
             on_failure=self._disk_failed,
         )
+        self._log.is_always_recovered = True
         if self._log.topic_id is None:
             self._log.assign_topic_id(METADATA_TOPIC_ID)
         self._replay(snapshot_end)
