@@ -8,8 +8,10 @@ from random import Random
 
 import pytest
 
+from ottla.client import Consumer
 from ottla.sim.bit_rot import Rot
 from ottla.sim.checkers import Violation
+from ottla.sim.programs import Program
 from ottla.sim.replicas import Cluster
 from ottla.wire.errors import ErrorCode, KafkaError
 from tests.sim.test_replicas import with_records
@@ -48,6 +50,29 @@ def test_a_consumer_is_not_taken_in_by_what_has_rotted_and_reads_it_from_the_nex
     assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
     sim.run(rot.repair())
     sim.run(sim.verified("topic"))
+
+
+def test_an_own_consumer_that_met_what_has_rotted_reads_it_from_the_next_leader(sim: Cluster) -> None:
+    rot = rotten(sim, sim.leader("topic"), sim.followers("topic")[0])
+    refusals: list[ErrorCode] = []
+    found: list[int] = []
+
+    async def read(program: Program) -> None:
+        async with program.using(Consumer(**program.surroundings(), auto_offset_reset="earliest")) as consumer:
+            consumer.assign([("topic", 0)])
+            while not found:
+                try:
+                    found.extend(record.offset for record in await consumer.poll(300))
+                except KafkaError as error:
+                    refusals.append(error.code)
+
+    program = Program(sim, "reader", sim.names, read)
+    program.start()
+    sim.sleep(5)
+    assert set(refusals) == {ErrorCode.CORRUPT_MESSAGE} and not found
+    sim.run(rot.repair())
+    sim.run(asyncio.wait_for(program.ended(), 30))
+    assert found[0] == 0
 
 
 @pytest.mark.parametrize("seed", range(4))

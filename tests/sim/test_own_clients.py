@@ -131,6 +131,21 @@ def test_a_record_that_is_there_twice_or_too_early_is_found() -> None:
         check_order("t-0", [(0, (b"a", b"2:")), (1, (b"a", b"1:"))])
 
 
+def test_records_acknowledged_without_an_offset_are_looked_for_in_the_log() -> None:
+    sim, writers, _, _ = own_world()
+    sim.run(lived(sim, writers))
+    offset, there = sim.run(sim.verified(WRITTEN, 0))[-1]
+    before = sim.run(sim.verified(WRITTEN, 0))[-2][1]
+    for content in (there, before):
+        writers.acknowledged(0, -1, content)
+    sim.run(writers.verify())
+    assert writers.histories[0].end_offset == offset + 1
+    writers.acknowledged(0, -1, (b"writer-0.1", b"1000000:"))
+    with pytest.raises(Violation, match=r"lost: own-written-0: acknowledged without an offset"):
+        sim.run(writers.verify())
+    sim.finish()
+
+
 def test_a_group_that_skips_a_record_is_found() -> None:
     sim, _, readers, _ = own_world()
 

@@ -97,6 +97,9 @@ class Fetcher:
         room = ahead_bytes if waiting < self._config.fetch_max_bytes else 1
         wanting, holding = [], []
         for state in self._subscription.assigned.values():
+            if state.is_damaged:
+                state.is_damaged = False
+                self._later(state, now)
             if state.wants_data(room, now):
                 wanting.append(state)
                 continue

@@ -307,6 +307,7 @@ class Sender:
         for batch in batches:
             answered = answers.get(batch.queue.partition)
             if answered is None:
+                batch.is_unsure = True
                 self._failed(batch, NetworkError(f"the broker's answer leaves out {batch.queue.partition}"))
             elif answered.error_code == 0:
                 self._written(batch, answered.base_offset, answered.log_append_time_ms)
@@ -325,6 +326,8 @@ class Sender:
         error = error_of(answered.error_code, answered.error_message)
         if error.code is ErrorCode.MESSAGE_TOO_LARGE:
             error = _too_large(batch, error)
+        if error.code in _MAY_BE_WRITTEN:
+            batch.is_unsure = True
         leader = answered.current_leader
         if leader is not None and leader.leader_id >= 0:
             self._cluster.leader_moved(*batch.queue.partition, leader.leader_id, leader.leader_epoch, brokers)
@@ -444,3 +447,14 @@ def _too_large(batch: Batch, error: KafkaError) -> KafkaError:
 
 
 _SEQUENCE_ERRORS = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID)
+_MAY_BE_WRITTEN = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+"""Errors of a leader that may have appended the batch: it lost the partition while the request was parked for acks=all,
+or the ISR did not replicate the batch in time."""

@@ -125,6 +125,9 @@ class Writers(Applications):
         self._acknowledged_count = 0
         self._awaited_count = 0
         self.histories = [sim.history(WRITTEN, partition) for partition in range(PARTITION_COUNT)]
+        self.unplaced: list[list[Content]] = [[] for _ in range(PARTITION_COUNT)]
+        """Records that were acknowledged without an offset: the broker knew the batch as a duplicate, or accepted a
+        later one, and did not say where this one stands."""
         for number in range(rng.choice((1, 2))):
             self._program(f"writer-{number}")
 
@@ -170,9 +173,15 @@ class Writers(Applications):
                     except KafkaError as error:
                         check(is_passing(error), "writer", f"{program.name}: {error!r}")
                     else:
-                        self.histories[partition].acknowledge(written.offset, [content])
-                        self._acknowledged_count += 1
+                        self.acknowledged(partition, written.offset, content)
                 await asyncio.sleep(rng.choice((0.0, 0.02, 0.2)))
+
+    def acknowledged(self, partition: int, offset: int, content: Content) -> None:
+        if offset >= 0:
+            self.histories[partition].acknowledge(offset, [content])
+        else:
+            self.unplaced[partition].append(content)
+        self._acknowledged_count += 1
 
     def _missing(self) -> str:
         done = self._acknowledged_count >= self._awaited_count
@@ -187,6 +196,9 @@ class Writers(Applications):
         for partition in range(PARTITION_COUNT):
             found = await self._sim.verified(WRITTEN, partition)
             check_order(f"{WRITTEN}-{partition}", found)
+            there = {content for _, content in found}
+            lost = [content for content in self.unplaced[partition] if content not in there]
+            check(not lost, "lost", f"{WRITTEN}-{partition}: acknowledged without an offset, but not there: {lost[:3]}")
 
 
 def check_order(name: str, found: Iterable[tuple[int, Content]]) -> None:

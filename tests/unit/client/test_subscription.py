@@ -7,6 +7,7 @@ import re
 import pytest
 
 from ottla import records
+from ottla.client.arrow import read_options
 from ottla.client.core.fetching import FetchedBatches
 from ottla.client.core.offsets import (
     OffsetAndMetadata,
@@ -70,6 +71,31 @@ def test_a_seek_drops_what_was_fetched() -> None:
     before = state.seek_count
     state.seek(4)
     assert state.seek_count > before and subscription.collect(10) == [] and state.fetch_offset == 4
+
+
+@pytest.mark.parametrize("takes_columns", [False, True], ids=["records", "columns"])
+def test_damaged_data_is_dropped_and_fetched_again_from_the_position(takes_columns: bool) -> None:
+    def take() -> int:
+        if not takes_columns:
+            return len(subscription.collect(10))
+        columns = read_options(["offset"]).new_columns(1_000_000)
+        subscription.collect_columns(columns, 10, {})
+        return columns.count
+
+    subscription = reading(ZERO)
+    state = subscription.state_of(ZERO)
+    damaged = records.build([Record(value=b"v")] * 3, base_offset=2)
+    damaged[-1] ^= 1
+    state.add(FetchedBatches(ZERO, records.build([Record(value=b"v")] * 2) + damaged, 0))
+    state.add(fetched(ZERO, 5, 5))
+    assert take() == 2
+    before = state.seek_count
+    with pytest.raises(KafkaError, match="CORRUPT_MESSAGE: t-0 at offset 2"):
+        take()
+    assert (state.position, state.fetch_offset, state.fetched_size, state.is_damaged) == (2, 2, 0, True)
+    assert state.seek_count > before, "an answer under way begins behind the position: it is thrown away"
+    state.add(fetched(ZERO, 2, 3))
+    assert take() == 3
 
 
 def test_partitions_take_turns() -> None:

@@ -120,7 +120,7 @@ class Batch:
         self.is_watched = False
         """Whether anybody waits for one of its records."""
         self.is_unsure = False
-        """It was sent, and no answer came: it may be written or not."""
+        """It was sent, and no answer came, or an error that can follow the append: it may be written or not."""
         self.is_refused = False
         """The broker said that the sequence is out of order: the batch is certainly not written."""
         self.producer_id = -1

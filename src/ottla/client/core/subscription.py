@@ -2,7 +2,8 @@
 
 A partition has two offsets: `position`, the next record the application gets, and `fetch_offset`, the next that is
 fetched. Data between the two waits in `fetched`. A seek moves both and drops the data; an answer to a fetch of before
-is known by its `seek_count` and thrown away.
+is known by its `seek_count` and thrown away. Damaged data is dropped, too, and fetched again: a later answer may be
+sound, because another replica leads or the damaged one was repaired.
 
 S1: fetched data of a partition is contiguous: each piece begins where the one before ends.
 S2: a partition without a position is not fetched.
@@ -94,6 +95,7 @@ class AssignedPartition:
         "fetched",
         "fetched_size",
         "high_watermark",
+        "is_damaged",
         "is_fetching",
         "is_paused",
         "is_taken",
@@ -122,6 +124,8 @@ class AssignedPartition:
         self.is_taken = True
         """False until the rebalance listener knows of the partition: it may seek before anything is fetched."""
         self.is_fetching = False
+        self.is_damaged = False
+        """Whether damaged data was dropped, and the pause before the next fetch has not begun."""
         self.retry_at = 0
         self.seek_count = 0
         self.fetch_offset = -1
@@ -154,6 +158,7 @@ class AssignedPartition:
 
     def _drop(self) -> None:
         self.seek_count += 1
+        self.is_damaged = False
         self.fetched.clear()
         self.fetched_size = 0
 
@@ -210,10 +215,15 @@ class AssignedPartition:
         self.fetched_size += batches.size
 
     def take(self, max_count: int) -> list[RawRecord]:
-        """The next records the application gets; the position moves behind them."""
+        """The next records the application gets; the position moves behind them. KafkaError for a damaged batch, which
+        is fetched again."""
         while self.fetched:
             batches = self.fetched[0]
-            taken = batches.take(max_count)
+            try:
+                taken = batches.take(max_count)
+            except KafkaError:
+                self._drop_damaged()
+                raise
             self._taken_from(batches)
             if taken:
                 return taken
@@ -224,9 +234,18 @@ class AssignedPartition:
         is_empty = True
         while is_empty and self.fetched and columns.count < max_count:
             batches = self.fetched[0]
-            batches.take_columns(columns, topic, max_count, end_offset)
+            try:
+                batches.take_columns(columns, topic, max_count, end_offset)
+            except KafkaError:
+                self._drop_damaged()
+                raise
             is_empty = batches.is_empty
             self._taken_from(batches)
+
+    def _drop_damaged(self) -> None:
+        assert self.position is not None
+        self.seek(self.position, self.leader_epoch, validated_epoch=self.validated_epoch)
+        self.is_damaged = True
 
     def _taken_from(self, batches: FetchedBatches) -> None:
         self.position = batches.next_offset
