@@ -82,6 +82,8 @@ class Topics:
         self._partition_counts: dict[str, list[int]] = {}
         """What each may have: what was answered last, and what was not answered since."""
         self._retention_ms: dict[str, list[str]] = {}
+        self._unanswered_ms: dict[str, list[str]] = {}
+        """Values whose request got no answer: a broker may forward it to the controller after later ones."""
         self._count = 0
 
     async def set_up(self) -> None:
@@ -121,9 +123,12 @@ class Topics:
 
     async def _alter(self, name: str) -> None:
         value = str(self._rng.randrange(1_000_000, 9_000_000))
+        unanswered = self._unanswered_ms.setdefault(name, [])
         self._retention_ms[name].append(value)
         if await self._is_done(self._client.alter_topic_config(name, "retention.ms", value)):
-            self._retention_ms[name] = [value]
+            self._retention_ms[name] = [value, *unanswered]
+        else:
+            unanswered.append(value)
 
     @staticmethod
     async def _is_done(work: asyncio.Future[None] | object) -> bool:
