@@ -54,7 +54,7 @@ class Follower:
         return self.fetch_at_once(**settings)
 
     def fetch_at_once(self, **settings: Any) -> Any:
-        answer = fetch_frame(memoryview(self.body(**settings)), 0, VERSION, 7, *self.world.frame_rooms)
+        answer = fetch_frame(memoryview(self.body(**settings)), 0, VERSION, 7, self.world.frame_rooms)
         if answer is None:
             return None
         self.epoch += 1
@@ -304,7 +304,7 @@ def test_what_is_out_of_the_ordinary_changes_nothing(tmp_path: Path, change: str
         else:
             world.led.log.is_offline = True
         body = follower.body() if change != "history" else follower.body().replace(b"\0\0\0\x08", b"\0\0\0\x07", 1)
-        assert fetch_frame(memoryview(body), 0, VERSION, 7, *world.frame_rooms) is None
+        assert fetch_frame(memoryview(body), 0, VERSION, 7, world.frame_rooms) is None
         assert world.leader.replicas[2].end_offset == 0
         assert follower.session.epoch == 1
 
@@ -359,7 +359,7 @@ def test_how_pieces_leave(tmp_path: Path, batches: int, count: int, expected: li
         for _ in range(batches):
             world.produce(acks=1, count=count)
         follower.session.answered_at = -1.0
-        parts = fetch_frame(memoryview(follower.body()), 0, VERSION, 7, *world.frame_rooms)
+        parts = fetch_frame(memoryview(follower.body()), 0, VERSION, 7, world.frame_rooms)
         assert isinstance(parts, list)
         assert [isinstance(part, bytes) for part in parts] == expected
         (row,) = rows(decoded(parts))
@@ -373,12 +373,12 @@ def test_bytes_that_are_cut_or_wrong_are_refused_or_taken_for_what_they_say(tmp_
         follower = Follower(world, 2)
         body = follower.body(wait_ms=0)
         for size in range(len(body)):
-            assert fetch_frame(memoryview(body[:size]), 0, VERSION, 7, *world.frame_rooms) is None
+            assert fetch_frame(memoryview(body[:size]), 0, VERSION, 7, world.frame_rooms) is None
         rng = Random(1)
         for _ in range(2000):
             wrong = bytearray(follower.body(wait_ms=0))
             wrong[rng.randrange(len(wrong))] = rng.randrange(256)
-            answer = fetch_frame(memoryview(bytes(wrong)), 0, VERSION, 7, *world.frame_rooms)
+            answer = fetch_frame(memoryview(bytes(wrong)), 0, VERSION, 7, world.frame_rooms)
             if isinstance(answer, FollowerFetch):
                 answer.cancel()
             follower.epoch = follower.session.epoch

@@ -58,7 +58,7 @@ class Commits(World):
         return self.frame(encode_bytes(request, version), version)
 
     def frame(self, body: bytes, version: int) -> bytes | None:
-        return offset_commit_frame(memoryview(bytearray(body)), 0, version, 77, self.ground, self.groups, self.quotas)
+        return offset_commit_frame(memoryview(bytearray(body)), 0, version, 77, (self.ground, self.groups, self.quotas))
 
     async def the_long_way(self, request: OffsetCommitRequest, version: int) -> bytes:
         received = decode(OffsetCommitRequest, version, encode_bytes(request, version))

@@ -45,7 +45,7 @@ def request(*batches: tuple[int, bytes], acks: int = 1, topic: str = "t", topic_
 
 def by_frame(world: World, message: ProduceRequest, version: int) -> bytes | None:
     frame = bytearray(encode_bytes(message, version))
-    answer = produce_frame(memoryview(frame), 0, version, 77, world.ground, world.replicas, world.quotas)
+    answer = produce_frame(memoryview(frame), 0, version, 77, (world.ground, world.replicas, world.quotas))
     assert answer is None or isinstance(answer, bytes)
     return answer
 
@@ -176,7 +176,7 @@ def test_mutated_frames_are_refused_or_answered_but_never_read_beyond_their_end(
         if rng.random() < 0.3:
             del frame[rng.randrange(len(frame)) :]
         before = [partition.log.log_end_offset for partition in world.partitions]
-        answer = produce_frame(memoryview(frame), 0, version, 1, world.ground, world.replicas, world.quotas)
+        answer = produce_frame(memoryview(frame), 0, version, 1, (world.ground, world.replicas, world.quotas))
         if answer is None:
             assert before == [partition.log.log_end_offset for partition in world.partitions]
             continue
@@ -191,6 +191,6 @@ def test_mutated_frames_are_refused_or_answered_but_never_read_beyond_their_end(
 def test_a_frame_with_anything_behind_the_request_goes_the_long_way(tmp_path: Path) -> None:
     world = World(tmp_path)
     frame = bytearray(encode_bytes(request((0, batch())), 13) + b"\0")
-    assert produce_frame(memoryview(frame), 0, 13, 1, world.ground, world.replicas, world.quotas) is None
+    assert produce_frame(memoryview(frame), 0, 13, 1, (world.ground, world.replicas, world.quotas)) is None
     with pytest.raises(WireError):
         decode(ProduceRequest, 13, frame[:40])

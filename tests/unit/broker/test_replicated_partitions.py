@@ -101,7 +101,7 @@ class World:
         )
         if self.is_by_frame:
             frame = memoryview(bytearray(encode_bytes(request, PRODUCE_VERSION)))
-            answer = produce_frame(frame, 0, PRODUCE_VERSION, 7, *self.frame_rooms)
+            answer = produce_frame(frame, 0, PRODUCE_VERSION, 7, self.frame_rooms)
             if answer is not None:
                 return self._from_frame(answer)
         caller = Caller("app", CLIENT, 0, PRODUCE_VERSION)

@@ -66,16 +66,11 @@ _ANSWER_HEAD_SIZE = 19
 
 
 def fetch_frame(
-    frame: memoryview,
-    position: int,
-    version: int,
-    correlation_id: int,
-    ground: Ground,
-    replicas: Replicas,
-    quotas: Quotas,
+    frame: memoryview, position: int, version: int, correlation_id: int, rooms: tuple[Ground, Replicas, Quotas]
 ) -> list[Any] | FollowerFetch | None:
     """Take an incremental fetch of a follower: the answer's parts, size and header included; or what will give them
     when there is news; None if it has to go the long way, and then nothing has happened."""
+    ground, replicas, quotas = rooms
     data = frame
     end = len(frame)
     if version < FIRST_VERSION_WITH_REPLICA_STATE or position + FETCH_HEAD_SIZE + 2 > end:

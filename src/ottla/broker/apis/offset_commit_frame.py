@@ -43,19 +43,14 @@ MAX_FORMS = 10_000
 
 
 def offset_commit_frame(
-    frame: memoryview,
-    position: int,
-    version: int,
-    correlation_id: int,
-    ground: Ground,
-    groups: GroupCoordinator,
-    quotas: Quotas,
+    frame: memoryview, position: int, version: int, correlation_id: int, rooms: tuple[Ground, GroupCoordinator, Quotas]
 ) -> bytes | None:
     """Commit the offsets of a request and return the response, size and header included; None if the request has to go
     the long way, and then nothing has happened.
 
     Ordinary is: a flexible version, one topic that exists, no metadata, no static member, no quota; a group that is
     there and lets the member commit; and a shard with nothing on its way, whose records are committed when written."""
+    ground, groups, quotas = rooms
     data = frame
     size = len(frame)
     if version < FIRST_FLEXIBLE_VERSION or position + 8 > size or quotas.is_request_quota_set:

@@ -48,13 +48,7 @@ _FLEXIBLE_END = bytes(6)
 
 
 def produce_frame(
-    frame: memoryview,
-    position: int,
-    version: int,
-    correlation_id: int,
-    ground: Ground,
-    replicas: Replicas,
-    quotas: Quotas,
+    frame: memoryview, position: int, version: int, correlation_id: int, rooms: tuple[Ground, Replicas, Quotas]
 ) -> bytes | DelayedProduceFrame | None:
     """Append the batches of a Produce request and return the response, size and header included, or what will give it
     once the in-sync replicas have them; None if the request has to go the long way, and then nothing has happened.
@@ -62,6 +56,7 @@ def produce_frame(
     Ordinary is: acks 1 or all, one topic, led here, enough replicas in sync, no transaction, no quota, no
     `flush.messages`. Whether a batch is as it should be is seen when its turn comes; one that is not is answered as the
     long way would."""
+    ground, replicas, quotas = rooms
     data = frame
     size = len(frame)
     is_flexible = version >= FIRST_FLEXIBLE_VERSION

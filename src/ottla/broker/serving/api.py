@@ -27,7 +27,7 @@ class DelayedAnswer(Protocol):
 
 
 FrameHandler = Callable[..., bytes | list[Any] | DelayedAnswer | None]
-"""(frame, position, version, correlation id, *rooms) -> the answer's bytes; None if the request goes the long way."""
+"""(frame, position, version, correlation id, rooms) -> the answer's bytes; None if the request goes the long way."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -41,7 +41,7 @@ class Api:
     frame: FrameHandler | None = None
     """Answers an ordinary request straight from its frame."""
     frame_rooms: tuple[type, ...] = ()
-    """The types of the rooms that `frame` gets, in the order of its parameters."""
+    """The types of the rooms that `frame` gets, as one tuple: a call with fewer arguments is faster."""
 
     @property
     def rooms(self) -> tuple[type, ...]:

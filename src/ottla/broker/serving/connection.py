@@ -122,6 +122,7 @@ class Connection:
         "_is_held",
         "_is_releasing",
         "_is_throttled",
+        "_served",
         "_serving",
         "_slots",
         "_timer",
@@ -132,6 +133,7 @@ class Connection:
     def __init__(self, serving: Serving, channel: AnswerChannel, client: Client) -> None:
         self._serving = serving
         self._ground = serving.ground
+        self._served = serving.apis.served
         self._channel = channel
         self.client = client
         self._slots: deque[_Slot] = deque()
@@ -156,7 +158,7 @@ class Connection:
         except WireError as error:
             self._refuse(f"a request header that cannot be read ({error})")
             return
-        served = self._serving.apis.served(header.api_key)
+        served = self._served(header.api_key)
         version = header.api_version
         if (
             served is None
@@ -222,7 +224,7 @@ class Connection:
         size = len(frame)
         if size < REQUEST_HEADER_SIZE:
             return False
-        served = self._serving.apis.served(data[0] << 8 | data[1])
+        served = self._served(data[0] << 8 | data[1])
         if served is None or served.frame_handler is None or self.client.role not in served.roles:
             return False
         version = data[2] << 8 | data[3]
@@ -239,7 +241,7 @@ class Connection:
                 return False
             position += 1
         correlation_id = data[4] << 24 | data[5] << 16 | data[6] << 8 | data[7]
-        response = served.frame_handler(frame, position, version, correlation_id, *served.frame_rooms)
+        response = served.frame_handler(frame, position, version, correlation_id, served.frame_rooms)
         if response is None:
             return False
         if isinstance(response, bytes):
