@@ -6,6 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from ottla.broker.access import EVERYTHING, Access
+from ottla.security.principal import Principal
+from ottla.wire.acls import CLUSTER_RESOURCE_NAME, AclOperation, AclResource
+
 
 @dataclass(slots=True)
 class Client:
@@ -21,6 +25,8 @@ class Client:
     """What ApiVersions said of the client's software."""
     broker_id: int = -1
     """Of a controller's listener: the broker whose heartbeats come through this connection."""
+    access: Access = EVERYTHING
+    """What the principal of this connection may do; replaced when a login ends."""
 
 
 @dataclass(slots=True)
@@ -31,13 +37,23 @@ class Caller:
     client: Client
     api_key: int
     api_version: int
-    principal: str = "User:ANONYMOUS"
     throttle_ms: int = 0
     """A handler sets it when a quota is exceeded: the connection is not read for so long after the answer."""
     is_forwarded: bool = False
     """Whether a broker passed the request on, and has checked what concerns brokers."""
     is_refused: bool = False
     """A handler sets it to have the connection closed: the only answer that acks=0 leaves room for."""
+
+    @property
+    def principal(self) -> Principal:
+        return self.client.access.principal
+
+    def is_allowed(self, operation: AclOperation, resource: AclResource, name: str) -> bool:
+        """Whether the sender may do this on a topic, group, transactional id, token or user."""
+        return self.client.access.is_allowed(operation, resource, name)
+
+    def is_allowed_on_cluster(self, operation: AclOperation) -> bool:
+        return self.client.access.is_allowed(operation, AclResource.CLUSTER, CLUSTER_RESOURCE_NAME)
 
 
 BoundHandler = Callable[[Any, Caller], Any]

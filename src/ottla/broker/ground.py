@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine
 from random import Random, SystemRandom
 from typing import Any, TypeVar
 
+from ottla.broker.audit import Audit
 from ottla.broker.metrics import Metrics
 from ottla.cluster import ClusterImage, ImageChanges
 from ottla.cluster.image import BROKER_RESOURCE
@@ -47,6 +48,7 @@ class Ground:
         self.timer: Callable[[], float] = time.perf_counter
         """Seconds, for measuring."""
         self.metrics = Metrics()
+        self.audit = Audit()
         self.image = ClusterImage()
         self.image_offset = -1
         """The end of the metadata log that the image stands for."""

@@ -44,7 +44,7 @@ from ottla.wire.messages.api_versions import ApiVersionsResponse
 from ottla.wire.spares import SpareBuffers
 
 if TYPE_CHECKING:
-    from ottla.client.core.authentication import Authentication
+    from ottla.security.authentication import Authentication
 
 RECEIVE_BYTES = 64 * 1024
 MAX_FRAME_BYTES = 2**31 - 1
@@ -249,8 +249,8 @@ class Connection:
         return answer
 
     async def _exchange(self) -> Authentication:
-        from ottla.client.core.authentication import Authentication
         from ottla.client.logins import new_token
+        from ottla.security.authentication import Authentication
 
         credentials = self._config.credentials()
         token = ""

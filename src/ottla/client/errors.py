@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from ottla.client.core.partitions import TopicPartition
+from ottla.security.errors import AuthenticationError
 from ottla.wire.errors import ErrorCode, KafkaError
 
 __all__ = [
@@ -162,17 +163,6 @@ class LogTruncated(KafkaError):
 
 class AuthorizationError(KafkaError):
     """The broker does not allow it."""
-
-
-class AuthenticationError(KafkaError):
-    """The broker does not believe who this client is, or this client who the broker is. Trying again does not help, so
-    no client does it by itself: credentials, certificates or settings have to be mended first."""
-
-    def __init__(self, message: str | None = None, code: ErrorCode = ErrorCode.SASL_AUTHENTICATION_FAILED) -> None:
-        super().__init__(code, message)
-
-    def __str__(self) -> str:
-        return self.message or self.code.text
 
 
 class TlsError(AuthenticationError):

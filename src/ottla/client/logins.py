@@ -8,11 +8,11 @@ from base64 import urlsafe_b64encode
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 
-from ottla.client.core.authentication import MECHANISMS, OAUTHBEARER, PLAIN, Credentials
-from ottla.client.core.jaas import LoginModule, parse_jaas
 from ottla.client.errors import AuthenticationError, ConfigError, KafkaError
 from ottla.client.security_config import SecurityConfig
 from ottla.client.tokens import TokenEndpoint
+from ottla.security.authentication import MECHANISMS, OAUTHBEARER, PLAIN, Credentials
+from ottla.security.jaas import LoginModule, parse_jaas
 
 _MODULES = {PLAIN: "PlainLoginModule", OAUTHBEARER: "OAuthBearerLoginModule"}
 _SCRAM_MODULE = "ScramLoginModule"

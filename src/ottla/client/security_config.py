@@ -16,7 +16,7 @@ from ottla.client.errors import ConfigError
 from ottla.client.settings import Settings, setting
 
 if TYPE_CHECKING:
-    from ottla.client.core.authentication import Credentials
+    from ottla.security.authentication import Credentials
 
 PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL = "PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"
 PROTOCOLS = (PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from ottla.client.errors import ConfigError
 from ottla.client.security_config import SecurityConfig
-from ottla.client.stores import MAX_STORE_BYTES, Store, StoreError, read_pem, read_store
+from ottla.security.stores import MAX_STORE_BYTES, Store, StoreError, read_pem, read_store
 
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 

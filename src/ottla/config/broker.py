@@ -186,6 +186,17 @@ class BrokerConfig(BrokerSettings):
             return self.inter_broker_listener_name.upper()
         return self.security_inter_broker_protocol
 
+    def of_listener(self, listener: str, name: str, mechanism: str | None = None) -> Value:
+        """A setting as it holds for a listener, for one SASL mechanism of it if that is named: Kafka's prefixes
+        `listener.name.<listener>.<mechanism>.` and `listener.name.<listener>.` win over the name alone."""
+        prefix = f"listener.name.{listener.lower()}."
+        names = [prefix + name] if mechanism is None else [f"{prefix}{mechanism.lower()}.{name}", prefix + name]
+        for full in names:
+            for layer in (self.dynamic, self.dynamic_default, self.static):
+                if full in layer:
+                    return BROKER_KEYS[name].parse(layer[full])
+        return self.value(name)
+
     @property
     def log_retention_time_ms(self) -> int:
         """How long a log is kept, -1 for ever: milliseconds before minutes before hours."""

@@ -14,11 +14,11 @@ from math import inf
 from random import SystemRandom
 
 from ottla.client.config import ClientConfig
-from ottla.client.core.authentication import Authentication
 from ottla.client.errors import AuthenticationError, KafkaError, NetworkError
 from ottla.client.logins import new_token
 from ottla.client.tls import tls_context
 from ottla.client.tls_failures import explain_failure
+from ottla.security.authentication import Authentication
 from ottla.spark.blocking_connection import FIRST_FRAME_BYTES, BlockingConnection
 from ottla.wire import Message
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from ottla.client.config import AdminConfig, ClientConfig, ConsumerConfig, ProducerConfig
-from ottla.client.core.authentication import Credentials
 from ottla.client.errors import ConfigError
 from ottla.client.settings import describe
+from ottla.security.authentication import Credentials
 
 SERVERS = {"bootstrap.servers": "a:9092"}
 PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"

@@ -12,9 +12,9 @@ import pytest
 
 from ottla.client.config import ClientConfig
 from ottla.client.errors import ConfigError, KafkaError, NetworkError, TlsError, is_retriable
-from ottla.client.stores import StoreError, read_pem, read_store
 from ottla.client.tls import tls_context
 from ottla.client.tls_failures import explain_failure
+from ottla.security.stores import StoreError, read_pem, read_store
 
 FILES = Path(__file__).parents[2] / "vectors" / "tls"
 PASSWORD = "store-secret"

@@ -12,18 +12,18 @@ FIRST_VERSION_WITH_REQUESTER = 3
 
 
 def create_delegation_token(request: CreateDelegationTokenRequest, caller: Caller) -> CreateDelegationTokenResponse:
-    requester_type, _, requester_name = caller.principal.partition(":")
+    requester = caller.principal
     response = CreateDelegationTokenResponse(
         error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
-        principal_type=request.owner_principal_type or requester_type,
-        principal_name=request.owner_principal_name or requester_name,
+        principal_type=request.owner_principal_type or requester.type,
+        principal_name=request.owner_principal_name or requester.name,
         issue_timestamp_ms=-1,
         expiry_timestamp_ms=-1,
         max_timestamp_ms=-1,
     )
     if caller.api_version >= FIRST_VERSION_WITH_REQUESTER:
-        response.token_requester_principal_type = requester_type
-        response.token_requester_principal_name = requester_name
+        response.token_requester_principal_type = requester.type
+        response.token_requester_principal_name = requester.name
     return response
 
 

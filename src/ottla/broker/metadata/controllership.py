@@ -306,8 +306,11 @@ class Controllership:
         """A client's request, answered by the active controller (KIP-590)."""
         key, version = caller.api_key, caller.api_version
         data = b"".join(map(bytes, frames.encode_request(key, version, 0, caller.client_id, request)))[4:]
-        kind, _, name = caller.principal.partition(":")
-        principal = encode_bytes(DefaultPrincipalData(type=kind, name=name), 0)
+        sender = caller.principal
+        principal = encode_bytes(
+            DefaultPrincipalData(type=sender.type, name=sender.name, token_authenticated=sender.is_token_authenticated),
+            0,
+        )
         envelope = EnvelopeRequest(
             request_data=data,
             request_principal=b"\0\0" + principal,

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
+
+from ottla.wire.acls import AclOperation, AclResource
 
 Handler = Callable[..., Any]
 """(request, *rooms, caller) -> the response, an awaitable for it, or None if no response is to be sent."""
@@ -30,10 +32,19 @@ FrameHandler = Callable[..., bytes | list[Any] | DelayedAnswer | None]
 """(frame, position, version, correlation id, rooms) -> the answer's bytes; None if the request goes the long way."""
 
 
+class Need(NamedTuple):
+    """An operation on a type of resource that an API checks."""
+
+    operation: AclOperation
+    resource: AclResource
+
+
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Api:
     key: int
     handler: Handler
+    needs: tuple[Need, ...] | None = None
+    """Everything that the handler checks with `Caller.is_allowed`; empty if every client may send it."""
     is_forwarded: bool = False
     """Whether only the active controller answers it: brokers pass it on (KIP-590)."""
     is_checked_then_forwarded: bool = False

@@ -16,6 +16,7 @@ from math import floor
 from typing import Final, Protocol
 
 from ottla.config import BrokerConfig
+from ottla.security.principal import Principal
 
 PRODUCE: Final = "producer_byte_rate"
 CONSUME: Final = "consumer_byte_rate"
@@ -41,7 +42,7 @@ class QuotaCaller(Protocol):
     """The part of a Caller that quotas look at."""
 
     @property
-    def principal(self) -> str: ...
+    def principal(self) -> Principal: ...
     @property
     def client_id(self) -> str | None: ...
 
@@ -287,12 +288,12 @@ class Quotas:
         if not quotas:
             return None
         short_id = _short(caller.client_id or "")
-        cache_key = (kind, caller.principal, short_id)
+        cache_key = (kind, str(caller.principal), short_id)
         try:
             return self._resolved[cache_key]
         except KeyError:
             pass
-        user = caller.principal.partition(":")[2]
+        user = caller.principal.name
         client_id = caller.client_id or ""
         found: tuple[float, tuple[str, str, str]] | None = None
         for entity, sensor in (

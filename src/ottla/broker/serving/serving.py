@@ -7,12 +7,14 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ottla.broker.access import Access, Authorizer
 from ottla.broker.caller import Client
 from ottla.broker.serving.connection import Connection
 from ottla.broker.serving.quotas import Quotas
 from ottla.broker.serving.telemetry import Telemetry
 from ottla.cluster.image import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE
 from ottla.net import Channel, Listener, ReceiveBuffers, Sockets
+from ottla.security.principal import ANONYMOUS, Principal
 
 if TYPE_CHECKING:
     from ottla.broker.ground import Ground
@@ -51,6 +53,8 @@ class Serving:
         self.quotas = Quotas()
         self.quotas.configure(ground.config)
         self.telemetry = Telemetry()
+        self.authorizer: Authorizer | None = None
+        """None: every principal may do everything."""
         self.ports: dict[str, int] = {}
         """By listener."""
         self._sockets = sockets
@@ -68,7 +72,8 @@ class Serving:
 
         def accept(channel: Channel, host: str, port: int) -> Connection:
             ground.metrics.connections_opened.add()
-            connection = Connection(self, channel, Client(host, port, config.name, role))
+            access = self.access(ANONYMOUS, host)
+            connection = Connection(self, channel, Client(host, port, config.name, role, access=access))
             self._connections[connection] = None
             return connection
 
@@ -103,6 +108,10 @@ class Serving:
         return self.quotas.record_connection(host, self.ground.now()) if self.quotas.is_connection_quota_set else 0
 
     # Connections
+
+    def access(self, principal: Principal, host: str) -> Access:
+        """What a principal that connected from a host may do here."""
+        return Access(self.authorizer, principal, host)
 
     def connection_closed(self, connection: Connection) -> None:
         self._connections.pop(connection, None)

@@ -45,10 +45,6 @@ from ottla.client.admin.groups import (
 from ottla.client.admin.security import (
     Acl,
     AclFilter,
-    AclOperation,
-    AclResource,
-    PatternType,
-    Permission,
     ScramCredential,
     ScramMechanism,
     SecurityCalls,
@@ -70,6 +66,7 @@ from ottla.client.config import AdminConfig
 from ottla.client.connection import OS_SOCKETS
 from ottla.client.errors import AuthenticationError, ConfigError, KafkaError, NoBrokerReached
 from ottla.net import Sockets
+from ottla.wire.acls import AclOperation, AclResource, PatternType, Permission
 from ottla.wire.config_resources import ConfigSource, ConfigSynonym, ResourceType
 from ottla.wire.sentinels import EARLIEST_TIMESTAMP as EARLIEST
 from ottla.wire.sentinels import LATEST_TIMESTAMP as LATEST

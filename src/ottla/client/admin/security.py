@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from ottla.client.admin.calls import AdminCalls, outcome
 from ottla.client.errors import ErrorCode, KafkaError, error_of
+from ottla.wire.acls import AclOperation, AclResource, PatternType, Permission
 from ottla.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -24,51 +25,6 @@ from ottla.wire.messages.describe_user_scram_credentials import (
 )
 
 SALT_BYTES = 16
-
-
-class AclResource(IntEnum):
-    """What an access control list is about."""
-
-    ANY = 1
-    TOPIC = 2
-    GROUP = 3
-    CLUSTER = 4
-    TRANSACTIONAL_ID = 5
-    DELEGATION_TOKEN = 6
-    USER = 7
-
-
-class PatternType(IntEnum):
-    """How the name of a resource is meant. ANY and MATCH are for filters: MATCH finds all that concerns a name."""
-
-    ANY = 1
-    MATCH = 2
-    LITERAL = 3
-    PREFIXED = 4
-
-
-class AclOperation(IntEnum):
-    ANY = 1
-    ALL = 2
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
-    CREATE_TOKENS = 13
-    DESCRIBE_TOKENS = 14
-    TWO_PHASE_COMMIT = 15
-
-
-class Permission(IntEnum):
-    ANY = 1
-    DENY = 2
-    ALLOW = 3
 
 
 class Acl(NamedTuple):

@@ -7,13 +7,14 @@ import pytest
 from ottla.broker.serving import quotas as module
 from ottla.broker.serving.quotas import CONSUME, MUTATION, PRODUCE, REQUEST, QuotaEntity, Quotas, WindowedRate
 from ottla.config import BrokerConfig
+from ottla.security.principal import ANONYMOUS, Principal
 from tests.unit.config.test_broker import NODE
 
 
 @dataclass
 class Client:
     client_id: str | None = "app"
-    principal: str = "User:ANONYMOUS"
+    principal: Principal = ANONYMOUS
 
 
 def entity(**names: str | None) -> QuotaEntity:
@@ -63,7 +64,7 @@ def test_only_as_many_windows_are_kept_as_are_measured() -> None:
     assert len(rate._samples) <= 4
 
 
-USER, CLIENT = "User:bob", "app"
+USER, CLIENT = Principal("User", "bob"), "app"
 LEVELS: list[tuple[QuotaEntity, float]] = [
     (entity(client_id=None), 8.0),
     (entity(client_id=CLIENT), 7.0),

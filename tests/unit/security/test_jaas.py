@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.client.core.jaas import MAX_TEXT_LENGTH, parse_jaas
+from ottla.security.jaas import MAX_TEXT_LENGTH, parse_jaas
 
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 

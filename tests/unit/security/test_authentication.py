@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from ottla.client.core.authentication import MAX_ROUND_COUNT, Authentication, Credentials
 from ottla.client.errors import AuthenticationError, is_retriable
+from ottla.security.authentication import MAX_ROUND_COUNT, Authentication, Credentials
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse

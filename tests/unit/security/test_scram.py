@@ -9,8 +9,8 @@ from random import Random
 
 import pytest
 
-from ottla.client.core.scram import MAX_ITERATIONS, MECHANISMS, Scram
 from ottla.client.errors import AuthenticationError
+from ottla.security.scram import MAX_ITERATIONS, MECHANISMS, Scram
 
 SALT = b"0123456789abcdef"
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Protocol
 
-from ottla.client.core.scram import MECHANISMS as SCRAM_MECHANISMS
-from ottla.client.core.scram import Scram
-from ottla.client.errors import AuthenticationError
+from ottla.security.errors import AuthenticationError
+from ottla.security.scram import MECHANISMS as SCRAM_MECHANISMS
+from ottla.security.scram import Scram
 from ottla.wire import Message
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse

@@ -53,7 +53,7 @@ def read_store(content: bytes, password: str | None, key_password: str | None, p
     if PEM_MARK in content:
         return read_pem(content.decode("utf-8", "replace"))
     if content.startswith(DER_SEQUENCE):
-        from ottla.client.pkcs12 import read_pkcs12
+        from ottla.security.pkcs12 import read_pkcs12
 
         return read_pkcs12(content, password, path)
     if content.startswith(JCEKS_MAGIC):

@@ -5,7 +5,7 @@ It is an extra, `ottla[pkcs12]`: whoever keeps certificates as PEM or JKS does n
 
 from __future__ import annotations
 
-from ottla.client.stores import Store, StoreError, certificates_pem, key_pem
+from ottla.security.stores import Store, StoreError, certificates_pem, key_pem
 
 
 def read_pkcs12(content: bytes, password: str | None, path: str) -> Store:

@@ -15,7 +15,7 @@ import hmac
 from base64 import b64decode, b64encode
 from random import Random
 
-from ottla.client.errors import AuthenticationError
+from ottla.security.errors import AuthenticationError
 
 MECHANISMS = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 MIN_ITERATIONS = 4096

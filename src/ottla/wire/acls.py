@@ -1,0 +1,55 @@
+"""Numbers of Kafka's access control: what can be protected, which operations there are, how a name is meant."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+CLUSTER_RESOURCE_NAME = "kafka-cluster"
+"""The name of the only resource of type CLUSTER."""
+WILDCARD = "*"
+"""Any resource of a type (with a LITERAL pattern), any host, or with `User:` any principal."""
+
+
+class AclResource(IntEnum):
+    """What an access control list is about."""
+
+    ANY = 1
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7
+
+
+class PatternType(IntEnum):
+    """How the name of a resource is meant. ANY and MATCH are for filters: MATCH finds all that concerns a name."""
+
+    ANY = 1
+    MATCH = 2
+    LITERAL = 3
+    PREFIXED = 4
+
+
+class AclOperation(IntEnum):
+    ANY = 1
+    ALL = 2
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
+    TWO_PHASE_COMMIT = 15
+
+
+class Permission(IntEnum):
+    ANY = 1
+    DENY = 2
+    ALLOW = 3
