@@ -20,6 +20,7 @@ from bench.cluster import ClusterBench
 from bench.cluster_faults import QUICK_FAULTS, FaultBench, FaultScale
 from bench.groups import QUICK_GROUPS, GroupBench, GroupScale
 from bench.observation import load_average
+from bench.security import QUICK_SECURITY, SecurityBench, SecurityScale
 from bench.session import QUICK, Bench, Figures, Scale
 from bench.transactions import QUICK_TRANSACTIONS, TransactionBench, TransactionScale
 
@@ -30,6 +31,7 @@ SUITES = {
     "client": frozenset(range(19, 26)),
     "cluster": frozenset(range(26, 29)),
     "cluster_faults": frozenset(range(29, 34)),
+    "security": frozenset(range(34, 38)),
 }
 """Rows that belong together, by the name of their results: a single broker's, those of consumer groups, and so on."""
 ALL_ROWS = frozenset().union(*SUITES.values())
@@ -111,6 +113,9 @@ def main() -> int:
                 if options.rows & SUITES["cluster_faults"]:
                     faults = QUICK_FAULTS if options.quick else FaultScale()
                     figures |= FaultBench(server, data, scale, options.rows, progress, sizes=faults).run()
+                if options.rows & SUITES["security"]:
+                    logins = QUICK_SECURITY if options.quick else SecurityScale()
+                    figures |= SecurityBench(server, data, scale, options.rows, progress, sizes=logins).run()
                 if options.rows & SUITES["client"]:
                     figures |= ClientBench(
                         server,

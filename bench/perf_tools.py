@@ -97,12 +97,15 @@ def produce(
     *,
     throughput: int = -1,
     warmup_records: int = 0,
+    client: Path | None = None,
 ) -> tuple[list[Produced], Cost]:
+    """`client`: a file of settings, for a secured listener."""
     arguments = [
         "producer-perf-test",
         *("--bootstrap-server", server.bootstrap, "--topic", topic),
         *("--num-records", str(records), "--record-size", str(RECORD_BYTES), "--throughput", str(throughput)),
         *(("--warmup-records", str(warmup_records)) if warmup_records else ()),
+        *(("--command-config", str(client)) if client is not None else ()),
         *(["--command-property", *(f"{key}={value}" for key, value in settings.items())] if settings else []),
     ]
     watch = Watch(*server.pids)
@@ -115,10 +118,18 @@ def produce(
 
 
 def consume(
-    server: Brokers, topic: str, partitions: int, records: int, isolation_level: str = "read_uncommitted"
+    server: Brokers,
+    topic: str,
+    partitions: int,
+    records: int,
+    isolation_level: str = "read_uncommitted",
+    *,
+    client: Path | None = None,
 ) -> tuple[Consumed, Cost]:
+    """`client`: a file of settings, for a secured listener."""
+    settings = () if client is None else (str(client),)
     watch = Watch(*server.pids)
-    printed = run([str(CONSUME), server.bootstrap, topic, str(partitions), str(records), isolation_level])
+    printed = run([str(CONSUME), server.bootstrap, topic, str(partitions), str(records), isolation_level, *settings])
     cost = watch.cost()
     count, size, milliseconds = printed.split()
     return Consumed(int(count), int(size), float(milliseconds.replace(",", "")) / 1000), cost

@@ -150,6 +150,24 @@ def _fault_lines() -> Iterator[Line]:
         yield Line(33, "the same, CPU of the brokers", f"many.{figure}.cpu_s", "s")
 
 
+def _security_lines() -> Iterator[Line]:
+    for size in ("16", "128"):
+        name = f"sasl_ssl.produce_{size}k"
+        title = f"SASL_SSL: produce 1 KB, {size} KB batches, acks=1"
+        yield Line(34, title, f"{name}.records_per_s", "rec/s", at_least=1.2)
+        yield Line(34, "the same, broker CPU", f"{name}.cpu_s_per_gb", "s/GB", at_most=0.7)
+    yield Line(35, "SASL_SSL: consume 1 KB", "sasl_ssl.consume.records_per_s", "rec/s", at_least=1.2)
+    yield Line(35, "the same, broker CPU", "sasl_ssl.consume.cpu_s_per_gb", "s/GB", at_most=0.7)
+    for figure, title in (("produce_16k", "produce"), ("consume", "consume")):
+        name = f"acls.{figure}"
+        yield Line(36, f"{title}, authorizer and 1,000 ACLs to neither: speed", f"{name}.records_per_s_ratio")
+        yield Line(36, "the same, broker CPU", f"{name}.cpu_s_ratio", "", limit=1.02)
+    for name, title in (("tls", "1,000 new TLS connections"), ("scram", "1,000 SCRAM logins")):
+        yield Line(37, title, f"logins.{name}.per_s", "/s", at_least=1.0)
+        yield Line(37, "the same, broker CPU", f"logins.{name}.cpu_s", "s")
+        yield Line(37, "meanwhile, other clients at 500 requests/s: p99", f"logins.{name}.others_p99_ms", "ms")
+
+
 TIMERS = 1.05
 """Where waiting by a timer is nearly all of a figure: its ratio is 1 give or take a heartbeat."""
 
@@ -182,6 +200,7 @@ LINES = (
     *_transaction_lines(),
     *_cluster_lines(),
     *_fault_lines(),
+    *_security_lines(),
 )
 
 

@@ -1,3 +1,5 @@
+import java.io.FileReader;
+import java.io.IOException;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
@@ -12,13 +14,13 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
  * Reads a whole topic with assign(), which needs no group coordinator. Settings and what is counted are those of
  * kafka-consumer-perf-test: 2 MB receive buffer, 1 MB per partition, no second CRC check in the client.
  *
- * Arguments: bootstrap server, topic, count of partitions, count of records, isolation level (read_uncommitted). Prints:
- * records bytes milliseconds.
+ * Arguments: bootstrap server, topic, count of partitions, count of records, isolation level (read_uncommitted), a file
+ * of more settings (none). Prints: records bytes milliseconds.
  */
 public class Consume {
     private static final long PATIENCE_NANOS = 30_000_000_000L;
 
-    public static void main(String[] arguments) {
+    public static void main(String[] arguments) throws IOException {
         Properties settings = new Properties();
         settings.put("bootstrap.servers", arguments[0]);
         settings.put("auto.offset.reset", "earliest");
@@ -27,6 +29,11 @@ public class Consume {
         settings.put("max.partition.fetch.bytes", "1048576");
         settings.put("check.crcs", "false");
         settings.put("isolation.level", arguments.length > 4 ? arguments[4] : "read_uncommitted");
+        if (arguments.length > 5) {
+            try (FileReader file = new FileReader(arguments[5])) {
+                settings.load(file);
+            }
+        }
         List<TopicPartition> partitions = new ArrayList<>();
         for (int index = 0; index < Integer.parseInt(arguments[2]); index++) {
             partitions.add(new TopicPartition(arguments[1], index));
