@@ -6,6 +6,7 @@ open connection: so a change takes effect with the next request, and a repeated 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from ottla.security.principal import ANONYMOUS, Principal
@@ -26,38 +27,72 @@ class Authorizer(Protocol):
         ...
 
 
+Report = Callable[["Access", AclOperation, AclResource, str, int, bool], None]
+"""Called with each decision that was made, not with those that were remembered: the operation, the resource, its name,
+the key of the API that asked (-1 if none did), and whether it was allowed."""
+
+
 class Access:
     """`authorizer` None: a node without one allows everything."""
 
-    __slots__ = ("_answers", "authorizer", "host", "principal", "readable", "writable")
+    __slots__ = ("_answers", "_report", "authorizer", "host", "listener", "principal", "readable", "writable")
 
-    def __init__(self, authorizer: Authorizer | None, principal: Principal, host: str) -> None:
+    def __init__(
+        self,
+        authorizer: Authorizer | None,
+        principal: Principal,
+        host: str,
+        *,
+        listener: str = "",
+        report: Report | None = None,
+    ) -> None:
         self.authorizer = authorizer
         self.principal = principal
         self.host = host
-        self._answers: dict[tuple[AclOperation, AclResource, str], bool] = {}
+        self.listener = listener
+        self._report = report
+        self._answers: dict[tuple[AclOperation, AclResource, str | None, bool], bool] = {}
         self.writable: set[Any] = set()
         """Topics that Produce was allowed on, by name and by id: frame handlers look only here."""
         self.readable: set[Any] = set()
         """The same for Fetch."""
 
-    def is_allowed(self, operation: AclOperation, resource: AclResource, name: str) -> bool:
+    def is_allowed(
+        self,
+        operation: AclOperation,
+        resource: AclResource,
+        name: str,
+        *,
+        api_key: int = -1,
+        is_logged: bool = True,
+    ) -> bool:
+        """`is_logged` False: the client did not ask for this resource, as when a list is filtered; a denial is then
+        neither logged nor audited."""
         if self.authorizer is None:
             return True
-        question = (operation, resource, name)
+        question = (operation, resource, name, is_logged)
         answer = self._answers.get(question)
         if answer is None:
-            if len(self._answers) >= MAX_ANSWERS:
-                self._answers.clear()
-            answer = self._answers[question] = self.authorizer.is_allowed(
-                self.principal, self.host, operation, resource, name
-            )
+            answer = self.authorizer.is_allowed(self.principal, self.host, operation, resource, name)
+            self._keep(question, answer)
+            if self._report is not None and is_logged:
+                self._report(self, operation, resource, name, api_key, answer)
         return answer
 
     def is_allowed_on_any(self, operation: AclOperation, resource: AclResource) -> bool:
         if self.authorizer is None:
             return True
-        return self.authorizer.is_allowed_on_any(self.principal, self.host, operation, resource)
+        question = (operation, resource, None, False)
+        answer = self._answers.get(question)
+        if answer is None:
+            answer = self.authorizer.is_allowed_on_any(self.principal, self.host, operation, resource)
+            self._keep(question, answer)
+        return answer
+
+    def _keep(self, question: tuple[AclOperation, AclResource, str | None, bool], answer: bool) -> None:
+        if len(self._answers) >= MAX_ANSWERS:
+            self._answers.clear()
+        self._answers[question] = answer
 
     def forget(self) -> None:
         """ACLs changed: ask the authorizer again."""
@@ -70,4 +105,4 @@ MAX_ANSWERS = 10_000
 """Kept for one connection: a client chooses the names that it asks about."""
 
 EVERYTHING = Access(None, ANONYMOUS, "")
-"""Of a node without an authorizer."""
+"""Of a node without an authorizer, and of what a node asks of itself."""

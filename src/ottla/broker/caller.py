@@ -50,10 +50,21 @@ class Caller:
 
     def is_allowed(self, operation: AclOperation, resource: AclResource, name: str) -> bool:
         """Whether the sender may do this on a topic, group, transactional id, token or user."""
-        return self.client.access.is_allowed(operation, resource, name)
+        return self.client.access.is_allowed(operation, resource, name, api_key=self.api_key)
+
+    def is_visible(self, operation: AclOperation, resource: AclResource, name: str) -> bool:
+        """The same for a resource that the request does not name: a list is filtered by it, or authorized operations
+        are collected, so that a denial is nothing to report."""
+        return self.client.access.is_allowed(operation, resource, name, is_logged=False)
 
     def is_allowed_on_cluster(self, operation: AclOperation) -> bool:
-        return self.client.access.is_allowed(operation, AclResource.CLUSTER, CLUSTER_RESOURCE_NAME)
+        return self.client.access.is_allowed(
+            operation, AclResource.CLUSTER, CLUSTER_RESOURCE_NAME, api_key=self.api_key
+        )
+
+    def is_allowed_on_any(self, operation: AclOperation, resource: AclResource) -> bool:
+        """Whether there is any resource of this type on which the sender may do this (KIP-679)."""
+        return self.client.access.is_allowed_on_any(operation, resource)
 
 
 BoundHandler = Callable[[Any, Caller], Any]

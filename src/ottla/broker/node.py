@@ -201,10 +201,12 @@ class Node:
                 coordinators.producer_ids,
                 serving.quotas,
                 serving.telemetry,
+                serving.authorization,
                 apis,
             ),
             controllership,
         )
+        metadata.feed.on_change = serving.acls_changed
         self._has_rooms = True
 
     async def _join_quorum(self) -> None:
@@ -224,6 +226,7 @@ class Node:
         one of the quorum meanwhile, and what is committed takes effect afterwards."""
         feed, logs, replicas = self.metadata.feed, self.logs, self.replicas
         feed.reconcile()
+        self.serving.use_acls()
         self._waits.begin(lambda: waits.for_logs(logs))
         await in_pieces(replicas.load(), self.ground.timer)
         self._waits.end(f"{sum(len(log_dir.logs) for log_dir in logs.online_dirs)} logs are loaded")

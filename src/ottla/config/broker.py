@@ -6,7 +6,14 @@ from collections.abc import Mapping
 from typing import Final
 
 from ottla.config.broker_settings import BrokerSettings, DynamicBrokerSettings
-from ottla.config.implemented import IMPLEMENTED, REFUSED, REMOVED, SERVED_PROTOCOLS
+from ottla.config.implemented import (
+    AUTHORIZER_KEYS,
+    IMPLEMENTED,
+    REFUSED,
+    REMOVED,
+    SERVED_PROTOCOLS,
+    STANDARD_AUTHORIZER,
+)
 from ottla.config.keys import READ_ONLY, ConfigError, ConfigKey, Value, invalid, parse_value
 from ottla.config.listeners import (
     Listener,
@@ -51,7 +58,10 @@ class BrokerConfig(BrokerSettings):
         warnings: list[str] = []
         static: dict[str, str] = {}
         for name, text in properties.items():
-            if name not in BROKER_KEYS:
+            if name in AUTHORIZER_KEYS:
+                if not properties.get("authorizer.class.name", "").strip():
+                    warnings.append(f"{name} has no effect without authorizer.class.name={STANDARD_AUTHORIZER}")
+            elif name not in BROKER_KEYS:
                 _refuse_unknown(name)
                 why = "removed from Kafka 4" if name in REMOVED else "known to Kafka but not used by Ottla"
                 warnings.append(f"{name} is {why}: ignored")
@@ -209,6 +219,22 @@ class BrokerConfig(BrokerSettings):
         return max(retention_ms, -1)
 
     @property
+    def has_authorizer(self) -> bool:
+        """Whether ACLs decide what a principal may do; without an authorizer every principal may do everything."""
+        return bool(self.authorizer_class_name.strip())
+
+    @property
+    def super_users(self) -> tuple[str, ...]:
+        """Principals (`User:admin`) that may do everything, whatever ACLs say."""
+        given = self.static.get("super.users", "")
+        return tuple(user for part in given.split(";") if (user := part.strip()))
+
+    @property
+    def allow_everyone_if_no_acl_found(self) -> bool:
+        """Whether a resource that no ACL is about is open to every principal. As in Kafka only `true` means yes."""
+        return self.static.get("allow.everyone.if.no.acl.found", "").strip().lower() == "true"
+
+    @property
     def connections_per_ip_overrides(self) -> dict[str, int]:
         return parse_connections_per_ip(self.max_connections_per_ip_overrides)
 
@@ -218,6 +244,7 @@ class BrokerConfig(BrokerSettings):
         if broker_id >= 0 and broker_id != self.node_id:
             raise invalid("broker.id", broker_id, f"Must equal node.id ({self.node_id}) or be left out")
         self._check_listeners()
+        self._check_authorizer()
         if self.log_retention_time_ms == 0:
             raise ConfigError("log.retention.ms must be -1 (for ever) or at least 1")
         if self.log_roll_ms is not None and self.log_roll_ms < 1:
@@ -258,6 +285,24 @@ class BrokerConfig(BrokerSettings):
             raise invalid("max.connections.per.ip", 0, "Zero needs max.connections.per.ip.overrides")
         if "classic" not in self.group_coordinator_rebalance_protocols:
             raise ConfigError("group.coordinator.rebalance.protocols must contain classic")
+
+    def _check_authorizer(self) -> None:
+        if not self.has_authorizer:
+            return
+        if self.authorizer_class_name.strip() != STANDARD_AUTHORIZER:
+            raise invalid(
+                "authorizer.class.name",
+                self.authorizer_class_name,
+                f"Ottla runs no Java classes: use {STANDARD_AUTHORIZER}, which Ottla has built in",
+            )
+        for user in self.super_users:
+            kind, colon, name = user.partition(":")
+            if not (kind and colon and name):
+                raise invalid(
+                    "super.users",
+                    user,
+                    "Expected principals as TYPE:NAME with semicolons between them, for example User:admin;User:broker",
+                )
 
     def _check_listeners(self) -> None:
         for listener in self.listeners:

@@ -59,6 +59,7 @@ _BROKER: Final = """
     replication.quota.window.num replication.quota.window.size.seconds
     alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
     telemetry.max.bytes internal.metadata.log.segment.bytes
+    authorizer.class.name
 """
 
 IMPLEMENTED: Final = frozenset(_BROKER.split())
@@ -68,13 +69,18 @@ SERVED_PROTOCOLS: Final = frozenset(["PLAINTEXT"])
 
 # Settings that guard something. Passing over them would leave it unguarded, so they are refused when they are set.
 REFUSED: Final = {
-    "authorizer.class.name": "",
     "create.topic.policy.class.name": "",
     "alter.config.policy.class.name": "",
     "client.quota.callback.class": "",
     "remote.log.storage.system.enable": "false",
 }
 """By name, with the value that asks for nothing."""
+
+STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+"""The one class that `authorizer.class.name` may name."""
+
+AUTHORIZER_KEYS: Final = frozenset(["super.users", "allow.everyone.if.no.acl.found"])
+"""Settings that Kafka leaves to the authorizer: they are in no list of Kafka's."""
 
 # Names of Kafka 3 that Kafka 4 no longer knows and passes over. Files written for Kafka 3 still hold them.
 _REMOVED: Final = """

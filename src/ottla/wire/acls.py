@@ -53,3 +53,11 @@ class Permission(IntEnum):
     ANY = 1
     DENY = 2
     ALLOW = 3
+
+
+def name_of(kind: type[IntEnum], code: int) -> str:
+    """The name of a number, as Kafka writes it; UNKNOWN for what this release does not know."""
+    try:
+        return kind(code).name
+    except ValueError:
+        return "UNKNOWN"

@@ -65,10 +65,33 @@ def test_what_would_leave_something_unguarded_is_refused() -> None:
     }
     with pytest.raises(ConfigError, match="SASL_SSL is not served"):
         BrokerConfig.parse(NODE | secured)
-    with pytest.raises(ConfigError, match="authorizer"):
-        node(authorizer_class_name="org.apache.kafka.metadata.authorizer.StandardAuthorizer")
+    with pytest.raises(ConfigError, match="Ottla runs no Java classes"):
+        node(authorizer_class_name="com.example.ForeignAuthorizer")
     assert node(authorizer_class_name="").authorizer_class_name == ""
     assert node(remote_log_storage_system_enable="false").warnings
+
+
+def test_the_authorizers_settings_are_read_with_semicolons_between_super_users() -> None:
+    config = BrokerConfig.parse(
+        NODE
+        | {
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": "User:admin; User:CN=node,O=a;",
+            "allow.everyone.if.no.acl.found": " True",
+        }
+    )
+    assert config.has_authorizer
+    assert config.super_users == ("User:admin", "User:CN=node,O=a")
+    assert config.allow_everyone_if_no_acl_found
+    assert config.warnings == []
+    assert not node().has_authorizer
+    assert not node().allow_everyone_if_no_acl_found
+
+
+def test_super_users_without_a_type_are_refused_and_without_an_authorizer_have_no_effect() -> None:
+    with pytest.raises(ConfigError, match=r"super\.users.*User:admin"):
+        node(authorizer_class_name="org.apache.kafka.metadata.authorizer.StandardAuthorizer", super_users="admin")
+    assert any("super.users has no effect" in warning for warning in node(super_users="User:admin").warnings)
 
 
 def test_broker_id_stands_in_for_node_id_and_the_reverse() -> None:

@@ -39,14 +39,17 @@ class Feed:
     def __init__(self, ground: Ground) -> None:
         self._ground = ground
         self._state: Loading | Reconciling | Live = Loading()
+        self.on_change: Follower | None = None
+        """Called with every change once the image has it, in every state and before the rooms: for ACLs, which are in
+        force on a controller's listeners while logs are still brought in line."""
 
     def committed(self, records: Sequence[Any], end_offset: int) -> None:
         """Records of the metadata log, in its order."""
-        self._take(self._ground.image.apply(records), end_offset)
+        self._changed(self._ground.image.apply(records), end_offset)
 
     def snapshot(self, records: Sequence[Any], end_offset: int) -> None:
         """A snapshot stands for everything before its end offset: this node was away for longer than logs are kept."""
-        self._take(self._ground.image.replace(records), end_offset)
+        self._changed(self._ground.image.replace(records), end_offset)
 
     def reconcile(self) -> None:
         assert isinstance(self._state, Loading)
@@ -59,6 +62,11 @@ class Feed:
         self._state = Live(followers)
         for changes, end_offset in held:
             self._take(changes, end_offset)
+
+    def _changed(self, changes: ImageChanges, end_offset: int) -> None:
+        if self.on_change is not None:
+            self.on_change(changes)
+        self._take(changes, end_offset)
 
     def _take(self, changes: ImageChanges, end_offset: int) -> None:
         match self._state:

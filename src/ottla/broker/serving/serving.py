@@ -7,8 +7,9 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ottla.broker.access import Access, Authorizer
+from ottla.broker.access import Access
 from ottla.broker.caller import Client
+from ottla.broker.serving.authorization import Authorization
 from ottla.broker.serving.connection import Connection
 from ottla.broker.serving.quotas import Quotas
 from ottla.broker.serving.telemetry import Telemetry
@@ -53,8 +54,7 @@ class Serving:
         self.quotas = Quotas()
         self.quotas.configure(ground.config)
         self.telemetry = Telemetry()
-        self.authorizer: Authorizer | None = None
-        """None: every principal may do everything."""
+        self.authorization = Authorization(ground)
         self.ports: dict[str, int] = {}
         """By listener."""
         self._sockets = sockets
@@ -72,7 +72,7 @@ class Serving:
 
         def accept(channel: Channel, host: str, port: int) -> Connection:
             ground.metrics.connections_opened.add()
-            access = self.access(ANONYMOUS, host)
+            access = self.access(ANONYMOUS, host, config.name)
             connection = Connection(self, channel, Client(host, port, config.name, role, access=access))
             self._connections[connection] = None
             return connection
@@ -109,9 +109,9 @@ class Serving:
 
     # Connections
 
-    def access(self, principal: Principal, host: str) -> Access:
+    def access(self, principal: Principal, host: str, listener: str = "") -> Access:
         """What a principal that connected from a host may do here."""
-        return Access(self.authorizer, principal, host)
+        return self.authorization.access(principal, host, listener)
 
     def connection_closed(self, connection: Connection) -> None:
         self._connections.pop(connection, None)
@@ -134,6 +134,20 @@ class Serving:
     def _forget_silent_clients(self) -> None:
         self.quotas.expire(self.ground.now())
         self.telemetry.expire(self.ground.now())
+
+    def use_acls(self) -> None:
+        """Take the ACLs of the image: requests that are not a super user's can be allowed from here on."""
+        self.authorization.use_image()
+        self._forget_decisions()
+
+    def acls_changed(self, changes: ImageChanges) -> None:
+        """Let changes of ACLs take effect with the next request of each open connection."""
+        if self.authorization.image_changed(changes):
+            self._forget_decisions()
+
+    def _forget_decisions(self) -> None:
+        for connection in self._connections:
+            connection.client.access.forget()
 
     def use_image(self) -> None:
         """Take quotas and telemetry subscriptions from the image."""
