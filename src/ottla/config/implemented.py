@@ -58,6 +58,8 @@ _BROKER: Final = """
     add.partitions.to.txn.retry.backoff.ms add.partitions.to.txn.retry.backoff.max.ms
     replication.quota.window.num replication.quota.window.size.seconds
     alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
+    delegation.token.secret.key delegation.token.max.lifetime.ms delegation.token.expiry.time.ms
+    delegation.token.expiry.check.interval.ms
     telemetry.max.bytes internal.metadata.log.segment.bytes
     authorizer.class.name
 """

@@ -12,12 +12,23 @@ from random import Random
 
 from ottla.cluster import ClusterImage, features
 from ottla.config import BrokerConfig
-from ottla.controller import brokers, configs, isr, producer_ids, quotas, reassignments, scram, topics
+from ottla.controller import (
+    brokers,
+    configs,
+    delegation_tokens,
+    isr,
+    producer_ids,
+    quotas,
+    reassignments,
+    scram,
+    topics,
+)
 from ottla.controller import features as feature_levels
 from ottla.controller.producer_ids import ProducerIdBlock
 from ottla.controller.topics import Charge
 from ottla.controller.view import View
 from ottla.machine import Decision
+from ottla.security.principal import Principal
 from ottla.wire import Message
 from ottla.wire.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
 from ottla.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
@@ -33,10 +44,12 @@ from ottla.wire.messages.alter_user_scram_credentials import (
 from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from ottla.wire.messages.broker_registration import BrokerRegistrationRequest
 from ottla.wire.messages.controller_registration import ControllerRegistrationRequest
+from ottla.wire.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
 from ottla.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from ottla.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from ottla.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+from ottla.wire.messages.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
 from ottla.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
@@ -46,6 +59,7 @@ from ottla.wire.messages.records.begin_transaction_record import BeginTransactio
 from ottla.wire.messages.records.config_record import ConfigRecord
 from ottla.wire.messages.records.end_transaction_record import EndTransactionRecord
 from ottla.wire.messages.records.feature_level_record import FeatureLevelRecord
+from ottla.wire.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
 from ottla.wire.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 
 
@@ -141,6 +155,24 @@ class Controller:
         self, request: AlterUserScramCredentialsRequest
     ) -> Decision[AlterUserScramCredentialsResponse]:
         return scram.alter_user_scram_credentials(self._view, request)
+
+    def create_delegation_token(
+        self, request: CreateDelegationTokenRequest, requester: Principal, timestamp: int
+    ) -> Decision[CreateDelegationTokenResponse]:
+        return delegation_tokens.create_delegation_token(self._view, request, requester, timestamp)
+
+    def renew_delegation_token(
+        self, request: RenewDelegationTokenRequest, principal: Principal, timestamp: int
+    ) -> Decision[RenewDelegationTokenResponse]:
+        return delegation_tokens.renew_delegation_token(self._view, request, principal, timestamp)
+
+    def expire_delegation_token(
+        self, request: ExpireDelegationTokenRequest, principal: Principal, timestamp: int
+    ) -> Decision[ExpireDelegationTokenResponse]:
+        return delegation_tokens.expire_delegation_token(self._view, request, principal, timestamp)
+
+    def remove_expired_tokens(self, timestamp: int) -> Decision[bool]:
+        return delegation_tokens.remove_expired_tokens(self._view, timestamp)
 
     def update_features(
         self, request: UpdateFeaturesRequest, *, kraft_version: int = 0

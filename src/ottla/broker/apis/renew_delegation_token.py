@@ -1,18 +1,30 @@
-"""RenewDelegationToken v1-v2. As Kafka's, a listener without authentication renews no tokens:
-DELEGATION_TOKEN_REQUEST_NOT_ALLOWED."""
+"""RenewDelegationToken v1-v2: a token expires later.
+
+Its owner and its renewers may ask; the active controller decides."""
 
 from __future__ import annotations
 
+from ottla.broker.apis.token_requests import ERROR_TIMESTAMP, may_ask_for_tokens
 from ottla.broker.caller import Caller
+from ottla.broker.ground import Ground
+from ottla.broker.metadata.metadata import Metadata
 from ottla.broker.serving.api import Api
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
 
 
-def renew_delegation_token(request: RenewDelegationTokenRequest, caller: Caller) -> RenewDelegationTokenResponse:
-    return RenewDelegationTokenResponse(
-        error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, expiry_timestamp_ms=-1
-    )
+async def renew_delegation_token(
+    request: RenewDelegationTokenRequest, ground: Ground, metadata: Metadata, caller: Caller
+) -> RenewDelegationTokenResponse:
+    if not may_ask_for_tokens(ground, caller):
+        return RenewDelegationTokenResponse(
+            error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, expiry_timestamp_ms=ERROR_TIMESTAMP
+        )
+    if metadata.controllership.is_active or caller.is_forwarded or caller.client.role == "controller":
+        command = metadata.controller.renew_delegation_token
+        return await metadata.commit(command(request, caller.principal, ground.clock()))
+    forwarded: RenewDelegationTokenResponse = await metadata.controllership.forward(request, caller)
+    return forwarded
 
 
-api = Api(key=39, handler=renew_delegation_token)
+api = Api(key=39, handler=renew_delegation_token, needs=(), is_checked_then_forwarded=True)

@@ -39,6 +39,8 @@ BROKER_ANSWER_MS = 300
 """How long a broker whose connection broke has to show that it is still there."""
 LATE_MS = 1_000
 """A timer that is later than this shows that this process stood still, not that brokers are silent."""
+ELECTED = "%d partitions get another leader"
+REMOVED = "%d delegation tokens have expired and are removed"
 
 Reply = TypeVar("Reply")
 
@@ -118,9 +120,12 @@ class Controllership:
         config = ground.config
         if config.auto_leader_rebalance_enable:
             interval_ms = config.leader_imbalance_check_interval_seconds * 1000
-            self._rounds.append(ground.spawn(self._elect_every(interval_ms, Controller.balance_leaders)))
+            self._rounds.append(ground.spawn(self._decide_every(interval_ms, Controller.balance_leaders, ELECTED)))
         interval_ms = config.unclean_leader_election_interval_ms
-        self._rounds.append(ground.spawn(self._elect_every(interval_ms, Controller.elect_unclean_leaders)))
+        self._rounds.append(ground.spawn(self._decide_every(interval_ms, Controller.elect_unclean_leaders, ELECTED)))
+        if config.delegation_token_secret_key:
+            interval_ms = config.delegation_token_expiry_check_interval_ms
+            self._rounds.append(ground.spawn(self._decide_every(interval_ms, self._remove_expired_tokens, REMOVED)))
 
     async def commit(self, decision: Decision[Reply]) -> Reply:
         """Make a decision of the controller true: its records are on disk, and in force here, before the reply leaves.
@@ -145,15 +150,20 @@ class Controllership:
             await self._quorum.settle()
         return decision.reply
 
-    async def _elect_every(self, interval_ms: int, elect: Callable[[Controller], Decision[bool]]) -> None:
-        """Elections that nobody asks for, some at a time."""
+    def _remove_expired_tokens(self, controller: Controller) -> Decision[bool]:
+        return controller.remove_expired_tokens(self._ground.clock())
+
+    async def _decide_every(
+        self, interval_ms: int, decide: Callable[[Controller], Decision[bool]], message: str
+    ) -> None:
+        """Decisions that no request asks for (elections, the end of tokens), some at a time."""
         while True:
             await asyncio.sleep(interval_ms / 1000)
             while self._controller is not None:
-                decision = elect(self._controller)
+                decision = decide(self._controller)
                 if not decision.records:
                     break
-                log.info("%d partitions get another leader", len(decision.records))
+                log.info(message, len(decision.records))
                 if not await self.commit(decision):
                     break
 
