@@ -163,3 +163,15 @@ def test_a_password_that_cannot_be_used_changes_nothing(
 ) -> None:
     said = ottla("users", *arguments, stdin=stdin)
     assert (said.code, expected in said.err) == (2, True), said.err
+
+
+def test_kafkas_tool_asks_before_it_removes(ottla: Ottla, cluster: Server) -> None:
+    tool = ("kafka-acls", "--bootstrap-server", cluster.bootstrap)
+    rule = ("--topic", "asked", "--allow-principal", "User:dora", "--operation", "Read")
+    ottla(*tool, "--add", *rule)
+    eventually(ottla, ["allow read topic:asked literal *"], "dora")
+    said = ottla(*tool, "--remove", *rule, stdin=b"n\n")
+    assert (said.code, "(y/n)" in said.out) == (0, True)
+    assert rules(ottla, "dora") == ["allow read topic:asked literal *"]
+    ottla(*tool, "--remove", *rule, stdin=b"y\n")
+    eventually(ottla, [], "dora")

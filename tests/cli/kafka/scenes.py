@@ -77,6 +77,10 @@ class Scene:
     def needs_cluster(self) -> bool:
         return self.name.startswith("cluster_")
 
+    @property
+    def needs_authorizer(self) -> bool:
+        return self.name.startswith("acls")
+
 
 def scene_names() -> list[str]:
     return sorted(path.stem for path in RECORDED.glob("*.txt"))
@@ -164,8 +168,8 @@ class Stage:
         for name, value in sorted(self._places.items(), key=lambda place: -len(place[1])):
             text = text.replace(value, f"{{{name}}}")
         if "Toolbox$Exited" in text:
-            # kafka-configs catches what stands for the end of its process, and tells of it.
-            text = re.sub(r"Error while executing config command with args .*\n", "", text)
+            # kafka-configs and kafka-acls catch what stands for the end of their process, and tell of it.
+            text = re.sub(r"Error while executing (config command with args .*|ACL command: exit \d+)\n", "", text)
         for pattern in scene.hidden:
             text = re.sub(pattern, "{hidden}", text)
         text = ID.sub("{id}", LOGGED.sub("", text)).replace('Exception in thread "main" ', "")

@@ -20,6 +20,12 @@ SETTINGS = (
     "transaction.state.log.num.partitions=2",
 )
 
+AUTHORIZED = (
+    *SETTINGS,
+    "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users=User:ANONYMOUS",
+)
+
 
 class KafkaCluster(Kafka):
     """Three combined nodes; `port` is that of the first."""
@@ -93,10 +99,9 @@ def scene_server(folder: Path, kind: str, scene: Scene) -> Iterator[Server]:
     server: Server
     if scene.needs_cluster:
         server = KafkaCluster(data, port=cluster_port()) if kind == "kafka" else OttlaCluster(data)
-    elif kind == "kafka":
-        server = Kafka(data, SETTINGS)
     else:
-        server = Ottla(data, SETTINGS)
+        settings = AUTHORIZED if scene.needs_authorizer else SETTINGS
+        server = Kafka(data, settings) if kind == "kafka" else Ottla(data, settings)
     try:
         server.start()
         yield server

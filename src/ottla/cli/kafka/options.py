@@ -327,7 +327,7 @@ def _converted(option: Option, text: str) -> Any:
     try:
         return option.kind.convert(text)
     except ValueError:
-        if option.kind.name.startswith("["):
+        if option.kind.name.startswith("[") or "|" in option.kind.name:
             cause = ToolError(
                 f"Value [{text}] is not one of [{option.kind.name}]", "joptsimple.ValueConversionException"
             )
