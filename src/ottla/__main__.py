@@ -17,7 +17,7 @@ COMMANDS = {
     "clusters": "clusters by name, for --cluster: list, add, use, show, remove",
     "configs": "settings and quotas: describe, set, unset",
     "cluster": "brokers, controller, features, log dirs",
-    "acls": "which principals may do what: grant, revoke, list",
+    "acls": "which principals may do what: grant, revoke, list, explain",
     "users": "users that log in with a password: add, list, remove, password",
     "records": "delete records up to an offset or a time",
     "transactions": "show transactions, find those that hang, and end them",

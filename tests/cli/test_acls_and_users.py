@@ -175,3 +175,32 @@ def test_kafkas_tool_asks_before_it_removes(ottla: Ottla, cluster: Server) -> No
     assert rules(ottla, "dora") == ["allow read topic:asked literal *"]
     ottla(*tool, "--remove", *rule, stdin=b"y\n")
     eventually(ottla, [], "dora")
+
+
+def test_the_rule_that_allows_or_denies_is_named(ottla: Ottla) -> None:
+    ottla("acls", "grant", "eve", "write", "topic", "ev-", "--prefix")
+    ottla("acls", "grant", "eve", "write", "topic", "ev-secret", "--deny")
+    ottla("acls", "grant", "eve", "delete", "topic", "ev-1", "--host", "10.0.0.5")
+    eventually(
+        ottla,
+        ["allow write topic:ev- prefixed *", "allow delete topic:ev-1 literal 10.0.0.5",
+         "deny write topic:ev-secret literal *"],
+        "eve",
+    )  # fmt: skip
+    cases = [
+        (["write", "topic", "ev-1"], 0, "'User:eve may write topics that begin with ev-'"),
+        (["describe", "topic", "ev-1"], 0, "and write includes describe"),
+        (["write", "topic", "ev-secret"], 1, "a denial counts over all others"),
+        (["delete", "topic", "ev-1"], 1, "from some hosts it may be otherwise"),
+        (["delete", "topic", "ev-1", "--host", "10.0.0.5"], 0, "from 10.0.0.5"),
+        (["read", "topic", "ev-1"], 1, "to allow it: ottla acls grant User:eve read topic ev-1"),
+        (["read", "group", "g"], 1, "there is no rule for this resource"),
+        (["idempotent-write", "cluster"], 0, "enough for an idempotent producer"),
+    ]
+    for arguments, code, expected in cases:
+        said = ottla("acls", "explain", "eve", *arguments)
+        assert (arguments, said.code, expected in said.out + said.err) == (arguments, code, True), said
+    assert "super.users" in ottla("acls", "explain", "eve", "read", "group", "g").err
+    (document,) = json.loads(ottla("acls", "explain", "eve", "write", "topic", "ev-1", "-o", "json").out)
+    assert (document["allowed"], document["rule"]["name"], document["rule"]["pattern"]) == (True, "ev-", "prefixed")
+    ottla("acls", "revoke", "eve", "--yes")

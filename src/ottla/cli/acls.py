@@ -43,6 +43,7 @@ EXAMPLES = """\
   ottla acls grant bob write topic orders --deny             even if another rule allows it
   ottla acls revoke alice read topic orders
   ottla acls list
+  ottla acls explain alice write topic orders                which rule allows or denies it
 """
 RULE = "alice (User:alice), User:CN=alice of a certificate, or '*' (everyone)"
 WORDS = "OPERATION KIND NAME, for example: read topic orders; write,describe topic orders; alter cluster"
@@ -98,6 +99,16 @@ def parser() -> argparse.ArgumentParser:
     listed.add_argument(
         "--on", nargs="+", metavar=("KIND", "NAME"), help="only what concerns a resource, also by prefix or '*'"
     )
+    explained = add_subcommand(
+        commands,
+        "explain",
+        "say which rule allows or denies something; exit code 0: allowed, 1: denied",
+        "  ottla acls explain alice write topic orders\n"
+        "  ottla acls explain alice read group readers --host 10.0.0.5\n",
+    )
+    explained.add_argument("user", metavar="USER", help="alice (User:alice), or User:CN=alice of a certificate")
+    explained.add_argument("words", nargs="*", metavar="OPERATION KIND NAME", help="for example: write topic orders")
+    explained.add_argument("--host", help="the address that the requests come from")
     return made
 
 
@@ -120,7 +131,7 @@ def add_rule_options(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: list[str]) -> int:
     options = parser().parse_args(arguments or HELP)
-    work = {"grant": grant, "revoke": revoke, "list": list_rules}[options.command]
+    work = {"grant": grant, "revoke": revoke, "list": list_rules, "explain": explain}[options.command]
     return run(COMMAND, options, lambda session: work(session, options))
 
 
@@ -257,3 +268,9 @@ async def list_rules(session: Session, options: argparse.Namespace) -> None:
     found = await (await session.admin()).describe_acls(wanted)
     found.sort(key=lambda one: (one.principal, one.resource, one.name, one.permission, one.operation))
     emit(options.output, [entry_row(one) for one in found], COLUMNS, nothing="no rules")
+
+
+async def explain(session: Session, options: argparse.Namespace) -> int:
+    from ottla.cli.acl_explanation import explain as explain_rules
+
+    return await explain_rules(session, options)
