@@ -1,4 +1,4 @@
-"""ACLs and SCRAM passwords through Ottla's admin client, on Apache Kafka: Ottla itself has no security yet."""
+"""ACLs and SCRAM passwords through Ottla's admin client, on a server with an authorizer."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ from ottla.client.admin import (
     ScramMechanism,
 )
 from ottla.client.errors import ErrorCode, KafkaError
-from tests.interop.conftest import ON_KAFKA, new_server
+from tests.interop.conftest import new_server
 from tests.interop.servers import Server
 
-pytestmark = pytest.mark.skipif(not ON_KAFKA, reason="Apache Kafka with an authorizer: OTTLA_TEST_KAFKA=1 runs it")
 SETTINGS = (
     "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users=User:ANONYMOUS",

@@ -13,6 +13,7 @@ from random import Random
 from ottla.cluster import ClusterImage, features
 from ottla.config import BrokerConfig
 from ottla.controller import (
+    acls,
     brokers,
     configs,
     delegation_tokens,
@@ -44,9 +45,11 @@ from ottla.wire.messages.alter_user_scram_credentials import (
 from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from ottla.wire.messages.broker_registration import BrokerRegistrationRequest
 from ottla.wire.messages.controller_registration import ControllerRegistrationRequest
+from ottla.wire.messages.create_acls import CreateAclsRequest, CreateAclsResponse
 from ottla.wire.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
 from ottla.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from ottla.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from ottla.wire.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from ottla.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from ottla.wire.messages.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
@@ -173,6 +176,12 @@ class Controller:
 
     def remove_expired_tokens(self, timestamp: int) -> Decision[bool]:
         return delegation_tokens.remove_expired_tokens(self._view, timestamp)
+
+    def create_acls(self, request: CreateAclsRequest) -> Decision[CreateAclsResponse]:
+        return acls.create_acls(self._view, request)
+
+    def delete_acls(self, request: DeleteAclsRequest) -> Decision[DeleteAclsResponse]:
+        return acls.delete_acls(self._view, request)
 
     def update_features(
         self, request: UpdateFeaturesRequest, *, kraft_version: int = 0

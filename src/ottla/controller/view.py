@@ -9,6 +9,7 @@ from ottla.cluster import features as features
 from ottla.cluster.image import BROKER_RESOURCE
 from ottla.cluster.topic import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, collision_name
 from ottla.config import BrokerConfig
+from ottla.controller.acl_index import AclIndex
 from ottla.controller.delegation_tokens import TokenIndex
 
 MAX_RECORDS_PER_COMMAND = 10_000
@@ -18,7 +19,7 @@ MAX_RECORDS_PER_COMMAND = 10_000
 class View:
     """The controller's image, which is ahead of the brokers' by what is written but not yet durable."""
 
-    __slots__ = ("_topics_by_collision_name", "config", "image", "rng", "static_config", "tokens")
+    __slots__ = ("_topics_by_collision_name", "acls", "config", "image", "rng", "static_config", "tokens")
 
     def __init__(self, image: ClusterImage, rng: Random, config: BrokerConfig) -> None:
         self.image = image
@@ -29,6 +30,7 @@ class View:
         self._topics_by_collision_name: dict[str, dict[str, None]] = {}
         for name in image.topics_by_name:
             self._add_name(name)
+        self.acls = AclIndex(image.acls)
         self.tokens = TokenIndex(config.delegation_token_secret_key, image.delegation_tokens)
         self._use_dynamic_config()
 
@@ -37,6 +39,7 @@ class View:
             self._add_name(topic.name)
         for topic in changes.topics_deleted.values():
             self._remove_name(topic.name)
+        self.acls.changed(changes.acls_changed, self.image.acls)
         if changes.delegation_tokens_changed:
             self.tokens.changed(changes.delegation_tokens_changed, self.image.delegation_tokens)
         if any(kind == BROKER_RESOURCE for kind, _ in changes.configs_changed):
