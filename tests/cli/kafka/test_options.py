@@ -74,6 +74,15 @@ def test_an_optional_argument_is_not_taken_from_the_next_option() -> None:
     assert options.value("bootstrap-server") is None
 
 
+def test_an_optional_number_may_be_negative_and_takes_only_numbers() -> None:
+    parser = OptionParser(
+        Option("period", "How long.", "", LONG, is_argument_optional=True), Option("list", "Show them.")
+    )
+    assert parser.parse(["--period", "-1", "--list"]).value("period") == -1
+    assert parser.parse(["--period", "x"]).value("period") is None
+    assert parser.parse(["--period", "--list"]).has("list")
+
+
 def test_options_may_be_shortened_only_where_the_tool_allows_it() -> None:
     parser = OptionParser(Option("topic", "A."), Option("timeout", "B.", "ms", INTEGER), has_abbreviations=True)
     assert parser.parse(["--to", "--ti", "3"]).value("timeout") == 3

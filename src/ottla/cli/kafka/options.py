@@ -220,7 +220,7 @@ class OptionParser:
             if equals and (value or not option.is_argument_optional):
                 values.append(value)
             elif option.is_argument_optional:
-                if rest and not _looks_like_an_option(rest[0]):
+                if rest and _may_be_argument(option, rest[0]):
                     values.append(rest.pop(0))
             elif rest:
                 values.append(rest.pop(0))
@@ -321,6 +321,16 @@ def read_uuid(text: str) -> bytes:
 
 def _looks_like_an_option(token: str) -> bool:
     return len(token) > 1 and token[0] == "-" and token != "--"
+
+
+def _may_be_argument(option: Option, token: str) -> bool:
+    """Whether an option whose argument may be left out takes this one: what it can read, and -1 only as a number."""
+    is_number = option.kind in (INTEGER, LONG, DOUBLE)
+    try:
+        option.kind.convert(token)
+    except ValueError:
+        return False
+    return is_number or not _looks_like_an_option(token)
 
 
 def _converted(option: Option, text: str) -> Any:

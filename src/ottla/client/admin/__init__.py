@@ -35,6 +35,7 @@ from ottla.client.admin.configs import (
     ConfigResource,
     Operation,
 )
+from ottla.client.admin.delegation_tokens import DelegationToken, TokenCalls
 from ottla.client.admin.groups import (
     GroupCalls,
     GroupDescription,
@@ -93,6 +94,7 @@ __all__ = [
     "ConfigSource",
     "ConfigSynonym",
     "CreatedTopic",
+    "DelegationToken",
     "Endpoint",
     "FeatureLevels",
     "Features",
@@ -119,7 +121,7 @@ __all__ = [
 ]
 
 
-class Admin(lifetimes.Client, GroupCalls, ConfigCalls, ClusterCalls, TransactionCalls, SecurityCalls):
+class Admin(lifetimes.Client, GroupCalls, ConfigCalls, ClusterCalls, TransactionCalls, SecurityCalls, TokenCalls):
     """A client that manages a cluster. Settings are Kafka's, as keywords or in a dict."""
 
     def __init__(

@@ -1,0 +1,173 @@
+"""Delegation tokens through our admin client and tools: what they may do, and how long."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.client.admin import DelegationToken
+from ottla.client.blocking import Admin
+from ottla.client.errors import AuthenticationError, ErrorCode, KafkaError
+from tests.cli.kafka.scenes import our_tools
+from tests.interop.secured_kafka import SecuredKafka, jaas
+from tests.interop.servers import kafka_anchor
+
+SECRET_KEY = "tokens-are-made-with-this"
+DAY_MS = 86_400_000
+USERS = {"bob": "bobs-secret", "carol": "carols-secret"}
+MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+
+
+def kafka(folder: Path) -> SecuredKafka:
+    if os.environ.get("OTTLA_INTEROP_ALL") != "1":
+        pytest.skip("long: OTTLA_INTEROP_ALL=1 runs it")
+    if kafka_anchor() is None:
+        pytest.skip("Apache Kafka 4.3.1: no anchor script or no java")
+    server = SecuredKafka(folder / "data")
+    server.overrides = [*server.overrides, f"delegation.token.secret.key={SECRET_KEY}"]
+    return server
+
+
+@pytest.fixture(scope="module", params=[kafka], ids=lambda one: one.__name__)
+def secured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
+    server: SecuredKafka = request.param(tmp_path_factory.mktemp("tokens"))
+    server.start()
+    try:
+        for user, password in USERS.items():
+            server.add_user(user, password)
+        yield server
+    finally:
+        server.stop()
+
+
+def admin_of(server: SecuredKafka, user: str) -> Admin:
+    return Admin(server.scram(user, USERS[user]))
+
+
+def with_token(server: SecuredKafka, token: DelegationToken, mechanism: str = "SCRAM-SHA-512") -> dict[str, Any]:
+    config = jaas("scram.ScramLoginModule", username=token.token_id, password=token.password, tokenauth="true")
+    return server.settings("SASL_SSL", {"sasl.mechanism": mechanism, "sasl.jaas.config": config})
+
+
+def seen(admin: Admin, *owners: str, token: DelegationToken, is_there: bool = True) -> list[str]:
+    """The ids of the tokens that are described, once the broker knows of this one, or no longer."""
+    for _ in range(600):
+        ids = [one.token_id for one in admin.describe_delegation_token(owners or None)]
+        if (token.token_id in ids) is is_there:
+            return ids
+        time.sleep(0.1)
+    raise AssertionError(f"{token.token_id} is {'not ' if is_there else ''}described")
+
+
+def refusal(call: Any, *arguments: Any, **named: Any) -> ErrorCode:
+    with pytest.raises(KafkaError) as refused:
+        call(*arguments, **named)
+    return refused.value.code
+
+
+def test_a_token_is_created_described_renewed_and_expired(secured: SecuredKafka) -> None:
+    with admin_of(secured, "bob") as bob, admin_of(secured, "carol") as carol:
+        token = bob.create_delegation_token(renewers=["User:carol"])
+        assert (str(token.owner), str(token.requester)) == ("User:bob", "User:bob")
+        assert token.expiry_timestamp == token.issue_timestamp + DAY_MS
+        assert token.max_timestamp == token.issue_timestamp + 7 * DAY_MS
+        assert token.password not in repr(token)
+        assert token.token_id in seen(carol, "User:carol", token=token)
+        assert [one for one in bob.describe_delegation_token(["User:bob"]) if one.token_id == token.token_id] == [token]
+        assert bob.describe_delegation_token([]) == []
+        renewed = carol.renew_delegation_token(token.hmac, period_ms=3_600_000)
+        assert token.issue_timestamp + 3_600_000 <= renewed < token.expiry_timestamp
+        assert refusal(bob.renew_delegation_token, b"nothing") is ErrorCode.DELEGATION_TOKEN_NOT_FOUND
+        assert carol.expire_delegation_token(token.hmac) < renewed
+        assert token.token_id not in seen(bob, token=token, is_there=False)
+        assert refusal(bob.expire_delegation_token, token.hmac) is ErrorCode.DELEGATION_TOKEN_NOT_FOUND
+
+
+def test_a_token_belongs_to_its_owner(secured: SecuredKafka) -> None:
+    with admin_of(secured, "bob") as bob, admin_of(secured, "carol") as carol:
+        token = bob.create_delegation_token(max_lifetime_ms=60_000)
+        assert token.expiry_timestamp == token.max_timestamp == token.issue_timestamp + 60_000
+        seen(bob, token=token)
+        for change in (carol.renew_delegation_token, carol.expire_delegation_token):
+            assert refusal(change, token.hmac) is ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
+        assert refusal(bob.create_delegation_token, renewers=["Group:g"]) is ErrorCode.INVALID_PRINCIPAL_TYPE
+        bob.expire_delegation_token(token.hmac)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_a_client_logs_in_with_a_token_and_is_its_owner_but_makes_no_tokens(
+    secured: SecuredKafka, topic: str, mechanism: str
+) -> None:
+    with admin_of(secured, "bob") as bob:
+        token = bob.create_delegation_token()
+        seen(bob, token=token)
+        with Admin(with_token(secured, token, mechanism)) as admin:
+            admin.create_topic(topic)
+            refused = refusal(admin.create_delegation_token)
+            assert refused is ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+            assert refusal(admin.describe_delegation_token) is refused
+            assert refusal(admin.renew_delegation_token, token.hmac) is refused
+            assert refusal(admin.expire_delegation_token, token.hmac) is refused
+        forged = with_token(secured, token, mechanism)
+        forged["sasl.jaas.config"] = forged["sasl.jaas.config"].replace(token.password, "A" * 88)
+        with Admin(forged) as admin, pytest.raises(AuthenticationError):
+            admin.connect()
+        bob.expire_delegation_token(token.hmac)
+        seen(bob, token=token, is_there=False)
+        with Admin(with_token(secured, token, mechanism)) as admin, pytest.raises(AuthenticationError):
+            admin.connect()
+
+
+def test_a_token_id_is_no_user_and_a_user_no_token(secured: SecuredKafka) -> None:
+    with admin_of(secured, "bob") as bob:
+        token = bob.create_delegation_token()
+        seen(bob, token=token)
+        for settings in (
+            secured.scram(token.token_id, token.password),
+            {
+                **secured.scram("bob", USERS["bob"]),
+                "sasl.jaas.config": jaas(
+                    "scram.ScramLoginModule", username="bob", password=USERS["bob"], tokenauth="true"
+                ),
+            },
+        ):
+            with Admin(settings) as admin, pytest.raises(AuthenticationError):
+                admin.connect()
+        bob.expire_delegation_token(token.hmac)
+
+
+def test_the_tool_shows_what_it_did(secured: SecuredKafka, tmp_path: Path) -> None:
+    settings = secured.scram("bob", USERS["bob"])
+    config = tmp_path / "admin.properties"
+    config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()).replace("\\", "\\\\"))
+    to = ["--bootstrap-server", settings["bootstrap.servers"], "--command-config", str(config)]
+    code, out, err = our_tools(
+        "delegation-tokens", [*to, "--create", "--max-life-time-period", "-1", "--renewer-principal", "User:carol"]
+    )
+    assert code == 0, err
+    lines = out.splitlines()
+    assert lines[0] == "Calling create token operation with renewers :[User:carol] , max-life-time-period :-1"
+    token_id, hmac, owner, requester, renewers = lines[-1].split()[:5]
+    assert lines[1] == f"Created delegation token with tokenId : {token_id}"
+    assert (owner, requester, renewers) == ("User:bob", "User:bob", "[User:carol]")
+    with admin_of(secured, "bob") as bob:
+        (token,) = [one for one in bob.describe_delegation_token() if one.token_id == token_id]
+        assert token.password == hmac
+    code, out, _ = our_tools("delegation-tokens", [*to, "--renew", "--hmac", hmac, "--renew-time-period", "1000"])
+    assert code == 0
+    assert out.splitlines()[1].startswith("Completed renew operation. New expiry date : 20")
+    code, out, _ = our_tools("delegation-tokens", [*to, "--describe", "--owner-principal", "User:carol"])
+    assert (code, out.splitlines()[:2]) == (
+        0,
+        ["Calling describe token operation for owners: [User:carol]", "Total number of tokens : 1"],
+    )
+    code, out, _ = our_tools("delegation-tokens", [*to, "--expire", "--hmac", hmac, "--expiry-time-period", "-1"])
+    assert (code, out.splitlines()[0]) == (
+        0,
+        f"Calling expire token operation with hmac :{hmac} , expire-time-period :-1",
+    )
