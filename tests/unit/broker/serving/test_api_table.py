@@ -15,6 +15,7 @@ from ottla.broker.node import Node
 from ottla.broker.peers.peers import Peers
 from ottla.broker.serving.api import Api
 from ottla.broker.serving.api_table import APIS_PACKAGE, ApiTable, module_name
+from ottla.broker.serving.authorization import Authorization
 from ottla.net import OsSockets, ReceiveBuffers
 from ottla.wire.apis import APIS
 from ottla.wire.errors import ErrorCode, KafkaError
@@ -23,8 +24,8 @@ from ottla.wire.messages.describe_acls import DescribeAclsRequest, DescribeAclsR
 from tests.unit.broker.rooms import Ground, lead, make_logs, make_metadata, run_timed
 
 SOURCES = Path(__file__).resolve().parents[4] / "src"
-FORWARDED = {19, 20, 29, 30, 31, 37, 38, 43, 45, 46, 49, 51, 55, 57, 64, 80, 81}
-CHECKED_THEN_FORWARDED = {33, 44}
+FORWARDED = {19, 20, 30, 31, 37, 43, 45, 46, 49, 51, 55, 57, 64, 80, 81}
+CHECKED_THEN_FORWARDED = {33, 38, 39, 40, 44}
 FRAME_PARAMETERS = ["frame", "position", "version", "correlation_id"]
 ANSWERED_FROM_FRAMES = {0, 1, 8}
 
@@ -121,7 +122,7 @@ def test_a_request_of_the_node_itself_is_answered_by_its_own_handler(tmp_path: P
         ground = Ground(tmp_path)
         metadata = make_metadata(ground)
         table = ApiTable(ground)
-        table.bind((ground, metadata), metadata.controllership)
+        table.bind((ground, metadata, Authorization(ground)), metadata.controllership)
         acls = await table.answer(DescribeAclsRequest(), "1")
         assert isinstance(acls, DescribeAclsResponse)
         quotas = AlterClientQuotasRequest(entries=[])
