@@ -6,7 +6,6 @@ Without an authorizer the answer is SECURITY_DISABLED, as in Kafka.
 from __future__ import annotations
 
 from ottla.broker.caller import Caller
-from ottla.broker.ground import Ground
 from ottla.broker.serving.api import Api, Need
 from ottla.broker.serving.authorization import Authorization
 from ottla.security.acl_filter import AclFilter
@@ -20,9 +19,7 @@ from ottla.wire.messages.describe_acls import (
 )
 
 
-def describe_acls(
-    request: DescribeAclsRequest, ground: Ground, authorization: Authorization, caller: Caller
-) -> DescribeAclsResponse:
+def describe_acls(request: DescribeAclsRequest, authorization: Authorization, caller: Caller) -> DescribeAclsResponse:
     if not caller.is_allowed_on_cluster(AclOperation.DESCRIBE):
         return DescribeAclsResponse(
             error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message="The request needs DESCRIBE permission."
@@ -41,7 +38,7 @@ def describe_acls(
         request.permission_type,
     )
     resources: dict[tuple[int, str, int], DescribeAclsResource] = {}
-    for acl in ground.image.acls.values():
+    for acl in authorization.acls:
         if not wanted.matches(acl):
             continue
         pattern = (acl.resource_type, acl.resource_name, acl.pattern_type)

@@ -8,6 +8,7 @@ which brokers and controllers log in to each other.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ottla.broker.access import Access
@@ -16,6 +17,7 @@ from ottla.security.authorizer import StandardAuthorizer
 from ottla.security.principal import Principal
 from ottla.wire.acls import AclOperation, AclResource
 from ottla.wire.apis import APIS
+from ottla.wire.messages.records.access_control_entry_record import AccessControlEntryRecord
 
 if TYPE_CHECKING:
     from ottla.broker.ground import Ground
@@ -34,6 +36,11 @@ class Authorization:
     def access(self, principal: Principal, host: str, listener: str = "") -> Access:
         """What a principal that connected from a host may do here."""
         return Access(self.authorizer, principal, host, listener=listener, report=self._decided)
+
+    @property
+    def acls(self) -> Iterable[AccessControlEntryRecord]:
+        """All ACLs of the cluster, as this node knows them."""
+        return self._ground.image.acls.values()
 
     def use_image(self) -> None:
         """Take the ACLs of the image. Until then only super users may do anything."""
