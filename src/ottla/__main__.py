@@ -19,6 +19,7 @@ COMMANDS = {
     "cluster": "brokers, controller, features, log dirs",
     "acls": "which principals may do what: grant, revoke, list, explain",
     "users": "users that log in with a password: add, list, remove, password",
+    "security": "certificates and a first user for a secured cluster: init, node, client",
     "records": "delete records up to an offset or a time",
     "transactions": "show transactions, find those that hang, and end them",
     "log": "read log files without a broker",

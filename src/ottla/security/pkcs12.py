@@ -1,4 +1,4 @@
-"""PKCS12 stores, through the package `cryptography`, which enters here and nowhere else.
+"""PKCS12 stores, read through the package `cryptography`. (`cli/certificates.py` makes certificates with it.)
 
 It is an extra, `ottla[pkcs12]`: whoever keeps certificates as PEM or JKS does not need it.
 """
