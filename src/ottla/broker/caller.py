@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from ottla.broker.access import EVERYTHING, Access
 from ottla.security.principal import Principal
 from ottla.wire.acls import CLUSTER_RESOURCE_NAME, AclOperation, AclResource
+
+
+class ClientLogin(Protocol):
+    """What SaslHandshake and SaslAuthenticate ask of a connection's login (`serving.login`)."""
+
+    def handshake(self, request: Any, caller: Caller) -> Any: ...
+    def authenticate(self, request: Any, caller: Caller) -> Any: ...
 
 
 @dataclass(slots=True)
@@ -27,6 +34,8 @@ class Client:
     """Of a controller's listener: the broker whose heartbeats come through this connection."""
     access: Access = EVERYTHING
     """What the principal of this connection may do; replaced when a login ends."""
+    login: ClientLogin | None = None
+    """On a SASL listener: the login under way, or the session if that has an end."""
 
 
 @dataclass(slots=True)
@@ -42,7 +51,8 @@ class Caller:
     is_forwarded: bool = False
     """Whether a broker passed the request on, and has checked what concerns brokers."""
     is_refused: bool = False
-    """A handler sets it to have the connection closed: the only answer that acks=0 leaves room for."""
+    """A handler sets it to have the connection closed, after the answer if it gives one that was delayed: acks=0 leaves
+    room for no other."""
 
     @property
     def principal(self) -> Principal:

@@ -89,6 +89,44 @@ class RequestMeter:
         self.request_bytes = 0
 
 
+class LoginMeter:
+    """The logins of one listener, under Kafka's names of socket-server-metrics."""
+
+    __slots__ = (
+        "expired_connections_killed",
+        "failed_authentication",
+        "failed_reauthentication",
+        "successful_authentication",
+        "successful_authentication_no_reauth",
+        "successful_reauthentication",
+    )
+
+    def __init__(self) -> None:
+        self.successful_authentication = 0
+        self.failed_authentication = 0
+        self.successful_reauthentication = 0
+        self.failed_reauthentication = 0
+        self.successful_authentication_no_reauth = 0
+        self.expired_connections_killed = 0
+
+
+_LOGIN_COUNTERS: Final = (
+    ("successful_authentication", "successful_authentication_total", "Logins that succeeded."),
+    ("failed_authentication", "failed_authentication_total", "Logins that failed."),
+    ("successful_reauthentication", "successful_reauthentication_total", "Re-authentications that succeeded."),
+    ("failed_reauthentication", "failed_reauthentication_total", "Re-authentications that failed."),
+    (
+        "successful_authentication_no_reauth",
+        "successful_authentication_no_reauth_total",
+        "Logins of clients that cannot authenticate again on an open connection.",
+    ),
+    (
+        "expired_connections_killed",
+        "expired_connections_killed_count",
+        "Connections closed because their session was over and they did not authenticate again.",
+    ),
+)
+
 _TOPIC_COUNTERS: Final = (
     ("messages_in", "messagesin", "Records produced to the topic."),
     ("bytes_in", "bytesin", "Bytes of record batches produced to the topic."),
@@ -111,12 +149,19 @@ class Metrics:
         self.telemetry_bytes = Counter()
         self._topics: dict[str, TopicMeter] = {}
         self._requests: dict[str, RequestMeter] = {}
+        self._logins: dict[str, LoginMeter] = {}
         self._families: list[tuple[str, str, str, Callable[[], Iterable[Sample]]]] = []
 
     def topic(self, name: str) -> TopicMeter:
         meter = self._topics.get(name)
         if meter is None:
             meter = self._topics[name] = TopicMeter()
+        return meter
+
+    def logins(self, listener: str) -> LoginMeter:
+        meter = self._logins.get(listener)
+        if meter is None:
+            meter = self._logins[listener] = LoginMeter()
         return meter
 
     def forget_topic(self, name: str) -> None:
@@ -163,6 +208,10 @@ class Metrics:
         for field, name, help_text in _TOPIC_COUNTERS:
             samples: list[Sample] = [((("topic", topic),), getattr(meter, field)) for topic, meter in topics]
             yield f"kafka_server_brokertopicmetrics_{name}_total", "counter", help_text, samples
+        listeners = sorted(self._logins.items())
+        for field, name, help_text in _LOGIN_COUNTERS if listeners else ():
+            counts: list[Sample] = [((("listener", one),), getattr(login, field)) for one, login in listeners]
+            yield f"kafka_server_socket_server_metrics_{name}", "counter", help_text, counts
         yield (
             "kafka_server_delayedoperationpurgatory_purgatorysize",
             "gauge",

@@ -30,9 +30,10 @@ from ottla.broker.peers.presence import Presence
 from ottla.broker.pieces import in_pieces
 from ottla.broker.replicas.replicas import Replicas
 from ottla.broker.serving.api_table import ApiTable
+from ottla.broker.serving.sasl_settings import check_sasl
 from ottla.broker.serving.serving import ListenError, Serving
 from ottla.broker.waits import Waits
-from ottla.config import BrokerConfig
+from ottla.config import BrokerConfig, ConfigError
 from ottla.net import OsSockets, ReceiveBuffers, Sockets, beside_loop
 from ottla.storage import Disk, LogDir, Logs
 from ottla.wire.errors import ErrorCode, KafkaError
@@ -110,6 +111,10 @@ class Node:
         """Open the data folder (formatting an empty one), recover, and listen. Each wait is logged. A start that is
         cancelled, or fails, is followed by `stop`."""
         ground = self.ground
+        try:
+            check_sasl(ground.config)
+        except ConfigError as error:
+            raise StartError(str(error)) from None
         ground.open()
         buffers = ReceiveBuffers()
         self.peers = Peers(ground.loop, self._sockets, buffers, client_id=str(ground.node_id))

@@ -23,8 +23,9 @@ from ottla.config.listeners import (
     parse_security_protocol_map,
     parse_voters,
 )
+from ottla.config.plugins import check_class
 from ottla.config.settings import _set
-from ottla.config.synonyms import HOUR_MS, MINUTE_MS, broker_synonyms, without_listener_prefix
+from ottla.config.synonyms import HOUR_MS, MINUTE_MS, broker_synonyms, is_listener_setting, without_listener_prefix
 
 BROKER_KEYS: Final[dict[str, ConfigKey]] = BrokerSettings.KEYS
 DYNAMIC_BROKER_KEYS: Final[dict[str, ConfigKey]] = DynamicBrokerSettings.KEYS
@@ -58,11 +59,15 @@ class BrokerConfig(BrokerSettings):
         warnings: list[str] = []
         static: dict[str, str] = {}
         for name, text in properties.items():
+            check_class(name, text)
             if name in AUTHORIZER_KEYS:
                 if not properties.get("authorizer.class.name", "").strip():
                     warnings.append(f"{name} has no effect without authorizer.class.name={STANDARD_AUTHORIZER}")
             elif name not in BROKER_KEYS:
                 _refuse_unknown(name)
+                if is_listener_setting(name, IMPLEMENTED):
+                    static[name] = text
+                    continue
                 why = "removed from Kafka 4" if name in REMOVED else "known to Kafka but not used by Ottla"
                 warnings.append(f"{name} is {why}: ignored")
                 if name in REMOVED:

@@ -21,6 +21,8 @@ _BROKER: Final = """
     replica.fetch.wait.max.ms replica.fetch.backoff.ms request.timeout.ms
     listeners advertised.listeners listener.security.protocol.map inter.broker.listener.name
     security.inter.broker.protocol
+    sasl.enabled.mechanisms sasl.jaas.config sasl.server.max.receive.size connections.max.reauth.ms
+    connection.failed.authentication.delay.ms principal.builder.class
     socket.request.max.bytes socket.listen.backlog.size
     max.connections max.connections.per.ip max.connections.per.ip.overrides connections.max.idle.ms
     metadata.log.dir metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms
@@ -66,7 +68,7 @@ _BROKER: Final = """
 
 IMPLEMENTED: Final = frozenset(_BROKER.split())
 
-SERVED_PROTOCOLS: Final = frozenset(["PLAINTEXT"])
+SERVED_PROTOCOLS: Final = frozenset(["PLAINTEXT", "SASL_PLAINTEXT"])
 """A listener of another protocol is refused: to serve it in plain text would be worse than not to serve it."""
 
 # Settings that guard something. Passing over them would leave it unguarded, so they are refused when they are set.

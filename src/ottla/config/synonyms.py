@@ -6,6 +6,7 @@ milliseconds. The first name that is set wins.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Final
 
 MINUTE_MS: Final = 60_000
@@ -93,3 +94,9 @@ def without_listener_prefix(name: str) -> str | None:
         return None
     _, _, rest = name[len("listener.name.") :].partition(".")
     return rest or None
+
+
+def is_listener_setting(name: str, names: Container[str]) -> bool:
+    """Whether it is one of these names with the prefix of a listener, or of a listener and a SASL mechanism."""
+    base = without_listener_prefix(name)
+    return base is not None and (base in names or base.partition(".")[2] in names)

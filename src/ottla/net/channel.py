@@ -195,6 +195,10 @@ class Channel:
 
     # Receiving
 
+    def limit_frames(self, max_frame_bytes: int) -> None:
+        """Take frames up to this size from here on: before a login a peer may send less than after it."""
+        self._max_frame_bytes = max_frame_bytes
+
     def pause_reading(self) -> None:
         """Take no more requests from this peer for now; frames that have arrived already wait as well."""
         if not self._is_paused and not self._closed:

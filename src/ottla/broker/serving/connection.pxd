@@ -20,7 +20,7 @@ cdef class Connection:
     cdef object _served, _serving, _ground, _channel, _slots, _timer
     cdef bint _is_held, _is_throttled, _is_releasing
     cdef public bint is_closed
-    cdef public object client
+    cdef public object client, gate
 
     cpdef frame_received(self, object frame)
     @cython.locals(served=ServedApi, slot=_Slot, version=cython.int)

@@ -103,6 +103,13 @@ class AnswerChannel(Protocol):
     def when_drained(self, callback: Callable[[], None]) -> None: ...
 
 
+class Gate(Protocol):
+    """What decides which frames of a connection may pass (`serving.login`)."""
+
+    def takes(self, frame: memoryview) -> bool: ...
+    def closed(self) -> None: ...
+
+
 class _Slot:
     """An answer's place in line."""
 
@@ -127,6 +134,7 @@ class Connection:
         "_slots",
         "_timer",
         "client",
+        "gate",
         "is_closed",
     )
 
@@ -140,6 +148,8 @@ class Connection:
         self._is_held = self._is_throttled = self._is_releasing = False
         self._timer = serving.ground.timer
         self.is_closed = False
+        self.gate: Gate | None = None
+        """Looks at every frame until the login is complete; None: all pass."""
 
     def frame_received(self, frame: memoryview) -> None:
         try:
@@ -150,6 +160,8 @@ class Connection:
 
     def _start(self, frame: memoryview) -> None:
         """Stage one of a request."""
+        if self.gate is not None and self.gate.takes(frame):
+            return
         started = self._timer()
         if self._start_from_frame(frame, started):
             return
@@ -279,6 +291,8 @@ class Connection:
 
     def channel_closed(self) -> None:
         self.is_closed = True
+        if self.gate is not None:
+            self.gate.closed()
         for slot in self._slots:
             if slot.future is not None:
                 slot.future.cancel()
@@ -317,6 +331,8 @@ class Connection:
         slot.throttle_ms = caller.throttle_ms
         served.observe(self._timer() - started, size)
         self._release()
+        if caller.is_refused:
+            self._channel.when_drained(self._channel.close)
 
     def _release(self) -> None:
         """Send every answer whose turn has come."""

@@ -11,7 +11,10 @@ from ottla.broker.access import Access
 from ottla.broker.caller import Client
 from ottla.broker.serving.authorization import Authorization
 from ottla.broker.serving.connection import Connection
+from ottla.broker.serving.login import ConnectionLogin, ListenerLogins
 from ottla.broker.serving.quotas import Quotas
+from ottla.broker.serving.sasl_settings import is_sasl
+from ottla.broker.serving.scram_credentials import ScramCredentials
 from ottla.broker.serving.telemetry import Telemetry
 from ottla.cluster.image import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE
 from ottla.net import Channel, Listener, ReceiveBuffers, Sockets
@@ -55,6 +58,7 @@ class Serving:
         self.quotas.configure(ground.config)
         self.telemetry = Telemetry()
         self.authorization = Authorization(ground)
+        self.scram_credentials = ScramCredentials(ground)
         self.ports: dict[str, int] = {}
         """By listener."""
         self._sockets = sockets
@@ -69,12 +73,17 @@ class Serving:
     def open(self, config: ListenerConfig, role: str) -> Listener:
         """Bind a listener. Clients are accepted once `start_accepting` is called. ListenError if it cannot be bound."""
         ground = self.ground
+        logins = None
+        if is_sasl(config.security_protocol):
+            logins = ListenerLogins(ground, config.name, self.scram_credentials, self.access)
 
         def accept(channel: Channel, host: str, port: int) -> Connection:
             ground.metrics.connections_opened.add()
             access = self.access(ANONYMOUS, host, config.name)
             connection = Connection(self, channel, Client(host, port, config.name, role, access=access))
             self._connections[connection] = None
+            if logins is not None:
+                connection.gate = connection.client.login = ConnectionLogin(logins, connection, channel)
             return connection
 
         listener = Listener(
@@ -164,6 +173,8 @@ class Serving:
                 listener.max_connections = config.max_connections
                 listener.max_connections_per_ip = config.max_connections_per_ip
                 listener.connections_per_ip = config.connections_per_ip_overrides
+        if changes.scram_users_changed:
+            self.scram_credentials.changed()
         if changes.client_quotas_changed:
             self.quotas.replace(self.ground.image.client_quotas)
 

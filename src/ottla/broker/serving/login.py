@@ -1,0 +1,344 @@
+"""The gate of a connection on a SASL listener: shut until the login is complete, and again when its session is over.
+
+`Connection` asks `takes` for every frame while it has a gate. Before the login only ApiVersions, SaslHandshake and
+SaslAuthenticate pass; any other frame closes the connection. What a login decides is in `security.exchange`; here are
+its clock, its limits, the delay of a refusal, metrics and audit. A connection whose session never ends loses its gate
+with the login, so that later frames pass at no cost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from ottla.broker.audit import AuditEvent
+from ottla.broker.caller import Caller, Client
+from ottla.broker.serving.sasl_settings import PLAIN, SaslSettings, read_sasl_settings
+from ottla.config import BrokerConfig, ConfigError
+from ottla.security.exchange import Exchange, LoggedIn, Login, Refused, Terms
+from ottla.security.login import ServerMechanism
+from ottla.security.plain_server import PlainServer
+from ottla.security.scram_server import ScramServer
+from ottla.wire.apis import API_VERSIONS, APIS
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+
+if TYPE_CHECKING:
+    from ottla.broker.access import Access
+    from ottla.broker.ground import Ground
+    from ottla.broker.serving.scram_credentials import ScramCredentials
+    from ottla.security.principal import Principal
+
+log = logging.getLogger("ottla.serving")
+
+SASL_HANDSHAKE_KEY = 17
+SASL_AUTHENTICATE_KEY = 36
+LOGIN_TIMEOUT_MS = 30_000
+"""From the connection to the end of its login. Kafka waits for connections.max.idle.ms, ten minutes."""
+REFUSAL_TIMEOUT_MS = 5_000
+"""How long a client may take to receive that its login failed."""
+MIN_REAUTHENTICATION_INTERVAL_MS = 1_000
+MAX_LOGGED_NAME = 100
+
+Response = TypeVar("Response", SaslHandshakeResponse, SaslAuthenticateResponse)
+
+
+class GatedChannel(Protocol):
+    """What a gate needs of its channel."""
+
+    def send(self, parts: list[bytes]) -> None: ...
+    def close(self) -> None: ...
+    def pause_reading(self) -> None: ...
+    def limit_frames(self, max_frame_bytes: int) -> None: ...
+
+
+class GatedConnection(Protocol):
+    client: Client
+    gate: Any
+
+
+class ListenerLogins:
+    """What the logins of one listener share. ConfigError if the listener's settings do not go together."""
+
+    def __init__(
+        self,
+        ground: Ground,
+        listener: str,
+        credentials: ScramCredentials,
+        access: Callable[[Principal, str, str], Access],
+    ) -> None:
+        self.ground = ground
+        self.listener = listener
+        self.access = access
+        self.meter = ground.metrics.logins(listener)
+        self._credentials = credentials
+        self._config = ground.config
+        self._settings = read_sasl_settings(ground.config, listener)
+
+    def terms(self) -> Terms:
+        settings = self._current(self.ground.config)
+        return Terms(
+            settings.mechanisms,
+            lambda mechanism: self._new_server(mechanism, settings),
+            lambda mechanism: settings.max_reauth_ms[mechanism],
+        )
+
+    def _current(self, config: BrokerConfig) -> SaslSettings:
+        """The settings as they are now: users of PLAIN can be changed while the node runs."""
+        if config is not self._config:
+            self._config = config
+            try:
+                self._settings = read_sasl_settings(config, self.listener)
+            except ConfigError as error:
+                log.error("listener %s goes on with its previous SASL settings: %s", self.listener, error)
+        return self._settings
+
+    def _new_server(self, mechanism: str, settings: SaslSettings) -> ServerMechanism:
+        if mechanism == PLAIN:
+            return PlainServer(settings.plain_users)
+        credentials = self._credentials
+        return ScramServer(
+            mechanism,
+            lambda name, is_token: credentials.find(mechanism, name, is_token),
+            credentials.decoys(mechanism),
+            self.ground.rng,
+        )
+
+
+class ConnectionLogin:
+    """The login of one connection, and its session if that has an end."""
+
+    __slots__ = (
+        "_channel",
+        "_connection",
+        "_ends_at",
+        "_exchange",
+        "_login",
+        "_logins",
+        "_reauthenticated_at",
+        "_supports_reauthentication",
+        "_timer",
+    )
+
+    def __init__(self, logins: ListenerLogins, connection: GatedConnection, channel: GatedChannel) -> None:
+        self._logins = logins
+        self._connection = connection
+        self._channel = channel
+        self._exchange: Exchange | None = Exchange(logins.terms())
+        """None between the login and a re-authentication."""
+        self._login: Login | None = None
+        self._ends_at = 0
+        """When the session is over."""
+        self._reauthenticated_at: int | None = None
+        self._supports_reauthentication = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._limit_frames(is_logged_in=False)
+        self._close_after(LOGIN_TIMEOUT_MS, self._timed_out)
+
+    # What the connection asks
+
+    def takes(self, frame: memoryview) -> bool:
+        """Whether this frame ends here; the connection goes on with any other."""
+        exchange = self._exchange
+        key = frame[0] << 8 | frame[1] if len(frame) >= 4 else -1
+        if exchange is None:
+            return self._is_over(key)
+        if isinstance(exchange.state, Refused):
+            return True
+        if exchange.is_bare:
+            self._take_token(exchange, bytes(frame))
+            return True
+        if key in (SASL_HANDSHAKE_KEY, SASL_AUTHENTICATE_KEY):
+            return False
+        if key == API_VERSIONS:
+            version = frame[2] << 8 | frame[3]
+            if version > APIS[API_VERSIONS].max_version or exchange.versions():
+                return False
+        name = APIS[key].name if key in APIS else "unknown"
+        exchange.refuse(f"an {name} request before the end of the login")
+        self._refused(exchange.state)
+        self._close_after(self._delay_ms, self._channel.close)
+        return True
+
+    def closed(self) -> None:
+        """The connection is closed."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # What the handlers of SaslHandshake and SaslAuthenticate ask
+
+    def handshake(
+        self, request: SaslHandshakeRequest, caller: Caller
+    ) -> SaslHandshakeResponse | Awaitable[SaslHandshakeResponse | None]:
+        if self._exchange is None:
+            if not self._may_reauthenticate():
+                return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
+            self._reauthenticated_at = self._logins.ground.now()
+            self._exchange = Exchange(self._logins.terms(), self._login)
+            self._limit_frames(is_logged_in=False)
+        return self._checked(self._exchange, self._exchange.handshake(request, caller.api_version), caller)
+
+    def authenticate(
+        self, request: SaslAuthenticateRequest, caller: Caller
+    ) -> SaslAuthenticateResponse | Awaitable[SaslAuthenticateResponse | None]:
+        exchange = self._exchange
+        if exchange is None:
+            return after_authentication()
+        self._supports_reauthentication = self._supports_reauthentication or caller.api_version > 0
+        return self._checked(exchange, exchange.authenticate(request, self._logins.ground.clock()), caller)
+
+    def _checked(
+        self, exchange: Exchange, response: Response | None, caller: Caller
+    ) -> Response | Awaitable[Response | None]:
+        if isinstance(exchange.state, Refused):
+            self._refused(exchange.state)
+            self._close_after(self._delay_ms + REFUSAL_TIMEOUT_MS, self._channel.close)
+            caller.is_refused = True
+            return self._later(response)
+        if isinstance(exchange.state, LoggedIn):
+            self._logged_in(exchange.state.login)
+        assert response is not None
+        return response
+
+    async def _later(self, response: Response | None) -> Response | None:
+        await asyncio.sleep(self._delay_ms / 1000)
+        return response
+
+    def _take_token(self, exchange: Exchange, token: bytes) -> None:
+        answer = exchange.token(token, self._logins.ground.clock())
+        if isinstance(exchange.state, Refused):
+            self._refused(exchange.state)
+            self._close_after(self._delay_ms, self._channel.close)
+            return
+        assert answer is not None
+        self._channel.send([len(answer).to_bytes(4, "big"), answer])
+        if isinstance(exchange.state, LoggedIn):
+            self._logged_in(exchange.state.login)
+
+    # How a login ends
+
+    def _logged_in(self, login: Login) -> None:
+        client, logins = self._connection.client, self._logins
+        meter = logins.meter
+        is_first = self._login is None
+        if is_first:
+            client.access = logins.access(login.identity.principal, client.host, client.listener)
+            meter.successful_authentication += 1
+            meter.successful_authentication_no_reauth += not self._supports_reauthentication
+        else:
+            meter.successful_reauthentication += 1
+        self.closed()
+        self._login = login
+        self._exchange = None
+        self._limit_frames(is_logged_in=True)
+        if login.session_lifetime_ms is not None:
+            self._ends_at = logins.ground.now() + login.session_lifetime_ms
+        else:
+            client.login = None
+            self._connection.gate = None
+        self._record(login.mechanism, str(login.identity.principal), is_success=True, is_first=is_first)
+
+    def _refused(self, state: object) -> None:
+        assert isinstance(state, Refused)
+        is_first = self._login is None
+        meter = self._logins.meter
+        if is_first:
+            meter.failed_authentication += 1
+        else:
+            meter.failed_reauthentication += 1
+        client = self._connection.client
+        self._channel.pause_reading()
+        claimed = state.claimed[:MAX_LOGGED_NAME]
+        log.info(
+            "%s of %s on listener %s failed%s%s: %s",
+            "login" if is_first else "re-authentication",
+            client.host,
+            client.listener,
+            f" by {state.mechanism}" if state.mechanism else "",
+            f" for user {claimed!r}" if claimed else "",
+            state.reason,
+        )
+        self._record(
+            state.mechanism, str(client.access.principal), is_first=is_first, reason=state.reason, claimed=claimed
+        )
+
+    def _record(
+        self,
+        mechanism: str,
+        principal: str,
+        *,
+        is_first: bool,
+        is_success: bool = False,
+        reason: str = "",
+        claimed: str = "",
+    ) -> None:
+        audit = self._logins.ground.audit
+        if not audit.is_on:
+            return
+        client = self._connection.client
+        details: dict[str, object] = {} if is_first else {"is_reauthentication": True}
+        if claimed:
+            details["claimed_user"] = claimed
+        audit.record(
+            AuditEvent(
+                kind="login",
+                principal=principal,
+                host=client.host,
+                listener=client.listener,
+                is_success=is_success,
+                operation=mechanism,
+                reason=reason,
+                details=details,
+            )
+        )
+
+    def _timed_out(self) -> None:
+        exchange = self._exchange
+        assert exchange is not None
+        exchange.refuse(f"the login did not end within {LOGIN_TIMEOUT_MS} ms")
+        self._refused(exchange.state)
+        self._channel.close()
+
+    # Sessions
+
+    def _may_reauthenticate(self) -> bool:
+        before = self._reauthenticated_at
+        return before is None or self._logins.ground.now() - before >= MIN_REAUTHENTICATION_INTERVAL_MS
+
+    def _is_over(self, key: int) -> bool:
+        """Whether the session is over and the connection was closed for it."""
+        if self._logins.ground.now() <= self._ends_at or (key == SASL_HANDSHAKE_KEY and self._may_reauthenticate()):
+            return False
+        self._logins.meter.expired_connections_killed += 1
+        client = self._connection.client
+        log.info("closing the connection of %s: its session is over, and it did not authenticate again", client.host)
+        self._channel.close()
+        return True
+
+    # Limits
+
+    @property
+    def _delay_ms(self) -> int:
+        return self._logins.ground.config.connection_failed_authentication_delay_ms
+
+    def _close_after(self, delay_ms: int, close: Callable[[], None]) -> None:
+        self.closed()
+        self._timer = self._logins.ground.loop.call_later(delay_ms / 1000, close)
+
+    def _limit_frames(self, *, is_logged_in: bool) -> None:
+        config = self._logins.ground.config
+        self._channel.limit_frames(
+            config.socket_request_max_bytes if is_logged_in else config.sasl_server_max_receive_size
+        )
+
+
+def after_authentication() -> SaslAuthenticateResponse:
+    """The answer to a token of a client that needs none."""
+    return SaslAuthenticateResponse(
+        error_code=ErrorCode.ILLEGAL_SASL_STATE,
+        error_message="SaslAuthenticate request received after successful authentication",
+    )

@@ -1,0 +1,50 @@
+"""SCRAM credentials as logins find them: those of users in the image of the metadata, those of delegation tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ottla.broker.ground import Ground
+from ottla.security.principal import USER, Principal
+from ottla.security.scram_server import Decoys, StoredCredential, decoys_like
+
+NUMBERS = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
+"""Of mechanisms, as metadata records have them."""
+
+
+class ScramCredentials:
+    def __init__(self, ground: Ground) -> None:
+        self._ground = ground
+        self._decoys: dict[str, Decoys] = {}
+        self.find_token: Callable[[str, str], StoredCredential | None] = lambda mechanism, token_id: None
+        """(mechanism, token id) -> the credential of a delegation token: its owner, its keys and when it expires."""
+
+    def find(self, mechanism: str, name: str, is_token: bool) -> StoredCredential | None:
+        if is_token:
+            return self.find_token(mechanism, name)
+        record = self._ground.image.scram.get((name, NUMBERS[mechanism]))
+        if record is None:
+            return None
+        return StoredCredential(
+            Principal(USER, name),
+            bytes(record.salt),
+            bytes(record.stored_key),
+            bytes(record.server_key),
+            record.iterations,
+        )
+
+    def decoys(self, mechanism: str) -> Decoys:
+        """What unknown users are answered."""
+        made = self._decoys.get(mechanism)
+        if made is None:
+            number = NUMBERS[mechanism]
+            made = self._decoys[mechanism] = decoys_like(
+                (user, bytes(record.salt), bytes(record.server_key), record.iterations)
+                for (user, kind), record in self._ground.image.scram.items()
+                if kind == number
+            )
+        return made
+
+    def changed(self) -> None:
+        """Credentials in the image changed."""
+        self._decoys.clear()

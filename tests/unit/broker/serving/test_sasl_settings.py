@@ -1,0 +1,127 @@
+"""What the settings of a SASL listener mean, and what a node says that cannot start with them."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.broker.serving.sasl_settings import check_sasl, read_sasl_settings
+from ottla.config import BrokerConfig, ConfigError
+
+LISTENER = "listener.name.secure."
+PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
+JAAS = f'{PLAIN_MODULE} required username="b" password="s3cret" user_alice="s3cret";'
+
+
+def config(**settings: str) -> BrokerConfig:
+    return BrokerConfig.parse(
+        {
+            "node.id": "1",
+            "process.roles": "broker,controller",
+            "listeners": "PLAINTEXT://127.0.0.1:0,SECURE://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SECURE:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "controller.listener.names": "CONTROLLER",
+            **settings,
+        }
+    )
+
+
+def test_settings_of_the_mechanism_win_over_those_of_the_listener_and_of_the_node() -> None:
+    found = read_sasl_settings(
+        config(
+            **{
+                "sasl.enabled.mechanisms": "GSSAPI",
+                LISTENER + "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
+                LISTENER + "plain.sasl.jaas.config": JAAS,
+                "connections.max.reauth.ms": "1",
+                LISTENER + "connections.max.reauth.ms": "2",
+                LISTENER + "scram-sha-512.connections.max.reauth.ms": "3",
+            }
+        ),
+        "SECURE",
+    )
+    assert sorted(found.mechanisms) == ["PLAIN", "SCRAM-SHA-512"]
+    assert found.plain_users == {"alice": "s3cret"}
+    assert found.max_reauth_ms == {"PLAIN": 2, "SCRAM-SHA-512": 3}
+    assert "s3cret" not in repr(found)
+
+
+def test_settings_of_a_listener_that_have_an_effect_cause_no_warning() -> None:
+    made = config(**{LISTENER + "sasl.enabled.mechanisms": "PLAIN", LISTENER + "plain.sasl.jaas.config": JAAS})
+    assert made.warnings == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({}, "offers GSSAPI, which is Kafka's default .* set listener.name.secure.sasl.enabled.mechanisms"),
+        ({"sasl.enabled.mechanisms": "SCRAM-SHA-1"}, "names SCRAM-SHA-1, which is not served; served are PLAIN"),
+        ({"sasl.enabled.mechanisms": ""}, "listener SECURE has no SASL mechanism"),
+        (
+            {"sasl.enabled.mechanisms": "PLAIN"},
+            "has no users for it: write listener.name.secure.plain.sasl.jaas.config=",
+        ),
+        (
+            {"sasl.enabled.mechanisms": "PLAIN", LISTENER + "plain.sasl.jaas.config": "x.ScramLoginModule required;"},
+            "names the login module ScramLoginModule, expected PlainLoginModule",
+        ),
+        (
+            {"sasl.enabled.mechanisms": "PLAIN", LISTENER + "plain.sasl.jaas.config": f"{PLAIN_MODULE} required;"},
+            'has no user: add user_NAME="PASSWORD"',
+        ),
+        (
+            {
+                "sasl.enabled.mechanisms": "PLAIN",
+                LISTENER + "plain.sasl.jaas.config": f'{PLAIN_MODULE} required user_alice="";',
+            },
+            "a user with an empty password",
+        ),
+        (
+            {
+                "sasl.enabled.mechanisms": "PLAIN",
+                LISTENER + "plain.sasl.jaas.config": f'{PLAIN_MODULE} required user_alice="s3cret"',
+            },
+            "cannot be read: .*semicolon",
+        ),
+    ],
+)
+def test_a_listener_that_could_let_in_no_client_refuses_to_start(settings: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as refused:
+        check_sasl(config(**settings))
+    assert "s3cret" not in str(refused.value)
+
+
+HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "principal.builder.class",
+        "sasl.server.callback.handler.class",
+        LISTENER + "plain.sasl.server.callback.handler.class",
+        LISTENER + "sasl.login.class",
+        "sasl.login.callback.handler.class",
+        "sasl.client.callback.handler.class",
+        "sasl.oauthbearer.jwt.validator.class",
+    ],
+)
+def test_a_java_class_is_refused_with_the_reason(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"{name} cannot be com.example.Own: Ottla does not run Java classes"):
+        config(**{name: "com.example.Own"})
+
+
+def test_a_class_of_kafkas_whose_work_ottla_does_itself_is_accepted() -> None:
+    config(
+        **{
+            "principal.builder.class": "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
+            LISTENER + "oauthbearer.sasl.server.callback.handler.class": HANDLER,
+        }
+    )
+
+
+def test_kafkas_validator_of_unsigned_tokens_is_refused() -> None:
+    unsecured = (
+        "org.apache.kafka.common.security.oauthbearer.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
+    )
+    with pytest.raises(ConfigError, match="accepts tokens that no one signed"):
+        config(**{LISTENER + "oauthbearer.sasl.server.callback.handler.class": unsecured})
