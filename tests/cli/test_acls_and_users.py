@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Ottla
-from tests.interop.servers import Kafka, Server, kafka_anchor
+from tests.interop.conftest import new_server
+from tests.interop.servers import Server
 
 SETTINGS = (
     "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -19,9 +20,7 @@ SETTINGS = (
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    if kafka_anchor() is None:
-        pytest.skip("Apache Kafka 4.3.1: no anchor script or no java")
-    server = Kafka(tmp_path_factory.mktemp("acls") / "data", SETTINGS)
+    server = new_server(tmp_path_factory.mktemp("acls") / "data", SETTINGS)
     server.start()
     yield server
     server.stop()

@@ -26,9 +26,6 @@ OURS_CLUSTERED = [name for name in CLUSTERED if name not in ("cluster_features",
 """Those that play with tools which Ottla has, too."""
 ALWAYS = ("cluster_moves", "cluster_topics")
 SETTLE_SECONDS = 120
-ON_KAFKA_ONLY = ("acls",)
-"""Scenes that need what Ottla's brokers do not have yet: an authorizer."""
-OURS_SINGLE = [name for name in SINGLE if name not in ON_KAFKA_ONLY]
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +55,7 @@ def play(name: str, folder: Path, kind: str, originals: Toolbox | None = None) -
             assert printed == expected, f"{name}: $ {command}"
 
 
-@pytest.mark.parametrize("name", OURS_SINGLE)
+@pytest.mark.parametrize("name", SINGLE)
 def test_ours_on_ottla(name: str, tmp_path: Path) -> None:
     play(name, tmp_path, "ottla")
 
@@ -76,7 +73,7 @@ def test_originals_on_kafka(name: str, tmp_path: Path, originals: Toolbox) -> No
 
 
 @needs_all
-@pytest.mark.parametrize("name", OURS_SINGLE)
+@pytest.mark.parametrize("name", SINGLE)
 def test_originals_on_ottla(name: str, tmp_path: Path, originals: Toolbox) -> None:
     play(name, tmp_path, "ottla", originals)
 
