@@ -130,12 +130,14 @@ def kafka_tool(name: str, arguments: list[str]) -> int:
     module = f"ottla.cli.kafka.{name.replace('-', '_')}"
     try:
         tool = import_module(module)
+        result: int = tool.main(arguments)
     except ModuleNotFoundError as error:
         if error.name != module:
             raise
         print(f"ottla: there is no tool kafka-{name} (bin/ of a checkout has a script for each)", file=sys.stderr)
         return 2
-    result: int = tool.main(arguments)
+    except KeyboardInterrupt:  # as the original, which the signal ends
+        return 130
     return result
 
 

@@ -355,6 +355,30 @@ def test_the_doctor_finds_a_group_nobody_reads_for(ottla: Ottla, topic: str, tmp
     assert (said.code, "PROBLEM" in said.out) == (0, False)
 
 
+def test_the_group_of_a_spark_sink_has_no_lag(ottla: Ottla, cluster: Server, topic: str, tmp_path: Path) -> None:
+    """Its offset counts batches. As a group that is behind, the doctor would advise to delete it."""
+    import asyncio
+
+    from ottla.client.admin import Admin
+    from ottla.client.core.offsets import OffsetAndMetadata
+    from ottla.client.metadata import TopicPartition
+
+    group = f"group-{topic}"
+    ottla("topics", "create", topic, "-p", "1")
+    ottla("produce", topic, stdin=b"a\nb\nc\n")
+
+    async def commit() -> None:
+        note = f"1:{'A' * 22}==:0123abcd:1:AAAA"
+        async with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+            await admin.alter_group_offsets(group, {TopicPartition(topic, 0): OffsetAndMetadata(1, note)})
+
+    asyncio.run(commit())
+    (document,) = json.loads(ottla("groups", "describe", group, "-o", "json").out)
+    assert [(row["committed"], row["end"], row["lag"]) for row in document["partitions"]] == [(1, 3, None)]
+    report = json.loads(ottla("doctor", "--wait", "0", "-o", "json").out)
+    assert not [one for check in report["checks"] for one in check["findings"] if group in one["what"]]
+
+
 def test_a_group_that_has_read_all_of_a_transactional_topic_is_not_behind(
     ottla: Ottla, cluster: Server, topic: str, tmp_path: Path
 ) -> None:

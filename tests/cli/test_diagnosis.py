@@ -117,6 +117,12 @@ def test_groups_that_stand_still_are_told() -> None:
     assert judge_groups(joining, seen("Stable", 2, 60, 100), 2) == []
 
 
+def test_a_group_without_members_that_commits_is_read_for() -> None:
+    """Spark and Flink commit what they have read without joining the group."""
+    assert judge_groups(seen("Empty", 0, 50, 100), seen("Empty", 0, 70, 100), 2) == []
+    assert "has no members" in only(judge_groups(seen("Empty", 0, 50, 90), seen("Empty", 0, 50, 100), 2)).what
+
+
 def test_one_record_is_not_records() -> None:
     assert "is 1 record behind" in only(judge_groups({}, seen("Empty", 0, 9, 10), 2)).what
 

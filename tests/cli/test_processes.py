@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -134,6 +135,23 @@ def test_ctrl_c_ends_a_command_quietly(cluster: Server, filled: str, arguments: 
         process.stdout.read()
         assert process.wait(120) == 130
         assert process.stderr.read() == b""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["kafka-topics", "--list"], ["kafka-consumer-groups", "--list"], ["kafka-get-offsets"], ["kafka-acls", "--list"]],
+)
+def test_ctrl_c_ends_kafkas_tools_quietly_while_no_broker_answers(arguments: list[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        program = [sys.executable, "-m", "ottla", *arguments, "--bootstrap-server", address]
+        with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            silent.settimeout(120)
+            connection, _ = silent.accept()
+            process.send_signal(signal.SIGINT)
+            said = process.communicate(timeout=120)
+            connection.close()
+    assert (process.returncode, said) == (130, (b"", b""))
 
 
 def wait_for_record(bootstrap: str, topic: str, value: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
 import tomllib
 import zipfile
@@ -47,6 +49,29 @@ def test_a_build_in_place_without_a_compiler_removes_what_was_compiled_before(so
     said = run(*build, cwd=sources, CC=str(tmp_path / "no-compiler"))
     assert len(said.splitlines()) == 1 and "built as plain Python" in said
     assert not old.exists()
+
+
+def test_a_change_to_a_compiled_module_is_built_by_the_next_call(tmp_path: Path) -> None:
+    """`./ottla` in a checkout whose build is a stand-in. Modules lie at any depth below src."""
+    shutil.copy(ROOT / "ottla", tmp_path)
+    module = tmp_path / "src" / "ottla" / "broker" / "replicas" / "purgatory.pxd"
+    for path in (module, module.with_suffix(".py"), *(tmp_path / name for name in ("setup.py", "requirements.lock"))):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    (tmp_path / "pyproject.toml").touch()
+    for place, said in (("tools/install", "builds"), (".venv/bin/python", "runs")):
+        (tmp_path / place).parent.mkdir(parents=True)
+        (tmp_path / place).write_text(f"#!/bin/sh\necho {said}\n")
+        (tmp_path / place).chmod(0o755)
+    stamp = tmp_path / ".venv" / ".ottla-installed"
+    stamp.touch()
+    later = stamp.stat().st_mtime + 10
+    assert run(tmp_path / "ottla", cwd=tmp_path) == "runs\n"
+    for changed in (module, module.with_suffix(".py")):
+        os.utime(changed, (later, later))
+        assert run(tmp_path / "ottla", cwd=tmp_path) == "builds\nruns\n"
+        os.utime(stamp, (later, later))
+        later += 10
 
 
 def test_each_of_kafkas_tools_is_a_command_of_the_wheel() -> None:

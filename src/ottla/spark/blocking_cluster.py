@@ -69,7 +69,8 @@ ANY_SIZE = 2**31 - 1
 DEFAULT_TIMEOUT_MS = 60_000
 MIN_LIMIT_SECONDS = 0.05
 """A last try has this much time, however little is left."""
-NEW_TOPIC_TIMEOUT_MS = 3_000
+NEW_TOPIC_TIMEOUT_MS = 10_000
+"""How long a topic may be missing: a busy broker of Apache Kafka lists a new topic seconds after it was created."""
 NEW_TOPIC_PAUSE_SECONDS = 0.2
 FIRST_PAUSE_MS = 10
 """The first pause of a retry. A leader that moves or a transaction whose markers are being written is soon done."""
@@ -220,7 +221,7 @@ class BlockingCluster:
     def partitions(self, topics: Topics, *, allows_missing: bool = False) -> list[TopicPartition]:
         """The partitions that are read, in order. What was named must exist (it may have been created just now), unless
         the caller can tell what its absence means."""
-        ends_at = time.monotonic() + NEW_TOPIC_TIMEOUT_MS / 1000
+        ends_at = self._new_topic_ends_at()
         while True:
             found, missing = self.until_done(lambda: self._partitions(topics))
             if not missing or allows_missing:
@@ -228,6 +229,10 @@ class BlockingCluster:
             if time.monotonic() > ends_at:
                 raise UnknownTopicOrPartition(self._remedy(missing, topics))
             time.sleep(NEW_TOPIC_PAUSE_SECONDS)
+
+    def _new_topic_ends_at(self) -> float:
+        """When a topic that is still missing is an error."""
+        return time.monotonic() + min(NEW_TOPIC_TIMEOUT_MS, self._timeout_ms) / 1000
 
     def _remedy(self, missing: list[str], topics: Topics) -> str:
         """What is not there, and what to do about it."""
@@ -276,7 +281,7 @@ class BlockingCluster:
 
     def topic_partitions(self, topic: str) -> tuple[PartitionInfo, ...]:
         """All partitions of a topic that is written to; it may have been created just now, or is created by asking."""
-        ends_at = time.monotonic() + NEW_TOPIC_TIMEOUT_MS / 1000
+        ends_at = self._new_topic_ends_at()
         while True:
             found = self.until_done(lambda: self._topic_partitions(topic))
             if found:

@@ -23,7 +23,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 from uuid import UUID
 
-VERSION = "1"
+from ottla.wire.sink_decisions import DECISION_VERSION
+
 RUN_ID_SIZE = 8
 MAX_METADATA_SIZE = 4_000
 PACKED_SIZE = MAX_METADATA_SIZE // 4 * 3 - 64
@@ -88,7 +89,7 @@ def encode_decision(decision: Decision) -> list[str]:
             packed.clear()
         packed += entry
     chunks.append(bytes(packed))
-    head = f"{VERSION}:{_text(decision.query_id.bytes)}:{decision.run_id}:{len(chunks)}:"
+    head = f"{DECISION_VERSION}:{_text(decision.query_id.bytes)}:{decision.run_id}:{len(chunks)}:"
     return [head + _text(chunk) for chunk in chunks]
 
 
@@ -123,7 +124,7 @@ def decode_decision(batch_id: int, notes: Sequence[str]) -> Decision:
 def _fields(note: str) -> tuple[UUID, str, int, bytes]:
     try:
         version, query_id, run_id, count, packed = note.split(":")
-        if version == VERSION:
+        if version == DECISION_VERSION:
             return UUID(bytes=_bytes(query_id)), run_id, int(count), _bytes(packed)
     except ValueError:
         pass

@@ -115,7 +115,33 @@ def test_a_topic_to_write_to_that_is_not_there_comes_with_a_remedy(
     cluster = BlockingCluster(ProducerConfig.parse({"bootstrap.servers": "h:1"}))
     with pytest.raises(UnknownTopicOrPartition, match=r"there is no topic ordres .*did you mean 'orders'"):
         cluster.topic_partitions("ordres")
-    assert clock[0] - 1_000 < 5
+    assert clock[0] - 1_000 < 11
+
+
+def test_a_new_topic_that_brokers_list_late_is_found(
+    start_brokers: StartBrokers, clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A busy broker of Apache Kafka took more than three seconds."""
+    brokers = start_brokers({})
+
+    def sleep(seconds: float) -> None:
+        clock[0] += seconds
+        if clock[0] >= 1_008:
+            brokers.topics["late"] = 3
+
+    monkeypatch.setattr("ottla.spark.blocking_cluster.time", SimpleNamespace(monotonic=lambda: clock[0], sleep=sleep))
+    writing = BlockingCluster(ProducerConfig.parse({"bootstrap.servers": "h:1"}))
+    assert len(writing.topic_partitions("late")) == 3
+    brokers.topics.clear()
+    clock[0] = 1_000
+    assert len(cluster_at("h:1").partitions(Topics(names=("late",)))) == 3
+
+
+def test_a_missing_topic_takes_no_longer_than_a_call_may(start_brokers: StartBrokers, clock: list[float]) -> None:
+    start_brokers({})
+    with pytest.raises(UnknownTopicOrPartition):
+        cluster_at("h:1", timeout_ms=2_000).partitions(Topics(names=("a",)))
+    assert clock[0] - 1_000 < 3
 
 
 def test_a_connection_is_lent_to_one_borrower_at_a_time(start_brokers: StartBrokers) -> None:

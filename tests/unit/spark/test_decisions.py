@@ -19,6 +19,7 @@ from ottla.spark.decisions import (
     run_id_of,
     transactional_id,
 )
+from ottla.wire.sink_decisions import is_sink_decision
 
 QUERY = UUID(int=7)
 
@@ -38,6 +39,11 @@ def test_a_decision_is_read_back_from_its_notes(count: int) -> None:
     assert chunk_count(notes[0]) == len(notes)
     assert all(len(note) <= MAX_METADATA_SIZE for note in notes)
     assert decode_decision(made.committed_offset - 1, notes) == made
+    assert all(is_sink_decision(note) for note in notes)
+
+
+def test_metadata_of_other_programs_is_no_decision() -> None:
+    assert not any(is_sink_decision(text) for text in (None, "", "1", "consumer-1", "1:2:3:4:", "AQAAAZ=="))
 
 
 def test_hundreds_of_ordinary_tasks_fit_into_one_note() -> None:

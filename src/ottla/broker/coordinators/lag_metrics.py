@@ -4,7 +4,7 @@ Lag is told in records and in seconds: the age of the first record that a group 
 operator wants to know and what Kafka leaves to tools beside it. That record is found through the log's index and the
 header of its batch, so a scrape reads no records; what it found is kept for as long as the group stays where it is, and
 one scrape looks for no more than so many. Transaction markers are no records: a group that stands in front of the last
-ones is not behind.
+ones is not behind. An offset that counts the batches of a Spark sink has no lag.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ottla.broker.metrics import Labels, Sample
 from ottla.records import HEADER_SIZE, CorruptRecords, read_header
 from ottla.wire.errors import KafkaError
+from ottla.wire.sink_decisions import is_sink_decision
 
 if TYPE_CHECKING:
     from ottla.broker.coordinators.groups import GroupCoordinator
@@ -151,7 +152,7 @@ class Lag:
                 break
             seen += 1
             partition = groups.replicas.partitions.get(topic, index)
-            if partition is None:
+            if partition is None or is_sink_decision(committed.metadata):
                 continue
             labels = (("group", group_id), ("topic", topic), ("partition", str(index)))
             high_watermark = partition.log.high_watermark

@@ -47,6 +47,7 @@ from ottla.wire.messages.offset_fetch import (
 )
 from ottla.wire.primitives import ZERO_UUID
 from ottla.wire.sentinels import LATEST_TIMESTAMP
+from ottla.wire.sink_decisions import is_sink_decision
 
 _OFFSET_FETCH = 9
 _LAST_VERSION_WITH_NAMES = 9
@@ -96,7 +97,7 @@ class PartitionLag(NamedTuple):
     committed: int | None
     end: int
     lag: int | None
-    """None where nothing was committed."""
+    """None where nothing was committed, or where the offset counts the batches of an exactly-once Spark sink."""
 
 
 class GroupCalls(TopicCalls, AdminCalls):
@@ -307,9 +308,12 @@ class GroupCalls(TopicCalls, AdminCalls):
         for partition in sorted(partitions):
             end = ends[partition].offset
             known = committed.get(partition)
-            lags[partition] = PartitionLag(
-                None if known is None else known.offset, end, None if known is None else max(end - known.offset, 0)
-            )
+            if known is None:
+                lags[partition] = PartitionLag(None, end, None)
+            elif is_sink_decision(known.metadata):
+                lags[partition] = PartitionLag(known.offset, end, None)
+            else:
+                lags[partition] = PartitionLag(known.offset, end, max(end - known.offset, 0))
         if isolation_level is IsolationLevel.READ_COMMITTED:
             tails = {
                 partition: (end - lag, end) for partition, (_, end, lag) in lags.items() if lag is not None and lag > 0

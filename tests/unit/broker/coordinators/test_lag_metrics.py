@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -43,9 +44,10 @@ class World:
         self._shard = shard
         self.commit(0)
 
-    def commit(self, offset: int) -> None:
+    def commit(self, offset: int, metadata: str = "") -> None:
         key = OffsetCommitKey(group="group", topic="topic", partition=0)
-        self._shard.replay(GroupRecord(key, OffsetCommitValue(offset=offset, commit_timestamp=NOW)))
+        value = OffsetCommitValue(offset=offset, metadata=metadata, commit_timestamp=NOW)
+        self._shard.replay(GroupRecord(key, value))
 
     def write(self, count: int = 1) -> None:
         data = batch(count, producer=PRODUCER, sequence=self._sequence, is_transactional=True)
@@ -86,6 +88,12 @@ def test_markers_behind_the_last_record_are_no_lag(world: World) -> None:
     assert world.told() == (0, 0.0)
     world.commit(4)
     assert world.told() == (0, 0.0)
+
+
+def test_an_offset_that_counts_the_batches_of_a_spark_sink_has_no_lag(world: World) -> None:
+    world.write(3)
+    world.commit(1, f"1:{base64.b64encode(bytes(16)).decode()}:0123abcd:1:AAAA")
+    assert (list(world.lag.records()), list(world.lag.seconds())) == ([], [])
 
 
 def test_a_record_behind_a_marker_is_lag_as_soon_as_it_is_there(world: World) -> None:
