@@ -20,11 +20,11 @@ from ottla.controller.heartbeats import Heartbeats
 from ottla.machine import Decision
 from ottla.net import DeadlineTimer, NoAnswer, log_step
 from ottla.raft.leader import Leader
-from ottla.wire import Message, decoder, encode_bytes, frames
+from ottla.security.forwarded import address_bytes, principal_bytes
+from ottla.wire import Message, decoder, frames
 from ottla.wire.apis import response_class
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
-from ottla.wire.messages.records.default_principal_data import DefaultPrincipalData
 
 if TYPE_CHECKING:
     from ottla.broker.ground import Ground
@@ -316,19 +316,14 @@ class Controllership:
         """A client's request, answered by the active controller (KIP-590)."""
         key, version = caller.api_key, caller.api_version
         data = b"".join(map(bytes, frames.encode_request(key, version, 0, caller.client_id, request)))[4:]
-        sender = caller.principal
-        principal = encode_bytes(
-            DefaultPrincipalData(type=sender.type, name=sender.name, token_authenticated=sender.is_token_authenticated),
-            0,
-        )
         envelope = EnvelopeRequest(
             request_data=data,
-            request_principal=b"\0\0" + principal,
-            client_host_address=_address_bytes(caller.client.host),
+            request_principal=principal_bytes(caller.principal),
+            client_host_address=address_bytes(caller.client.host),
         )
         response: EnvelopeResponse = await self.ask(envelope)
         if response.error_code or response.response_data is None:
-            raise KafkaError(ErrorCode(response.error_code or ErrorCode.UNKNOWN_SERVER_ERROR))
+            raise _envelope_error(response.error_code)
         frame = memoryview(bytes(response.response_data))
         _, position = frames.decode_response_header(frame, key, version)
         return decoder(response_class(key), version)(frame, position)[0]
@@ -356,11 +351,17 @@ class Controllership:
         return await self.forward(request, caller)
 
 
-def _address_bytes(host: str) -> bytes:
-    parts = host.split(".")
-    if len(parts) == 4 and all(part.isdigit() for part in parts):
-        return bytes(int(part) & 255 for part in parts)
-    return bytes((127, 0, 0, 1))
+def _envelope_error(code: int) -> KafkaError:
+    """What a client learns when the controller refuses an envelope. That brokers are not trusted is a mistake in the
+    nodes' settings, not in the client's request: the client gets UNKNOWN_SERVER_ERROR, as in Kafka."""
+    if code in (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE):
+        log.warning(
+            "the active controller refused a forwarded request with %s: super.users of the controllers has to name the "
+            "principal of this broker",
+            ErrorCode(code).name,
+        )
+        return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+    return KafkaError(ErrorCode(code or ErrorCode.UNKNOWN_SERVER_ERROR))
 
 
 def refuse_all(reply: object, error: KafkaError) -> bool:
