@@ -290,7 +290,7 @@ def test_ottlas_net_layer_keeps_frames_whole_and_in_order(seed: int) -> None:
         listener = Listener(
             world.loop,
             world.network.host("a"),
-            lambda channel, host, port: Echo(world.loop, channel),
+            lambda channel, host, port, tls: Echo(world.loop, channel),
             max_frame_bytes=100_000,
             max_connections=10,
             max_connections_per_ip=10,

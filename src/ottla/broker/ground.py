@@ -13,6 +13,7 @@ from random import Random, SystemRandom
 from typing import Any, TypeVar
 
 from ottla.broker.audit import Audit
+from ottla.broker.listener_tls import ListenerTls
 from ottla.broker.metrics import Metrics
 from ottla.cluster import ClusterImage, ImageChanges
 from ottla.cluster.image import BROKER_RESOURCE
@@ -49,6 +50,7 @@ class Ground:
         """Seconds, for measuring."""
         self.metrics = Metrics()
         self.audit = Audit()
+        self.listener_tls = ListenerTls()
         self.image = ClusterImage()
         self.image_offset = -1
         """The end of the metadata log that the image stands for."""

@@ -138,7 +138,7 @@ class Node:
             await self._register()
             if metrics_port is not None:
                 await self._serve_metrics(metrics_port)
-        except ListenError as error:
+        except (ListenError, ConfigError) as error:
             raise StartError(str(error)) from error
         finally:
             self._waits.give_up()

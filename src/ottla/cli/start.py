@@ -122,7 +122,8 @@ def properties(options: argparse.Namespace) -> dict[str, str]:
         given["listeners"] += f",{CONTROLLER}://127.0.0.1:0"
         given["controller.listener.names"] = CONTROLLER
         protocols = given.get("listener.security.protocol.map", SECURITY_PROTOCOLS)
-        given["listener.security.protocol.map"] = f"{protocols},{CONTROLLER}:PLAINTEXT"
+        if f"{CONTROLLER}:" not in protocols.upper():
+            given["listener.security.protocol.map"] = f"{protocols},{CONTROLLER}:PLAINTEXT"
     if "node.id" not in given and "broker.id" not in given:
         given["node.id"] = "1"
     given.setdefault("process.roles", "broker,controller")

@@ -11,7 +11,6 @@ from ottla.config.implemented import (
     IMPLEMENTED,
     REFUSED,
     REMOVED,
-    SERVED_PROTOCOLS,
     STANDARD_AUTHORIZER,
 )
 from ottla.config.keys import READ_ONLY, ConfigError, ConfigKey, Value, invalid, parse_value
@@ -194,6 +193,10 @@ class BrokerConfig(BrokerSettings):
         advertised = self.advertised_listeners if self.advertised_listeners is not None else self.listeners
         return tuple(listener for listener in advertised if listener.name not in names)
 
+    def listener(self, name: str) -> Listener:
+        """The listener of this node with a name."""
+        return next(one for one in self.listeners if one.name == name)
+
     @property
     def inter_broker_listener(self) -> str:
         """The name of the listener that brokers use among themselves."""
@@ -211,6 +214,11 @@ class BrokerConfig(BrokerSettings):
                 if full in layer:
                     return BROKER_KEYS[name].parse(layer[full])
         return self.value(name)
+
+    def has_of_listener(self, listener: str, name: str) -> bool:
+        """Whether a setting is set with the prefix of a listener."""
+        full = f"listener.name.{listener.lower()}.{name}"
+        return any(full in layer for layer in (self.dynamic, self.dynamic_default, self.static))
 
     @property
     def log_retention_time_ms(self) -> int:
@@ -310,10 +318,6 @@ class BrokerConfig(BrokerSettings):
                 )
 
     def _check_listeners(self) -> None:
-        for listener in self.listeners:
-            if listener.security_protocol not in SERVED_PROTOCOLS:
-                served = ", ".join(sorted(SERVED_PROTOCOLS))
-                raise invalid("listeners", str(listener), f"{listener.security_protocol} is not served, only {served}")
         listener_names = {listener.name for listener in self.listeners}
         if self.is_controller and not self.controller_listeners:
             raise ConfigError(

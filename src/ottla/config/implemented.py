@@ -63,13 +63,15 @@ _BROKER: Final = """
     delegation.token.secret.key delegation.token.max.lifetime.ms delegation.token.expiry.time.ms
     delegation.token.expiry.check.interval.ms
     telemetry.max.bytes internal.metadata.log.segment.bytes
-    authorizer.class.name
+    authorizer.class.name early.start.listeners max.connection.creation.rate
+    ssl.client.auth ssl.principal.mapping.rules ssl.allow.dn.changes ssl.allow.san.changes ssl.protocol
+    ssl.enabled.protocols ssl.cipher.suites ssl.endpoint.identification.algorithm
+    ssl.keystore.type ssl.keystore.location ssl.keystore.password ssl.key.password ssl.keystore.key
+    ssl.keystore.certificate.chain ssl.truststore.type ssl.truststore.location ssl.truststore.password
+    ssl.truststore.certificates
 """
 
 IMPLEMENTED: Final = frozenset(_BROKER.split())
-
-SERVED_PROTOCOLS: Final = frozenset(["PLAINTEXT", "SASL_PLAINTEXT"])
-"""A listener of another protocol is refused: to serve it in plain text would be worse than not to serve it."""
 
 # Settings that guard something. Passing over them would leave it unguarded, so they are refused when they are set.
 REFUSED: Final = {

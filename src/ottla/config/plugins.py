@@ -26,6 +26,8 @@ KNOWN_CLASSES: Final[dict[str, tuple[str, ...]]] = {
     "sasl.oauthbearer.jwt.validator.class": (f"{_OAUTH}.DefaultJwtValidator", f"{_OAUTH}.BrokerJwtValidator"),
     "sasl.oauthbearer.jwt.retriever.class": (f"{_OAUTH}.DefaultJwtRetriever",),
     "security.providers": (),
+    "ssl.engine.factory.class": (f"{_SECURITY}.ssl.DefaultSslEngineFactory",),
+    "ssl.provider": (),
 }
 """Setting -> the classes whose work Ottla does itself."""
 

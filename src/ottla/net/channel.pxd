@@ -1,7 +1,7 @@
 # C types for channel.py: what a connection counts and compares for every read and every answer.
 cimport cython
 
-cdef Py_ssize_t FIRST_FRAME_BYTES, FILE_CHUNK_BYTES, GATHER_PARTS, MAX_SPARE_BYTES, MAX_SPARES
+cdef Py_ssize_t FIRST_FRAME_BYTES, FILE_CHUNK_BYTES, COPY_CHUNK_BYTES, GATHER_PARTS, MAX_SPARE_BYTES, MAX_SPARES
 
 
 cdef class ReceiveBuffers:

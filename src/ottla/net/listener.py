@@ -1,27 +1,72 @@
-"""Accepts connections on one address, within Kafka's limits, and ends those that have been idle for too long."""
+"""Accepts connections on one address, within Kafka's limits, and ends those that have been idle for too long.
+
+On a listener with TLS a connection first has its handshake, beside all others: it counts as a connection, it has
+HANDSHAKE_S, and its costly steps run in threads.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import errno
+import logging
+import ssl
 from collections.abc import Callable
 
-from ottla.net.channel import Channel, FrameReceiver, ReceiveBuffers
+from ottla.net.channel import Channel, FrameReceiver, FrameTooLarge, ReceiveBuffers
 from ottla.net.sockets import ListenSocket, Socket, Sockets
+from ottla.net.tls import Handshake, HandshakeTurns, TlsSocket
 
+log = logging.getLogger("ottla.net")
+
+HANDSHAKE_S = 10.0
+"""A TLS handshake that takes longer is ended."""
 ACCEPTS_PER_TURN = 64
 IDLE_SWEEP_S = 15.0
 OUT_OF_DESCRIPTORS_PAUSE_S = 0.2
 
 
+TLS_HANDSHAKE_RECORD = 0x1603
+"""How a TLS client begins."""
+_NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "UNEXPECTED_MESSAGE", "NOT_SSL_RECORD")
+_NO_TLS_RECORD = ("PACKET_LENGTH_TOO_LONG", "RECORD_LAYER_FAILURE", "BAD_RECORD_TYPE", "RECORD_TOO_SMALL")
+
+
+class ConnectionRefused(Exception):
+    """Raised by `accept`: why a connection is closed instead of taken."""
+
+
+class NodeConnections:
+    """The connections of all listeners of a node, which have one limit together (Kafka's max.connections). On the
+    protected listener, that of the other brokers, a connection is taken beyond it: the connection of another listener
+    that was idle for longest is closed for it."""
+
+    def __init__(self, max_connections: int) -> None:
+        self.max_connections = max_connections
+        self.listeners: list[Listener] = []
+
+    def has_room(self, listener: Listener) -> bool:
+        if sum(one.connection_count for one in self.listeners) < self.max_connections:
+            return True
+        if listener.is_protected:
+            others = [channel for one in self.listeners if one is not listener for channel in one.channels]
+            if others:
+                min(others, key=_active_at).close()
+            return True
+        return False
+
+
+def _active_at(channel: Channel) -> float:
+    return channel.active_at
+
+
 class Listener:
-    """`accept(channel, host, port)` makes the receiver of a new connection."""
+    """`accept(channel, host, port, tls)` makes the receiver of a new connection; `tls` is None without TLS."""
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         sockets: Sockets,
-        accept: Callable[[Channel, str, int], FrameReceiver],
+        accept: Callable[[Channel, str, int, TlsSocket | None], FrameReceiver],
         *,
         max_frame_bytes: int,
         max_connections: int,
@@ -29,8 +74,23 @@ class Listener:
         idle_ms: int,
         buffers: ReceiveBuffers | None = None,
         hold_ms: Callable[[str], int] = lambda host: 0,
+        pause_ms: Callable[[], int] = lambda: 0,
+        node: NodeConnections | None = None,
+        name: str = "",
+        is_protected: bool = False,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
-        """`hold_ms(host)`: how long a connection that comes too soon is held before it is closed, 0 to take it."""
+        """`hold_ms(host)`: how long a connection that comes too soon is held before it is closed, 0 to take it.
+        `pause_ms()`: asked for each connection, how long to accept no other one after it."""
+        self.name = name
+        self.is_protected = is_protected
+        self.tls = tls
+        """The context of new connections; replaced when a key store is loaded again."""
+        self._turns = HandshakeTurns(loop)
+        self._handshakes: dict[Handshake, tuple[Socket, str]] = {}
+        self._node = node if node is not None else NodeConnections(max_connections)
+        self._node.listeners.append(self)
+        self._pause_ms = pause_ms
         self._loop = loop
         self._sockets = sockets
         self._accept = accept
@@ -71,6 +131,9 @@ class Listener:
         self.stop_accepting()
         if self._sweep is not None:
             self._sweep.cancel()
+        for handshake, (sock, host) in list(self._handshakes.items()):
+            handshake.cancel()
+            self._drop(handshake, sock, host)
         for channel in list(self.channels):
             channel.close()
 
@@ -84,13 +147,16 @@ class Listener:
             except OSError as error:
                 if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
                     # Out of descriptors: those who are connected go on; new ones wait in the backlog.
-                    self._loop.remove_reader(self._listening)
-                    self._loop.call_later(OUT_OF_DESCRIPTORS_PAUSE_S, self._listen_again)
+                    self._pause(OUT_OF_DESCRIPTORS_PAUSE_S)
                     return
                 raise
             host = address[0]
             allowed = self.connections_per_ip.get(host, self.max_connections_per_ip)
-            if len(self.channels) + self._held >= self.max_connections or self._per_ip.get(host, 0) >= allowed:
+            if (
+                self.connection_count >= self.max_connections
+                or self._per_ip.get(host, 0) >= allowed
+                or not self._node.has_room(self)
+            ):
                 self.refused += 1
                 sock.close()
                 continue
@@ -101,16 +167,78 @@ class Listener:
                 self._loop.call_later(hold_ms / 1000, self._let_go, sock)
                 continue
             self.accepted += 1
-            channel = Channel(
-                self._loop,
-                sock,
-                self._buffers,
-                max_frame_bytes=self._max_frame_bytes,
-                supports_sendfile=self._sockets.supports_sendfile,
-            )
-            self.channels[channel] = host
             self._per_ip[host] = self._per_ip.get(host, 0) + 1
-            channel.start(_Counted(self, channel, self._accept(channel, host, address[1])))
+            if self.tls is None:
+                self._take(sock, host, address[1], None)
+            else:
+                self._shake(sock, host, address[1], self.tls)
+            pause_ms = self._pause_ms()
+            if pause_ms:
+                # More often than max.connection.creation.rate: the others wait in the backlog.
+                self._pause(pause_ms / 1000)
+                return
+
+    @property
+    def connection_count(self) -> int:
+        """Connections that stand, that are in their handshake, and that are held."""
+        return len(self.channels) + len(self._handshakes) + self._held
+
+    def _take(self, sock: Socket, host: str, port: int, tls: TlsSocket | None) -> None:
+        channel = Channel(
+            self._loop,
+            sock if tls is None else tls,
+            self._buffers,
+            max_frame_bytes=self._max_frame_bytes,
+            supports_sendfile=self._sockets.supports_sendfile and tls is None,
+        )
+        try:
+            receiver = self._accept(channel, host, port, tls)
+        except ConnectionRefused as refusal:
+            log.info("listener %s: closing the connection of %s: %s", self.name, host, refusal)
+            self._uncount(host)
+            (sock if tls is None else tls).close()
+            return
+        self.channels[channel] = host
+        channel.start(_Counted(self, channel, receiver))
+
+    def _shake(self, sock: Socket, host: str, port: int, context: ssl.SSLContext) -> None:
+        tls = TlsSocket(sock, context, is_server=True)
+
+        def done(error: OSError | None) -> None:
+            if error is None:
+                del self._handshakes[handshake]
+                self._take(sock, host, port, tls)
+            else:
+                self._explain(host, tls, error)
+                self.refused += 1
+                self._drop(handshake, sock, host)
+
+        handshake = Handshake(self._loop, self._turns, sock, tls, done, HANDSHAKE_S, begins=False)
+        self._handshakes[handshake] = (sock, host)
+
+    def _drop(self, handshake: Handshake, sock: Socket, host: str) -> None:
+        del self._handshakes[handshake]
+        self._uncount(host)
+        sock.close()
+
+    def _explain(self, host: str, tls: TlsSocket, error: OSError) -> None:
+        level = logging.INFO
+        if isinstance(error, TimeoutError):
+            reason = f"the TLS handshake was not done within {HANDSHAKE_S:.0f} s"
+        elif not isinstance(error, ssl.SSLError):
+            reason, level = "the client ended it in the TLS handshake", logging.DEBUG
+        elif error.reason in _NO_TLS or error.reason in _NO_TLS_RECORD:
+            reason = f"this listener speaks TLS, and the client does not ({error.reason})"
+        elif isinstance(error, ssl.SSLCertVerificationError):
+            reason = f"the client's certificate is refused: {error.verify_message}"
+        else:
+            reason = f"the TLS handshake failed: {error.reason or error}"
+        log.log(level, "listener %s: closing the connection of %s: %s", self.name, host, reason)
+
+    def _pause(self, seconds: float) -> None:
+        assert self._listening is not None
+        self._loop.remove_reader(self._listening)
+        self._loop.call_later(seconds, self._listen_again)
 
     def _let_go(self, sock: Socket) -> None:
         self._held -= 1
@@ -130,12 +258,22 @@ class Listener:
 
     def forget(self, channel: Channel) -> None:
         host = self.channels.pop(channel, None)
-        if host is not None:
-            left = self._per_ip[host] - 1
-            if left:
-                self._per_ip[host] = left
-            else:
-                del self._per_ip[host]
+        if host is None:
+            return
+        self._uncount(host)
+        error = channel.error
+        if isinstance(error, FrameTooLarge):
+            reason = f"it sent {error}"
+            if error.size >> 16 == TLS_HANDSHAKE_RECORD and self.tls is None:
+                reason = "it speaks TLS, and this listener does not"
+            log.info("listener %s: closed the connection of %s: %s", self.name, host, reason)
+
+    def _uncount(self, host: str) -> None:
+        left = self._per_ip[host] - 1
+        if left:
+            self._per_ip[host] = left
+        else:
+            del self._per_ip[host]
 
 
 class _Counted:

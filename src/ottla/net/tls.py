@@ -1,18 +1,25 @@
 """TLS over any non-blocking socket of the port, behind the same interface: a channel cannot tell.
 
-OpenSSL works on two buffers in memory; this class moves their bytes from and to the socket below, real or simulated.
+OpenSSL works on two buffers in memory; `TlsSocket` moves their bytes from and to the socket below, real or simulated.
 Two things differ from a plain socket. Bytes that were decrypted, or wait to be, are not reported by the system as
 readable: `has_pending` says so, and the channel reads on. And bytes that were encrypted cannot be taken back: if the
 socket below does not take all of them, `send` raises BlockingIOError and remembers how much plain text they hold; the
 next call, which must offer the same bytes first (a channel does), sends the rest and returns that count.
+
+The encrypted bytes of all connections of a thread are received into one buffer, and pass OpenSSL's own buffers in small
+pieces: those buffers keep the size that they once had. So an idle connection holds little, whatever it carried before.
 """
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
+import socket
 import ssl
-from collections.abc import Iterable
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, cast
 
@@ -21,12 +28,47 @@ from ottla.net.sockets import Socket
 
 ENCRYPTED_BYTES = 256 * 1024
 """So much is read from the socket at once."""
+PIECE_BYTES = 64 * 1024
+"""So much of it is given to OpenSSL at once, and so much is encrypted before the socket is offered it."""
 PLAIN_BYTES = 256 * 1024
-"""At most so much is encrypted ahead of what the socket has taken."""
+"""At most so much is taken by one call to send."""
+RECORD_BYTES = 16 * 1024
+"""What one TLS record holds. Parts that fit into one are encrypted together."""
+LARGEST_RECORD_BYTES = RECORD_BYTES + 1024
+STEPS_AT_ONCE = 4
+"""Handshake steps that run in threads at the same time."""
+_MORE: int = getattr(socket, "MSG_MORE", 0)
+_NOTHING = memoryview(b"")
+
+
+class _Shared(threading.local):
+    """What the connections of one thread receive into: each passes it on before another one reads."""
+
+    def __init__(self) -> None:
+        self.view = memoryview(bytearray(ENCRYPTED_BYTES))
+
+
+_shared = _Shared()
 
 
 class TlsSocket:
-    """One end of a TLS connection. `handshake` comes first."""
+    """One end of a TLS connection. A handshake comes first: `handshake`, or a `Handshake` that runs beside the loop."""
+
+    __slots__ = (
+        "_arrived",
+        "_incoming",
+        "_is_ended",
+        "_is_shaken",
+        "_outgoing",
+        "_plain_count",
+        "_sock",
+        "_tls",
+        "_unsent",
+        "fileno",
+        "getsockopt",
+        "has_received",
+        "setsockopt",
+    )
 
     def __init__(
         self,
@@ -42,47 +84,74 @@ class TlsSocket:
         self._tls = context.wrap_bio(
             self._incoming, self._outgoing, server_side=is_server, server_hostname=server_hostname
         )
-        self._encrypted = bytearray(ENCRYPTED_BYTES)
-        self._unsent = memoryview(b"")
+        self._arrived = _NOTHING
+        """The rest of what was received and not given to OpenSSL; empty between two calls."""
+        self._is_ended = False
+        self._unsent = _NOTHING
         """Encrypted bytes that the socket has not taken."""
         self._plain_count = 0
         """How many bytes of plain text the encrypted ones hold that `send` has not reported yet."""
+        self._is_shaken = False
+        self.has_received = False
+        """Whether the other side has sent anything at all."""
         self.fileno = sock.fileno
         self.setsockopt = sock.setsockopt
         self.getsockopt = sock.getsockopt
-        self.close = sock.close
+
+    # The handshake
 
     async def handshake(self) -> None:
         """ssl.SSLError if the two sides do not agree, ConnectionResetError if the other one ends the connection."""
         while True:
             try:
-                self._tls.do_handshake()
-                is_done = True
-            except ssl.SSLWantReadError:
-                is_done = False
+                is_done = self.step()
             except ssl.SSLError:
-                with suppress(OSError):
-                    self._flush()  # the alert that says why
+                self.flush_alert()
                 raise
             await self._flush_all()
             if is_done:
                 return
             try:
-                received = self._sock.recv_into(self._encrypted)
+                self.receive_handshake()
             except (BlockingIOError, InterruptedError):
                 await readable(self._sock)
-                continue
-            if received == 0:
-                raise ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET))
-            self._incoming.write(memoryview(self._encrypted)[:received])
+
+    def step(self) -> bool:
+        """Let OpenSSL go on with what has arrived; whether the handshake is done. This is the costly part, and touches
+        no socket: it may run in a thread."""
+        try:
+            self._tls.do_handshake()
+        except ssl.SSLWantReadError:
+            return False
+        self._is_shaken = True
+        return True
+
+    def receive_handshake(self) -> None:
+        """Take what the other side sent; BlockingIOError if there is nothing now."""
+        if not self._receive(LARGEST_RECORD_BYTES):
+            raise ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET))
+
+    def flush_alert(self) -> None:
+        """Send the alert that says why the handshake failed, if the socket takes it."""
+        with suppress(OSError):
+            self.flush()
 
     async def _flush_all(self) -> None:
         while True:
             try:
-                self._flush()
+                self.flush()
                 return
             except (BlockingIOError, InterruptedError):
                 await writable(self._sock)
+
+    def certificate(self) -> bytes | None:
+        """The certificate of the other side in DER; None if it has shown none."""
+        return self._tls.getpeercert(binary_form=True)
+
+    def protocol(self) -> tuple[str, str]:
+        """The version of TLS and the cipher that both sides agreed on."""
+        cipher = self._tls.cipher()
+        return self._tls.version() or "", cipher[0] if cipher is not None else ""
 
     # Receiving
 
@@ -92,31 +161,56 @@ class TlsSocket:
 
     def recv_into(self, buffer: Any, /) -> int:
         view = memoryview(buffer)
-        filled = 0
-        while filled < len(view):
-            try:
-                count = cast(int, self._tls.read(len(view) - filled, view[filled:]))
-            except ssl.SSLWantReadError:
-                if filled:
-                    break
-                if not self._receive():
-                    return 0
-            except ssl.SSLZeroReturnError:
-                break
-            else:
-                if count == 0:
-                    break
-                filled += count
+        filled = self._decrypt(view, 0)
+        while not filled:
+            if self._is_ended or not self._receive(len(view)):
+                return 0
+            filled = self._decrypt(view, 0)
+            while filled < len(view) and self._feed():
+                filled = self._decrypt(view, filled)
+            while self._feed():
+                pass
         return filled
 
-    def _receive(self) -> bool:
+    def _decrypt(self, view: memoryview, filled: int) -> int:
+        """Fill a buffer with what is decrypted, as far as that goes; how full it is then."""
+        size = len(view)
+        read = self._tls.read
+        while filled < size:
+            try:
+                count = cast(int, read(size - filled, view[filled:]))
+            except ssl.SSLWantReadError:
+                break
+            except ssl.SSLZeroReturnError:
+                count = 0
+            if count == 0:
+                self._is_ended = True
+                break
+            filled += count
+        return filled
+
+    def _receive(self, wanted: int) -> bool:
         """Whether the socket below has not ended; BlockingIOError if it has no bytes now."""
         if self._outgoing.pending:
             with suppress(BlockingIOError, InterruptedError):
-                self._flush()  # what TLS itself answers to what it read
-        received = self._sock.recv_into(self._encrypted)
-        self._incoming.write(memoryview(self._encrypted)[:received])
-        return received > 0
+                self.flush()  # what TLS itself answers to what it read
+        view = _shared.view
+        # Not much more than the caller has room for: what is left over stays in OpenSSL's buffers.
+        received = self._sock.recv_into(view[: max(wanted, LARGEST_RECORD_BYTES)])
+        if not received:
+            return False
+        self.has_received = True
+        self._arrived = view[:received]
+        return self._feed()
+
+    def _feed(self) -> bool:
+        """Give OpenSSL the next piece of what was received; whether there was one."""
+        arrived = self._arrived
+        if not arrived:
+            return False
+        self._incoming.write(arrived[:PIECE_BYTES])
+        self._arrived = arrived[PIECE_BYTES:]
+        return True
 
     # Sending
 
@@ -124,19 +218,52 @@ class TlsSocket:
         return self.sendmsg((data,))
 
     def sendmsg(self, buffers: Iterable[Any], ancdata: Iterable[Any] = (), flags: int = 0, /) -> int:
-        if not self._plain_count:
-            count = 0
-            for buffer in buffers:
-                view = memoryview(buffer)[: PLAIN_BYTES - count]
-                count += self._tls.write(view) if len(view) else 0
-                if count == PLAIN_BYTES:
-                    break
-            self._plain_count = count
-        self._flush()
+        if self._plain_count:
+            self.flush()
+        else:
+            parts = list(buffers)
+            if flags & _MORE and sum(map(len, parts)) <= RECORD_BYTES and not self._outgoing.pending:
+                # More follows at once, and takes these bytes along.
+                return self._encrypt(parts)
+            self._send_pieces(parts)
         sent, self._plain_count = self._plain_count, 0
         return sent
 
-    def _flush(self) -> None:
+    def _send_pieces(self, buffers: list[Any]) -> None:
+        if len(buffers) > 1 or len(buffers[0]) <= PIECE_BYTES:
+            self._plain_count = self._encrypt(buffers)
+            self.flush()
+            return
+        view = memoryview(buffers[0])[:PLAIN_BYTES]
+        for start in range(0, len(view), PIECE_BYTES):
+            self._plain_count += self._tls.write(view[start : start + PIECE_BYTES])
+            self.flush()
+
+    def _encrypt(self, buffers: Iterable[Any]) -> int:
+        """Encrypt the first parts, small ones together in one record; how many bytes that were."""
+        count = 0
+        small: list[Any] = []
+        small_size = 0
+        for buffer in buffers:
+            size = len(buffer)
+            if small_size and small_size + size > RECORD_BYTES:
+                count += self._tls.write(b"".join(small))
+                small, small_size = [], 0
+            if size <= RECORD_BYTES:
+                small.append(buffer)
+                small_size += size
+            else:
+                taken = self._tls.write(memoryview(buffer)[:PIECE_BYTES])
+                count += taken
+                if taken < size:
+                    return count
+            if count >= PIECE_BYTES:
+                break
+        if small_size:
+            count += self._tls.write(b"".join(small))
+        return count
+
+    def flush(self) -> None:
         """Send what is encrypted; BlockingIOError if the socket does not take all of it now."""
         while True:
             if not self._unsent:
@@ -144,3 +271,140 @@ class TlsSocket:
                     return
                 self._unsent = memoryview(self._outgoing.read())
             self._unsent = self._unsent[self._sock.send(self._unsent) :]
+
+    def close(self) -> None:
+        """Close the socket below, after the TLS alert that says so if that can be sent now."""
+        if self._is_shaken and not self._unsent:
+            with suppress(OSError, ValueError):
+                self._tls.unwrap()
+            self.flush_alert()
+        self._sock.close()
+
+
+class HandshakeTurns:
+    """Runs the costly steps of handshakes in threads, a few at a time: however many clients connect at once, the loop
+    goes on with the connections that stand, and reads of the disk find a thread."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._running = 0
+        self._waiting: deque[tuple[Callable[[], bool], Callable[[asyncio.Future[bool]], None]]] = deque()
+
+    def run(self, step: Callable[[], bool], on_done: Callable[[asyncio.Future[bool]], None]) -> None:
+        if self._running >= STEPS_AT_ONCE:
+            self._waiting.append((step, on_done))
+        else:
+            self._start(step, on_done)
+
+    def _start(self, step: Callable[[], bool], on_done: Callable[[asyncio.Future[bool]], None]) -> None:
+        self._running += 1
+        running = self._loop.run_in_executor(None, step)
+        running.add_done_callback(self._ended)
+        running.add_done_callback(on_done)
+
+    def _ended(self, running: asyncio.Future[bool]) -> None:
+        self._running -= 1
+        if self._waiting and self._running < STEPS_AT_ONCE:
+            self._start(*self._waiting.popleft())
+
+
+class Handshake:
+    """One handshake beside everything else. `on_done` is called once: with None when it is done, or with the error that
+    ended it (TimeoutError after `timeout_s`). The caller closes the connection: after an error the socket itself, not
+    the TlsSocket, because a thread may still be at work on that."""
+
+    __slots__ = ("_is_reading", "_is_writing", "_loop", "_on_done", "_sock", "_timer", "_turns", "tls")
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        turns: HandshakeTurns,
+        sock: Socket,
+        tls: TlsSocket,
+        on_done: Callable[[OSError | None], None],
+        timeout_s: float,
+        *,
+        begins: bool,
+    ) -> None:
+        self.tls = tls
+        self._loop = loop
+        self._turns = turns
+        self._sock = sock
+        self._on_done: Callable[[OSError | None], None] | None = on_done
+        self._timer = loop.call_later(timeout_s, self._late)
+        self._is_reading = self._is_writing = False
+        if begins:
+            self._step()
+        else:
+            self._read()
+
+    def cancel(self) -> None:
+        """End it without a word to the caller."""
+        self._on_done = None
+        self._timer.cancel()
+        self._stop_reading()
+        if self._is_writing:
+            self._is_writing = False
+            self._loop.remove_writer(self._sock)
+
+    def _late(self) -> None:
+        self._end(TimeoutError(errno.ETIMEDOUT, "the handshake took too long"))
+
+    def _end(self, error: OSError | None) -> None:
+        on_done = self._on_done
+        self.cancel()
+        if on_done is not None:
+            on_done(error)
+
+    def _read(self) -> None:
+        if not self._is_reading:
+            self._is_reading = True
+            self._loop.add_reader(self._sock, self._readable)
+
+    def _stop_reading(self) -> None:
+        if self._is_reading:
+            self._is_reading = False
+            self._loop.remove_reader(self._sock)
+
+    def _readable(self) -> None:
+        try:
+            self.tls.receive_handshake()
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self._end(error)
+            return
+        self._stop_reading()
+        self._step()
+
+    def _step(self) -> None:
+        self._turns.run(self.tls.step, self._stepped)
+
+    def _stepped(self, stepped: asyncio.Future[bool]) -> None:
+        if self._on_done is None or stepped.cancelled():
+            return
+        error = stepped.exception()
+        if error is None:
+            self._flush(stepped.result())
+        else:
+            self.tls.flush_alert()
+            self._end(error if isinstance(error, OSError) else OSError(str(error)))
+
+    def _flush(self, is_done: bool) -> None:
+        try:
+            self.tls.flush()
+        except (BlockingIOError, InterruptedError):
+            if not self._is_writing:
+                self._is_writing = True
+                self._loop.add_writer(self._sock, self._flush, is_done)
+            return
+        except OSError as error:
+            self._end(error)
+            return
+        if self._is_writing:
+            self._is_writing = False
+            self._loop.remove_writer(self._sock)
+        if is_done:
+            self._end(None)
+        else:
+            self._read()

@@ -147,7 +147,7 @@ def test_a_jks_that_is_cut_off_is_refused(size: int) -> None:
         ({"ssl.truststore.certificates": "-----BEGIN CERTIFICATE-----*-----END CERTIFICATE-----"}, "no base64"),
         ({"ssl.truststore.certificates": "-----BEGIN CERTIFICATE-----aGk=-----END CERTIFICATE-----"}, "no certificate"),
         ({"ssl.truststore.location": str(FILES / "trust.jks"), "ssl.truststore.password": "hush"}, "password is wrong"),
-        ({"ssl.keystore.location": str(FILES / "ca.pem")}, "no private key of this client"),
+        ({"ssl.keystore.location": str(FILES / "ca.pem")}, "no private key in it"),
         ({"ssl.keystore.location": str(FILES / "client-encrypted.pem")}, "ssl.key.password has to be set"),
         (
             {"ssl.keystore.location": str(FILES / "client-encrypted.pem"), "ssl.key.password": "hush"},

@@ -58,13 +58,6 @@ def test_a_listener_takes_its_protocol_from_the_map() -> None:
 
 
 def test_what_would_leave_something_unguarded_is_refused() -> None:
-    secured = {
-        "listeners": "SASL_SSL://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093",
-        "listener.security.protocol.map": "SASL_SSL:SASL_SSL,CONTROLLER:PLAINTEXT",
-        "security.inter.broker.protocol": "SASL_SSL",
-    }
-    with pytest.raises(ConfigError, match="SASL_SSL is not served"):
-        BrokerConfig.parse(NODE | secured)
     with pytest.raises(ConfigError, match="Ottla runs no Java classes"):
         node(authorizer_class_name="com.example.ForeignAuthorizer")
     assert node(authorizer_class_name="").authorizer_class_name == ""
@@ -136,12 +129,28 @@ def test_a_known_setting_without_effect_is_told_once() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["listener.name.plaintext.ssl.keystore.location", "sasl.some.plugin", "ssl.other", "rsm.config.x"]
+    "name", ["listener.name.plaintext.num.io.threads", "sasl.some.plugin", "ssl.other", "rsm.config.x"]
 )
 def test_settings_of_plug_ins_pass_with_a_warning(name: str) -> None:
     config = BrokerConfig.parse(NODE | {name: "x"})
     assert config.static[name] == "x"
     assert [warning for warning in config.warnings if name in warning]
+
+
+@pytest.mark.parametrize("prefix", ["", "listener.name.plaintext."])
+@pytest.mark.parametrize("name", ["ssl.engine.factory.class", "ssl.provider", "security.providers"])
+def test_a_class_of_javas_for_tls_is_refused_with_the_reason(prefix: str, name: str) -> None:
+    with pytest.raises(ConfigError, match=f"{prefix}{name} cannot be com.example.Own: Ottla does not run Java classes"):
+        BrokerConfig.parse(NODE | {prefix + name: "com.example.Own"})
+
+
+def test_a_setting_with_the_prefix_of_a_listener_has_an_effect_there() -> None:
+    config = BrokerConfig.parse(NODE | {"listener.name.plaintext.ssl.client.auth": "required"})
+    assert not config.warnings
+    assert config.of_listener("PLAINTEXT", "ssl.client.auth") == "required"
+    assert config.of_listener("CONTROLLER", "ssl.client.auth") == "none"
+    assert config.has_of_listener("PLAINTEXT", "ssl.client.auth")
+    assert not config.has_of_listener("CONTROLLER", "ssl.client.auth")
 
 
 @pytest.mark.parametrize(

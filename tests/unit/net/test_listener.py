@@ -50,7 +50,7 @@ class World:
         self.listener = Listener(
             self,  # type: ignore[arg-type]
             self,  # type: ignore[arg-type]
-            lambda channel, host, port: self,
+            lambda channel, host, port, tls: self,
             max_frame_bytes=1000,
             max_connections=most,
             max_connections_per_ip=per_ip,

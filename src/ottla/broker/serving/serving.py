@@ -4,11 +4,22 @@ from __future__ import annotations
 
 import errno
 import logging
+import ssl
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ottla.broker.access import Access
+from ottla.broker.audit import AuditEvent
 from ottla.broker.caller import Client
+from ottla.broker.listener_tls import has_tls, principal_mapping
+from ottla.broker.serving.admission import (
+    MAX_CONNECTIONS,
+    MAX_CREATION_RATE,
+    CreationRate,
+    certified_principal,
+    own_limit,
+)
 from ottla.broker.serving.authorization import Authorization
 from ottla.broker.serving.connection import Connection
 from ottla.broker.serving.login import ConnectionLogin, ListenerLogins
@@ -17,7 +28,10 @@ from ottla.broker.serving.sasl_settings import is_sasl
 from ottla.broker.serving.scram_credentials import ScramCredentials
 from ottla.broker.serving.telemetry import Telemetry
 from ottla.cluster.image import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE
+from ottla.config import ConfigError
 from ottla.net import Channel, Listener, ReceiveBuffers, Sockets
+from ottla.net.listener import NodeConnections
+from ottla.net.tls import TlsSocket
 from ottla.security.principal import ANONYMOUS, Principal
 
 if TYPE_CHECKING:
@@ -66,20 +80,36 @@ class Serving:
         self._on_broker_lost = on_broker_lost
         """Called with a broker whose heartbeats came through a connection that closed."""
         self._listeners: list[Listener] = []
+        self._all_connections = NodeConnections(ground.config.max_connections)
+        self._rate = CreationRate(ground.config, ground.config.max_connection_creation_rate)
+        self._rates: dict[str, CreationRate] = {}
+        """By listener."""
         self._connections: dict[Connection, None] = {}
 
     # Listeners
 
     def open(self, config: ListenerConfig, role: str) -> Listener:
-        """Bind a listener. Clients are accepted once `start_accepting` is called. ListenError if it cannot be bound."""
+        """Bind a listener. Clients are accepted once `start_accepting` is called. ListenError if it cannot be bound,
+        ConfigError if its TLS settings cannot be used."""
         ground = self.ground
         logins = None
         if is_sasl(config.security_protocol):
             logins = ListenerLogins(ground, config.name, self.scram_credentials, self.access)
+        tls_context = self._tls_context(config)
+        mapping = principal_mapping(ground.config, config.name)
 
-        def accept(channel: Channel, host: str, port: int) -> Connection:
+        def accept(channel: Channel, host: str, port: int, tls: TlsSocket | None) -> Connection:
+            principal = ANONYMOUS
+            if tls is not None and config.security_protocol == "SSL":
+                principal = certified_principal(tls.certificate(), mapping)
+                if principal is not ANONYMOUS:
+                    ground.audit.record(
+                        AuditEvent(
+                            kind="login", principal=str(principal), host=host, listener=config.name, operation="SSL"
+                        )
+                    )
             ground.metrics.connections_opened.add()
-            access = self.access(ANONYMOUS, host, config.name)
+            access = self.access(principal, host, config.name)
             connection = Connection(self, channel, Client(host, port, config.name, role, access=access))
             self._connections[connection] = None
             if logins is not None:
@@ -91,12 +121,18 @@ class Serving:
             self._sockets,
             accept,
             max_frame_bytes=ground.config.socket_request_max_bytes,
-            max_connections=ground.config.max_connections,
+            max_connections=own_limit(ground.config, config.name, MAX_CONNECTIONS),
             max_connections_per_ip=ground.config.max_connections_per_ip,
             idle_ms=ground.config.connections_max_idle_ms,
             buffers=self._buffers,
             hold_ms=self._hold_ms,
+            pause_ms=partial(self._pause_ms, config.name),
+            node=self._all_connections,
+            name=config.name,
+            is_protected=config.name == ground.config.inter_broker_listener and len(ground.config.listeners) > 1,
+            tls=tls_context,
         )
+        self._rates[config.name] = CreationRate(ground.config, own_limit(ground.config, config.name, MAX_CREATION_RATE))
         listener.connections_per_ip = ground.config.connections_per_ip_overrides
         # Kafka's default of 50 is for a thread that does nothing but accept; ours also answers requests.
         backlog = max(ground.config.socket_listen_backlog_size, MIN_LISTEN_BACKLOG)
@@ -104,9 +140,14 @@ class Serving:
             port = self.ports[config.name] = listener.open(config.host, config.port, backlog)
         except OSError as error:
             raise ListenError(f"{config.host or '*'}:{config.port}", "--port or listeners", error) from error
-        log.info("listener %s is %s:%d", config.name, config.host or "*", port)
+        log.info("listener %s is %s:%d (%s)", config.name, config.host or "*", port, config.security_protocol)
         self._listeners.append(listener)
         return listener
+
+    def _tls_context(self, config: ListenerConfig) -> ssl.SSLContext | None:
+        if not has_tls(config.security_protocol):
+            return None
+        return self.ground.listener_tls.context(self.ground.config, config)
 
     def stop(self) -> None:
         for listener in self._listeners:
@@ -115,6 +156,12 @@ class Serving:
     def _hold_ms(self, host: str) -> int:
         """KIP-612: addresses that connect more often than their quota allows are held back, then closed."""
         return self.quotas.record_connection(host, self.ground.now()) if self.quotas.is_connection_quota_set else 0
+
+    def _pause_ms(self, listener: str) -> int:
+        """KIP-612: a listener, or all of them, that get more connections than their rate allows accept none for a
+        while."""
+        now = self.ground.now()
+        return max(self._rates[listener].pause_ms(now), self._rate.pause_ms(now))
 
     # Connections
 
@@ -168,15 +215,26 @@ class Serving:
         if CLIENT_METRICS_RESOURCE in kinds:
             self._use_telemetry_subscriptions()
         if BROKER_RESOURCE in kinds:
-            config = self.ground.config
-            for listener in self._listeners:
-                listener.max_connections = config.max_connections
-                listener.max_connections_per_ip = config.max_connections_per_ip
-                listener.connections_per_ip = config.connections_per_ip_overrides
+            self._use_config()
         if changes.scram_users_changed:
             self.scram_credentials.changed()
         if changes.client_quotas_changed:
             self.quotas.replace(self.ground.image.client_quotas)
+
+    def _use_config(self) -> None:
+        """Take limits and key stores from settings that changed. A key store is read again even if its path stays."""
+        config = self.ground.config
+        self._all_connections.max_connections = config.max_connections
+        self._rate.limit = config.max_connection_creation_rate
+        for listener, declared in ((one, config.listener(one.name)) for one in self._listeners):
+            listener.max_connections = own_limit(config, listener.name, MAX_CONNECTIONS)
+            listener.max_connections_per_ip = config.max_connections_per_ip
+            listener.connections_per_ip = config.connections_per_ip_overrides
+            self._rates[listener.name].limit = own_limit(config, listener.name, MAX_CREATION_RATE)
+            try:
+                listener.tls = self._tls_context(declared)
+            except ConfigError as error:
+                log.error("%s: it goes on with the key store that it has", error.message)
 
     def _use_telemetry_subscriptions(self) -> None:
         configs = self.ground.image.configs
