@@ -35,7 +35,19 @@ the key of the API that asked (-1 if none did), and whether it was allowed."""
 class Access:
     """`authorizer` None: a node without one allows everything."""
 
-    __slots__ = ("_answers", "_report", "authorizer", "host", "listener", "principal", "readable", "writable")
+    __slots__ = (
+        "_answers",
+        "_report",
+        "authorizer",
+        "generation",
+        "groups",
+        "host",
+        "is_follower_allowed",
+        "listener",
+        "principal",
+        "readable",
+        "writable",
+    )
 
     def __init__(
         self,
@@ -55,7 +67,13 @@ class Access:
         self.writable: set[Any] = set()
         """Topics that Produce was allowed on, by name and by id: frame handlers look only here."""
         self.readable: set[Any] = set()
-        """The same for Fetch."""
+        """The same for Fetch and OffsetCommit."""
+        self.groups: set[bytes] = set()
+        """Groups that OffsetCommit was allowed on, their ids in bytes."""
+        self.is_follower_allowed = False
+        """Whether Fetch of a follower was allowed."""
+        self.generation = 0
+        """Of the ACLs. A fetch session that was checked under another one is checked again."""
 
     def is_allowed(
         self,
@@ -94,11 +112,30 @@ class Access:
             self._answers.clear()
         self._answers[question] = answer
 
+    # What the long way found allowed, for frame handlers
+
+    def note_writable(self, topic: str, topic_id: bytes) -> None:
+        if self.authorizer is not None:
+            self.writable.update((topic, topic_id))
+
+    def note_readable(self, topic: str, topic_id: bytes) -> None:
+        if self.authorizer is not None:
+            self.readable.update((topic, topic_id))
+
+    def note_group(self, group_id: str) -> None:
+        if self.authorizer is not None:
+            if len(self.groups) >= MAX_ANSWERS:
+                self.groups.clear()
+            self.groups.add(group_id.encode())
+
     def forget(self) -> None:
         """ACLs changed: ask the authorizer again."""
         self._answers.clear()
         self.writable.clear()
         self.readable.clear()
+        self.groups.clear()
+        self.is_follower_allowed = False
+        self.generation += 1
 
 
 MAX_ANSWERS = 10_000

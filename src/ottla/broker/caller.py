@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from ottla.broker.access import EVERYTHING, Access
 from ottla.security.principal import Principal
-from ottla.wire.acls import CLUSTER_RESOURCE_NAME, AclOperation, AclResource
+from ottla.wire.acls import CLUSTER_RESOURCE_NAME, SUPPORTED_OPERATIONS, AclOperation, AclResource
+
+Thing = TypeVar("Thing")
 
 
 class ClientLogin(Protocol):
@@ -67,14 +69,57 @@ class Caller:
         are collected, so that a denial is nothing to report."""
         return self.client.access.is_allowed(operation, resource, name, is_logged=False)
 
-    def is_allowed_on_cluster(self, operation: AclOperation) -> bool:
+    def is_allowed_on_cluster(self, operation: AclOperation, *, is_logged: bool = True) -> bool:
+        """`is_logged` False: another permission will do as well, so that a denial of this one is nothing to report."""
         return self.client.access.is_allowed(
-            operation, AclResource.CLUSTER, CLUSTER_RESOURCE_NAME, api_key=self.api_key
+            operation, AclResource.CLUSTER, CLUSTER_RESOURCE_NAME, api_key=self.api_key, is_logged=is_logged
         )
 
     def is_allowed_on_any(self, operation: AclOperation, resource: AclResource) -> bool:
         """Whether there is any resource of this type on which the sender may do this (KIP-679)."""
         return self.client.access.is_allowed_on_any(operation, resource)
+
+    def may_describe_topic(self, name: str) -> bool:
+        return self.is_allowed(AclOperation.DESCRIBE, AclResource.TOPIC, name)
+
+    def is_topic_visible(self, name: str) -> bool:
+        return self.is_visible(AclOperation.DESCRIBE, AclResource.TOPIC, name)
+
+    def split(
+        self,
+        operation: AclOperation,
+        resource: AclResource,
+        things: Iterable[Thing],
+        name: Callable[[Thing], str | None],
+        *,
+        is_logged: bool = True,
+    ) -> tuple[list[Thing], list[Thing]]:
+        """The things on which the sender may do this, and the others. A thing without a name goes with the first: what
+        is wrong with it the handler answers. `is_logged` False: a list is filtered, whose things were not asked for."""
+        access = self.client.access
+        if access.authorizer is None:
+            return list(things), []
+        allowed: list[Thing] = []
+        denied: list[Thing] = []
+        for thing in things:
+            named = name(thing)
+            is_allowed = named is None or access.is_allowed(
+                operation, resource, named, api_key=self.api_key, is_logged=is_logged
+            )
+            (allowed if is_allowed else denied).append(thing)
+        return allowed, denied
+
+    def authorized_operations(self, resource: AclResource, name: str = CLUSTER_RESOURCE_NAME) -> int:
+        """What the sender may do with a topic, group or the cluster, as the bits of an AuthorizedOperations field."""
+        return sum(
+            1 << operation for operation in SUPPORTED_OPERATIONS[resource] if self.is_visible(operation, resource, name)
+        )
+
+    def cluster_operations(self) -> int:
+        """The same for the cluster; none for a sender that may not describe it."""
+        if not self.is_allowed_on_cluster(AclOperation.DESCRIBE):
+            return 0
+        return self.authorized_operations(AclResource.CLUSTER)
 
 
 BoundHandler = Callable[[Any, Caller], Any]

@@ -328,10 +328,13 @@ class Membership:
             or not 0 <= since_ms <= self._state.config.group_consumer_regex_refresh_interval_ms
         )
         if must_resolve and regex_count:
-            self._state.timers.schedule(key, call.now, partial(self._resolve_regexes, group.id))
+            self._state.timers.schedule(key, call.now, partial(self._resolve_regexes, group.id, call.may_describe))
 
-    def _resolve_regexes(self, group_id: str, now: int, timestamp: int) -> CoordinatorDecision[None]:
-        """Look up what all regular expressions of a group match."""
+    def _resolve_regexes(
+        self, group_id: str, may_describe: Callable[[str], bool] | None, now: int, timestamp: int
+    ) -> CoordinatorDecision[None]:
+        """Look up what all regular expressions of a group match. As in Kafka, only topics count that the member may
+        describe whose heartbeat brought this about."""
         group = self._state.groups.get(group_id)
         records: list[GroupRecord] = []
         if not isinstance(group, ConsumerGroup):
@@ -340,6 +343,8 @@ class Membership:
         must_bump = False
         for regex in subscriptions.regexes:
             topics = matching_topics(regex, self._state.image.topics_by_name)
+            if may_describe is not None:
+                topics = tuple(filter(may_describe, topics))
             resolved = ResolvedRegex(topics, self._topics_version, timestamp)
             if subscriptions.resolved.get(regex, UNRESOLVED).topics != topics:
                 must_bump = True

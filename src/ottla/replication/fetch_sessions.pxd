@@ -17,7 +17,7 @@ cdef class FetchPartition:
 
 
 cdef class FetchSession:
-    cdef public object id, parked_consumer_fetch, parked_follower_fetch, replica_id
+    cdef public object checked_for, id, parked_consumer_fetch, parked_follower_fetch, replica_id
     cdef public bint is_over, uses_topic_ids
     cdef public dict partitions, ready, watchers
     cdef public long long epoch, used_at

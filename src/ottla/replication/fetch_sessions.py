@@ -217,6 +217,7 @@ class ParkedPartition:
 class FetchSession:
     __slots__ = (
         "answered_at",
+        "checked_for",
         "epoch",
         "id",
         "is_over",
@@ -257,6 +258,8 @@ class FetchSession:
         """Of a consumer: its fetch that waits for more."""
         self.watchers: dict[Watcher, None] = {}
         self.is_over = False
+        self.checked_for: object = None
+        """What the permission to read its partitions was last checked for: a client and a generation of ACLs."""
 
     @property
     def is_followers(self) -> bool:

@@ -212,4 +212,4 @@ def add_topic(
 def call(handler: Callable[..., Any], request: Message, caller: Caller, *rooms: Any) -> Any:
     """What a handler answers that gets those of the rooms that its signature names."""
     by_type = {kind: room for room in rooms for kind in type(room).__mro__}
-    return handler(request, *(by_type[room] for room in Api(key=0, handler=handler).rooms), caller)
+    return handler(request, *(by_type[room] for room in Api(key=0, handler=handler, needs=()).rooms), caller)

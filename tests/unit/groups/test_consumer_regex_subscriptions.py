@@ -165,4 +165,4 @@ def test_a_lookup_for_a_group_that_is_gone_is_nothing() -> None:
     coordinator.heartbeat("a", 0, regex="foo.*")
     coordinator.create_topic("foo-2", 1)
     operation = coordinator.consumer._membership._resolve_regexes
-    assert operation("nothing", coordinator.now, coordinator.timestamp).records == []
+    assert operation("nothing", None, coordinator.now, coordinator.timestamp).records == []

@@ -14,8 +14,9 @@ from ottla.broker.coordinators.transactions import (
     TransactionPartitions,
 )
 from ottla.broker.ground import Ground
-from ottla.broker.serving.api import Api
+from ottla.broker.serving.api import Api, Need
 from ottla.transactions import TopicPartition
+from ottla.wire.acls import AclOperation, AclResource
 from ottla.wire.errors import ErrorCode
 from ottla.wire.internal_topics import INTERNAL_TOPICS
 from ottla.wire.messages.add_partitions_to_txn import (
@@ -43,8 +44,10 @@ def add_partitions_to_txn(
                 topics=request.v3_and_below_topics,
             )
         ]
-    else:
+    elif caller.is_allowed_on_cluster(AclOperation.CLUSTER_ACTION):
         asked = request.transactions
+    else:
+        return AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     answers = [_of_transaction(transaction, ground, transactions, caller) for transaction in asked]
     if any(isinstance(answer, asyncio.Future) for answer in answers):
         return _later(asked, answers, caller)
@@ -54,10 +57,18 @@ def add_partitions_to_txn(
 def _of_transaction(
     transaction: AddPartitionsToTxnTransaction, ground: Ground, transactions: TransactionCoordinator, caller: Caller
 ) -> Codes | ErrorCode | asyncio.Future[Codes] | asyncio.Future[ErrorCode]:
+    is_clients = caller.api_version < FIRST_BATCHED_VERSION
+    if is_clients and not caller.is_allowed(
+        AclOperation.WRITE, AclResource.TRANSACTIONAL_ID, transaction.transactional_id
+    ):
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     partitions = [TopicPartition(topic.name, index) for topic in transaction.topics for index in topic.partitions]
     refused: Codes = {}
     for partition in partitions:
-        if caller.api_version < FIRST_BATCHED_VERSION and partition.topic in INTERNAL_TOPICS:
+        if is_clients and (
+            partition.topic in INTERNAL_TOPICS
+            or not caller.is_allowed(AclOperation.WRITE, AclResource.TOPIC, partition.topic)
+        ):
             refused[partition] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         elif ground.image.partition(*partition) is None:
             refused[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -68,7 +79,7 @@ def _of_transaction(
         transaction.producer_id,
         transaction.producer_epoch,
         partitions,
-        CLIENT_VERSION_THAT_ADDS if caller.api_version >= FIRST_BATCHED_VERSION else 0,
+        0 if is_clients else CLIENT_VERSION_THAT_ADDS,
     )
     if transaction.verify_only:
         return transactions.verify_partitions(asked)
@@ -120,4 +131,12 @@ def _topic_results(
     ]
 
 
-api = Api(key=24, handler=add_partitions_to_txn)
+api = Api(
+    key=24,
+    handler=add_partitions_to_txn,
+    needs=(
+        Need(AclOperation.WRITE, AclResource.TRANSACTIONAL_ID),
+        Need(AclOperation.WRITE, AclResource.TOPIC),
+        Need(AclOperation.CLUSTER_ACTION, AclResource.CLUSTER),
+    ),
+)

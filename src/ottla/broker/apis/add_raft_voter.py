@@ -7,7 +7,8 @@ from typing import Any
 
 from ottla.broker.caller import Caller
 from ottla.broker.metadata.metadata import Metadata
-from ottla.broker.serving.api import Api
+from ottla.broker.serving.api import Api, cluster_wide
+from ottla.wire.acls import AclOperation
 from ottla.wire.messages.add_raft_voter import AddRaftVoterRequest
 
 
@@ -15,4 +16,4 @@ def add_raft_voter(request: AddRaftVoterRequest, metadata: Metadata, caller: Cal
     return metadata.quorum.receive(request)
 
 
-api = Api(key=80, handler=add_raft_voter, is_forwarded=True)
+api = Api(key=80, handler=add_raft_voter, needs=cluster_wide(AclOperation.ALTER), is_forwarded=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from ottla.broker.caller import Caller
 from ottla.broker.metadata.metadata import Metadata
-from ottla.broker.serving.api import Api
+from ottla.broker.serving.api import Api, cluster_wide
+from ottla.wire.acls import AclOperation
 from ottla.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
 
@@ -15,4 +16,4 @@ async def allocate_producer_ids(
     return AllocateProducerIdsResponse(producer_id_start=block.first_id, producer_id_len=block.end_id - block.first_id)
 
 
-api = Api(key=67, handler=allocate_producer_ids)
+api = Api(key=67, handler=allocate_producer_ids, needs=cluster_wide(AclOperation.CLUSTER_ACTION))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ottla.broker.apis.config_changes import check_configs, decide, is_for_controller
+from ottla.broker.apis.config_changes import check_configs, check_is_allowed, decide, is_for_controller
 from ottla.broker.caller import Caller
 from ottla.broker.ground import Ground
 from ottla.broker.metadata.metadata import Metadata
-from ottla.broker.serving.api import Api
+from ottla.broker.serving.api import Api, Need
 from ottla.controller import Controller
+from ottla.wire.acls import AclOperation, AclResource
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.alter_configs import (
     AlterConfigsRequest,
@@ -22,15 +23,15 @@ from ottla.wire.messages.alter_configs import (
 async def alter_configs(
     request: AlterConfigsRequest, ground: Ground, metadata: Metadata, caller: Caller
 ) -> AlterConfigsResponse:
-    if is_for_controller(caller):
-        return await metadata.commit(metadata.controller.alter_configs(request))
     named = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
     answers: list[AlterConfigsResourceResponse | None] = []
     forwarded: list[AlterConfigsResource] = []
     for resource in request.resources:
         try:
             if named[resource.resource_type, resource.resource_name] == 1:
-                _check(resource, ground)
+                check_is_allowed(caller, resource.resource_type, resource.resource_name)
+                if not is_for_controller(caller):
+                    _check(resource, ground)
         except KafkaError as error:
             answers.append(
                 AlterConfigsResourceResponse(
@@ -62,4 +63,13 @@ def _check(resource: AlterConfigsResource, ground: Ground) -> None:
     check_configs(ground, resource.resource_type, resource.resource_name, after)
 
 
-api = Api(key=33, handler=alter_configs, is_checked_then_forwarded=True)
+api = Api(
+    key=33,
+    handler=alter_configs,
+    needs=(
+        Need(AclOperation.ALTER_CONFIGS, AclResource.TOPIC),
+        Need(AclOperation.ALTER_CONFIGS, AclResource.GROUP),
+        Need(AclOperation.ALTER_CONFIGS, AclResource.CLUSTER),
+    ),
+    is_checked_then_forwarded=True,
+)

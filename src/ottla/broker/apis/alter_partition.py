@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from ottla.broker.caller import Caller
 from ottla.broker.metadata.metadata import Metadata
-from ottla.broker.serving.api import Api
+from ottla.broker.serving.api import Api, cluster_wide
+from ottla.wire.acls import AclOperation
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 
@@ -18,4 +19,4 @@ async def alter_partition(request: AlterPartitionRequest, metadata: Metadata, ca
         return AlterPartitionResponse(error_code=error.code)
 
 
-api = Api(key=56, handler=alter_partition)
+api = Api(key=56, handler=alter_partition, needs=cluster_wide(AclOperation.CLUSTER_ACTION))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from ottla.broker.caller import Caller
 from ottla.broker.metadata.metadata import Metadata
-from ottla.broker.serving.api import Api
+from ottla.broker.serving.api import Api, cluster_wide
+from ottla.wire.acls import AclOperation
 from ottla.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -17,4 +18,4 @@ async def alter_partition_reassignments(
     return await metadata.commit(metadata.controller.alter_partition_reassignments(request))
 
 
-api = Api(key=45, handler=alter_partition_reassignments, is_forwarded=True)
+api = Api(key=45, handler=alter_partition_reassignments, needs=cluster_wide(AclOperation.ALTER), is_forwarded=True)

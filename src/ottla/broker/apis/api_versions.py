@@ -83,4 +83,4 @@ def _is_software_text(text: str) -> bool:
     )
 
 
-api = Api(key=KEY, handler=api_versions)
+api = Api(key=KEY, handler=api_versions, needs=())

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from ottla.broker.caller import Caller
 from ottla.broker.metadata.metadata import Metadata
-from ottla.broker.serving.api import Api
+from ottla.broker.serving.api import Api, cluster_wide
+from ottla.wire.acls import AclOperation
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
@@ -50,4 +51,4 @@ async def assign_replicas_to_dirs(
     )
 
 
-api = Api(key=73, handler=assign_replicas_to_dirs)
+api = Api(key=73, handler=assign_replicas_to_dirs, needs=cluster_wide(AclOperation.CLUSTER_ACTION))

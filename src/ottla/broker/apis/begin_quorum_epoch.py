@@ -7,7 +7,8 @@ from typing import Any
 
 from ottla.broker.caller import Caller
 from ottla.broker.metadata.metadata import Metadata
-from ottla.broker.serving.api import Api
+from ottla.broker.serving.api import Api, cluster_wide
+from ottla.wire.acls import AclOperation
 from ottla.wire.messages.begin_quorum_epoch import BeginQuorumEpochRequest
 
 
@@ -15,4 +16,4 @@ def begin_quorum_epoch(request: BeginQuorumEpochRequest, metadata: Metadata, cal
     return metadata.quorum.receive(request)
 
 
-api = Api(key=53, handler=begin_quorum_epoch)
+api = Api(key=53, handler=begin_quorum_epoch, needs=cluster_wide(AclOperation.CLUSTER_ACTION))

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from ottla.broker.caller import Caller
 from ottla.broker.metadata.metadata import Metadata
-from ottla.broker.serving.api import Api
+from ottla.broker.serving.api import Api, cluster_wide
+from ottla.wire.acls import AclOperation
 from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 
 
@@ -24,4 +25,4 @@ async def broker_heartbeat(
     return response
 
 
-api = Api(key=63, handler=broker_heartbeat)
+api = Api(key=63, handler=broker_heartbeat, needs=cluster_wide(AclOperation.CLUSTER_ACTION))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from ottla.broker.caller import Caller
 from ottla.broker.metadata.metadata import Metadata
-from ottla.broker.serving.api import Api
+from ottla.broker.serving.api import Api, cluster_wide
+from ottla.wire.acls import AclOperation
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 
@@ -30,4 +31,4 @@ async def broker_registration(
     return BrokerRegistrationResponse(broker_epoch=broker_epoch)
 
 
-api = Api(key=62, handler=broker_registration)
+api = Api(key=62, handler=broker_registration, needs=cluster_wide(AclOperation.CLUSTER_ACTION))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ottla.broker.apis.config_access import config_denial
 from ottla.broker.apis.describe_configs import check_is_this_node
 from ottla.broker.ground import Ground
 from ottla.broker.metadata.metadata import Metadata
@@ -18,6 +19,7 @@ from ottla.config.dynamic import check_client_metrics, check_dynamic_broker
 from ottla.config.keys import format_value
 from ottla.controller import Controller
 from ottla.wire import Message
+from ottla.wire.acls import AclOperation
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.incremental_alter_configs import AlterableConfig
 
@@ -34,11 +36,18 @@ def is_for_controller(caller: Caller) -> bool:
     return caller.is_forwarded or caller.client.role == "controller"
 
 
+def check_is_allowed(caller: Caller, kind: int, name: str) -> None:
+    """KafkaError if the caller may not change the settings of a resource."""
+    denied = config_denial(caller, AclOperation.ALTER_CONFIGS, kind, name)
+    if denied is not None:
+        raise KafkaError(denied, denied.text)
+
+
 async def decide(
     metadata: Metadata, caller: Caller, request: Message, command: Callable[[Controller, Any], Any]
 ) -> Any:
-    """What the active controller answers, here or elsewhere."""
-    if metadata.controllership.is_active:
+    """What the active controller answers: here, or elsewhere if the request came to this node as a broker."""
+    if metadata.controllership.is_active or is_for_controller(caller):
         return await metadata.commit(command(metadata.controller, request))
     return await metadata.controllership.forward(request, caller)
 

@@ -6,8 +6,9 @@ from typing import Any
 
 from ottla.broker.caller import Caller
 from ottla.broker.coordinators.groups import GroupCoordinator
-from ottla.broker.serving.api import Api
+from ottla.broker.serving.api import Api, Need
 from ottla.groups.shard import GroupShard
+from ottla.wire.acls import AclOperation, AclResource
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 
@@ -15,6 +16,10 @@ from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatR
 def consumer_group_heartbeat(request: ConsumerGroupHeartbeatRequest, groups: GroupCoordinator, caller: Caller) -> Any:
     if not groups.is_consumer_protocol_enabled:
         return _refused(request, KafkaError(ErrorCode.UNSUPPORTED_VERSION))
+    if not caller.is_allowed(AclOperation.READ, AclResource.GROUP, request.group_id):
+        return _refused(request, KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED))
+    if not all(map(caller.may_describe_topic, request.subscribed_topic_names or ())):
+        return _refused(request, KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
     return groups.run(request.group_id, GroupShard.consumer_group_heartbeat, request, groups.call(caller), _refused)
 
 
@@ -22,4 +27,11 @@ def _refused(request: ConsumerGroupHeartbeatRequest, error: KafkaError) -> Consu
     return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message or None)
 
 
-api = Api(key=68, handler=consumer_group_heartbeat)
+api = Api(
+    key=68,
+    handler=consumer_group_heartbeat,
+    needs=(
+        Need(AclOperation.READ, AclResource.GROUP),
+        Need(AclOperation.DESCRIBE, AclResource.TOPIC),
+    ),
+)

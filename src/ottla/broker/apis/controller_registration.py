@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from ottla.broker.caller import Caller
 from ottla.broker.metadata.metadata import Metadata
-from ottla.broker.serving.api import Api
+from ottla.broker.serving.api import Api, cluster_wide
+from ottla.wire.acls import AclOperation
 from ottla.wire.messages.controller_registration import ControllerRegistrationRequest, ControllerRegistrationResponse
 
 
@@ -15,4 +16,4 @@ async def controller_registration(
     return ControllerRegistrationResponse(error_message=None)
 
 
-api = Api(key=70, handler=controller_registration)
+api = Api(key=70, handler=controller_registration, needs=cluster_wide(AclOperation.CLUSTER_ACTION))

@@ -6,21 +6,28 @@ from typing import Any
 
 from ottla.broker.caller import Caller
 from ottla.broker.coordinators.groups import GroupCoordinator
-from ottla.broker.serving.api import Api
+from ottla.broker.serving.api import Api, Need
 from ottla.groups.shard import GroupShard
-from ottla.wire.errors import KafkaError
+from ottla.wire.acls import AclOperation, AclResource
+from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
 
 def delete_groups(request: DeleteGroupsRequest, groups: GroupCoordinator, caller: Caller) -> Any:
+    allowed, denied = caller.split(AclOperation.DELETE, AclResource.GROUP, dict.fromkeys(request.groups_names), str)
+    refused = _refused(_request_for(denied), KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED))
+
+    def answer(results: list[DeletableGroupResult]) -> DeleteGroupsResponse:
+        return DeleteGroupsResponse(results=results + refused)
+
     return groups.run_for_each(
-        dict.fromkeys(request.groups_names),
+        allowed,
         GroupShard.delete_groups,
         _request_for,
         groups.call(caller),
         _refused,
         _results,
-        _answer,
+        answer,
     )
 
 
@@ -36,8 +43,4 @@ def _refused(request: DeleteGroupsRequest, error: KafkaError) -> list[DeletableG
     return [DeletableGroupResult(group_id=group_id, error_code=error.code) for group_id in request.groups_names]
 
 
-def _answer(results: list[DeletableGroupResult]) -> DeleteGroupsResponse:
-    return DeleteGroupsResponse(results=results)
-
-
-api = Api(key=42, handler=delete_groups)
+api = Api(key=42, handler=delete_groups, needs=(Need(AclOperation.DELETE, AclResource.GROUP),))

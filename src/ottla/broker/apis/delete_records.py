@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.caller import Caller
 from ottla.broker.replicas.replicas import Replicas
-from ottla.broker.serving.api import Api
+from ottla.broker.serving.api import Api, Need
+from ottla.wire.acls import AclOperation, AclResource
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.internal_topics import INTERNAL_TOPICS
 from ottla.wire.messages.delete_records import (
@@ -23,9 +24,12 @@ if TYPE_CHECKING:
 def delete_records(request: DeleteRecordsRequest, replicas: Replicas, caller: Caller) -> DeleteRecordsResponse:
     topics = []
     for topic in request.topics:
+        is_allowed = caller.is_allowed(AclOperation.DELETE, AclResource.TOPIC, topic.name)
         rows = []
         for asked in topic.partitions:
             try:
+                if not is_allowed:
+                    raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
                 low_watermark = _delete(
                     replicas.partition(topic.name, asked.partition_index),
                     asked.offset,
@@ -59,4 +63,4 @@ def _delete(
     return low_watermark
 
 
-api = Api(key=21, handler=delete_records)
+api = Api(key=21, handler=delete_records, needs=(Need(AclOperation.DELETE, AclResource.TOPIC),))

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 from ottla.broker.caller import Caller
 from ottla.broker.ground import Ground
-from ottla.broker.serving.api import Api
+from ottla.broker.serving.api import Api, cluster_wide
 from ottla.config.hash_order import entity_hash, hash_order, string_hash
+from ottla.wire.acls import AclOperation
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.describe_client_quotas import (
     ComponentData,
@@ -92,4 +93,4 @@ def _matches(names: Mapping[str, str | None], exact: Mapping[str, str | None], s
     )
 
 
-api = Api(key=48, handler=describe_client_quotas)
+api = Api(key=48, handler=describe_client_quotas, needs=cluster_wide(AclOperation.DESCRIBE_CONFIGS))

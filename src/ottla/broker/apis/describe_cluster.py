@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ottla.broker.apis.metadata import CLUSTER_OPERATIONS, NOT_ASKED
+from ottla.broker.apis.metadata import NOT_ASKED
 from ottla.broker.caller import Caller
 from ottla.broker.ground import Ground
 from ottla.broker.metadata.metadata import Metadata
-from ottla.broker.serving.api import Api
+from ottla.broker.serving.api import Api, Need
+from ottla.wire.acls import AclOperation, AclResource
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -22,6 +23,8 @@ BROKERS, CONTROLLERS = 1, 2
 def describe_cluster(
     request: DescribeClusterRequest, ground: Ground, metadata: Metadata, caller: Caller
 ) -> DescribeClusterResponse:
+    if caller.client.role == "controller" and not caller.is_allowed_on_cluster(AclOperation.ALTER):
+        return _refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED.text)
     expected = CONTROLLERS if caller.client.role == "controller" else BROKERS
     if request.endpoint_type not in (BROKERS, CONTROLLERS):
         return _refused(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {request.endpoint_type}")
@@ -40,7 +43,7 @@ def describe_cluster(
         controller_id=metadata.quorum.leader_id if expected == CONTROLLERS else ground.node_id,
         brokers=list(found),
         cluster_authorized_operations=(
-            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+            caller.cluster_operations() if request.include_cluster_authorized_operations else NOT_ASKED
         ),
     )
 
@@ -69,4 +72,11 @@ def _refused(code: ErrorCode, message: str) -> DescribeClusterResponse:
     return DescribeClusterResponse(error_code=code, error_message=message)
 
 
-api = Api(key=60, handler=describe_cluster)
+api = Api(
+    key=60,
+    handler=describe_cluster,
+    needs=(
+        Need(AclOperation.DESCRIBE, AclResource.CLUSTER),
+        Need(AclOperation.ALTER, AclResource.CLUSTER),
+    ),
+)

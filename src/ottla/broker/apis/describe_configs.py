@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from ottla.broker.apis.config_access import config_denial
 from ottla.broker.caller import Caller
 from ottla.broker.ground import Ground
-from ottla.broker.serving.api import Api
+from ottla.broker.serving.api import Api, Need
 from ottla.broker.serving.loggers import loggers
 from ottla.cluster.image import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
 from ottla.cluster.topic import why_topic_name_is_invalid
@@ -17,6 +18,7 @@ from ottla.config.describe import (
     describe_group,
     describe_topic,
 )
+from ottla.wire.acls import AclOperation, AclResource
 from ottla.wire.config_resources import ConfigSource, ResourceType
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.describe_configs import (
@@ -43,6 +45,11 @@ def describe_configs(request: DescribeConfigsRequest, ground: Ground, caller: Ca
         try:
             if entry_count > MAX_ENTRIES:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Too many resources to describe at once")
+            denied = config_denial(
+                caller, AclOperation.DESCRIBE_CONFIGS, resource.resource_type, resource.resource_name
+            )
+            if denied is not None:
+                raise KafkaError(denied, denied.text)
             check_resource(resource.resource_type, resource.resource_name, ground)
             key = _same_description(resource, ground)
             told = known.get(key)
@@ -147,4 +154,12 @@ def _told(entry: DescribedConfig, *, with_synonyms: bool, with_doc: bool) -> Des
     )
 
 
-api = Api(key=32, handler=describe_configs)
+api = Api(
+    key=32,
+    handler=describe_configs,
+    needs=(
+        Need(AclOperation.DESCRIBE_CONFIGS, AclResource.TOPIC),
+        Need(AclOperation.DESCRIBE_CONFIGS, AclResource.GROUP),
+        Need(AclOperation.DESCRIBE_CONFIGS, AclResource.CLUSTER),
+    ),
+)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from ottla.broker.caller import Caller
 from ottla.broker.ground import Ground
 from ottla.broker.replicas.replicas import Replicas
-from ottla.broker.serving.api import Api
+from ottla.broker.serving.api import Api, cluster_wide
+from ottla.wire.acls import AclOperation
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -53,4 +54,4 @@ def describe_log_dirs(
     return DescribeLogDirsResponse(results=results)
 
 
-api = Api(key=35, handler=describe_log_dirs)
+api = Api(key=35, handler=describe_log_dirs, needs=cluster_wide(AclOperation.DESCRIBE))

@@ -5,8 +5,9 @@ from __future__ import annotations
 from ottla.broker.caller import Caller
 from ottla.broker.ground import Ground
 from ottla.broker.replicas.replicas import Replicas
-from ottla.broker.serving.api import Api
-from ottla.wire.errors import KafkaError
+from ottla.broker.serving.api import Api, Need
+from ottla.wire.acls import AclOperation, AclResource
+from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -23,8 +24,13 @@ def describe_producers(
 ) -> DescribeProducersResponse:
     topics = []
     for topic in request.topics:
+        is_allowed = caller.is_allowed(AclOperation.READ, AclResource.TOPIC, topic.name)
         rows = []
         for index in topic.partition_indexes:
+            if not is_allowed:
+                code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                rows.append(PartitionResponse(partition_index=index, error_code=code, error_message=code.text))
+                continue
             try:
                 producers = replicas.partition(topic.name, index).log.producers.producers
             except KafkaError as error:
@@ -56,4 +62,4 @@ def describe_producers(
     return DescribeProducersResponse(topics=topics)
 
 
-api = Api(key=61, handler=describe_producers)
+api = Api(key=61, handler=describe_producers, needs=(Need(AclOperation.READ, AclResource.TOPIC),))

@@ -5,8 +5,9 @@ from __future__ import annotations
 from ottla.broker.caller import Caller
 from ottla.broker.ground import Ground
 from ottla.broker.metadata.metadata import Metadata
-from ottla.broker.serving.api import Api
+from ottla.broker.serving.api import Api, cluster_wide
 from ottla.raft.leader import NEVER, Leader, Replica
+from ottla.wire.acls import AclOperation
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.internal_topics import METADATA_TOPIC
 from ottla.wire.messages.describe_quorum import (
@@ -81,4 +82,4 @@ def _metadata_partition(ground: Ground, metadata: Metadata) -> DescribeQuorumRes
     )
 
 
-api = Api(key=55, handler=describe_quorum, is_forwarded=True)
+api = Api(key=55, handler=describe_quorum, needs=cluster_wide(AclOperation.DESCRIBE), is_forwarded=True)

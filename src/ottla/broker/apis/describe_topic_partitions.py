@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.apis.metadata import TOPIC_OPERATIONS
 from ottla.broker.caller import Caller
 from ottla.broker.ground import Ground
 from ottla.broker.replicas.replicas import Replicas
-from ottla.broker.serving.api import Api
+from ottla.broker.serving.api import Api, Need
 from ottla.cluster.topic import why_topic_name_is_invalid
+from ottla.wire.acls import AclOperation, AclResource
 from ottla.wire.errors import ErrorCode
 from ottla.wire.internal_topics import INTERNAL_TOPICS
 from ottla.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsRequestCursor,
     DescribeTopicPartitionsResponse,
     DescribeTopicPartitionsResponseCursor,
     DescribeTopicPartitionsResponsePartition,
@@ -29,7 +30,7 @@ def describe_topic_partitions(
 ) -> DescribeTopicPartitionsResponse:
     cursor = request.cursor
     wants_all = not request.topics
-    names = ground.image.topics_by_name if wants_all else {topic.name: None for topic in request.topics}
+    names = ground.image.topics_by_name if wants_all else dict.fromkeys(topic.name for topic in request.topics)
     if cursor is not None and (
         cursor.partition_index < 0 or not (wants_all or (cursor.topic_name in names and cursor.topic_name))
     ):
@@ -40,8 +41,28 @@ def describe_topic_partitions(
         )
     first_name = "" if cursor is None else cursor.topic_name
     remaining = max(1, min(ground.config.max_request_partition_size_limit, request.response_partition_limit))
+    asked = sorted(name for name in names if name >= first_name)
+    visible, hidden = caller.split(AclOperation.DESCRIBE, AclResource.TOPIC, asked, str, is_logged=not wants_all)
+    response = _pages(visible, cursor, remaining, ground, replicas)
+    for described in response.topics:
+        described.topic_authorized_operations = caller.authorized_operations(AclResource.TOPIC, described.name or "")
+    if not wants_all:
+        response.topics += [
+            DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name)
+            for name in hidden
+        ]
+    return response
+
+
+def _pages(
+    names: list[str],
+    cursor: DescribeTopicPartitionsRequestCursor | None,
+    remaining: int,
+    ground: Ground,
+    replicas: Replicas,
+) -> DescribeTopicPartitionsResponse:
     topics: list[DescribeTopicPartitionsResponseTopic] = []
-    for name in sorted(name for name in names if name >= first_name):
+    for name in names:
         if remaining == 0:
             return _page(topics, name, 0)
         start = cursor.partition_index if cursor is not None and name == cursor.topic_name else 0
@@ -70,7 +91,6 @@ def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
         error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_valid else ErrorCode.INVALID_TOPIC_EXCEPTION,
         name=name,
         is_internal=name in INTERNAL_TOPICS,
-        topic_authorized_operations=TOPIC_OPERATIONS,
     )
 
 
@@ -96,8 +116,7 @@ def _described(replicas: Replicas, topic: TopicImage, indexes: range) -> Describ
         topic_id=topic.id,
         is_internal=topic.name in INTERNAL_TOPICS,
         partitions=partitions,
-        topic_authorized_operations=TOPIC_OPERATIONS,
     )
 
 
-api = Api(key=75, handler=describe_topic_partitions)
+api = Api(key=75, handler=describe_topic_partitions, needs=(Need(AclOperation.DESCRIBE, AclResource.TOPIC),))

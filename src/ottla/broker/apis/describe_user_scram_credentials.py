@@ -6,7 +6,8 @@ from collections import Counter
 
 from ottla.broker.caller import Caller
 from ottla.broker.ground import Ground
-from ottla.broker.serving.api import Api
+from ottla.broker.serving.api import Api, cluster_wide
+from ottla.wire.acls import AclOperation
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_user_scram_credentials import (
     CredentialInfo,
@@ -40,4 +41,4 @@ def describe_user_scram_credentials(
     return DescribeUserScramCredentialsResponse(error_message=None, results=results)
 
 
-api = Api(key=50, handler=describe_user_scram_credentials)
+api = Api(key=50, handler=describe_user_scram_credentials, needs=cluster_wide(AclOperation.DESCRIBE))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from ottla.broker.caller import Caller
 from ottla.broker.metadata.metadata import Metadata
-from ottla.broker.serving.api import Api
+from ottla.broker.serving.api import Api, cluster_wide
+from ottla.wire.acls import AclOperation
 from ottla.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 
 
@@ -12,4 +13,4 @@ async def elect_leaders(request: ElectLeadersRequest, metadata: Metadata, caller
     return await metadata.commit(metadata.controller.elect_leaders(request))
 
 
-api = Api(key=43, handler=elect_leaders, is_forwarded=True)
+api = Api(key=43, handler=elect_leaders, needs=cluster_wide(AclOperation.ALTER), is_forwarded=True)

@@ -7,7 +7,8 @@ from typing import Any
 
 from ottla.broker.caller import Caller
 from ottla.broker.metadata.metadata import Metadata
-from ottla.broker.serving.api import Api
+from ottla.broker.serving.api import Api, cluster_wide
+from ottla.wire.acls import AclOperation
 from ottla.wire.messages.end_quorum_epoch import EndQuorumEpochRequest
 
 
@@ -15,4 +16,4 @@ def end_quorum_epoch(request: EndQuorumEpochRequest, metadata: Metadata, caller:
     return metadata.quorum.receive(request)
 
 
-api = Api(key=54, handler=end_quorum_epoch)
+api = Api(key=54, handler=end_quorum_epoch, needs=cluster_wide(AclOperation.CLUSTER_ACTION))

@@ -7,15 +7,18 @@ from typing import Any
 from ottla.broker.caller import Caller
 from ottla.broker.coordinators.producer_ids import ProducerIds
 from ottla.broker.coordinators.transactions import TransactionCoordinator
-from ottla.broker.serving.api import Api
+from ottla.broker.serving.api import Api, Need
 from ottla.transactions import TransactionShard
-from ottla.wire.errors import KafkaError
+from ottla.wire.acls import AclOperation, AclResource
+from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 
 
 def end_txn(
     request: EndTxnRequest, transactions: TransactionCoordinator, producer_ids: ProducerIds, caller: Caller
 ) -> Any:
+    if not caller.is_allowed(AclOperation.WRITE, AclResource.TRANSACTIONAL_ID, request.transactional_id):
+        return EndTxnResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if producer_ids.is_empty:  # one may be needed, when the producer's epochs have run out
         return _when_ids_are_here(request, transactions, producer_ids, caller)
     return transactions.run(
@@ -36,4 +39,4 @@ def _refused(request: EndTxnRequest, error: KafkaError) -> EndTxnResponse:
     return EndTxnResponse(error_code=error.code)
 
 
-api = Api(key=26, handler=end_txn)
+api = Api(key=26, handler=end_txn, needs=(Need(AclOperation.WRITE, AclResource.TRANSACTIONAL_ID),))

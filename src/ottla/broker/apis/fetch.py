@@ -18,9 +18,10 @@ from ottla.broker.ground import Ground
 from ottla.broker.metadata.metadata import Metadata
 from ottla.broker.replicas.partitions import EVERYTHING
 from ottla.broker.replicas.replicas import Replicas
-from ottla.broker.serving.api import Api
+from ottla.broker.serving.api import Api, Need
 from ottla.broker.serving.quotas import CONSUME, Quotas
 from ottla.replication.fetch_sessions import FetchContext, FetchPartition, FetchSession, ParkedPartition
+from ottla.wire.acls import AclOperation, AclResource
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.fetch import (
     AbortedTransaction,
@@ -35,6 +36,7 @@ from ottla.wire.messages.fetch import (
 from ottla.wire.sentinels import NO_LEADER
 
 if TYPE_CHECKING:
+    from ottla.broker.access import Access
     from ottla.broker.replicas.partitions import Partition
     from ottla.cluster import PartitionImage
     from ottla.net import Deadline
@@ -53,6 +55,8 @@ def fetch(
     request: FetchRequest, ground: Ground, metadata: Metadata, replicas: Replicas, quotas: Quotas, caller: Caller
 ) -> FetchResponse | asyncio.Future[FetchResponse]:
     if caller.client.role == "controller":
+        if not caller.is_allowed_on_cluster(AclOperation.CLUSTER_ACTION):
+            return FetchResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         return metadata.quorum.receive(request)  # the metadata log is the only one behind that door
     version = caller.api_version
     if version < FIRST_VERSION_WITH_SESSIONS:
@@ -66,6 +70,7 @@ def fetch(
         )
     except KafkaError as error:
         return FetchResponse(error_code=error.code)
+    _check_session_again(context, caller)
     reading = _Reading(request, context, ground, replicas, quotas, caller)
     reading.read(is_first=True)
     if reading.is_complete or request.max_wait_ms <= 0 or context.is_empty:
@@ -73,10 +78,26 @@ def fetch(
     return reading.wait()
 
 
+def _check_session_again(context: FetchContext, caller: Caller) -> None:
+    """Look at every partition of a session whose permissions may have changed since its last fetch: ACLs did, or
+    the session is continued through another connection."""
+    access, session = caller.client.access, context.session
+    if access.authorizer is None or session is None:
+        return
+    checked_for = (access, access.generation)
+    if session.checked_for != checked_for:
+        if context.is_incremental:
+            for wanted in session.partitions.values():
+                session.unpark(wanted)
+            context.partitions = list(session.ready)
+        session.checked_for = checked_for
+
+
 class _Reading:
     """One fetch on its way: what was found so far, and the wait for more."""
 
     __slots__ = (
+        "_access",
         "_caller",
         "_context",
         "_future",
@@ -116,6 +137,7 @@ class _Reading:
         self._replicas = replicas
         self._quotas = quotas
         self._caller = caller
+        self._access = caller.client.access if caller.client.access.authorizer is not None else None
         self._max_bytes = min(request.max_bytes, ground.config.fetch_max_bytes)
         if quotas.is_consume_quota_set and request.replica_state is None and request.replica_id < 0:
             # More at once than a whole window allows would be throttled every time, and never be sent.
@@ -161,6 +183,8 @@ class _Reading:
             of_topic = by_id.get(wanted.topic_id) if uses_topic_ids else by_name.get(wanted.topic)
             partition = of_topic.get(wanted.index) if of_topic is not None else None
             try:
+                if self._access is not None:
+                    self._check_access(self._access, wanted, uses_topic_ids)
                 if partition is None:
                     partition = self._find(wanted, uses_topic_ids, of_topic is not None)
                 if self._replica_id >= 0:
@@ -186,6 +210,28 @@ class _Reading:
                     self.size += size
                     left = max(0, left - size)
             rows.append((wanted, row))
+
+    def _check_access(self, access: Access, wanted: FetchPartition, uses_topic_ids: bool) -> None:
+        """KafkaError if the sender may not read the partition. Kafka wants followers to be allowed CLUSTER_ACTION, and
+        says TOPIC_AUTHORIZATION_FAILED to them as well."""
+        if self._replica_id >= 0:
+            if not access.is_follower_allowed:
+                access.is_follower_allowed = self._caller.is_allowed_on_cluster(AclOperation.CLUSTER_ACTION)
+            if not access.is_follower_allowed:
+                raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            return
+        if (wanted.topic_id if uses_topic_ids else wanted.topic) in access.readable:
+            return
+        image = self._ground.image
+        topic = image.topics_by_id.get(wanted.topic_id) if uses_topic_ids else image.topics_by_name.get(wanted.topic)
+        if uses_topic_ids and topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+        if not self._caller.is_allowed(
+            AclOperation.READ, AclResource.TOPIC, wanted.topic if topic is None else topic.name
+        ):
+            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        if topic is not None:
+            access.note_readable(topic.name, topic.id)
 
     def _read_partition(self, partition: Partition, wanted: FetchPartition, left: int) -> PartitionData:
         if wanted.current_leader_epoch >= 0:
@@ -543,4 +589,13 @@ class _News:
         self.fetch.finish_soon()
 
 
-api = Api(key=1, handler=fetch, frame=fetch_frame, frame_rooms=(Ground, Replicas, Quotas))
+api = Api(
+    key=1,
+    handler=fetch,
+    needs=(
+        Need(AclOperation.READ, AclResource.TOPIC),
+        Need(AclOperation.CLUSTER_ACTION, AclResource.CLUSTER),
+    ),
+    frame=fetch_frame,
+    frame_rooms=(Ground, Replicas, Quotas),
+)

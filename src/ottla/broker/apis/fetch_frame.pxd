@@ -16,7 +16,7 @@ cdef Py_ssize_t _ANSWER_HEAD_SIZE
     session=FetchSession, wanted=FetchPartition, partition=Partition, fetch=FollowerFetch, now=cython.longlong,
     start_offset=cython.longlong,
 )
-cpdef fetch_frame(object frame, Py_ssize_t position, int version, object correlation_id, tuple rooms)
+cpdef fetch_frame(object frame, Py_ssize_t position, int version, object correlation_id, tuple rooms, object access=*)
 
 @cython.locals(count=cython.int)
 cdef Py_ssize_t skip_tags(const unsigned char[::1] data, Py_ssize_t position, Py_ssize_t end) noexcept

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
+from ottla.broker.access import Access
 from ottla.broker.ground import Ground
 from ottla.broker.replicas.follower_frames import size_bytes
 from ottla.broker.replicas.replicas import Replicas
@@ -66,7 +67,12 @@ _ANSWER_HEAD_SIZE = 19
 
 
 def fetch_frame(
-    frame: memoryview, position: int, version: int, correlation_id: int, rooms: tuple[Ground, Replicas, Quotas]
+    frame: memoryview,
+    position: int,
+    version: int,
+    correlation_id: int,
+    rooms: tuple[Ground, Replicas, Quotas],
+    access: Access | None = None,
 ) -> list[Any] | FollowerFetch | None:
     """Take an incremental fetch of a follower: the answer's parts, size and header included; or what will give them
     when there is news; None if it has to go the long way, and then nothing has happened."""
@@ -74,6 +80,8 @@ def fetch_frame(
     data = frame
     end = len(frame)
     if version < FIRST_VERSION_WITH_REPLICA_STATE or position + FETCH_HEAD_SIZE + 2 > end:
+        return None
+    if access is not None and not access.is_follower_allowed:
         return None
     max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch = _HEAD.unpack_from(frame, position)
     if session_id <= 0 or session_epoch <= 0 or min_bytes > 1 or isolation_level or quotas.is_request_quota_set:

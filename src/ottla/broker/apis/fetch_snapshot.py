@@ -7,7 +7,8 @@ from typing import Any
 
 from ottla.broker.caller import Caller
 from ottla.broker.metadata.metadata import Metadata
-from ottla.broker.serving.api import Api
+from ottla.broker.serving.api import Api, cluster_wide
+from ottla.wire.acls import AclOperation
 from ottla.wire.messages.fetch_snapshot import FetchSnapshotRequest
 
 
@@ -15,4 +16,4 @@ def fetch_snapshot(request: FetchSnapshotRequest, metadata: Metadata, caller: Ca
     return metadata.quorum.receive(request)
 
 
-api = Api(key=59, handler=fetch_snapshot)
+api = Api(key=59, handler=fetch_snapshot, needs=cluster_wide(AclOperation.CLUSTER_ACTION))

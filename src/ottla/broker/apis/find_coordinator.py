@@ -13,7 +13,8 @@ from ottla.broker.caller import Caller
 from ottla.broker.coordinators.coordinators import Coordinators
 from ottla.broker.ground import Ground
 from ottla.broker.peers.presence import Presence
-from ottla.broker.serving.api import Api
+from ottla.broker.serving.api import Api, Need
+from ottla.wire.acls import AclOperation, AclResource
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.find_coordinator import (
     Coordinator,
@@ -22,7 +23,7 @@ from ottla.wire.messages.find_coordinator import (
 )
 
 FIRST_BATCHED_VERSION = 4
-SHARE_COORDINATOR = 2
+GROUP_COORDINATOR, TRANSACTION_COORDINATOR, SHARE_COORDINATOR = range(3)
 SUCCESS_MESSAGE = "NONE"
 """What Kafka says in the versions whose response has a message even without an error."""
 
@@ -39,6 +40,8 @@ class Found(NamedTuple):
 def find_coordinator(
     request: FindCoordinatorRequest, ground: Ground, presence: Presence, coordinators: Coordinators, caller: Caller
 ) -> FindCoordinatorResponse | Coroutine[Any, Any, FindCoordinatorResponse]:
+    if request.key_type == SHARE_COORDINATOR and not caller.is_allowed_on_cluster(AclOperation.CLUSTER_ACTION):
+        raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if presence.is_doubtful or _is_topic_missing(request, ground, coordinators):
         return _answer_when_settled(request, ground, presence, coordinators, caller)
     return _answer(request, ground, coordinators, caller)
@@ -88,7 +91,22 @@ def _answer(
     return FindCoordinatorResponse(coordinators=rows)
 
 
+def _denial(key_type: int, key: str, caller: Caller) -> ErrorCode | None:
+    """Why the caller is not answered where this group or transactional id has its coordinator."""
+    resource = {GROUP_COORDINATOR: AclResource.GROUP, TRANSACTION_COORDINATOR: AclResource.TRANSACTIONAL_ID}.get(
+        key_type
+    )
+    if resource is None or caller.is_allowed(AclOperation.DESCRIBE, resource, key):
+        return None
+    if resource == AclResource.GROUP:
+        return ErrorCode.GROUP_AUTHORIZATION_FAILED
+    return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+
+
 def _find(key_type: int, key: str, ground: Ground, coordinators: Coordinators, caller: Caller) -> Found:
+    denied = _denial(key_type, key, caller)
+    if denied is not None:
+        return Found(denied)
     coordinator = coordinators.by_type.get(key_type)
     if coordinator is None:
         message = "" if key_type == SHARE_COORDINATOR else f"Unknown coordinator type: {key_type}"
@@ -101,4 +119,12 @@ def _find(key_type: int, key: str, ground: Ground, coordinators: Coordinators, c
     return Found(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
-api = Api(key=10, handler=find_coordinator)
+api = Api(
+    key=10,
+    handler=find_coordinator,
+    needs=(
+        Need(AclOperation.DESCRIBE, AclResource.GROUP),
+        Need(AclOperation.DESCRIBE, AclResource.TRANSACTIONAL_ID),
+        Need(AclOperation.CLUSTER_ACTION, AclResource.CLUSTER),
+    ),
+)

@@ -33,4 +33,4 @@ def get_telemetry_subscriptions(
     )
 
 
-api = Api(key=71, handler=get_telemetry_subscriptions)
+api = Api(key=71, handler=get_telemetry_subscriptions, needs=())

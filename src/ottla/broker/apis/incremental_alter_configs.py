@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ottla.broker.apis.config_changes import check_configs, configs_after, decide, is_for_controller
+from ottla.broker.apis.config_changes import check_configs, check_is_allowed, configs_after, decide, is_for_controller
 from ottla.broker.apis.describe_configs import BROKER_LOGGER_RESOURCE, check_is_this_node
 from ottla.broker.caller import Caller
 from ottla.broker.ground import Ground
 from ottla.broker.metadata.metadata import Metadata
 from ottla.broker.serving import loggers
-from ottla.broker.serving.api import Api
+from ottla.broker.serving.api import Api, Need
 from ottla.controller import Controller
+from ottla.wire.acls import AclOperation, AclResource
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.incremental_alter_configs import (
     AlterConfigsResource,
@@ -24,16 +25,16 @@ from ottla.wire.messages.incremental_alter_configs import (
 async def incremental_alter_configs(
     request: IncrementalAlterConfigsRequest, ground: Ground, metadata: Metadata, caller: Caller
 ) -> IncrementalAlterConfigsResponse:
-    if is_for_controller(caller):
-        return await metadata.commit(metadata.controller.incremental_alter_configs(request))
     named = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
     answers: list[AlterConfigsResourceResponse | None] = []
     forwarded: list[AlterConfigsResource] = []
     for resource in request.resources:
         try:
-            is_done = named[resource.resource_type, resource.resource_name] == 1 and _check(
-                resource, ground, validate_only=request.validate_only
-            )
+            is_done = False
+            if named[resource.resource_type, resource.resource_name] == 1:
+                check_is_allowed(caller, resource.resource_type, resource.resource_name)
+                if not is_for_controller(caller):
+                    is_done = _check(resource, ground, validate_only=request.validate_only)
         except KafkaError as error:
             answers.append(_answer(resource, error.code, error.message))
             continue
@@ -76,4 +77,13 @@ def _answer(resource: AlterConfigsResource, code: ErrorCode, message: str | None
     )
 
 
-api = Api(key=44, handler=incremental_alter_configs, is_checked_then_forwarded=True)
+api = Api(
+    key=44,
+    handler=incremental_alter_configs,
+    needs=(
+        Need(AclOperation.ALTER_CONFIGS, AclResource.TOPIC),
+        Need(AclOperation.ALTER_CONFIGS, AclResource.GROUP),
+        Need(AclOperation.ALTER_CONFIGS, AclResource.CLUSTER),
+    ),
+    is_checked_then_forwarded=True,
+)

@@ -10,8 +10,9 @@ from typing import Any
 from ottla.broker.caller import Caller
 from ottla.broker.coordinators.groups import GroupCoordinator
 from ottla.broker.ground import Ground
-from ottla.broker.serving.api import Api
+from ottla.broker.serving.api import Api, Need
 from ottla.groups.shard import GroupShard
+from ottla.wire.acls import AclOperation, AclResource
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
@@ -21,6 +22,8 @@ FIRST_VERSION_WITHOUT_PROTOCOL_NAME = 7
 
 def join_group(request: JoinGroupRequest, ground: Ground, groups: GroupCoordinator, caller: Caller) -> Any:
     refused = _refused if caller.api_version >= FIRST_VERSION_WITHOUT_PROTOCOL_NAME else _old_refused
+    if not caller.is_allowed(AclOperation.READ, AclResource.GROUP, request.group_id):
+        return refused(request, KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED))
     if not request.group_id:
         return refused(request, KafkaError(ErrorCode.INVALID_GROUP_ID))
     config = ground.config
@@ -38,4 +41,4 @@ def _old_refused(request: JoinGroupRequest, error: KafkaError) -> JoinGroupRespo
     return JoinGroupResponse(error_code=error.code, member_id=request.member_id)
 
 
-api = Api(key=11, handler=join_group)
+api = Api(key=11, handler=join_group, needs=(Need(AclOperation.READ, AclResource.GROUP),))

@@ -6,8 +6,9 @@ from typing import Any
 
 from ottla.broker.caller import Caller
 from ottla.broker.coordinators.groups import GroupCoordinator
-from ottla.broker.serving.api import Api
+from ottla.broker.serving.api import Api, Need
 from ottla.groups.shard import GroupShard
+from ottla.wire.acls import AclOperation, AclResource
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
 
@@ -15,6 +16,8 @@ FIRST_BATCHED_VERSION = 3
 
 
 def leave_group(request: LeaveGroupRequest, groups: GroupCoordinator, caller: Caller) -> Any:
+    if not caller.is_allowed(AclOperation.READ, AclResource.GROUP, request.group_id):
+        return LeaveGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     is_single = caller.api_version < FIRST_BATCHED_VERSION
     if is_single:
         request.members = [MemberIdentity(member_id=request.member_id)]
@@ -50,4 +53,4 @@ def _single(request: LeaveGroupRequest, response: LeaveGroupResponse) -> LeaveGr
     return LeaveGroupResponse(error_code=code)
 
 
-api = Api(key=13, handler=leave_group)
+api = Api(key=13, handler=leave_group, needs=(Need(AclOperation.READ, AclResource.GROUP),))

@@ -5,8 +5,9 @@ from __future__ import annotations
 from ottla.broker.apis.describe_configs import BROKER_LOGGER_RESOURCE
 from ottla.broker.caller import Caller
 from ottla.broker.ground import Ground
-from ottla.broker.serving.api import Api
+from ottla.broker.serving.api import Api, cluster_wide
 from ottla.cluster.image import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
+from ottla.wire.acls import AclOperation
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.list_config_resources import (
     ConfigResource,
@@ -42,4 +43,4 @@ def _names(kind: int, ground: Ground) -> list[str]:
     return [name for configured, name in ground.image.configs if configured == kind]
 
 
-api = Api(key=74, handler=list_config_resources)
+api = Api(key=74, handler=list_config_resources, needs=cluster_wide(AclOperation.DESCRIBE_CONFIGS))

@@ -6,8 +6,9 @@ from typing import Any
 
 from ottla.broker.caller import Caller
 from ottla.broker.coordinators.groups import GroupCoordinator, gathered
-from ottla.broker.serving.api import Api
+from ottla.broker.serving.api import Api, Need
 from ottla.groups.shard import GroupShard
+from ottla.wire.acls import AclOperation, AclResource
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
@@ -19,7 +20,16 @@ def list_groups(request: ListGroupsRequest, groups: GroupCoordinator, caller: Ca
     results = [
         hosted.run(GroupShard.list_groups, request, call, _refused, _groups) for hosted in groups.shards.values()
     ]
-    return gathered(results, _answer)
+    sees_all = caller.is_allowed_on_cluster(AclOperation.DESCRIBE, is_logged=False)
+
+    def answer(listed: list[ListedGroup]) -> ListGroupsResponse:
+        if not sees_all:
+            listed, _ = caller.split(
+                AclOperation.DESCRIBE, AclResource.GROUP, listed, lambda group: group.group_id, is_logged=False
+            )
+        return ListGroupsResponse(groups=listed)
+
+    return gathered(results, answer)
 
 
 def _groups(request: ListGroupsRequest, response: ListGroupsResponse) -> list[ListedGroup]:
@@ -31,8 +41,11 @@ def _refused(request: ListGroupsRequest, error: KafkaError) -> list[ListedGroup]
     return []
 
 
-def _answer(groups: list[ListedGroup]) -> ListGroupsResponse:
-    return ListGroupsResponse(groups=groups)
-
-
-api = Api(key=16, handler=list_groups)
+api = Api(
+    key=16,
+    handler=list_groups,
+    needs=(
+        Need(AclOperation.DESCRIBE, AclResource.CLUSTER),
+        Need(AclOperation.DESCRIBE, AclResource.GROUP),
+    ),
+)

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.caller import Caller
 from ottla.broker.replicas.replicas import Replicas
-from ottla.broker.serving.api import Api
+from ottla.broker.serving.api import Api, Need
 from ottla.storage import TimestampOffset
+from ottla.wire.acls import AclOperation, AclResource
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -45,9 +46,12 @@ def list_offsets(request: ListOffsetsRequest, replicas: Replicas, caller: Caller
     named_twice = _named_twice(request)
     topics = []
     for topic in request.topics:
+        is_visible = caller.may_describe_topic(topic.name)
         rows = []
         for asked in topic.partitions:
             try:
+                if not is_visible:
+                    raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
                 if (topic.name, asked.partition_index) in named_twice:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, "the partition is named twice")
                 partition = replicas.partition(topic.name, asked.partition_index)
@@ -122,4 +126,4 @@ def _named_twice(request: ListOffsetsRequest) -> set[tuple[str, int]]:
     return twice
 
 
-api = Api(key=2, handler=list_offsets)
+api = Api(key=2, handler=list_offsets, needs=(Need(AclOperation.DESCRIBE, AclResource.TOPIC),))

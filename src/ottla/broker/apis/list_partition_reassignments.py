@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 from ottla.broker.caller import Caller
 from ottla.broker.ground import Ground
-from ottla.broker.serving.api import Api
+from ottla.broker.serving.api import Api, cluster_wide
+from ottla.wire.acls import AclOperation
 from ottla.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
@@ -42,4 +43,4 @@ def list_partition_reassignments(
     return response
 
 
-api = Api(key=46, handler=list_partition_reassignments, is_forwarded=True)
+api = Api(key=46, handler=list_partition_reassignments, needs=cluster_wide(AclOperation.DESCRIBE), is_forwarded=True)

@@ -14,8 +14,9 @@ from ottla.broker.ground import Ground
 from ottla.broker.metadata.metadata import Metadata
 from ottla.broker.peers.presence import Presence
 from ottla.broker.replicas.replicas import Replicas
-from ottla.broker.serving.api import Api
+from ottla.broker.serving.api import Api, Need
 from ottla.cluster.topic import why_topic_name_is_invalid
+from ottla.wire.acls import AclOperation, AclResource
 from ottla.wire.errors import ErrorCode
 from ottla.wire.internal_topics import INTERNAL_TOPICS
 from ottla.wire.messages.metadata import (
@@ -31,8 +32,6 @@ from ottla.wire.sentinels import NO_LEADER
 if TYPE_CHECKING:
     from ottla.cluster import TopicImage
 
-TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
-CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
 NOT_ASKED = -(2**31)
 
 
@@ -79,12 +78,19 @@ def _answer_now(
         missing = [
             topic.name
             for topic in asked
-            if topic.name and topic.topic_id == ZERO_UUID and topic.name not in ground.image.topics_by_name
+            if topic.name
+            and topic.topic_id == ZERO_UUID
+            and topic.name not in ground.image.topics_by_name
+            and caller.may_describe_topic(topic.name)
         ]
         if missing and ground.config.auto_create_topics_enable:
-            return _create_and_answer(
-                request, ground, metadata, replicas, coordinators, caller, list(dict.fromkeys(missing))
-            )
+            creatable, denied = list(dict.fromkeys(missing)), list[str]()
+            if not caller.is_allowed_on_cluster(AclOperation.CREATE, is_logged=False):
+                creatable, denied = caller.split(AclOperation.CREATE, AclResource.TOPIC, creatable, str)
+            refused = dict.fromkeys(denied, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            if not creatable:
+                return _answer(request, ground, metadata, replicas, caller, refused)
+            return _create_and_answer(request, ground, metadata, replicas, coordinators, caller, creatable, refused)
     return _answer(request, ground, metadata, replicas, caller, {})
 
 
@@ -95,10 +101,11 @@ async def _create_and_answer(
     replicas: Replicas,
     coordinators: Coordinators,
     caller: Caller,
-    missing: list[str],
+    creatable: list[str],
+    denied: dict[str, ErrorCode],
 ) -> MetadataResponse:
-    refused = await coordinators.auto_create_topics(missing)
-    return _answer(request, ground, metadata, replicas, caller, refused)
+    refused = await coordinators.auto_create_topics(creatable)
+    return _answer(request, ground, metadata, replicas, caller, {**refused, **denied})
 
 
 def _answer(
@@ -111,12 +118,18 @@ def _answer(
 ) -> MetadataResponse:
     image = ground.image
     version = caller.api_version
-    with_operations = request.include_topic_authorized_operations
     brokers = ground.brokers(caller.client.listener)
     alive = {node_id for node_id, *_ in brokers}
     topics: list[MetadataResponseTopic]
     if request.topics is None or (version == 0 and not request.topics):
-        topics = [_describe(topic, replicas, alive, with_operations) for topic in image.topics_by_name.values()]
+        visible, _ = caller.split(
+            AclOperation.DESCRIBE,
+            AclResource.TOPIC,
+            image.topics_by_name.values(),
+            lambda topic: topic.name,
+            is_logged=False,
+        )
+        topics = [_describe(topic, replicas, alive) for topic in visible]
     else:
         topics = []
         for asked in request.topics:
@@ -130,18 +143,33 @@ def _answer(
                             topic_id=asked.topic_id,
                         )
                     )
+                elif caller.may_describe_topic(by_id.name):
+                    topics.append(_describe(by_id, replicas, alive))
                 else:
-                    topics.append(_describe(by_id, replicas, alive, with_operations))
+                    topics.append(
+                        MetadataResponseTopic(
+                            error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+                            name=None if version >= 12 else "",
+                            topic_id=asked.topic_id,
+                        )
+                    )
                 continue
             name = asked.name or ""
+            if not caller.may_describe_topic(name):
+                topics.append(MetadataResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name))
+                continue
             found = image.topics_by_name.get(name)
             if found is not None:
-                topics.append(_describe(found, replicas, alive, with_operations))
+                topics.append(_describe(found, replicas, alive))
             else:
                 code = refused.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                 if why_topic_name_is_invalid(name) is not None:
                     code = ErrorCode.INVALID_TOPIC_EXCEPTION
                 topics.append(MetadataResponseTopic(error_code=code, name=name, is_internal=name in INTERNAL_TOPICS))
+    if request.include_topic_authorized_operations:
+        for described in topics:
+            if described.name and described.error_code != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                described.topic_authorized_operations = caller.authorized_operations(AclResource.TOPIC, described.name)
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=node_id, host=host, port=port, rack=rack)
@@ -151,12 +179,12 @@ def _answer(
         controller_id=ground.node_id,
         topics=topics,
         cluster_authorized_operations=(
-            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+            caller.cluster_operations() if request.include_cluster_authorized_operations else NOT_ASKED
         ),
     )
 
 
-def _describe(topic: TopicImage, replicas: Replicas, alive: set[int], with_operations: bool) -> MetadataResponseTopic:
+def _describe(topic: TopicImage, replicas: Replicas, alive: set[int]) -> MetadataResponseTopic:
     """`alive`: the brokers that the client learns of. A leader that is none of them cannot be reached."""
     all_online = replicas.is_everything_online
     return MetadataResponseTopic(
@@ -176,8 +204,16 @@ def _describe(topic: TopicImage, replicas: Replicas, alive: set[int], with_opera
             )
             for index, partition in topic.partitions.items()
         ],
-        topic_authorized_operations=TOPIC_OPERATIONS if with_operations else NOT_ASKED,
     )
 
 
-api = Api(key=3, handler=metadata)
+api = Api(
+    key=3,
+    handler=metadata,
+    needs=(
+        Need(AclOperation.DESCRIBE, AclResource.TOPIC),
+        Need(AclOperation.CREATE, AclResource.TOPIC),
+        Need(AclOperation.CREATE, AclResource.CLUSTER),
+        Need(AclOperation.DESCRIBE, AclResource.CLUSTER),
+    ),
+)

@@ -8,10 +8,11 @@ from ottla.broker.apis.offset_commit_frame import offset_commit_frame
 from ottla.broker.caller import Caller
 from ottla.broker.coordinators.groups import GroupCoordinator
 from ottla.broker.ground import Ground
-from ottla.broker.serving.api import Api
+from ottla.broker.serving.api import Api, Need
 from ottla.broker.serving.quotas import Quotas
 from ottla.groups.offsets import commit_refused
 from ottla.groups.shard import GroupShard
+from ottla.wire.acls import AclOperation, AclResource
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -25,7 +26,10 @@ FIRST_VERSION_WITH_TOPIC_IDS = 10
 
 
 def offset_commit(request: OffsetCommitRequest, ground: Ground, groups: GroupCoordinator, caller: Caller) -> Any:
-    refused = _without_unknown(request, ground, uses_topic_ids=caller.api_version >= FIRST_VERSION_WITH_TOPIC_IDS)
+    if not caller.is_allowed(AclOperation.READ, AclResource.GROUP, request.group_id):
+        return _refused(request, KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED))
+    refused = _without_unknown(request, ground, caller)
+    caller.client.access.note_group(request.group_id)
     if not refused:
         return groups.run(request.group_id, GroupShard.commit_offsets, request, groups.call(caller), _refused)
     if not request.topics:
@@ -46,11 +50,11 @@ def _refused(request: OffsetCommitRequest, error: KafkaError) -> OffsetCommitRes
     return commit_refused(request, error.code)
 
 
-def _without_unknown(
-    request: OffsetCommitRequest, ground: Ground, *, uses_topic_ids: bool
-) -> list[OffsetCommitResponseTopic]:
-    """Take out of the request what is no partition of the cluster, and say so; the rest has name and id afterwards."""
-    image = ground.image
+def _without_unknown(request: OffsetCommitRequest, ground: Ground, caller: Caller) -> list[OffsetCommitResponseTopic]:
+    """Take out of the request what is no partition of the cluster or may not be read, and say so; the rest has name
+    and id afterwards."""
+    image, access = ground.image, caller.client.access
+    uses_topic_ids = caller.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
     refused: list[OffsetCommitResponseTopic] = []
     known: list[OffsetCommitRequestTopic] = []
     for topic in request.topics:
@@ -59,13 +63,20 @@ def _without_unknown(
             if found is None:
                 refused.append(_topic_refused(topic, ErrorCode.UNKNOWN_TOPIC_ID))
                 continue
+            if not caller.is_allowed(AclOperation.READ, AclResource.TOPIC, found.name):
+                refused.append(_topic_refused(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+                continue
             topic.name = found.name
         else:
+            if not caller.is_allowed(AclOperation.READ, AclResource.TOPIC, topic.name):
+                refused.append(_topic_refused(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+                continue
             found = image.topics_by_name.get(topic.name)
             if found is None:
                 refused.append(_topic_refused(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
                 continue
             topic.topic_id = found.id
+        access.note_readable(found.name, found.id)
         unknown = [partition for partition in topic.partitions if partition.partition_index not in found.partitions]
         if unknown:
             topic.partitions = [one for one in topic.partitions if one.partition_index in found.partitions]
@@ -103,4 +114,13 @@ def _merged(
     return merged
 
 
-api = Api(key=8, handler=offset_commit, frame=offset_commit_frame, frame_rooms=(Ground, GroupCoordinator, Quotas))
+api = Api(
+    key=8,
+    handler=offset_commit,
+    needs=(
+        Need(AclOperation.READ, AclResource.GROUP),
+        Need(AclOperation.READ, AclResource.TOPIC),
+    ),
+    frame=offset_commit_frame,
+    frame_rooms=(Ground, GroupCoordinator, Quotas),
+)

@@ -8,7 +8,7 @@ cdef Py_ssize_t TOPIC_ID_SIZE, _CRC_POSITION, _VALUE_SIZE
     data="const unsigned char[::1]", size=Py_ssize_t, length=Py_ssize_t, end=Py_ssize_t, topic_start=Py_ssize_t,
     topic_end=Py_ssize_t, count=Py_ssize_t, rows=list, values=list, answer=list,
 )
-cpdef offset_commit_frame(object frame, Py_ssize_t position, int version, object correlation_id, tuple rooms)
+cpdef offset_commit_frame(object frame, Py_ssize_t position, int version, object correlation_id, tuple rooms, object access=*)
 
 @cython.locals(
     count=Py_ssize_t, position=Py_ssize_t, delta=Py_ssize_t, size=Py_ssize_t, step=Py_ssize_t,

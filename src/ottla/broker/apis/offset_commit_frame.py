@@ -11,6 +11,7 @@ from functools import lru_cache
 from struct import Struct
 from typing import Any
 
+from ottla.broker.access import Access
 from ottla.broker.coordinators.groups import GroupCoordinator
 from ottla.broker.coordinators.runtime import partition_for
 from ottla.broker.ground import Ground
@@ -43,13 +44,19 @@ MAX_FORMS = 10_000
 
 
 def offset_commit_frame(
-    frame: memoryview, position: int, version: int, correlation_id: int, rooms: tuple[Ground, GroupCoordinator, Quotas]
+    frame: memoryview,
+    position: int,
+    version: int,
+    correlation_id: int,
+    rooms: tuple[Ground, GroupCoordinator, Quotas],
+    access: Access | None = None,
 ) -> bytes | None:
     """Commit the offsets of a request and return the response, size and header included; None if the request has to go
     the long way, and then nothing has happened.
 
     Ordinary is: a flexible version, one topic that exists, no metadata, no static member, no quota; a group that is
-    there and lets the member commit; and a shard with nothing on its way, whose records are committed when written."""
+    there and lets the member commit; topic and group were found allowed before; and a shard with nothing on its way,
+    whose records are committed when written."""
     ground, groups, quotas = rooms
     data = frame
     size = len(frame)
@@ -81,7 +88,7 @@ def offset_commit_frame(
             return None
         topic = ground.image.topics_by_name.get(str(frame[topic_start + 1 : position], "latin-1"))
     topic_end = position
-    if topic is None:
+    if topic is None or (access is not None and (topic.id not in access.readable or group_bytes not in access.groups)):
         return None
     count = data[position] - 1
     position += 1

@@ -7,11 +7,13 @@ from typing import Any
 from ottla.broker.caller import Caller
 from ottla.broker.coordinators.groups import GroupCoordinator
 from ottla.broker.ground import Ground
-from ottla.broker.serving.api import Api
+from ottla.broker.serving.api import Api, Need
 from ottla.groups.shard import GroupShard
+from ottla.wire.acls import AclOperation, AclResource
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.offset_delete import (
     OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
@@ -20,7 +22,11 @@ from ottla.wire.messages.offset_delete import (
 
 
 def offset_delete(request: OffsetDeleteRequest, ground: Ground, groups: GroupCoordinator, caller: Caller) -> Any:
-    unknown = _without_unknown(request, ground)
+    if not caller.is_allowed(AclOperation.DELETE, AclResource.GROUP, request.group_id):
+        return _refused(request, KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED))
+    request.topics, denied = caller.split(AclOperation.READ, AclResource.TOPIC, request.topics, lambda one: one.name)
+    unknown = [_topic_refused(topic.name, topic.partitions, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for topic in denied]
+    unknown += _without_unknown(request, ground)
 
     def with_unknown(request: OffsetDeleteRequest, response: OffsetDeleteResponse) -> OffsetDeleteResponse:
         if response.error_code == ErrorCode.NONE:
@@ -46,21 +52,22 @@ def _without_unknown(request: OffsetDeleteRequest, ground: Ground) -> list[Offse
         missing = [one for one in topic.partitions if one.partition_index not in partitions]
         if missing or found is None:
             topic.partitions = [one for one in topic.partitions if one.partition_index in partitions]
-            unknown.append(
-                OffsetDeleteResponseTopic(
-                    name=topic.name,
-                    partitions=[
-                        OffsetDeleteResponsePartition(
-                            partition_index=one.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                        )
-                        for one in missing
-                    ],
-                )
-            )
+            unknown.append(_topic_refused(topic.name, missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
         if topic.partitions:
             known.append(topic)
     request.topics = known
     return unknown
+
+
+def _topic_refused(
+    name: str, partitions: list[OffsetDeleteRequestPartition], code: ErrorCode
+) -> OffsetDeleteResponseTopic:
+    return OffsetDeleteResponseTopic(
+        name=name,
+        partitions=[
+            OffsetDeleteResponsePartition(partition_index=one.partition_index, error_code=code) for one in partitions
+        ],
+    )
 
 
 def _merged(
@@ -77,4 +84,11 @@ def _merged(
     return merged
 
 
-api = Api(key=47, handler=offset_delete)
+api = Api(
+    key=47,
+    handler=offset_delete,
+    needs=(
+        Need(AclOperation.DELETE, AclResource.GROUP),
+        Need(AclOperation.READ, AclResource.TOPIC),
+    ),
+)

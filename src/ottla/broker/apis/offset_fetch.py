@@ -9,10 +9,11 @@ from ottla.broker.caller import Caller
 from ottla.broker.coordinators.groups import GroupCoordinator, gathered
 from ottla.broker.ground import Ground
 from ottla.broker.replicas.replicas import Replicas
-from ottla.broker.serving.api import Api
+from ottla.broker.serving.api import Api, Need
 from ottla.groups import Call
 from ottla.groups.shard import GroupShard
 from ottla.machine import CoordinatorDecision
+from ottla.wire.acls import AclOperation, AclResource
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -39,10 +40,16 @@ def offset_fetch(
     request: OffsetFetchRequest, ground: Ground, replicas: Replicas, groups: GroupCoordinator, caller: Caller
 ) -> Any:
     asked = _groups(request, caller.api_version)
-    uncertain = _uncertain(asked, replicas, groups) if request.require_stable else {}
+    uncertain = {}
+    if request.require_stable:
+        uncertain = _uncertain([one for one in asked if _may_see(one, caller)], replicas, groups)
     if uncertain:
         return _fetch_confirmed(request, asked, uncertain, ground, replicas, groups, caller)
     return _fetch_all(request, asked, (), ground, groups, caller)
+
+
+def _may_see(group: OffsetFetchRequestGroup, caller: Caller) -> bool:
+    return caller.is_allowed(AclOperation.DESCRIBE, AclResource.GROUP, group.group_id)
 
 
 def _groups(request: OffsetFetchRequest, version: int) -> list[OffsetFetchRequestGroup]:
@@ -102,13 +109,14 @@ def _fetch_all(
     version = caller.api_version
     uses_topic_ids = version >= FIRST_VERSION_WITH_TOPIC_IDS
     command = _fetch_stable if request.require_stable else GroupShard.fetch_offsets
-    call = groups.call(caller)
-    results = [
-        _refused(group, KafkaError(ErrorCode.NOT_COORDINATOR))
-        if groups.partition_for(group.group_id) in refused
-        else _fetch(group, ground, groups, call, command, uses_topic_ids=uses_topic_ids)
-        for group in asked
-    ]
+    results: list[Any] = []
+    for group in asked:
+        if not _may_see(group, caller):
+            results.append(_refused(group, KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)))
+        elif groups.partition_for(group.group_id) in refused:
+            results.append(_refused(group, KafkaError(ErrorCode.NOT_COORDINATOR)))
+        else:
+            results.append(_fetch(group, ground, groups, caller, command, uses_topic_ids=uses_topic_ids))
     if version >= FIRST_BATCHED_VERSION:
         return gathered(results, _answer)
 
@@ -122,48 +130,54 @@ def _fetch(
     group: OffsetFetchRequestGroup,
     ground: Ground,
     groups: GroupCoordinator,
-    call: Call,
+    caller: Caller,
     command: Any,
     *,
     uses_topic_ids: bool,
 ) -> Any:
-    """The group's offsets as a list of one, or a future for that."""
-    if not uses_topic_ids:
-        return groups.run(group.group_id, command, group, call, _refused, _as_rows)
-    if group.topics is None:
+    """The group's offsets as a list of one, or a future for that. Topics that the caller may not describe are refused
+    if it named them, and left out if it asked for all."""
+    wants_all = group.topics is None
+    known, refused = ([], []) if group.topics is None else _known(group.topics, ground, caller, uses_topic_ids)
+    if not wants_all:
+        group.topics = known
 
-        def with_ids(
-            request: OffsetFetchRequestGroup, response: OffsetFetchResponseGroup
-        ) -> list[OffsetFetchResponseGroup]:
-            # A topic that has been deleted has no id to be told by.
-            known = [topic for topic in response.topics if topic.name in ground.image.topics_by_name]
-            for topic in known:
-                topic.topic_id = ground.image.topics_by_name[topic.name].id
-            response.topics = known
-            return [response]
-
-        return groups.run(group.group_id, command, group, call, _refused, with_ids)
-    known = []
-    unknown = []
-    for topic in group.topics:
-        found = ground.image.topics_by_id.get(topic.topic_id)
-        if found is None:
-            unknown.append(_unknown(topic))
-        else:
-            topic.name = found.name
-            known.append(topic)
-    if not unknown:
-        return groups.run(group.group_id, command, group, call, _refused, _as_rows)
-
-    def with_unknown(
-        request: OffsetFetchRequestGroup, response: OffsetFetchResponseGroup
-    ) -> list[OffsetFetchResponseGroup]:
-        if response.error_code == ErrorCode.NONE:
-            response.topics = response.topics + unknown
+    def finish(request: OffsetFetchRequestGroup, response: OffsetFetchResponseGroup) -> list[OffsetFetchResponseGroup]:
+        if response.error_code == ErrorCode.NONE and wants_all:
+            response.topics, _ = caller.split(
+                AclOperation.DESCRIBE, AclResource.TOPIC, response.topics, lambda topic: topic.name, is_logged=False
+            )
+            if uses_topic_ids:
+                # A topic that has been deleted has no id to be told by.
+                response.topics = [topic for topic in response.topics if topic.name in ground.image.topics_by_name]
+                for topic in response.topics:
+                    topic.topic_id = ground.image.topics_by_name[topic.name].id
+        elif response.error_code == ErrorCode.NONE and refused:
+            response.topics = response.topics + refused
         return [response]
 
-    group.topics = known
-    return groups.run(group.group_id, command, group, call, _refused, with_unknown)
+    return groups.run(group.group_id, command, group, groups.call(caller), _refused, finish)
+
+
+def _known(
+    topics: list[OffsetFetchRequestTopics], ground: Ground, caller: Caller, uses_topic_ids: bool
+) -> tuple[list[OffsetFetchRequestTopics], list[OffsetFetchResponseTopics]]:
+    """The topics to look up, with their names; and answers for those that are unknown or may not be described."""
+    known: list[OffsetFetchRequestTopics] = []
+    refused: list[OffsetFetchResponseTopics] = []
+    for topic in topics:
+        name: str | None = topic.name
+        if uses_topic_ids:
+            found = ground.image.topics_by_id.get(topic.topic_id)
+            name = None if found is None else found.name
+        if name is None:
+            refused.append(_topic_refused(topic, ErrorCode.UNKNOWN_TOPIC_ID))
+        elif not caller.may_describe_topic(name):
+            refused.append(_topic_refused(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+        else:
+            topic.name = name
+            known.append(topic)
+    return known, refused
 
 
 def _fetch_stable(
@@ -172,20 +186,17 @@ def _fetch_stable(
     return shard.fetch_offsets(request, call, require_stable=True)
 
 
-def _as_rows(request: OffsetFetchRequestGroup, response: OffsetFetchResponseGroup) -> list[OffsetFetchResponseGroup]:
-    return [response]
-
-
 def _refused(request: OffsetFetchRequestGroup, error: KafkaError) -> list[OffsetFetchResponseGroup]:
     return [OffsetFetchResponseGroup(group_id=request.group_id, error_code=error.code)]
 
 
-def _unknown(topic: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics:
+def _topic_refused(topic: OffsetFetchRequestTopics, code: ErrorCode) -> OffsetFetchResponseTopics:
     return OffsetFetchResponseTopics(
+        name=topic.name,
         topic_id=topic.topic_id,
         partitions=[
             OffsetFetchResponsePartitions(
-                partition_index=index, committed_offset=NO_OFFSET, metadata="", error_code=ErrorCode.UNKNOWN_TOPIC_ID
+                partition_index=index, committed_offset=NO_OFFSET, metadata="", error_code=code
             )
             for index in topic.partition_indexes
         ],
@@ -237,4 +248,11 @@ def _single(request: OffsetFetchRequestGroup, fetched: OffsetFetchResponseGroup,
     )
 
 
-api = Api(key=9, handler=offset_fetch)
+api = Api(
+    key=9,
+    handler=offset_fetch,
+    needs=(
+        Need(AclOperation.DESCRIBE, AclResource.GROUP),
+        Need(AclOperation.DESCRIBE, AclResource.TOPIC),
+    ),
+)

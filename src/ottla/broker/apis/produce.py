@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
@@ -15,14 +16,20 @@ from ottla.broker.apis.produce_append import (
 from ottla.broker.apis.produce_frame import produce_frame
 from ottla.broker.caller import Caller
 from ottla.broker.coordinators.transactions import TransactionCoordinator
-from ottla.broker.coordinators.verification import FIRST_PRODUCE_VERSION_WITH_TOPIC_IDS, Verdicts, produce_transactional
+from ottla.broker.coordinators.verification import (
+    FIRST_PRODUCE_VERSION_WITH_TOPIC_IDS,
+    Verdicts,
+    is_transactional,
+    produce_transactional,
+)
 from ottla.broker.ground import Ground
 from ottla.broker.replicas.purgatory import DelayedProduceResponse
 from ottla.broker.replicas.replicas import Replicas
-from ottla.broker.serving.api import Api
+from ottla.broker.serving.api import Api, Need
 from ottla.broker.serving.quotas import Quotas
 from ottla.records import HEADER_SIZE, Compression
 from ottla.records.batch import ATTRIBUTES_POSITION, COMPRESSION_MASK, LOG_OVERHEAD, MAGIC
+from ottla.wire.acls import AclOperation, AclResource
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.produce import (
     LeaderIdAndEpoch,
@@ -52,19 +59,60 @@ def produce(
     quotas: Quotas,
     caller: Caller,
 ) -> ProduceResponse | asyncio.Future[Any] | None:
+    denied: list[TopicProduceResponse] = []
+    if caller.client.access.authorizer is not None:
+        if _is_denied_transactional(request, caller):
+            caller.is_refused = request.acks == 0
+            return None if caller.is_refused else refuse_all(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        denied = _without_denied(request, ground, caller)
     if request.acks not in (1, -1, 0):
-        return refuse_all(request, ErrorCode.INVALID_REQUIRED_ACKS)
+        return refuse_all(request, ErrorCode.INVALID_REQUIRED_ACKS, denied)
     if request.transactional_id is not None:
         try:
             return produce_transactional(
                 request,
                 transactions,
                 caller,
-                lambda verdicts: append_all(request, ground, replicas, quotas, caller, verdicts),
+                lambda verdicts: append_all(request, ground, replicas, quotas, caller, verdicts, denied),
             )
         except KafkaError as error:
-            return refuse_all(request, error.code)
-    return append_all(request, ground, replicas, quotas, caller)
+            return refuse_all(request, error.code, denied)
+    return append_all(request, ground, replicas, quotas, caller, None, denied)
+
+
+def _is_denied_transactional(request: ProduceRequest, caller: Caller) -> bool:
+    """Whether the sender may not use the transactional id of a request that holds transactional batches."""
+    return (
+        request.transactional_id is not None
+        and not caller.is_allowed(AclOperation.WRITE, AclResource.TRANSACTIONAL_ID, request.transactional_id)
+        and is_transactional(request)
+    )
+
+
+def _without_denied(request: ProduceRequest, ground: Ground, caller: Caller) -> list[TopicProduceResponse]:
+    """Take the topics out of a request that its sender may not write to, and answer for them. Topics that are allowed
+    are noted for the frame handler."""
+    access, image = caller.client.access, ground.image
+    uses_topic_ids = caller.api_version >= FIRST_PRODUCE_VERSION_WITH_TOPIC_IDS
+    allowed, denied = [], []
+    for topic in request.topic_data:
+        key = topic.topic_id if uses_topic_ids else topic.name
+        if key not in access.writable:
+            found = image.topics_by_id.get(topic.topic_id) if uses_topic_ids else image.topics_by_name.get(topic.name)
+            if uses_topic_ids and found is None:
+                allowed.append(topic)  # UNKNOWN_TOPIC_ID: an id tells nothing
+                continue
+            name = topic.name if found is None else found.name
+            if not caller.is_allowed(AclOperation.WRITE, AclResource.TOPIC, name):
+                denied.append(topic)
+                continue
+            if found is not None:
+                access.note_writable(found.name, found.id)
+        allowed.append(topic)
+    if not denied:
+        return []
+    request.topic_data = allowed
+    return refuse_all(ProduceRequest(topic_data=denied), ErrorCode.TOPIC_AUTHORIZATION_FAILED).responses
 
 
 def append_all(
@@ -74,19 +122,20 @@ def append_all(
     quotas: Quotas,
     caller: Caller,
     verdicts: Verdicts | None = None,
+    denied: Sequence[TopicProduceResponse] = (),
 ) -> ProduceResponse | asyncio.Future[Any] | None:
     """Append what a request holds. `verdicts` is what the coordinator said of a transactional request; None if the
-    request is not transactional."""
+    request is not transactional. `denied` are answers for topics that were taken out of it."""
     acks = request.acks
     timestamp, now = ground.clock(), ground.now()
     uses_topic_ids = caller.api_version >= FIRST_PRODUCE_VERSION_WITH_TOPIC_IDS
     partitions = replicas.partitions
-    topics: list[TopicProduceResponse] = []
+    topics: list[TopicProduceResponse] = list(denied)
     unflushed: list[Partition] = []
     uncommitted: list[tuple[Partition, int, PartitionProduceResponse]] = []
     misdirected: list[tuple[Partition, PartitionProduceResponse]] = []
     produced_bytes = 0
-    failed = False
+    failed = bool(denied)
     for topic in request.topic_data:
         if uses_topic_ids:
             of_topic = partitions.by_id.get(topic.topic_id)
@@ -213,20 +262,34 @@ def _fail(response: ProduceResponse, partition: Partition) -> None:
                     row.base_offset = -1
 
 
-def refuse_all(request: ProduceRequest, code: ErrorCode) -> ProduceResponse:
+def refuse_all(
+    request: ProduceRequest, code: ErrorCode, denied: Sequence[TopicProduceResponse] = ()
+) -> ProduceResponse:
     return ProduceResponse(
         responses=[
-            TopicProduceResponse(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partition_responses=[
-                    PartitionProduceResponse(index=data.index, error_code=code, base_offset=-1)
-                    for data in topic.partition_data
-                ],
-            )
-            for topic in request.topic_data
+            *denied,
+            *(
+                TopicProduceResponse(
+                    name=topic.name,
+                    topic_id=topic.topic_id,
+                    partition_responses=[
+                        PartitionProduceResponse(index=data.index, error_code=code, base_offset=-1)
+                        for data in topic.partition_data
+                    ],
+                )
+                for topic in request.topic_data
+            ),
         ]
     )
 
 
-api = Api(key=0, handler=produce, frame=produce_frame, frame_rooms=(Ground, Replicas, Quotas))
+api = Api(
+    key=0,
+    handler=produce,
+    needs=(
+        Need(AclOperation.WRITE, AclResource.TOPIC),
+        Need(AclOperation.WRITE, AclResource.TRANSACTIONAL_ID),
+    ),
+    frame=produce_frame,
+    frame_rooms=(Ground, Replicas, Quotas),
+)

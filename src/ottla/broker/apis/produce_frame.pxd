@@ -18,4 +18,4 @@ cdef int integer(const unsigned char[::1] data, Py_ssize_t position) noexcept
     offset=cython.longlong, end_offset=cython.longlong, timeout_ms=cython.int, head_size=Py_ssize_t, rows_size=Py_ssize_t,
     uncommitted=list,
 )
-cpdef produce_frame(object frame, Py_ssize_t position, int version, object correlation_id, tuple rooms)
+cpdef produce_frame(object frame, Py_ssize_t position, int version, object correlation_id, tuple rooms, object access=*)

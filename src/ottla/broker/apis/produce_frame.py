@@ -10,6 +10,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import Any
 
+from ottla.broker.access import Access
 from ottla.broker.apis.produce_append import append_to, refused
 from ottla.broker.ground import Ground
 from ottla.broker.replicas.purgatory import DelayedProduceFrame
@@ -48,14 +49,19 @@ _FLEXIBLE_END = bytes(6)
 
 
 def produce_frame(
-    frame: memoryview, position: int, version: int, correlation_id: int, rooms: tuple[Ground, Replicas, Quotas]
+    frame: memoryview,
+    position: int,
+    version: int,
+    correlation_id: int,
+    rooms: tuple[Ground, Replicas, Quotas],
+    access: Access | None = None,
 ) -> bytes | DelayedProduceFrame | None:
     """Append the batches of a Produce request and return the response, size and header included, or what will give it
     once the in-sync replicas have them; None if the request has to go the long way, and then nothing has happened.
 
-    Ordinary is: acks 1 or all, one topic, led here, enough replicas in sync, no transaction, no quota, no
-    `flush.messages`. Whether a batch is as it should be is seen when its turn comes; one that is not is answered as the
-    long way would."""
+    Ordinary is: acks 1 or all, one topic, found allowed before and led here, enough replicas in sync, no transaction,
+    no quota, no `flush.messages`. Whether a batch is as it should be is seen when its turn comes; one that is not is
+    answered as the long way would."""
     ground, replicas, quotas = rooms
     data = frame
     size = len(frame)
@@ -84,13 +90,15 @@ def produce_frame(
         position = topic_start + TOPIC_ID_SIZE
         if position >= size:
             return None
-        of_topic = replicas.partitions.by_id.get(bytes(frame[topic_start:position]))
+        key: Any = bytes(frame[topic_start:position])
+        of_topic = replicas.partitions.by_id.get(key)
     else:
         if position < name_start or position - name_start > MAX_NAME_SIZE or position + 4 > size:
             return None
         # A topic's name is ASCII; other bytes make a name that no topic has.
-        of_topic = replicas.partitions.by_name.get(str(frame[name_start:position], "latin-1"))
-    if of_topic is None:
+        key = str(frame[name_start:position], "latin-1")
+        of_topic = replicas.partitions.by_name.get(key)
+    if of_topic is None or (access is not None and key not in access.writable):
         return None
     if is_flexible:
         count = data[position] - 1

@@ -32,4 +32,4 @@ def push_telemetry(
     return PushTelemetryResponse()
 
 
-api = Api(key=72, handler=push_telemetry)
+api = Api(key=72, handler=push_telemetry, needs=())

@@ -7,7 +7,8 @@ from typing import Any
 
 from ottla.broker.caller import Caller
 from ottla.broker.metadata.metadata import Metadata
-from ottla.broker.serving.api import Api
+from ottla.broker.serving.api import Api, cluster_wide
+from ottla.wire.acls import AclOperation
 from ottla.wire.messages.remove_raft_voter import RemoveRaftVoterRequest
 
 
@@ -15,4 +16,4 @@ def remove_raft_voter(request: RemoveRaftVoterRequest, metadata: Metadata, calle
     return metadata.quorum.receive(request)
 
 
-api = Api(key=81, handler=remove_raft_voter, is_forwarded=True)
+api = Api(key=81, handler=remove_raft_voter, needs=cluster_wide(AclOperation.ALTER), is_forwarded=True)

@@ -20,11 +20,12 @@ from ottla.broker.coordinators.transactions import (
 )
 from ottla.broker.coordinators.verification import verification_error
 from ottla.broker.ground import Ground
-from ottla.broker.serving.api import Api
+from ottla.broker.serving.api import Api, Need
 from ottla.groups.offsets import transactional_commit_refused
 from ottla.groups.shard import GroupShard
 from ottla.records.batch import NO_SEQUENCE
 from ottla.transactions import TopicPartition
+from ottla.wire.acls import AclOperation, AclResource
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -49,7 +50,15 @@ def txn_offset_commit(
     transactions: TransactionCoordinator,
     caller: Caller,
 ) -> Any:
-    refused = _without_unknown(request, ground)
+    if not caller.is_allowed(AclOperation.WRITE, AclResource.TRANSACTIONAL_ID, request.transactional_id):
+        return transactional_commit_refused(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    if not caller.is_allowed(AclOperation.READ, AclResource.GROUP, request.group_id):
+        return transactional_commit_refused(request, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    request.topics, denied = caller.split(AclOperation.READ, AclResource.TOPIC, request.topics, lambda one: one.name)
+    refused = transactional_commit_refused(
+        TxnOffsetCommitRequest(topics=denied), ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    ).topics
+    refused += _without_unknown(request, ground)
     if not request.topics:
         return TxnOffsetCommitResponse(topics=refused)
     try:
@@ -202,4 +211,12 @@ def _merged(
     return list(merged.values())
 
 
-api = Api(key=28, handler=txn_offset_commit)
+api = Api(
+    key=28,
+    handler=txn_offset_commit,
+    needs=(
+        Need(AclOperation.WRITE, AclResource.TRANSACTIONAL_ID),
+        Need(AclOperation.READ, AclResource.GROUP),
+        Need(AclOperation.READ, AclResource.TOPIC),
+    ),
+)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from ottla.broker.caller import Caller
 from ottla.broker.metadata.metadata import Metadata
-from ottla.broker.serving.api import Api
+from ottla.broker.serving.api import Api, cluster_wide
+from ottla.wire.acls import AclOperation
 from ottla.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 
 
@@ -16,4 +17,4 @@ async def unregister_broker(
     return UnregisterBrokerResponse(error_message=None)
 
 
-api = Api(key=64, handler=unregister_broker, is_forwarded=True)
+api = Api(key=64, handler=unregister_broker, needs=cluster_wide(AclOperation.ALTER), is_forwarded=True)

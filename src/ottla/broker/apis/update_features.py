@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from ottla.broker.caller import Caller
 from ottla.broker.metadata.metadata import Metadata
-from ottla.broker.serving.api import Api
+from ottla.broker.serving.api import Api, cluster_wide
 from ottla.cluster.features import KRAFT_VERSION
+from ottla.wire.acls import AclOperation
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 
@@ -23,4 +24,4 @@ async def update_features(request: UpdateFeaturesRequest, metadata: Metadata, ca
     return response
 
 
-api = Api(key=57, handler=update_features, is_forwarded=True)
+api = Api(key=57, handler=update_features, needs=cluster_wide(AclOperation.ALTER), is_forwarded=True)

@@ -7,7 +7,8 @@ from typing import Any
 
 from ottla.broker.caller import Caller
 from ottla.broker.metadata.metadata import Metadata
-from ottla.broker.serving.api import Api
+from ottla.broker.serving.api import Api, cluster_wide
+from ottla.wire.acls import AclOperation
 from ottla.wire.messages.update_raft_voter import UpdateRaftVoterRequest
 
 
@@ -15,4 +16,4 @@ def update_raft_voter(request: UpdateRaftVoterRequest, metadata: Metadata, calle
     return metadata.quorum.receive(request)
 
 
-api = Api(key=82, handler=update_raft_voter)
+api = Api(key=82, handler=update_raft_voter, needs=cluster_wide(AclOperation.CLUSTER_ACTION))

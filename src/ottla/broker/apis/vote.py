@@ -7,7 +7,8 @@ from typing import Any
 
 from ottla.broker.caller import Caller
 from ottla.broker.metadata.metadata import Metadata
-from ottla.broker.serving.api import Api
+from ottla.broker.serving.api import Api, cluster_wide
+from ottla.wire.acls import AclOperation
 from ottla.wire.messages.vote import VoteRequest
 
 
@@ -15,4 +16,4 @@ def vote(request: VoteRequest, metadata: Metadata, caller: Caller) -> asyncio.Fu
     return metadata.quorum.receive(request)
 
 
-api = Api(key=52, handler=vote)
+api = Api(key=52, handler=vote, needs=cluster_wide(AclOperation.CLUSTER_ACTION))

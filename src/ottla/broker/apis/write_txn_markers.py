@@ -8,8 +8,9 @@ from typing import Any
 
 from ottla.broker.caller import Caller
 from ottla.broker.coordinators.transactions import TransactionCoordinator
-from ottla.broker.serving.api import Api
+from ottla.broker.serving.api import Api, Need
 from ottla.transactions import TopicPartition
+from ottla.wire.acls import AclOperation, AclResource
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -22,6 +23,11 @@ from ottla.wire.messages.write_txn_markers import (
 
 
 def write_txn_markers(request: WriteTxnMarkersRequest, transactions: TransactionCoordinator, caller: Caller) -> Any:
+    if not (
+        caller.is_allowed_on_cluster(AclOperation.ALTER, is_logged=False)
+        or caller.is_allowed_on_cluster(AclOperation.CLUSTER_ACTION)
+    ):
+        return _refused(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     waiting: list[tuple[WritableTxnMarkerPartitionResult, asyncio.Future[None]]] = []
     results = [
         WritableTxnMarkerResult(
@@ -41,6 +47,27 @@ def write_txn_markers(request: WriteTxnMarkersRequest, transactions: Transaction
     ]
     response = WriteTxnMarkersResponse(markers=results)
     return _when_committed(response, waiting) if waiting else response
+
+
+def _refused(request: WriteTxnMarkersRequest, code: ErrorCode) -> WriteTxnMarkersResponse:
+    return WriteTxnMarkersResponse(
+        markers=[
+            WritableTxnMarkerResult(
+                producer_id=marker.producer_id,
+                topics=[
+                    WritableTxnMarkerTopicResult(
+                        name=topic.name,
+                        partitions=[
+                            WritableTxnMarkerPartitionResult(partition_index=index, error_code=code)
+                            for index in topic.partition_indexes
+                        ],
+                    )
+                    for topic in marker.topics
+                ],
+            )
+            for marker in request.markers
+        ]
+    )
 
 
 def _write(
@@ -80,4 +107,11 @@ async def _when_committed(
     return response
 
 
-api = Api(key=27, handler=write_txn_markers)
+api = Api(
+    key=27,
+    handler=write_txn_markers,
+    needs=(
+        Need(AclOperation.ALTER, AclResource.CLUSTER),
+        Need(AclOperation.CLUSTER_ACTION, AclResource.CLUSTER),
+    ),
+)

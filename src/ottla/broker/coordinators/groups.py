@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from ottla.broker.replicas.replicas import Replicas
     from ottla.cluster import ImageChanges
 
-GROUP_OPERATIONS = sum(1 << operation for operation in (3, 6, 8, 10, 11))
-"""Read, delete, describe, describe configs, alter configs: all that can be done with a group."""
-
 GroupsRequest = TypeVar("GroupsRequest")
 
 
@@ -81,7 +78,13 @@ class GroupCoordinator(Coordinator[GroupShard]):
         """What a shard learns of who calls. Kafka tells addresses in Java's way."""
         ground = self.ground
         return Call(
-            ground.now(), ground.clock(), caller.api_version, waiter, caller.client_id or "", "/" + caller.client.host
+            ground.now(),
+            ground.clock(),
+            caller.api_version,
+            waiter,
+            caller.client_id or "",
+            "/" + caller.client.host,
+            None if caller.client.access.authorizer is None else caller.is_topic_visible,
         )
 
     def creatable_topic(self) -> CreatableTopic:

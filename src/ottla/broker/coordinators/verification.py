@@ -176,6 +176,17 @@ def _names(unverified: list[Unverified]) -> list[TopicPartition]:
     return [TopicPartition(one.partition.topic, one.partition.index) for one in unverified]
 
 
+def is_transactional(request: ProduceRequest) -> bool:
+    """Whether a request holds a batch of a transaction."""
+    return any(
+        data.records is not None
+        and len(data.records) > ATTRIBUTES_POSITION
+        and data.records[ATTRIBUTES_POSITION] & TRANSACTIONAL_FLAG
+        for topic in request.topic_data
+        for data in topic.partition_data
+    )
+
+
 def _producer_id(request: ProduceRequest) -> int:
     """The producer of a request's transactional batches; -1 if there are none."""
     for topic in request.topic_data:

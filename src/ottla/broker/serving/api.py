@@ -1,6 +1,6 @@
 """What an API file declares: everything about its API that is not in Kafka's message definitions.
 
-    api = Api(key=19, handler=create_topics, is_forwarded=True)
+    api = Api(key=57, handler=update_features, needs=cluster_wide(AclOperation.ALTER), is_forwarded=True)
 
 The handler's parameters between the request and the caller are the rooms it needs, by their types: a handler
 `create_topics(request: CreateTopicsRequest, metadata: Metadata, quotas: Quotas, caller: Caller)` is called with this
@@ -29,7 +29,8 @@ class DelayedAnswer(Protocol):
 
 
 FrameHandler = Callable[..., bytes | list[Any] | DelayedAnswer | None]
-"""(frame, position, version, correlation id, rooms) -> the answer's bytes; None if the request goes the long way."""
+"""(frame, position, version, correlation id, rooms, access) -> the answer's bytes; None if the request goes the long
+way. `access` is None if the node has no authorizer."""
 
 
 class Need(NamedTuple):
@@ -37,14 +38,22 @@ class Need(NamedTuple):
 
     operation: AclOperation
     resource: AclResource
+    is_required: bool = False
+    """Whether the table refuses the request of a client that may not do this, before the handler sees it."""
+
+
+def cluster_wide(operation: AclOperation) -> tuple[Need, ...]:
+    """The needs of an API that is answered only to clients that may do this on the cluster. Its response has an error
+    code of its own, which then is CLUSTER_AUTHORIZATION_FAILED."""
+    return (Need(operation, AclResource.CLUSTER, is_required=True),)
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Api:
     key: int
     handler: Handler
-    needs: tuple[Need, ...] | None = None
-    """Everything that the handler checks with `Caller.is_allowed`; empty if every client may send it."""
+    needs: tuple[Need, ...]
+    """Everything that the table or the handler checks with `Caller.is_allowed`; empty if every client may send it."""
     is_forwarded: bool = False
     """Whether only the active controller answers it: brokers pass it on (KIP-590)."""
     is_checked_then_forwarded: bool = False
@@ -53,6 +62,11 @@ class Api:
     """Answers an ordinary request straight from its frame."""
     frame_rooms: tuple[type, ...] = ()
     """The types of the rooms that `frame` gets, as one tuple: a call with fewer arguments is faster."""
+
+    @property
+    def required(self) -> AclOperation | None:
+        """What a client must be allowed to do on the cluster to be answered at all."""
+        return next((need.operation for need in self.needs if need.is_required), None)
 
     @property
     def rooms(self) -> tuple[type, ...]:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ottla.broker.caller import BoundHandler, Caller, Client
 from ottla.broker.serving.api import Api, DelayedAnswer, FrameHandler
 from ottla.wire import WireError, decoder, frames
+from ottla.wire.acls import AclOperation
 from ottla.wire.apis import APIS, request_class, response_class
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
@@ -73,7 +74,8 @@ class ServedApi:
         self.response_class = response_class(key)
         self.api = api
         handler = api.handler
-        self.direct_handler: BoundHandler = lambda request, caller: handler(request, *rooms, caller)
+        bound: BoundHandler = lambda request, caller: handler(request, *rooms, caller)  # noqa: E731
+        self.direct_handler: BoundHandler = bound if api.required is None else _required(api.required, bound)
         """What answers it on this node."""
         self.handler: BoundHandler = self.direct_handler
         """The same, or what passes requests on that only the active controller may answer."""
@@ -120,6 +122,17 @@ class _Slot:
         self.future: asyncio.Future[Any] | None = None
         self.delayed: DelayedAnswer | None = None
         self.throttle_ms = 0
+
+
+def _required(operation: AclOperation, handler: BoundHandler) -> BoundHandler:
+    """The handler, for clients that may do this on the cluster."""
+
+    def handle(request: Any, caller: Caller) -> Any:
+        if not caller.is_allowed_on_cluster(operation):
+            raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        return handler(request, caller)
+
+    return handle
 
 
 class Connection:
@@ -253,7 +266,9 @@ class Connection:
                 return False
             position += 1
         correlation_id = data[4] << 24 | data[5] << 16 | data[6] << 8 | data[7]
-        response = served.frame_handler(frame, position, version, correlation_id, served.frame_rooms)
+        access = self.client.access
+        known = access if access.authorizer is not None else None
+        response = served.frame_handler(frame, position, version, correlation_id, served.frame_rooms, known)
         if response is None:
             return False
         if isinstance(response, bytes):

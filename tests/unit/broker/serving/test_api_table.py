@@ -110,7 +110,7 @@ def test_a_frame_handler_takes_the_rooms_that_its_api_names(name: str) -> None:
     parameters = source_parameters(api.frame.__module__, api.frame.__name__)
     assert [parameter for parameter, _ in parameters[:4]] == FRAME_PARAMETERS
     rooms = ", ".join(room.__name__ for room in api.frame_rooms)
-    assert parameters[4:] == [("rooms", f"tuple[{rooms}]")]
+    assert parameters[4:] == [("rooms", f"tuple[{rooms}]"), ("access", "Access | None")]
 
 
 def test_an_api_that_is_not_served_is_not_found() -> None:

@@ -59,7 +59,7 @@ class OneApi(ApiTable):
 
     def __init__(self, ground: Ground, handler: Callable[[Any, Caller], Any]) -> None:
         super().__init__(ground)
-        self.api = ServedApi(Api(key=INIT_PRODUCER_ID, handler=handler), (), (), ground.metrics)
+        self.api = ServedApi(Api(key=INIT_PRODUCER_ID, handler=handler, needs=()), (), (), ground.metrics)
 
     def served(self, key: int) -> ServedApi | None:
         return self.api if key == INIT_PRODUCER_ID else None
