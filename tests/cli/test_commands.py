@@ -355,6 +355,12 @@ def test_the_doctor_finds_a_group_nobody_reads_for(ottla: Ottla, topic: str, tmp
     assert (said.code, "PROBLEM" in said.out) == (0, False)
 
 
+@pytest.mark.parametrize("command", [["describe"], ["offsets"], ["delete", "--yes"]])
+def test_a_pattern_where_names_are_expected_is_refused_as_one(ottla: Ottla, command: list[str]) -> None:
+    said = ottla("topics", command[0], "orders*", *command[1:])
+    assert (said.code, "'orders*' is no name of a topic, and patterns are for" in said.err) == (1, True), said.err
+
+
 def test_the_group_of_a_spark_sink_has_no_lag(ottla: Ottla, cluster: Server, topic: str, tmp_path: Path) -> None:
     """Its offset counts batches. As a group that is behind, the doctor would advise to delete it."""
     import asyncio

@@ -179,6 +179,14 @@ def test_produce_writes_registered_values(ottla: Ottla, topic: str, registry: Sc
     assert ottla("consume", topic, "-e", *options, "-f", r"%k %v\n").lines == [' {"a": 5}', 'k {"a": 7}', "k "]
 
 
+def test_what_is_not_shown_is_not_decoded(ottla: Ottla, topic: str) -> None:
+    ottla("topics", "create", topic, "-p", "1")
+    ottla("produce", topic, stdin=b"a\nb\nc\nd\ne\nf\ng\n")
+    said = ottla("consume", topic, "-n", "1", "--registry", "http://127.0.0.1:1")
+    assert said.out == "a\n"
+    assert [line.partition(":")[0] for line in said.err.splitlines()] == [f"{topic}-0 offset 0 is not decoded"]
+
+
 def test_consume_shows_registered_values(ottla: Ottla, topic: str, registry: SchemaRegistry, tmp_path: Path) -> None:
     number = registry.add(f"{topic}-value", '{"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}')
     ottla("topics", "create", topic, "-p", "1")

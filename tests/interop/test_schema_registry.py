@@ -203,6 +203,9 @@ def test_settings_have_short_names_and_confluents() -> None:
     with pytest.raises(RegistryError, match="'a:1' is no address such as") as raised:
         RegistrySettings.parse({"url": "ftp://me:secret@a:1"})
     assert "secret" not in str(raised.value)
+    for wrong in ("http://a:99999", "http://a:x", "http://[a", "http://:8081", "http://a:0"):
+        with pytest.raises(RegistryError, match="is no address such as"):
+            RegistrySettings.parse({"url": wrong})
     with pytest.raises(RegistryError, match="milliseconds"):
         RegistrySettings.parse({"url": "http://a", "timeout_ms": "soon"})
 

@@ -334,6 +334,8 @@ class Reading:
             # `| head` has what it wants; no further record may come for hours to find that out by writing it.
             raise BrokenPipeError
         self._scanned += len(records)
+        if self._accepts is None and self._left is not None:
+            records = records[: self._left]  # what is not shown is not decoded, and its failures are not counted
         if self._decoder is not None and records:
             records = self._decoder.decode(records)
         if self._accepts is not None:

@@ -33,7 +33,7 @@ def registry_settings(url: str | None, settings: Mapping[str, str]) -> RegistryS
         raise CommandError(str(error)) from None
     if found is None:
         raise CommandError(
-            "--decode: where is the schema registry? --registry URL, or schema.registry.url in a setting"
+            "where is the schema registry? --registry URL, or schema.registry.url in --command-config or of the cluster"
         )
     return found
 

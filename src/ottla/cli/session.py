@@ -263,6 +263,11 @@ class Session:
         from ottla.client.admin import PartialFailure
         from ottla.client.errors import UnknownTopicOrPartition
 
+        for name in names:
+            if any(mark in name for mark in "*?["):
+                raise CommandError(
+                    f"{name!r} is no name of a topic, and patterns are for 'ottla topics list': give the names"
+                )
         admin = await self.admin()
         try:
             return await admin.describe_topics(names)

@@ -107,7 +107,7 @@ class Transactions:
             raise self.fatal_error
         if self.state not in allowed:
             wanted = " or ".join(state.value for state in allowed)
-            raise KafkaError(ErrorCode.INVALID_TXN_STATE, f"the producer is {self.state.value}, not {wanted}")
+            raise KafkaError(ErrorCode.INVALID_TXN_STATE, f"the producer is {self.state.value}; it should be {wanted}")
 
     # What the sender asks
 

@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from ottla.converters.errors import RegistryError, RegistryUnreachable, SchemaNotFound
 
@@ -68,8 +68,8 @@ class RegistrySettings:
             user, _, password = found["user_info"].partition(":")
         urls = []
         for text in found["url"].split(","):
-            parts = urlsplit(text.strip())
-            if parts.scheme not in ("http", "https") or not parts.hostname:
+            parts = _address(text)
+            if parts is None or not parts.hostname:
                 raise RegistryError(f"registry: {_shown(text)} is no address such as http://127.0.0.1:8081")
             if parts.username is not None:
                 user, password = unquote(parts.username), unquote(parts.password or "")
@@ -91,6 +91,15 @@ class RegistrySettings:
     @property
     def place(self) -> str:
         return ", ".join(self.urls)
+
+
+def _address(url: str) -> SplitResult | None:
+    """The parts of an http or https address; None if it is none, or has an impossible port."""
+    try:
+        parts = urlsplit(url.strip())
+        return parts if parts.scheme in ("http", "https") and parts.port != 0 else None
+    except ValueError:
+        return None
 
 
 def _shown(url: str) -> str:
@@ -240,7 +249,7 @@ class Registry:
                 time.sleep(ATTEMPT_PAUSE_S * 2**attempt)
         raise RegistryUnreachable(
             f"the schema registry {self.settings.place} does not answer ({type(last).__name__}: {last}): does it run "
-            "there? 'registry: {url: ...}' in pipeline.yml or schema.registry.url say where it is"
+            "there? --registry, 'registry: {url: ...}' in pipeline.yml or schema.registry.url say where it is"
         )
 
     def _send(self, url: str, method: str, path: str, body: object) -> tuple[int, bytes]:

@@ -198,7 +198,10 @@ def test_names_come_in_the_order_of_javas_hash_maps() -> None:
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(2048, "2048.0"), (1e7, "1.0E7"), (12345678.9, "1.23456789E7"), (0.0001, "1.0E-4"), (0.0, "0.0"), (-1.5, "-1.5")],
+    [
+        *((2048, "2048.0"), (1e7, "1.0E7"), (12345678.9, "1.23456789E7"), (0.0001, "1.0E-4"), (0.0, "0.0")),
+        *((-1.5, "-1.5"), (float("nan"), "NaN"), (float("inf"), "Infinity"), (float("-inf"), "-Infinity")),
+    ],
 )
 def test_numbers_are_written_as_java_writes_them(value: float, text: str) -> None:
     assert java_double(value) == text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
 from decimal import Decimal
+from math import isfinite
 from typing import TypeVar
 
 T = TypeVar("T", bound=Hashable)
@@ -44,7 +45,9 @@ def hash_order(names: Iterable[T], capacity: int = DEFAULT_CAPACITY, code: Calla
 
 
 def java_double(value: float) -> str:
-    """A number as Java's Double.toString writes it: 2048.0, 1.0E7, 1.0E-4."""
+    """A number as Java's Double.toString writes it: 2048.0, 1.0E7, 1.0E-4, NaN, -Infinity."""
+    if not isfinite(value):
+        return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return repr(float(value))
     sign, digits, exponent = Decimal(repr(float(value))).as_tuple()
