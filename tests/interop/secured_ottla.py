@@ -18,7 +18,7 @@ from typing import Any
 from ottla.client.admin.security import ScramMechanism
 from ottla.client.blocking import Admin
 from tests.interop.secured_kafka import TRUST, jaas
-from tests.interop.servers import Ottla, free_port
+from tests.interop.servers import Kafka, Ottla, free_port
 
 MECHANISMS = "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512"
 MODULES = {"PLAIN": "plain.PlainLoginModule", "OAUTHBEARER": "oauthbearer.OAuthBearerLoginModule"}
@@ -116,6 +116,28 @@ class SecuredOttla(Ottla):
         start = f'kafka_server_socket_server_metrics_{name}{{listener="{listener}"}} '
         found = [line for line in self.metrics().splitlines() if line.startswith(start)]
         return int(float(found[0].removeprefix(start))) if found else 0
+
+
+class KafkaTwin(Kafka):
+    """An Apache Kafka with the settings, ports and users of a node of ours, which does not run."""
+
+    def __init__(self, node: SecuredOttla) -> None:
+        super().__init__(node.data, (), node.port)
+        self.node = node
+        settings = {name: value for name, value in node.settings.items() if name not in ("node.id", "process.roles")}
+        settings["listeners"] = settings["listeners"].replace(
+            "CONTROLLER://127.0.0.1:0", f"CONTROLLER://127.0.0.1:{node.port + 1}"
+        )
+        for listener in node.ports:
+            for mechanism in ("scram-sha-256", "scram-sha-512"):
+                name = f"listener.name.{listener.lower()}.{mechanism}.sasl.jaas.config"
+                settings[name] = jaas("scram.ScramLoginModule")
+        self.overrides = [f"{name}={value}" for name, value in settings.items()]
+
+    def start(self, timeout_seconds: float = 180) -> None:
+        super().start(timeout_seconds)
+        for user, password in self.node.users.items():
+            self.node.add_user(user, password)
 
 
 @contextmanager

@@ -144,7 +144,7 @@ class Exchange:
                 error_message=error.public_message or self._invalid(state.mechanism),
             )
         lifetime_ms = self.state.login.session_lifetime_ms if isinstance(self.state, LoggedIn) else None
-        return SaslAuthenticateResponse(error_message=None, auth_bytes=challenge, session_lifetime_ms=lifetime_ms or 0)
+        return SaslAuthenticateResponse(auth_bytes=challenge, session_lifetime_ms=lifetime_ms or 0)
 
     def token(self, token: bytes, timestamp: int) -> bytes | None:
         """The answer to a bare token; None if the connection has to be closed without one."""

@@ -11,18 +11,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ottla.broker.audit import AuditEvent
 from ottla.broker.caller import Caller, Client
 from ottla.broker.serving.sasl_settings import PLAIN, SaslSettings, read_sasl_settings
 from ottla.config import BrokerConfig, ConfigError
-from ottla.security.exchange import Exchange, LoggedIn, Login, Refused, Terms
+from ottla.security.exchange import Exchange, Exchanging, LoggedIn, Login, Refused, Terms
 from ottla.security.login import ServerMechanism
 from ottla.security.plain_server import PlainServer
 from ottla.security.scram_server import ScramServer
 from ottla.wire.apis import API_VERSIONS, APIS
 from ottla.wire.errors import ErrorCode
+from ottla.wire.frames import encode_response
+from ottla.wire.messages.api_versions import ApiVersionsResponse
 from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
@@ -42,6 +45,8 @@ REFUSAL_TIMEOUT_MS = 5_000
 """How long a client may take to receive that its login failed."""
 MIN_REAUTHENTICATION_INTERVAL_MS = 1_000
 MAX_LOGGED_NAME = 100
+REQUEST_HEADER_SIZE = 8
+"""Up to the correlation id."""
 
 Response = TypeVar("Response", SaslHandshakeResponse, SaslAuthenticateResponse)
 
@@ -143,7 +148,7 @@ class ConnectionLogin:
     def takes(self, frame: memoryview) -> bool:
         """Whether this frame ends here; the connection goes on with any other."""
         exchange = self._exchange
-        key = frame[0] << 8 | frame[1] if len(frame) >= 4 else -1
+        key = frame[0] << 8 | frame[1] if len(frame) >= REQUEST_HEADER_SIZE else -1
         if exchange is None:
             return self._is_over(key)
         if isinstance(exchange.state, Refused):
@@ -153,14 +158,17 @@ class ConnectionLogin:
             return True
         if key in (SASL_HANDSHAKE_KEY, SASL_AUTHENTICATE_KEY):
             return False
+        close = self._channel.close
         if key == API_VERSIONS:
             version = frame[2] << 8 | frame[3]
             if version > APIS[API_VERSIONS].max_version or exchange.versions():
                 return False
+            if isinstance(exchange.state, Exchanging):
+                close = partial(self._answer_versions, bytes(frame[:REQUEST_HEADER_SIZE]))
         name = APIS[key].name if key in APIS else "unknown"
-        exchange.refuse(f"an {name} request before the end of the login")
+        exchange.refuse(f"a request ({name}) before the end of the login")
         self._refused(exchange.state)
-        self._close_after(self._delay_ms, self._channel.close)
+        self._close_after(self._delay_ms, close)
         return True
 
     def closed(self) -> None:
@@ -218,6 +226,13 @@ class ConnectionLogin:
         self._channel.send([len(answer).to_bytes(4, "big"), answer])
         if isinstance(exchange.state, LoggedIn):
             self._logged_in(exchange.state.login)
+
+    def _answer_versions(self, header: bytes) -> None:
+        """Kafka's answer to ApiVersions between the tokens of a login, before it closes the connection."""
+        version, correlation_id = int.from_bytes(header[2:4], "big"), int.from_bytes(header[4:8], "big", signed=True)
+        answer = ApiVersionsResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
+        self._channel.send(encode_response(API_VERSIONS, version, correlation_id, answer))
+        self._channel.close()
 
     # How a login ends
 
