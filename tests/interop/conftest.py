@@ -22,7 +22,7 @@ ON_KAFKA = os.environ.get("OTTLA_TEST_KAFKA") == "1"
 HERE = Path(__file__).parent
 
 StartServer = Callable[..., Server]
-CARELESS = ("aiokafka", "kafka_python")
+CARELESS = ("aiokafka", "kafka_python", "sasl_clients")
 """Clients that leave sockets behind."""
 _topic_numbers = itertools.count()
 
