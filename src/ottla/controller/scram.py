@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
-
 from ottla.cluster.features import METADATA_VERSION, supports_scram
 from ottla.controller.view import View
 from ottla.machine import Decision
+from ottla.security.scram_keys import MAX_ITERATIONS, MIN_ITERATIONS, scram_keys
 from ottla.wire import Message
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.alter_user_scram_credentials import (
@@ -22,7 +20,6 @@ from ottla.wire.messages.records.user_scram_credential_record import UserScramCr
 
 MECHANISMS = {1: "sha256", 2: "sha512"}
 Change = ScramCredentialDeletion | ScramCredentialUpsertion
-MIN_ITERATIONS, MAX_ITERATIONS = 4_096, 16_384
 
 
 def alter_user_scram_credentials(
@@ -77,13 +74,15 @@ def _set(upsertion: ScramCredentialUpsertion) -> UserScramCredentialRecord:
         raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
     if upsertion.iterations > MAX_ITERATIONS:
         raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
-    algorithm = MECHANISMS[upsertion.mechanism]
-    client_key = hmac.digest(upsertion.salted_password, b"Client Key", algorithm)
+    if not upsertion.salted_password:
+        # A client could prove that it knows it. Kafka fails here with UNKNOWN_SERVER_ERROR.
+        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "The salted password must not be empty")
+    keys = scram_keys(MECHANISMS[upsertion.mechanism], upsertion.salted_password)
     return UserScramCredentialRecord(
         name=upsertion.name,
         mechanism=upsertion.mechanism,
         salt=bytes(upsertion.salt),
-        stored_key=hashlib.new(algorithm, client_key).digest(),
-        server_key=hmac.digest(upsertion.salted_password, b"Server Key", algorithm),
+        stored_key=keys.stored_key,
+        server_key=keys.server_key,
         iterations=upsertion.iterations,
     )

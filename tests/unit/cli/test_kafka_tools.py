@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from base64 import b64encode
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from ottla.cli.kafka.message_formatters import DEFAULT, formatter
 from ottla.cli.kafka.offset_resets import format_csv, parse_duration_ms, parse_moment, read_csv
 from ottla.cli.kafka.options import ToolError
 from ottla.cli.kafka.performance import Latencies, fixed, ratio
+from ottla.cli.kafka.storage_format import scram_record, told_bootstrap
 from ottla.client.config import AdminConfig
 from ottla.client.core.fetching import LogAppendTimeRecord
 from ottla.client.metadata import TopicPartition
@@ -113,3 +115,36 @@ def test_figures_of_a_run(capsys: pytest.CaptureFixture[str]) -> None:
         line,
     )
     assert (fixed(ratio(1, 0), 2), fixed(ratio(0, 0), 2), fixed(ratio(1, 4), 3)) == ("Infinity", "NaN", "0.250")
+
+
+def test_a_scram_credential_of_a_new_cluster_has_the_keys_that_kafkas_tool_makes() -> None:
+    record = scram_record("SCRAM-SHA-256=[name=alice,saltedpassword=eA==,salt=eA==,iterations=4096]")
+    assert (record.name, record.mechanism, record.salt, record.iterations) == ("alice", 1, b"x", 4096)
+    assert record.stored_key.hex() == "c448fb2129d6fd0c1fd42fa699fee3dd048c4d221c1dd46cf8bc8b832f066ce0"
+    assert record.server_key.hex() == "a994f5bfda3feb89f6a9bace177d262f1fff24c178d078d6e902da8e2a7866aa"
+
+
+def test_a_scram_credential_is_read_as_kafka_reads_it() -> None:
+    record = scram_record('SCRAM-SHA-512=[name="bob",password="]x=y",saltedpassword=?,]')
+    assert (record.name, record.mechanism, record.iterations, len(record.stored_key)) == ("bob", 2, 4096, 64)
+    same = scram_record(f"SCRAM-SHA-512=[name=bob,password=]x=y,salt={b64encode(record.salt).decode()}]")
+    assert same.stored_key == record.stored_key
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SCRAM-SHA-256=[name=alice,password=half,of-the-secret]",
+        "SCRAM-SHA-256=[name=alice,saltedpassword=of-the-secret,salt=eA==]",
+    ],
+)
+def test_an_error_does_not_repeat_what_may_be_secret(text: str) -> None:
+    with pytest.raises(ToolError) as refused:
+        scram_record(text)
+    assert "of-the-secret" not in refused.value.message
+
+
+def test_what_a_new_cluster_begins_with_is_shown_without_its_keys() -> None:
+    shown = told_bootstrap([scram_record("SCRAM-SHA-256=[name=alice,password=secret]")], 30)
+    assert "salt=[hidden], storedKey=[hidden], serverKey=[hidden], iterations=4096" in shown
+    assert "secret" not in shown

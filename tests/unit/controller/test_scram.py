@@ -75,6 +75,10 @@ def test_credentials_are_set_replaced_and_removed() -> None:
         (put("", SHA_256), ErrorCode.UNACCEPTABLE_CREDENTIAL),
         (put("a", SHA_256, 4095), ErrorCode.UNACCEPTABLE_CREDENTIAL),
         (put("a", SHA_256, 16_385), ErrorCode.UNACCEPTABLE_CREDENTIAL),
+        (
+            ScramCredentialUpsertion(name="a", mechanism=1, iterations=4096, salt=SALT),
+            ErrorCode.UNACCEPTABLE_CREDENTIAL,
+        ),
         (put("a", 3), ErrorCode.UNSUPPORTED_SASL_MECHANISM),
         (drop("a", 0), ErrorCode.UNSUPPORTED_SASL_MECHANISM),
         (drop("a"), ErrorCode.RESOURCE_NOT_FOUND),

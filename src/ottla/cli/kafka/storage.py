@@ -188,6 +188,7 @@ def format_folders(properties: dict[str, str], values: dict[str, Any]) -> None:
         scram_record,
         write_folders,
     )
+    from ottla.cluster.features import METADATA_VERSION, supports_scram
 
     node_id = check_settings(properties)
     folders, metadata_folder = folders_of(properties)
@@ -199,10 +200,12 @@ def format_folders(properties: dict[str, str], values: dict[str, Any]) -> None:
         properties.get("controller.quorum.voters", "").strip(),
         controller_listeners(properties),
     )
-    scram = [scram_record(text) for text in values["add_scram"]]
     given = parse_features(values["feature"])
     _check_quorum(layout, values, given)
     planned = planned_features(values["release_version"], given)
+    if values["add_scram"] and not supports_scram(planned[METADATA_VERSION]):
+        raise ToolError("SCRAM is only supported in metadata.version 3.5-IV2 or later.", TERSE)
+    scram = [scram_record(text) for text in values["add_scram"]]
     initial = None if values["initial_controllers"] is None else parse_voters(values["initial_controllers"])
     unformatted = _unformatted(layout, values["cluster_id"], ignores_formatted=values["ignore_formatted"])
     if not unformatted:

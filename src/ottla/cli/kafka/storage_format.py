@@ -6,10 +6,7 @@ written here when they are named; a node formatted without any waits to be let i
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import os
-import re
 import secrets
 import time
 from binascii import Error as BinasciiError
@@ -23,6 +20,7 @@ from ottla.broker.metadata.snapshots import SnapshotId, encode_snapshot
 from ottla.cli.kafka.options import ToolError, read_uuid, whole_number
 from ottla.cluster import features
 from ottla.raft.voters import Voter, Voters
+from ottla.security.scram_keys import MAX_ITERATIONS, MIN_ITERATIONS, salt_password, scram_keys
 from ottla.storage import MetaProperties, OsDisk, write_meta_properties
 from ottla.wire import Message
 from ottla.wire.internal_topics import METADATA_TOPIC
@@ -33,7 +31,7 @@ TERSE = "kafka.tools.TerseFailure"
 RUNTIME = "java.lang.RuntimeException"
 METADATA_LOG = f"{METADATA_TOPIC}-0"
 SCRAM = {"SCRAM-SHA-256": (1, "sha256"), "SCRAM-SHA-512": (2, "sha512")}
-MIN_ITERATIONS, MAX_ITERATIONS = 4096, 16384
+SALT_BYTES = 24
 DEFAULTS = {
     features.KRAFT_VERSION: ((21, 1),),
     features.TRANSACTION_VERSION: ((24, 2),),
@@ -125,58 +123,85 @@ def planned_features(release: str | None, given: Mapping[str, int]) -> dict[str,
 
 
 def scram_record(text: str) -> UserScramCredentialRecord:
-    """SCRAM-SHA-256=[name=alice,password=secret,iterations=8192,salt="...",saltedpassword="..."]."""
-    mechanism, equals, rest = text.partition("=")
+    """SCRAM-SHA-256=[name=alice,password=secret,iterations=8192,salt="...",saltedpassword="..."].
+
+    As Kafka reads it: a password cannot hold a comma. What may be secret is not repeated in errors."""
+    mechanism, equals, rest = text.strip().partition("=")
     if not equals:
-        raise ToolError(f"Failed to find equals sign in SCRAM argument '{text}'", TERSE)
+        raise ToolError(f"Failed to find equals sign in SCRAM argument '{text.strip()}'", TERSE)
     if mechanism not in SCRAM:
         raise ToolError(f"The add-scram mechanism {mechanism} is not supported.", TERSE)
-    number, digest = SCRAM[mechanism]
-    given = dict(re.findall(r'(\w+)=("[^"]*"|[^,\]]*)', rest.strip().removeprefix("[").removesuffix("]")))
-    given = {name: value.strip('"') for name, value in given.items()}
-    if "name" not in given:
+    if not rest.startswith("["):
+        raise ToolError("Expected configuration string to start with [", TERSE)
+    if not rest.endswith("]"):
+        raise ToolError("Expected configuration string to end with ]", TERSE)
+    given = _scram_components(rest[1:-1])
+    name = given.pop("name", None)
+    if name is None:
         raise ToolError("You must supply 'name' to add-scram", TERSE)
-    if "password" not in given and "saltedpassword" not in given:
+    salt = _base64("salt", given.pop("salt", None))
+    iterations = _parse_iterations(given.pop("iterations", None))
+    password, salted_text = given.pop("password", None), given.pop("saltedpassword", None)
+    if password is None and salted_text is None:
         raise ToolError("You must supply one of 'password' or 'saltedpassword' to add-scram", TERSE)
-    if "password" in given and "saltedpassword" in given:
-        raise ToolError("You must only supply one of 'password' or 'saltedpassword' to add-scram", TERSE)
-    if "saltedpassword" in given and "salt" not in given:
+    if password is None and salt is None:
         raise ToolError("You must supply 'salt' with 'saltedpassword' to add-scram", TERSE)
-    iterations = _iterations(given, mechanism)
-    salt = _base64(given["salt"]) if "salt" in given else secrets.token_bytes(24)
-    if "saltedpassword" in given:
-        salted = _base64(given["saltedpassword"])
-    else:
-        salted = hashlib.pbkdf2_hmac(digest, given["password"].encode(), salt, iterations)
-    client_key = hmac.digest(salted, b"Client Key", digest)
+    salted = _base64("saltedPassword", salted_text) if password is None else None
+    if given:
+        raise ToolError(f"Unknown SCRAM configurations: {', '.join(sorted(given))}", TERSE)
+    _check_iterations(iterations, mechanism)
+    number, digest = SCRAM[mechanism]
+    salt = secrets.token_bytes(SALT_BYTES) if salt is None else salt
+    if salted is None:
+        salted = salt_password(digest, password or "", salt, iterations)
+    keys = scram_keys(digest, salted)
     return UserScramCredentialRecord(
-        name=given["name"],
+        name=name,
         mechanism=number,
         salt=salt,
-        stored_key=hashlib.new(digest, client_key).digest(),
-        server_key=hmac.digest(salted, b"Server Key", digest),
+        stored_key=keys.stored_key,
+        server_key=keys.server_key,
         iterations=iterations,
     )
 
 
-def _iterations(given: Mapping[str, str], mechanism: str) -> int:
+def _scram_components(text: str) -> dict[str, str]:
+    given: dict[str, str] = {}
+    # Java's split leaves out empty parts at the end.
+    for component in text.rstrip(",").split(","):
+        name, equals, value = component.partition("=")
+        if not equals:
+            raise ToolError("No equals sign found in SCRAM component: [hidden]", TERSE)
+        if len(value) >= 2 and value.startswith('"') and value.endswith('"'):
+            value = value[1:-1]
+        given[name] = value
+    return given
+
+
+def _parse_iterations(text: str | None) -> int:
+    if text is None:
+        return MIN_ITERATIONS
     try:
-        iterations = int(given.get("iterations", MIN_ITERATIONS))
+        return whole_number(32)(text)
     except ValueError:
-        raise ToolError(f'For input string: "{given["iterations"]}"', "java.lang.NumberFormatException") from None
+        raise ToolError(f"Failed to parse iterations count: {text}", TERSE) from None
+
+
+def _check_iterations(iterations: int, mechanism: str) -> None:
     named = mechanism.replace("-", "_")
     if iterations < MIN_ITERATIONS:
         raise ToolError(f"The 'iterations' value must be >= {MIN_ITERATIONS} for add-scram using {named}", TERSE)
     if iterations > MAX_ITERATIONS:
         raise ToolError(f"The 'iterations' value must be <= {MAX_ITERATIONS} for add-scram using {named}", TERSE)
-    return iterations
 
 
-def _base64(text: str) -> bytes:
+def _base64(what: str, text: str | None) -> bytes | None:
+    if text is None:
+        return None
     try:
         return a2b_base64(text, strict_mode=True)
     except BinasciiError:
-        raise ToolError(f"Failed to decode given {text} as base64 for add-scram", TERSE) from None
+        raise ToolError(f"Failed to decode given {what}: [hidden]", TERSE) from None
 
 
 # --- voters
