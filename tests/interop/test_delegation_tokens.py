@@ -14,13 +14,22 @@ from ottla.client.admin import DelegationToken
 from ottla.client.blocking import Admin
 from ottla.client.errors import AuthenticationError, ErrorCode, KafkaError
 from tests.cli.kafka.scenes import our_tools
-from tests.interop.secured_kafka import SecuredKafka, jaas
+from tests.interop.secured_kafka import TRUST, SecuredKafka, jaas
+from tests.interop.secured_ottla import SecuredOttla
 from tests.interop.servers import kafka_anchor
+from tests.interop.toolbox import Toolbox
 
 SECRET_KEY = "tokens-are-made-with-this"
 DAY_MS = 86_400_000
 USERS = {"bob": "bobs-secret", "carol": "carols-secret"}
 MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+
+
+SecuredServer = SecuredKafka | SecuredOttla
+
+
+def ottla(folder: Path) -> SecuredOttla:
+    return SecuredOttla(folder / "data", properties={"delegation.token.secret.key": SECRET_KEY})
 
 
 def kafka(folder: Path) -> SecuredKafka:
@@ -33,9 +42,9 @@ def kafka(folder: Path) -> SecuredKafka:
     return server
 
 
-@pytest.fixture(scope="module", params=[kafka], ids=lambda one: one.__name__)
-def secured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
-    server: SecuredKafka = request.param(tmp_path_factory.mktemp("tokens"))
+@pytest.fixture(scope="module", params=[ottla, kafka], ids=lambda one: one.__name__)
+def secured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredServer]:
+    server: SecuredServer = request.param(tmp_path_factory.mktemp("tokens"))
     server.start()
     try:
         for user, password in USERS.items():
@@ -45,23 +54,36 @@ def secured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         server.stop()
 
 
-def admin_of(server: SecuredKafka, user: str) -> Admin:
-    return Admin(server.scram(user, USERS[user]))
+def scram(
+    server: SecuredServer, user: str, password: str, mechanism: str = "SCRAM-SHA-512", tokenauth: str = "false"
+) -> dict[str, Any]:
+    protocol = "SASL_SSL" if isinstance(server, SecuredKafka) else "SASL_PLAINTEXT"
+    settings = {"bootstrap.servers": f"127.0.0.1:{server.ports[protocol]}", "security.protocol": protocol}
+    config = jaas("scram.ScramLoginModule", username=user, password=password, tokenauth=tokenauth)
+    trust = TRUST if protocol == "SASL_SSL" else {}
+    return {**settings, **trust, "sasl.mechanism": mechanism, "sasl.jaas.config": config}
 
 
-def with_token(server: SecuredKafka, token: DelegationToken, mechanism: str = "SCRAM-SHA-512") -> dict[str, Any]:
-    config = jaas("scram.ScramLoginModule", username=token.token_id, password=token.password, tokenauth="true")
-    return server.settings("SASL_SSL", {"sasl.mechanism": mechanism, "sasl.jaas.config": config})
+def admin_of(server: SecuredServer, user: str) -> Admin:
+    return Admin(scram(server, user, USERS[user]))
+
+
+def with_token(server: SecuredServer, token: DelegationToken, mechanism: str = "SCRAM-SHA-512") -> dict[str, Any]:
+    return scram(server, token.token_id, token.password, mechanism, "true")
 
 
 def seen(admin: Admin, *owners: str, token: DelegationToken, is_there: bool = True) -> list[str]:
     """The ids of the tokens that are described, once the broker knows of this one, or no longer."""
+    return list(described(admin, *owners, token_id=token.token_id, is_there=is_there))
+
+
+def described(admin: Admin, *owners: str, token_id: str, is_there: bool = True) -> dict[str, DelegationToken]:
     for _ in range(600):
-        ids = [one.token_id for one in admin.describe_delegation_token(owners or None)]
-        if (token.token_id in ids) is is_there:
-            return ids
+        found = {one.token_id: one for one in admin.describe_delegation_token(owners or None)}
+        if (token_id in found) is is_there:
+            return found
         time.sleep(0.1)
-    raise AssertionError(f"{token.token_id} is {'not ' if is_there else ''}described")
+    raise AssertionError(f"{token_id} is {'not ' if is_there else ''}described")
 
 
 def refusal(call: Any, *arguments: Any, **named: Any) -> ErrorCode:
@@ -70,7 +92,7 @@ def refusal(call: Any, *arguments: Any, **named: Any) -> ErrorCode:
     return refused.value.code
 
 
-def test_a_token_is_created_described_renewed_and_expired(secured: SecuredKafka) -> None:
+def test_a_token_is_created_described_renewed_and_expired(secured: SecuredServer) -> None:
     with admin_of(secured, "bob") as bob, admin_of(secured, "carol") as carol:
         token = bob.create_delegation_token(renewers=["User:carol"])
         assert (str(token.owner), str(token.requester)) == ("User:bob", "User:bob")
@@ -88,7 +110,7 @@ def test_a_token_is_created_described_renewed_and_expired(secured: SecuredKafka)
         assert refusal(bob.expire_delegation_token, token.hmac) is ErrorCode.DELEGATION_TOKEN_NOT_FOUND
 
 
-def test_a_token_belongs_to_its_owner(secured: SecuredKafka) -> None:
+def test_a_token_belongs_to_its_owner(secured: SecuredServer) -> None:
     with admin_of(secured, "bob") as bob, admin_of(secured, "carol") as carol:
         token = bob.create_delegation_token(max_lifetime_ms=60_000)
         assert token.expiry_timestamp == token.max_timestamp == token.issue_timestamp + 60_000
@@ -101,7 +123,7 @@ def test_a_token_belongs_to_its_owner(secured: SecuredKafka) -> None:
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_a_client_logs_in_with_a_token_and_is_its_owner_but_makes_no_tokens(
-    secured: SecuredKafka, topic: str, mechanism: str
+    secured: SecuredServer, topic: str, mechanism: str
 ) -> None:
     with admin_of(secured, "bob") as bob:
         token = bob.create_delegation_token()
@@ -123,26 +145,21 @@ def test_a_client_logs_in_with_a_token_and_is_its_owner_but_makes_no_tokens(
             admin.connect()
 
 
-def test_a_token_id_is_no_user_and_a_user_no_token(secured: SecuredKafka) -> None:
+def test_a_token_id_is_no_user_and_a_user_no_token(secured: SecuredServer) -> None:
     with admin_of(secured, "bob") as bob:
         token = bob.create_delegation_token()
         seen(bob, token=token)
         for settings in (
-            secured.scram(token.token_id, token.password),
-            {
-                **secured.scram("bob", USERS["bob"]),
-                "sasl.jaas.config": jaas(
-                    "scram.ScramLoginModule", username="bob", password=USERS["bob"], tokenauth="true"
-                ),
-            },
+            scram(secured, token.token_id, token.password),
+            scram(secured, "bob", USERS["bob"], tokenauth="true"),
         ):
             with Admin(settings) as admin, pytest.raises(AuthenticationError):
                 admin.connect()
         bob.expire_delegation_token(token.hmac)
 
 
-def test_the_tool_shows_what_it_did(secured: SecuredKafka, tmp_path: Path) -> None:
-    settings = secured.scram("bob", USERS["bob"])
+def test_the_tool_shows_what_it_did(secured: SecuredServer, tmp_path: Path) -> None:
+    settings = scram(secured, "bob", USERS["bob"])
     config = tmp_path / "admin.properties"
     config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()).replace("\\", "\\\\"))
     to = ["--bootstrap-server", settings["bootstrap.servers"], "--command-config", str(config)]
@@ -156,8 +173,7 @@ def test_the_tool_shows_what_it_did(secured: SecuredKafka, tmp_path: Path) -> No
     assert lines[1] == f"Created delegation token with tokenId : {token_id}"
     assert (owner, requester, renewers) == ("User:bob", "User:bob", "[User:carol]")
     with admin_of(secured, "bob") as bob:
-        (token,) = [one for one in bob.describe_delegation_token() if one.token_id == token_id]
-        assert token.password == hmac
+        assert described(bob, token_id=token_id)[token_id].password == hmac
     code, out, _ = our_tools("delegation-tokens", [*to, "--renew", "--hmac", hmac, "--renew-time-period", "1000"])
     assert code == 0
     assert out.splitlines()[1].startswith("Completed renew operation. New expiry date : 20")
@@ -171,3 +187,40 @@ def test_the_tool_shows_what_it_did(secured: SecuredKafka, tmp_path: Path) -> No
         0,
         f"Calling expire token operation with hmac :{hmac} , expire-time-period :-1",
     )
+
+
+@pytest.fixture(scope="module")
+def originals() -> Iterator[Toolbox]:
+    if os.environ.get("OTTLA_INTEROP_ALL") != "1" or kafka_anchor() is None:
+        pytest.skip("Kafka's command line tools: OTTLA_INTEROP_ALL=1 and the anchor script run them")
+    toolbox = Toolbox()
+    yield toolbox
+    toolbox.close()
+
+
+def test_kafkas_own_tool_and_clients_use_tokens(
+    secured: SecuredServer, originals: Toolbox, tmp_path: Path, topic: str
+) -> None:
+    def written(settings: dict[str, Any]) -> str:
+        config = tmp_path / f"{len(list(tmp_path.iterdir()))}.properties"
+        config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        return str(config)
+
+    to = ["--bootstrap-server", scram(secured, "bob", "")["bootstrap.servers"], "--command-config"]
+    admin = written(scram(secured, "bob", USERS["bob"]))
+    created = originals("delegation-tokens", *to, admin, "--create", "--max-life-time-period", "-1").lines
+    token_id, hmac = created[-1].split()[:2]
+    with admin_of(secured, "bob") as bob:
+        described(bob, token_id=token_id)
+    by_token = written(scram(secured, token_id, hmac, tokenauth="true"))
+    assert originals("topics", *to, by_token, "--create", "--topic", topic).lines == [f"Created topic {topic}."]
+    refused = originals.run("delegation-tokens", *to, by_token, "--describe", "--owner-principal", "User:bob")
+    assert "Delegation Token requests are not allowed on PLAINTEXT/1-way SSL channels" in refused.err
+    shown = originals("delegation-tokens", *to, admin, "--describe", "--owner-principal", "User:bob").out
+    assert token_id in shown and hmac in shown
+    renewed = originals("delegation-tokens", *to, admin, "--renew", "--renew-time-period", "-1", "--hmac", hmac).out
+    assert "Completed renew operation. New expiry date" in renewed
+    originals("delegation-tokens", *to, admin, "--expire", "--expiry-time-period", "-1", "--hmac", hmac)
+    with admin_of(secured, "bob") as bob:
+        described(bob, token_id=token_id, is_there=False)
+    assert originals.run("topics", *to, by_token, "--list").code == 1

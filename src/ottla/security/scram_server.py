@@ -90,6 +90,16 @@ class ScramServer:
         self.identity: Identity | None = None
         self.claimed = ""
 
+    def wanted_token(self, message: bytes) -> str | None:
+        """The id of the delegation token that a client-first message names; None for any other message."""
+        if self._server_first or len(message) > MAX_MESSAGE_BYTES or b",tokenauth=" not in message:
+            return None
+        try:
+            fields = _fields(message.decode().split(",", 2)[2])
+            return _unescaped(fields["n"]) if _is_token_login(fields) else None
+        except (LoginRefused, UnicodeDecodeError, IndexError, KeyError):
+            return None
+
     def respond(self, token: bytes, timestamp: int) -> bytes:
         if len(token) > MAX_MESSAGE_BYTES:
             raise LoginRefused(f"a SCRAM message of {len(token)} bytes; at most {MAX_MESSAGE_BYTES} are taken")
@@ -109,7 +119,7 @@ class ScramServer:
             raise LoginRefused("a SCRAM client-first message that is not n,[a=USER],n=USER,r=NONCE")
         name = _unescaped(fields["n"])
         self.claimed = name
-        self._is_token = fields.get("tokenauth", "").lower() == "true"
+        self._is_token = _is_token_login(fields)
         if authorization and authorization != f"a={fields['n']}":
             message = "Authentication failed: Client requested an authorization id that is different from username"
             raise LoginRefused(message, message)
@@ -165,6 +175,10 @@ def _fields(text: str) -> dict[str, str]:
             raise LoginRefused("a SCRAM message that is no list of name=value, or asks for an unknown extension")
         fields[name] = value
     return fields
+
+
+def _is_token_login(fields: dict[str, str]) -> bool:
+    return fields.get("tokenauth", "").lower() == "true"
 
 
 def _unescaped(name: str) -> str:

@@ -57,6 +57,7 @@ class GatedChannel(Protocol):
     def send(self, parts: list[bytes]) -> None: ...
     def close(self) -> None: ...
     def pause_reading(self) -> None: ...
+    def resume_reading(self) -> None: ...
     def limit_frames(self, max_frame_bytes: int) -> None: ...
 
 
@@ -111,6 +112,14 @@ class ListenerLogins:
             credentials.decoys(mechanism),
             self.ground.rng,
         )
+
+    def preparing(self, exchange: Exchange, token: bytes) -> Awaitable[None] | None:
+        """What has to end before this token is answered, if anything: the keys of a delegation token are derived."""
+        state = exchange.state
+        if not isinstance(state, Exchanging) or not isinstance(state.server, ScramServer):
+            return None
+        token_id = state.server.wanted_token(token)
+        return None if token_id is None else self._credentials.tokens.prepare(state.mechanism, token_id)
 
 
 class ConnectionLogin:
@@ -197,7 +206,27 @@ class ConnectionLogin:
         if exchange is None:
             return after_authentication()
         self._supports_reauthentication = self._supports_reauthentication or caller.api_version > 0
+        preparing = self._logins.preparing(exchange, bytes(request.auth_bytes))
+        if preparing is not None:
+            self._channel.pause_reading()  # at once: the next message may have arrived with this one
+            return self._authenticate_after(preparing, exchange, request, caller)
         return self._checked(exchange, exchange.authenticate(request, self._logins.ground.clock()), caller)
+
+    async def _authenticate_after(
+        self, preparing: Awaitable[None], exchange: Exchange, request: SaslAuthenticateRequest, caller: Caller
+    ) -> SaslAuthenticateResponse | None:
+        if not await self._is_prepared(preparing, exchange):
+            return None
+        answer = self._checked(exchange, exchange.authenticate(request, self._logins.ground.clock()), caller)
+        return answer if answer is None or isinstance(answer, SaslAuthenticateResponse) else await answer
+
+    async def _is_prepared(self, preparing: Awaitable[None], exchange: Exchange) -> bool:
+        """Whether the login goes on: it may have timed out meanwhile."""
+        await preparing
+        if isinstance(exchange.state, Refused):
+            return False
+        self._channel.resume_reading()
+        return True
 
     def _checked(
         self, exchange: Exchange, response: Response | None, caller: Caller
@@ -217,6 +246,18 @@ class ConnectionLogin:
         return response
 
     def _take_token(self, exchange: Exchange, token: bytes) -> None:
+        preparing = self._logins.preparing(exchange, token)
+        if preparing is None:
+            self._answer_token(exchange, token)
+        else:
+            self._channel.pause_reading()
+            self._logins.ground.spawn(self._take_token_after(preparing, exchange, token))
+
+    async def _take_token_after(self, preparing: Awaitable[None], exchange: Exchange, token: bytes) -> None:
+        if await self._is_prepared(preparing, exchange):
+            self._answer_token(exchange, token)
+
+    def _answer_token(self, exchange: Exchange, token: bytes) -> None:
         answer = exchange.token(token, self._logins.ground.clock())
         if isinstance(exchange.state, Refused):
             self._refused(exchange.state)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from ottla.broker.ground import Ground
+from ottla.broker.serving.token_credentials import TokenCredentials
 from ottla.security.principal import USER, Principal
 from ottla.security.scram_server import Decoys, StoredCredential, decoys_like
 
@@ -16,12 +15,11 @@ class ScramCredentials:
     def __init__(self, ground: Ground) -> None:
         self._ground = ground
         self._decoys: dict[str, Decoys] = {}
-        self.find_token: Callable[[str, str], StoredCredential | None] = lambda mechanism, token_id: None
-        """(mechanism, token id) -> the credential of a delegation token: its owner, its keys and when it expires."""
+        self.tokens = TokenCredentials(ground)
 
     def find(self, mechanism: str, name: str, is_token: bool) -> StoredCredential | None:
         if is_token:
-            return self.find_token(mechanism, name)
+            return self.tokens.find(mechanism, name)
         record = self._ground.image.scram.get((name, NUMBERS[mechanism]))
         if record is None:
             return None

@@ -218,6 +218,8 @@ class Serving:
             self._use_config()
         if changes.scram_users_changed:
             self.scram_credentials.changed()
+        if changes.delegation_tokens_changed:
+            self.scram_credentials.tokens.changed(changes.delegation_tokens_changed)
         if changes.client_quotas_changed:
             self.quotas.replace(self.ground.image.client_quotas)
 
