@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, cast
 
+from ottla.net.blocking import Blocking
 from ottla.net.dial import readable, writable
 from ottla.net.sockets import Socket
 
@@ -115,6 +116,29 @@ class TlsSocket:
                 self.receive_handshake()
             except (BlockingIOError, InterruptedError):
                 await readable(self._sock)
+
+    def handshake_in_place(self, blocking: Blocking, seconds: float) -> None:
+        """The same without an event loop; TimeoutError if it takes longer."""
+        ends_at = blocking.now() + seconds
+        while True:
+            try:
+                is_done = self.step()
+            except ssl.SSLError:
+                self.flush_alert()
+                raise
+            self._go_on(self.flush, blocking, blocking.wait_writable, ends_at)
+            if is_done:
+                return
+            self._go_on(self.receive_handshake, blocking, blocking.wait_readable, ends_at)
+
+    def _go_on(
+        self, act: Callable[[], None], blocking: Blocking, wait: Callable[[Socket, float], None], ends_at: float
+    ) -> None:
+        while True:
+            try:
+                return act()
+            except (BlockingIOError, InterruptedError):
+                wait(self._sock, max(0.0, ends_at - blocking.now()))
 
     def step(self) -> bool:
         """Let OpenSSL go on with what has arrived; whether the handshake is done. This is the costly part, and touches

@@ -37,7 +37,7 @@ class Program:
         self.incarnation = 0
         self.is_asked_to_end = False
         """Whether the application is to close its clients and end."""
-        self._sim = sim
+        self.sim = sim
         self._brokers = brokers
         self._work = work
         self._process: Process | None = None
@@ -47,8 +47,8 @@ class Program:
 
     def surroundings(self) -> Surroundings:
         servers = ",".join(f"{broker}:{PORT}" for broker in self._brokers)
-        rng = random.Random(f"{self.name} {self.incarnation} {self._sim.seed}")
-        return {"rng": rng, "sockets": self._sim.network.host(self.name), "bootstrap_servers": servers}
+        rng = random.Random(f"{self.name} {self.incarnation} {self.sim.seed}")
+        return {"rng": rng, "sockets": self.sim.network.host(self.name), "bootstrap_servers": servers}
 
     @asynccontextmanager
     async def using(self, client: OwnClient) -> AsyncIterator[OwnClient]:
@@ -75,30 +75,30 @@ class Program:
         self.is_asked_to_end = False
         self._clients.clear()
         self._process = Process(f"{self.name}.{self.incarnation}")
-        self._sim.loop.trace.note(self.name, "start")
-        self._task = self._sim.loop.spawn(self._process, self._work(self))
+        self.sim.loop.trace.note(self.name, "start")
+        self._task = self.sim.loop.spawn(self._process, self._work(self))
 
     def kill(self) -> None:
         """kill -9: the client says nothing to anybody."""
         if self._process is None or self._task is None or self._task.done():
             return
-        self._sim.loop.trace.note(self.name, "kill")
+        self.sim.loop.trace.note(self.name, "kill")
         for client in self._clients:
             lifetimes.abandon(client)
         self._process.is_alive = False
-        self._sim.network.kill(self.name)
-        self._sim.loop.end(self._process)
+        self.sim.network.kill(self.name)
+        self.sim.loop.end(self._process)
         self._task = self._process = None
 
     def freeze(self, seconds: float) -> None:
         """SIGSTOP for a while: brokers see a client that is silent and then goes on as if no time had passed."""
         process = self._process
-        if process is None or not self.is_running or self._sim.loop.is_paused(process):
+        if process is None or not self.is_running or self.sim.loop.is_paused(process):
             return
-        self._sim.loop.trace.note(self.name, f"freeze for {seconds:g} s")
-        self._sim.loop.pause(process)
-        end = self._sim.loop.time() + seconds
-        self._sim.loop.call_at(end, self._sim.loop.resume, process, context=self._sim.loop.neutral)
+        self.sim.loop.trace.note(self.name, f"freeze for {seconds:g} s")
+        self.sim.loop.pause(process)
+        end = self.sim.loop.time() + seconds
+        self.sim.loop.call_at(end, self.sim.loop.resume, process, context=self.sim.loop.neutral)
 
     def check(self) -> None:
         """Raises what ended the application, if something did."""

@@ -25,7 +25,7 @@ from ottla.wire.errors import KafkaError
 
 CLUSTER = "cluster"
 """Workloads drawn by the seed, on nodes drawn by the seed."""
-REPLICAS, RING, GROUPS, TOPIC_CHANGES, MOVES, VOTERS, CLIENTS = (
+REPLICAS, RING, GROUPS, TOPIC_CHANGES, MOVES, VOTERS, CLIENTS, SPARK = (
     "replicas",
     "replicas-ring",
     "replicas-groups",
@@ -33,9 +33,12 @@ REPLICAS, RING, GROUPS, TOPIC_CHANGES, MOVES, VOTERS, CLIENTS = (
     "replicas-moves",
     "replicas-voters",
     "replicas-clients",
+    "replicas-spark",
 )
-WORLDS = (CLUSTER, REPLICAS, RING, GROUPS, TOPIC_CHANGES, MOVES, VOTERS, CLIENTS)
+WORLDS = (CLUSTER, REPLICAS, RING, GROUPS, TOPIC_CHANGES, MOVES, VOTERS, CLIENTS, SPARK)
 """Worlds of several nodes, by what goes on in them."""
+SPARK_SHARE = 0.15
+"""Of the worlds whose workloads are drawn: in so many a Spark sink writes in place of what was drawn."""
 PAUSE_S = 0.05
 
 
@@ -56,6 +59,7 @@ def new_cluster(seed: int, only: str = CLUSTER) -> Cluster:
         "transaction.state.log.num.partitions": "3",
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
         "metadata.log.max.record.bytes.between.snapshots": str(rng.choice((500, 5_000, 1_000_000))),
+        "transaction.two.phase.commit.enable": str(seed % 2 == 0).lower(),
     }
     weather = Weather(
         delay_s=(0.000_1, rng.choice((0.000_5, 0.005, 0.05))),
@@ -103,6 +107,8 @@ def draw(sim: Cluster, only: str) -> list[Workload]:
                 ["clients"],
             )
         )
+        if part("spark").random() < SPARK_SHARE:
+            kinds = ["spark"]
         kinds = [*kinds, *(["voters"] if sim.shape.has_dynamic_voters else [])]
     found: list[Workload] = []
     if REPLICAS in kinds:
@@ -119,6 +125,10 @@ def draw(sim: Cluster, only: str) -> list[Workload]:
     if "clients" in kinds:
         writers = Writers(sim, part("writers"))
         found += [writers, Readers(sim, part("readers"), writers), Copiers(sim, part("copiers"), writers)]
+    if "spark" in kinds:
+        from ottla.sim.spark_sink import SparkSink  # needs pyarrow
+
+        found.append(SparkSink(sim, part("sink")))
     if "topics" in kinds:
         found.append(Topics(sim, part("topics")))
     if "moves" in kinds:

@@ -1,7 +1,7 @@
 """A cluster as one Spark worker sees it: blocking calls, tried again while what failed may pass.
 
 What requests carry and how answers are read is the client's (`ottla.client.core`); here is only which broker is asked,
-and when again. Spark keeps its Python workers from task to task, so `shared_cluster` keeps the connections with them.
+and when again. Spark keeps its Python workers from task to task, so `WORKER` keeps the connections with them.
 
 There are two kinds of connections to a broker. One is for questions (metadata, coordinators): each is answered before
 the next is sent. Records travel on others, with several requests under way: `lend` gives one to one conversation, the
@@ -12,10 +12,8 @@ leaves no answer behind for the next task.
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Iterable, Mapping
 from math import inf
-from random import SystemRandom
 from typing import Any, TypeVar
 
 from ottla.client.cluster import CoordinatorType
@@ -48,6 +46,7 @@ from ottla.client.errors import (
 )
 from ottla.client.metadata import Metadata, PartitionInfo
 from ottla.client.security_config import PLAINTEXT
+from ottla.net.blocking import OS_BLOCKING, Blocking
 from ottla.spark.blocking_connection import BlockingConnection
 from ottla.spark.options import Topics
 from ottla.wire import Message
@@ -85,8 +84,9 @@ _COORDINATOR_MOVED = (
 class BlockingCluster:
     """Brokers, topics and coordinators, and connections to each broker that was needed. Made without I/O."""
 
-    def __init__(self, config: ClientConfig, owner: str | None = None) -> None:
+    def __init__(self, config: ClientConfig, owner: str | None = None, *, blocking: Blocking = OS_BLOCKING) -> None:
         self.config = config
+        self.blocking = blocking
         self._owner = owner
         """Whose credentials are at fault, in an error: a query."""
         self.metadata = Metadata()
@@ -99,9 +99,7 @@ class BlockingCluster:
         """When `until_done` gives up, in monotonic seconds."""
         self._coordinators: dict[tuple[CoordinatorType, str], int] = {}
         self._max_message_bytes: dict[str, int] = {}
-        self._backoff = Backoff(
-            min(FIRST_PAUSE_MS, config.retry_backoff_ms), config.retry_backoff_max_ms, SystemRandom()
-        )
+        self._backoff = Backoff(min(FIRST_PAUSE_MS, config.retry_backoff_ms), config.retry_backoff_max_ms, blocking.rng)
 
     def close(self) -> None:
         """Close all connections but those that are lent: they belong to their borrowers."""
@@ -150,7 +148,7 @@ class BlockingCluster:
 
     @property
     def _left_seconds(self) -> float:
-        return max(self._ends_at - time.monotonic(), MIN_LIMIT_SECONDS)
+        return max(self._ends_at - self.blocking.now(), MIN_LIMIT_SECONDS)
 
     def _open(self, host: str, port: int, limit_seconds: float) -> BlockingConnection:
         """A connection of the kind that the settings ask for."""
@@ -160,7 +158,7 @@ class BlockingCluster:
 
             kind = SecuredConnection
         try:
-            return kind(host, port, self.config, limit_seconds)
+            return kind(host, port, self.config, limit_seconds, blocking=self.blocking)
         except (AuthenticationError, ConfigError) as error:
             raise error if self._owner is None else in_context(error, self._owner) from None
 
@@ -186,7 +184,7 @@ class BlockingCluster:
         gives a call (default.api.timeout.ms of a source, max.block.ms of a sink)."""
         before = self._ends_at
         allowed_ms = self._timeout_ms if timeout_ms is None else timeout_ms
-        self._ends_at = min(before, time.monotonic() + allowed_ms / 1000)
+        self._ends_at = min(before, self.blocking.now() + allowed_ms / 1000)
         attempt = 0
         try:
             while True:
@@ -195,15 +193,15 @@ class BlockingCluster:
                 except KafkaError as error:
                     attempt += 1
                     pause = self._backoff.pause_ms(attempt) / 1000
-                    if not is_retriable(error) or time.monotonic() + pause > self._ends_at:
+                    if not is_retriable(error) or self.blocking.now() + pause > self._ends_at:
                         raise
-                time.sleep(pause)
+                self.blocking.sleep(pause)
         finally:
             self._ends_at = before
 
     def pause(self, attempt: int) -> None:
         """Wait before another try, after so many failures in a row."""
-        time.sleep(self._backoff.pause_ms(attempt) / 1000)
+        self.blocking.sleep(self._backoff.pause_ms(attempt) / 1000)
 
     # Topics
 
@@ -226,13 +224,13 @@ class BlockingCluster:
             found, missing = self.until_done(lambda: self._partitions(topics))
             if not missing or allows_missing:
                 return found
-            if time.monotonic() > ends_at:
+            if self.blocking.now() > ends_at:
                 raise UnknownTopicOrPartition(self._remedy(missing, topics))
-            time.sleep(NEW_TOPIC_PAUSE_SECONDS)
+            self.blocking.sleep(NEW_TOPIC_PAUSE_SECONDS)
 
     def _new_topic_ends_at(self) -> float:
         """When a topic that is still missing is an error."""
-        return time.monotonic() + min(NEW_TOPIC_TIMEOUT_MS, self._timeout_ms) / 1000
+        return self.blocking.now() + min(NEW_TOPIC_TIMEOUT_MS, self._timeout_ms) / 1000
 
     def _remedy(self, missing: list[str], topics: Topics) -> str:
         """What is not there, and what to do about it."""
@@ -286,11 +284,11 @@ class BlockingCluster:
             found = self.until_done(lambda: self._topic_partitions(topic))
             if found:
                 return found
-            if time.monotonic() > ends_at:
+            if self.blocking.now() > ends_at:
                 at = ", ".join(self.config.bootstrap_servers)
                 remedy = self._created_or_corrected(topic, "topic (or the column topic)")
                 raise UnknownTopicOrPartition(f"there is no topic {topic} in the cluster at {at}: {remedy}")
-            time.sleep(NEW_TOPIC_PAUSE_SECONDS)
+            self.blocking.sleep(NEW_TOPIC_PAUSE_SECONDS)
 
     def _topic_partitions(self, topic: str) -> tuple[PartitionInfo, ...]:
         """Empty if there is no such topic."""
@@ -477,19 +475,30 @@ def _timeout_ms(config: ClientConfig) -> int:
     return DEFAULT_TIMEOUT_MS
 
 
-_shared: dict[ClientConfig, BlockingCluster] = {}
+class Clusters:
+    """The clusters that one worker process knows: its tasks share connections."""
+
+    def __init__(self, blocking: Blocking = OS_BLOCKING) -> None:
+        self._blocking = blocking
+        self._shared: dict[ClientConfig, BlockingCluster] = {}
+
+    def shared(self, config: ClientConfig) -> BlockingCluster:
+        """The cluster that all tasks of this process share."""
+        cluster = self._shared.get(config)
+        if cluster is None:
+            cluster = self._shared[config] = self.new(config)
+        return cluster
+
+    def new(self, config: ClientConfig, owner: str | None = None) -> BlockingCluster:
+        """A cluster for one caller, which closes it."""
+        return BlockingCluster(config, owner, blocking=self._blocking)
+
+    def drop(self, config: ClientConfig) -> None:
+        """Forget what this process knows of a cluster: after a failure the next task begins with new connections."""
+        cluster = self._shared.pop(config, None)
+        if cluster is not None:
+            cluster.close()
 
 
-def shared_cluster(config: ClientConfig) -> BlockingCluster:
-    """The cluster that all tasks of this worker process share."""
-    cluster = _shared.get(config)
-    if cluster is None:
-        cluster = _shared[config] = BlockingCluster(config)
-    return cluster
-
-
-def drop_shared_cluster(config: ClientConfig) -> None:
-    """Forget what this worker knows of the cluster: after a failure the next task begins with new connections."""
-    cluster = _shared.pop(config, None)
-    if cluster is not None:
-        cluster.close()
+WORKER = Clusters()
+"""The clusters of this process, which Spark keeps from task to task."""

@@ -1,4 +1,7 @@
-"""One connection to a broker over a plain socket: requests out, each answer to the request it belongs to.
+"""One connection to a broker that waits in place: requests out, each answer to the request it belongs to.
+
+It stands on the port `net.Blocking`, whose sockets are those of the house's other connections: the simulator hands in
+its own, and the same code runs there.
 
 A Spark worker does one thing at a time, so nothing here waits in a loop: `send` puts a request on the way and returns a
 ticket, `receive` blocks for the answer of that ticket. Several requests may be under way, which is how the next fetch
@@ -13,12 +16,15 @@ from __future__ import annotations
 
 import socket
 from collections import deque
+from contextlib import suppress
 from math import inf
 from struct import Struct
 from typing import Any, NamedTuple
 
 from ottla.client.config import ClientConfig
 from ottla.client.errors import KafkaError, NetworkError, RequestTimedOut, UnsupportedByBroker, check_error
+from ottla.net import Socket
+from ottla.net.blocking import OS_BLOCKING, Blocking, dial_in_place, fill, send_all
 from ottla.wire import Message, WireError
 from ottla.wire.apis import API_VERSIONS, APIS
 from ottla.wire.frames import encode_request
@@ -29,8 +35,6 @@ _SIZE = Struct(">i")
 RECEIVE_BUFFER_BYTES = 4 * 1024 * 1024
 """What the kernel may hold while the last answer is decoded: a whole fetch."""
 FIRST_FRAME_BYTES = 64 * 1024
-MAX_PIECE_COUNT = 512
-"""Pieces in one system call; the kernel's limit is 1024."""
 
 
 class _Asked(NamedTuple):
@@ -46,12 +50,21 @@ class BlockingConnection:
     """A connection that stands and knows the broker's versions; NetworkError if there is none to be had within the
     limit."""
 
-    def __init__(self, host: str, port: int, config: ClientConfig, limit_seconds: float = inf) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        config: ClientConfig,
+        limit_seconds: float = inf,
+        *,
+        blocking: Blocking = OS_BLOCKING,
+    ) -> None:
         self.host = host
         self.port = port
         self.versions = Versions()
         self.is_closed = False
         self._config = config
+        self._blocking = blocking
         self._waiting: deque[_Asked] = deque()
         """The requests under way, the oldest first: a broker answers in the order of the requests."""
         self._early: dict[int, Any] = {}
@@ -59,15 +72,15 @@ class BlockingConnection:
         self._correlation_id = 0
         self._buffer = bytearray(FIRST_FRAME_BYTES)
         self._size = memoryview(bytearray(4))
+        setup_seconds = min(config.socket_connection_setup_timeout_ms / 1000, limit_seconds)
         try:
-            setup_seconds = min(config.socket_connection_setup_timeout_ms / 1000, limit_seconds)
-            self._socket = socket.create_connection((host, port), setup_seconds)
+            self._socket = dial_in_place(blocking, host, port, setup_seconds)
         except OSError as error:
             raise NetworkError(f"cannot connect to {host}:{port}: {error}") from error
         try:
-            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
-            self._socket = self._secure(self._socket)
+            with suppress(OSError):  # a connection that has just ended; the next request reports it
+                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
+            self._socket = self._secure(self._socket, setup_seconds)
             self.limit(limit_seconds)
             self._negotiate()
             self._log_in()
@@ -75,7 +88,7 @@ class BlockingConnection:
             self.close()
             raise
 
-    def _secure(self, plain: socket.socket) -> socket.socket:
+    def _secure(self, plain: Socket, setup_seconds: float) -> Socket:
         """The socket that requests go through."""
         return plain
 
@@ -108,7 +121,6 @@ class BlockingConnection:
     def limit(self, seconds: float) -> None:
         """From now on an answer may take so long, and request.timeout.ms at most."""
         self._timeout_seconds = min(seconds, self._config.request_timeout_ms / 1000)
-        self._socket.settimeout(self._timeout_seconds)
 
     def request(self, request: Message, *, max_version: int | None = None) -> Any:
         """The answer to one request."""
@@ -125,10 +137,7 @@ class BlockingConnection:
         self._correlation_id = (ticket + 1) & 0x7FFFFFFF
         pieces = encode_request(api_key, version, ticket, self._config.client_id, request)
         try:
-            if len(pieces) == 1:
-                self._socket.sendall(pieces[0])
-            else:
-                self._send_pieces([memoryview(piece).cast("B") for piece in pieces])
+            self._send(pieces)
         except OSError as error:
             raise self._failed(error) from error
         except BaseException:
@@ -138,15 +147,8 @@ class BlockingConnection:
             self._waiting.append(_Asked(ticket, api_key, version))
         return ticket
 
-    def _send_pieces(self, pieces: list[memoryview]) -> None:
-        start = 0
-        while start < len(pieces):
-            sent = self._socket.sendmsg(pieces[start : start + MAX_PIECE_COUNT])
-            while start < len(pieces) and sent >= len(pieces[start]):
-                sent -= len(pieces[start])
-                start += 1
-            if sent:
-                pieces[start] = pieces[start][sent:]
+    def _send(self, pieces: list[Any]) -> None:
+        send_all(self._blocking, self._socket, pieces, self._timeout_seconds)
 
     def receive(self, ticket: int) -> Any:
         """The answer to the request of this ticket. Its records are views that the next `receive` overwrites."""
@@ -202,12 +204,7 @@ class BlockingConnection:
         return memoryview(self._buffer)[:size]
 
     def _fill(self, view: memoryview) -> None:
-        filled, size = 0, len(view)
-        while filled < size:
-            count = self._socket.recv_into(view[filled:], 0, socket.MSG_WAITALL)
-            if count == 0:
-                raise ConnectionError("the broker closed the connection")
-            filled += count
+        fill(self._blocking, self._socket, view, self._timeout_seconds)
 
     def _failed(self, error: Exception) -> KafkaError:
         answer_count = self._correlation_id - len(self._waiting)

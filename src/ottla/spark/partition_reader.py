@@ -7,7 +7,6 @@ of a fetch, never on the size of the partition.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,7 +17,7 @@ from ottla.client.core.fetching import FetchedBatches
 from ottla.client.core.partitions import TopicPartition
 from ottla.client.core.subscription import IsolationLevel
 from ottla.client.errors import ErrorCode, KafkaError, error_of, in_context, is_retriable
-from ottla.spark.blocking_cluster import BlockingCluster, drop_shared_cluster, shared_cluster
+from ottla.spark.blocking_cluster import WORKER, Clusters
 from ottla.spark.blocking_connection import BlockingConnection
 from ottla.spark.offsets import OffsetRange
 from ottla.spark.workers import set_modules_aside
@@ -55,17 +54,18 @@ class ReadTask(NamedTuple):
 class PartitionReader:
     """Reads one range. `batches` may be iterated once."""
 
-    def __init__(self, task: ReadTask, wanted: OffsetRange) -> None:
+    def __init__(self, task: ReadTask, wanted: OffsetRange, clusters: Clusters = WORKER) -> None:
         self._task = task
+        self._clusters = clusters
         self._wanted = wanted
         self._partition = TopicPartition(wanted.topic, wanted.partition)
         self._position = wanted.start_offset
         self._fetch_bytes = task.fetch_bytes
         self._columns = Columns(task.columns, timestamp_unit="us", topic_type="string")
         self._tables = Tables()
-        self._cluster: BlockingCluster = shared_cluster(task.config)
+        self._cluster = clusters.shared(task.config)
         self._isolation_level = IsolationLevel[task.config.isolation_level.upper()]
-        self._progress_at = time.monotonic()
+        self._progress_at = self._cluster.blocking.now()
         self._failure_count = 0
         """In a row."""
 
@@ -100,7 +100,7 @@ class PartitionReader:
             if next_offset < end_offset:
                 ticket = self._ask(connection, next_offset)
             if next_offset > self._position:
-                self._progress_at = time.monotonic()
+                self._progress_at = self._cluster.blocking.now()
                 self._failure_count = 0
                 yield from self._decoded(fetched)
                 self._position = next_offset
@@ -190,7 +190,7 @@ class PartitionReader:
 
     @property
     def _is_late(self) -> bool:
-        return (time.monotonic() - self._progress_at) * 1000 > self._task.poll_timeout_ms
+        return (self._cluster.blocking.now() - self._progress_at) * 1000 > self._task.poll_timeout_ms
 
     def _damaged(self, error: KafkaError) -> Exception:
         return ValueError(
@@ -209,8 +209,8 @@ class PartitionReader:
 
     def _recover(self, error: KafkaError) -> None:
         """Make ready for another try, or say why there is none."""
-        drop_shared_cluster(self._task.config)
-        self._cluster = shared_cluster(self._task.config)
+        self._clusters.drop(self._task.config)
+        self._cluster = self._clusters.shared(self._task.config)
         wanted = self._wanted
         if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
             start = self._cluster.starts([self._partition])[self._partition]

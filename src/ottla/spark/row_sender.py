@@ -11,7 +11,6 @@ transaction's coordinator are asked over others, while answers to Produce reques
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Iterator
 from itertools import count
@@ -111,7 +110,7 @@ class RowSender:
         for topic, part in self._by_topic(batch):
             rows = arrow.rows(part)
             encoder = self._encoder(topic)
-            timestamp = time.time_ns() // 1_000_000
+            timestamp = self._cluster.blocking.clock()
             row = 0
             while row < part.num_rows:
                 row = encoder.encode(rows, row, timestamp, ROUND_BYTES)
@@ -292,7 +291,7 @@ class RowSender:
         """Everything that is not acknowledged, in its order."""
         if not _may_pass(error):
             raise error
-        ends_at = time.monotonic() + self._config.delivery_timeout_ms / 1000
+        ends_at = self._cluster.blocking.now() + self._config.delivery_timeout_ms / 1000
         self.close()
         self._cluster.close()
         refused: dict[TopicPartition, KafkaError] = {}
@@ -322,7 +321,7 @@ class RowSender:
                     return
                 raise self._refusal(one, code, message)
             except KafkaError as error:
-                if not is_retriable(error) or time.monotonic() > ends_at:
+                if not is_retriable(error) or self._cluster.blocking.now() > ends_at:
                     raise
                 self._cluster.forget_leaders([one.partition])
             self._cluster.pause(attempt)

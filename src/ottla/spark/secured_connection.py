@@ -7,17 +7,18 @@ still under way are received first and kept for their tickets.
 
 from __future__ import annotations
 
-import socket
 import ssl
-import time
 from math import inf
-from random import SystemRandom
+from typing import Any
 
 from ottla.client.config import ClientConfig
 from ottla.client.errors import AuthenticationError, KafkaError, NetworkError
 from ottla.client.logins import new_token
 from ottla.client.tls import tls_context
 from ottla.client.tls_failures import explain_failure
+from ottla.net import Socket
+from ottla.net.blocking import OS_BLOCKING, Blocking
+from ottla.net.tls import TlsSocket
 from ottla.security.authentication import Authentication
 from ottla.spark.blocking_connection import FIRST_FRAME_BYTES, BlockingConnection
 from ottla.wire import Message
@@ -26,17 +27,26 @@ from ottla.wire import Message
 class SecuredConnection(BlockingConnection):
     """A connection whose security.protocol is not PLAINTEXT."""
 
-    def __init__(self, host: str, port: int, config: ClientConfig, limit_seconds: float = inf) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        config: ClientConfig,
+        limit_seconds: float = inf,
+        *,
+        blocking: Blocking = OS_BLOCKING,
+    ) -> None:
         self._login_at: float | None = None
-        super().__init__(host, port, config, limit_seconds)
+        super().__init__(host, port, config, limit_seconds, blocking=blocking)
 
     # The socket
 
-    def _secure(self, plain: socket.socket) -> socket.socket:
+    def _secure(self, plain: Socket, setup_seconds: float) -> Socket:
         if not self._config.has_tls:
             return plain
+        secured = TlsSocket(plain, tls_context(self._config), server_hostname=self.host)
         try:
-            return tls_context(self._config).wrap_socket(plain, server_hostname=self.host)
+            secured.handshake_in_place(self._blocking, setup_seconds)
         except TimeoutError:
             raise NetworkError(
                 f"{self.host}:{self.port} did not finish the TLS handshake within "
@@ -44,17 +54,10 @@ class SecuredConnection(BlockingConnection):
             ) from None
         except OSError as error:
             raise explain_failure(error, self.host, self.port) from error
+        return secured
 
-    def _send_pieces(self, pieces: list[memoryview]) -> None:
-        self._socket.sendall(b"".join(pieces))
-
-    def _fill(self, view: memoryview) -> None:
-        filled, size = 0, len(view)
-        while filled < size:
-            count = self._socket.recv_into(view[filled:])
-            if count == 0:
-                raise ConnectionError("the broker closed the connection")
-            filled += count
+    def _send(self, pieces: list[Any]) -> None:
+        super()._send([b"".join(pieces)])  # each piece would be a TLS record of its own
 
     def _failed(self, error: Exception) -> KafkaError:
         if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
@@ -69,7 +72,7 @@ class SecuredConnection(BlockingConnection):
             return
         credentials = self._config.credentials()
         token = new_token(credentials) if credentials.token is not None else ""
-        exchange = Authentication(credentials, SystemRandom(), token)
+        exchange = Authentication(credentials, self._blocking.rng, token)
         request: Message | None = exchange.begin()
         try:
             while request is not None:
@@ -78,7 +81,7 @@ class SecuredConnection(BlockingConnection):
             self.close()
             raise AuthenticationError(f"{self.host}:{self.port}: {error.message}", error.code) from None
         after_ms = exchange.reauthenticate_after_ms()
-        self._login_at = None if after_ms is None else time.monotonic() + after_ms / 1000
+        self._login_at = None if after_ms is None else self._blocking.now() + after_ms / 1000
 
     def _renew_login(self) -> None:
         while self._waiting:
@@ -91,6 +94,6 @@ class SecuredConnection(BlockingConnection):
     # Requests
 
     def send(self, request: Message, *, max_version: int | None = None, has_answer: bool = True) -> int:
-        if self._login_at is not None and time.monotonic() >= self._login_at:
+        if self._login_at is not None and self._blocking.now() >= self._login_at:
             self._renew_login()
         return super().send(request, max_version=max_version, has_answer=has_answer)

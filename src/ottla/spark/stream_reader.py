@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import secrets
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -127,7 +126,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _settled_end(self, partition: TopicPartition, expected: int) -> int:
         end = -1
         for pause in (0.1, 0.4, 1.0):
-            time.sleep(pause)
+            self.cluster.blocking.sleep(pause)
             end = self.cluster.ends([partition], self._options.config.isolation_level)[partition]
             if end >= expected:
                 break
@@ -137,7 +136,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Ends within the limits of the options; None while a batch has to wait for more."""
         available = sum(max(end - starts[partition], 0) for partition, end in ends.items())
         delay = None if self._is_available_now else self._delay
-        if delay is not None and not delay.is_due(available, time.monotonic() * 1000):
+        if delay is not None and not delay.is_due(available, self.cluster.blocking.now() * 1000):
             return None
         maximum = self._options.max_offsets_per_trigger
         return ends if maximum is None else limit_rate(starts, ends, maximum)

@@ -16,7 +16,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 from ottla.client.errors import AuthenticationError, ConfigError, in_context
-from ottla.spark.blocking_cluster import drop_shared_cluster, shared_cluster
+from ottla.spark.blocking_cluster import WORKER
 from ottla.spark.decisions import TaskTransaction, run_id_of, transactional_id
 from ottla.spark.exactly_once import Sink, SinkCommit
 from ottla.spark.faults import fault_point
@@ -65,9 +65,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
         if sink is None or topic is None or not transactions:
             return  # nothing was written, or without transactions
         try:
-            SinkCommit(shared_cluster(self._options.config), sink).commit(batchId, topic, transactions)
+            SinkCommit(WORKER.shared(self._options.config), sink).commit(batchId, topic, transactions)
         except BaseException as error:
-            drop_shared_cluster(self._options.config)
+            WORKER.drop(self._options.config)
             if isinstance(error, AuthenticationError | ConfigError):
                 who = f"{writes(self._options)} (query {sink.query_id}, batch {batchId})"
                 raise in_context(error, who) from error
@@ -78,9 +78,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
         if sink is None or not transactions:
             return  # tasks abort their own transactions; what dead ones left open is swept by the next batch
         try:
-            SinkCommit(shared_cluster(self._options.config), sink).abort(batchId, transactions)
+            SinkCommit(WORKER.shared(self._options.config), sink).abort(batchId, transactions)
         except BaseException:
-            drop_shared_cluster(self._options.config)
+            WORKER.drop(self._options.config)
             raise
 
 

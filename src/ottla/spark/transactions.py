@@ -3,7 +3,7 @@ every broker since 0.11 understands: partitions are added by name, and a transac
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ottla.client.cluster import CoordinatorType
@@ -11,8 +11,10 @@ from ottla.client.core.offsets import OffsetAndMetadata, read_offset_fetch, shap
 from ottla.client.core.partitions import TopicPartition, by_topic
 from ottla.client.errors import ErrorCode, KafkaError, UnsupportedByBroker, check_error, error_code, error_of
 from ottla.spark.blocking_cluster import OFFSET_FETCH, BlockingCluster
+from ottla.spark.blocking_connection import BlockingConnection
 from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from ottla.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from ottla.wire.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
 from ottla.wire.messages.end_txn import EndTxnRequest
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
@@ -83,16 +85,34 @@ def init_transactional_producer(
         return _init(cluster, transactional_id, SHORT_TIMEOUT_MS)
 
 
+def fence_producer(cluster: BlockingCluster, transactional_id: str, identity: ProducerIdentity) -> None:
+    """No batch of this producer is taken any more. Nothing happens if the id has been taken over meanwhile."""
+    try:
+        _init(cluster, transactional_id, SHORT_TIMEOUT_MS, expected=identity)
+    except KafkaError as error:
+        if error.code not in (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH):
+            raise
+
+
 def _offers_two_phase_commit(cluster: BlockingCluster, transactional_id: str) -> bool:
     connection = cluster.until_done(lambda: cluster.coordinator(CoordinatorType.TRANSACTION, transactional_id))
     return connection.versions.spoken.get(INIT_PRODUCER_ID, (0, 0))[1] >= TWO_PHASE_COMMIT_VERSION
 
 
 def _init(
-    cluster: BlockingCluster, transactional_id: str, timeout_ms: int, *, is_two_phase: bool = False
+    cluster: BlockingCluster,
+    transactional_id: str,
+    timeout_ms: int,
+    *,
+    is_two_phase: bool = False,
+    expected: ProducerIdentity = NO_IDENTITY,
 ) -> ProducerIdentity:
     request = InitProducerIdRequest(
-        transactional_id=transactional_id, transaction_timeout_ms=timeout_ms, enable2_pc=is_two_phase
+        transactional_id=transactional_id,
+        transaction_timeout_ms=timeout_ms,
+        enable2_pc=is_two_phase,
+        producer_id=expected.producer_id,
+        producer_epoch=expected.producer_epoch,
     )
     return cluster.ask_coordinator(
         CoordinatorType.TRANSACTION,
@@ -252,19 +272,47 @@ def _end_all(
 
 def open_transactions(cluster: BlockingCluster, prefix: str) -> list[str]:
     """The transactional ids with this prefix that have an open transaction, at any broker."""
+    return sorted(name for name, _ in _open_transactions(cluster, prefix, _names_at))
 
-    def ask() -> list[str]:
+
+def open_identities(cluster: BlockingCluster, prefix: str) -> list[tuple[str, ProducerIdentity]]:
+    """The same, each with the producer whose transaction is open now: what `end_transactions` needs to end this one and
+    no later one."""
+    return sorted(_open_transactions(cluster, prefix, _identities_at))
+
+
+_Found = list[tuple[str, ProducerIdentity]]
+
+
+def _open_transactions(
+    cluster: BlockingCluster, prefix: str, look_at: Callable[[BlockingConnection, str], _Found]
+) -> _Found:
+    def ask() -> _Found:
         cluster.refresh([])
-        found = []
-        for node_id in cluster.metadata.brokers:
-            response: ListTransactionsResponse = cluster.node(node_id).request(
-                ListTransactionsRequest(state_filters=["Ongoing"]), max_version=0
-            )
-            check_error(response.error_code)
-            found += [one.transactional_id for one in response.transaction_states]
-        return sorted(name for name in found if name.startswith(prefix))
+        return [one for node_id in cluster.metadata.brokers for one in look_at(cluster.node(node_id), prefix)]
 
     try:
         return cluster.until_done(ask)
     except UnsupportedByBroker:
         return []
+
+
+def _names_at(connection: BlockingConnection, prefix: str) -> _Found:
+    response: ListTransactionsResponse = connection.request(
+        ListTransactionsRequest(state_filters=["Ongoing"]), max_version=0
+    )
+    check_error(response.error_code)
+    names = [one.transactional_id for one in response.transaction_states]
+    return [(name, NO_IDENTITY) for name in names if name.startswith(prefix)]
+
+
+def _identities_at(connection: BlockingConnection, prefix: str) -> _Found:
+    names = [name for name, _ in _names_at(connection, prefix)]
+    if not names:
+        return []
+    response: DescribeTransactionsResponse = connection.request(DescribeTransactionsRequest(transactional_ids=names))
+    return [
+        (one.transactional_id, ProducerIdentity(one.producer_id, one.producer_epoch))
+        for one in response.transaction_states
+        if not one.error_code and one.transaction_state == "Ongoing"
+    ]

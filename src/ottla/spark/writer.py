@@ -17,16 +17,13 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from ottla.client.errors import AuthenticationError, ConfigError, KafkaError, in_context
-from ottla.spark.blocking_cluster import BlockingCluster, drop_shared_cluster, shared_cluster
+from ottla.spark.blocking_cluster import WORKER, BlockingCluster
 from ottla.spark.decisions import TaskTransaction
-from ottla.spark.options import AT_LEAST_ONCE, EXACTLY_ONCE, OptionError, WriteOptions
-from ottla.spark.row_sender import RowSender
+from ottla.spark.options import EXACTLY_ONCE, OptionError, WriteOptions
+from ottla.spark.task_writer import Task, write_task
 from ottla.spark.transactions import (
-    NO_IDENTITY,
     ProducerIdentity,
     end_transactions,
-    has_transactions,
-    init_idempotent_producer,
     init_transactional_producer,
     open_transactions,
 )
@@ -64,80 +61,25 @@ def write_rows(
     """
     context = TaskContext.get()
     assert context is not None, "rows are written by Spark's tasks"
-    sender: RowSender | None = None
-    transaction: TaskTransaction | None = None
-    name: str | None = None
+    partition, attempt = context.partitionId(), context.attemptNumber()
     acknowledge_at_once()  # the first rows may be under way
     try:
-        for batch in batches:
-            if not batch.num_rows:
-                continue
-            if sender is None:
-                cluster = shared_cluster(options.config)
-                identity = NO_IDENTITY
-                if _is_transactional(cluster, options):
-                    partition, attempt = context.partitionId(), context.attemptNumber()
-                    name = name_of(partition, attempt)
-                    identity = init_transactional_producer(
-                        cluster, name, timeout_ms=options.transaction_timeout_ms, may_wait_for_ever=may_wait_for_ever
-                    )
-                    transaction = TaskTransaction(partition, attempt, *identity)
-                elif options.config.enable_idempotence:
-                    identity = init_idempotent_producer(cluster)
-                sender = RowSender(
-                    cluster,
-                    options.config,
-                    topic=options.topic,
-                    batch_size=options.batch_size,
-                    identity=identity,
-                    transactional_id=name,
-                )
-            sender.send(batch)
-        if sender is None:
-            return TaskWritten(0)
-        sender.finish()
-    except BaseException as error:
-        drop_shared_cluster(options.config)
-        if name is not None and transaction is not None:
-            _abort(options, name, transaction)
-        if isinstance(error, AuthenticationError | ConfigError):
-            raise in_context(error, f"{what or writes(options)}: task {context.partitionId()}") from error
-        raise
-    finally:
-        if sender is not None:
-            sender.close()
-        set_modules_aside()
-    return TaskWritten(sender.row_count, next(iter(sender.topics)), transaction)
-
-
-def _is_transactional(cluster: BlockingCluster, options: WriteOptions) -> bool:
-    if options.delivery_guarantee == AT_LEAST_ONCE:
-        return False
-    if has_transactions(cluster):
-        return True
-    if options.is_guarantee_given:
-        raise OptionError(
-            "deliveryGuarantee=exactly_once: the brokers are too old for it (Kafka 3.0 or later is needed); "
-            "at_least_once works with them"
+        written = write_task(
+            WORKER,
+            options,
+            batches,
+            Task(partition, attempt, name_of(partition, attempt)),
+            may_wait_for_ever=may_wait_for_ever,
         )
-    _log.warning("the brokers are too old for deliveryGuarantee=exactly_once: rows are written at least once")
-    return False
+    except (AuthenticationError, ConfigError) as error:
+        raise in_context(error, f"{what or writes(options)}: task {partition}") from error
+    finally:
+        set_modules_aside()
+    return TaskWritten(*written)
 
 
 def writes(options: WriteOptions) -> str:
     return f"the query that writes to {options.topic or 'the topics its rows name'}"
-
-
-def _abort(options: WriteOptions, name: str, transaction: TaskTransaction) -> None:
-    """Best effort: what is not aborted here is aborted when the driver sweeps, or by its timeout."""
-    cluster = BlockingCluster(options.config)
-    try:
-        identity = ProducerIdentity(transaction.producer_id, transaction.producer_epoch)
-        end_transactions(cluster, [(name, identity)], committed=False)
-    except Exception as error:
-        _log.warning("the transaction %s could not be aborted: %s", name, error)
-    finally:
-        cluster.close()
 
 
 class BatchWriter(DataSourceArrowWriter):

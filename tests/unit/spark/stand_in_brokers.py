@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from struct import unpack
 from typing import Any
 
@@ -26,6 +27,7 @@ from ottla.wire.messages.metadata import (
     MetadataResponseTopic,
 )
 from ottla.wire.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
+from tests.unit.spark.in_place import InPlace
 
 UNKNOWN_TOPIC_OR_PARTITION = 3
 NOT_LEADER_OR_FOLLOWER = 6
@@ -39,6 +41,8 @@ class Brokers:
     def __init__(self, topics: dict[str, int], node_count: int = 1) -> None:
         self.topics = topics
         self.node_count = node_count
+        self.in_place = InPlace(self.connect)
+        """What a worker of this world stands on."""
         self.sockets: list[Socket] = []
         self.refusing: set[int] = set()
         """Nodes that take no connection."""
@@ -55,10 +59,10 @@ class Brokers:
         self.outstanding_at_questions: list[int] = []
         """How many answers to Produce requests were unread on any connection when AddPartitionsToTxn came."""
 
-    def connect(self, address: tuple[str, int], timeout: float) -> Socket:
-        if address[1] in self.refusing:
+    def connect(self, port: int) -> Socket:
+        if port in self.refusing:
             raise ConnectionRefusedError(111, "Connection refused")
-        self.sockets.append(Socket(self, address[1]))
+        self.sockets.append(Socket(self, port))
         return self.sockets[-1]
 
     def leader(self, partition: int) -> int:
@@ -66,31 +70,32 @@ class Brokers:
 
 
 class Socket:
-    """A connection to one broker. A read without an answer under way is a timeout."""
+    """A connection to one broker. A read without an answer under way has to wait, and in vain."""
 
     def __init__(self, brokers: Brokers, node_id: int) -> None:
         self.node_id = node_id
         self.asked: list[str] = []
         self.is_closed = False
-        self.timeout_seconds = 0.0
         self._brokers = brokers
         self._incoming = bytearray()
 
     def setsockopt(self, *_: object) -> None:
         pass
 
-    def settimeout(self, seconds: float) -> None:
-        self.timeout_seconds = seconds
+    def getsockopt(self, *_: object) -> int:
+        return 0
+
+    def fileno(self) -> int:
+        return -1
 
     def close(self) -> None:
         self.is_closed = True
 
-    def sendmsg(self, pieces: list[memoryview]) -> int:
-        data = b"".join(pieces)
-        self.sendall(data)
-        return len(data)
+    def send(self, data: Any, /) -> int:
+        return self.sendmsg([data])
 
-    def sendall(self, data: bytes) -> None:
+    def sendmsg(self, buffers: Iterable[Any], *_: object) -> int:
+        data = b"".join(buffers)
         (size,) = unpack(">i", data[:4])
         assert size == len(data) - 4, "a request is sent at once"
         header, position = decode_request_header(memoryview(data)[4:])
@@ -104,10 +109,11 @@ class Socket:
         if response is not None:
             for piece in encode_response(header.api_key, header.api_version, header.correlation_id, response):
                 self._incoming += piece
+        return len(data)
 
-    def recv_into(self, view: memoryview, size: int = 0, flags: int = 0) -> int:
+    def recv_into(self, view: Any, /) -> int:
         if not self._incoming:
-            raise TimeoutError("timed out")
+            raise BlockingIOError
         count = min(len(view), len(self._incoming))
         view[:count] = self._incoming[:count]
         del self._incoming[:count]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 import pytest
 
 from ottla.client.config import ClientConfig
@@ -9,15 +11,18 @@ from ottla.client.errors import NetworkError, RequestTimedOut
 from ottla.spark.blocking_connection import BlockingConnection
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
-from tests.unit.spark.conftest import StartBrokers
 from tests.unit.spark.stand_in_brokers import Brokers
 
 CONFIG = ClientConfig.parse({"bootstrap.servers": "h:1", "request.timeout.ms": "30000"})
 
 
 @pytest.fixture
-def brokers(start_brokers: StartBrokers) -> Brokers:
-    return start_brokers({"a": 1, "b": 2, "c": 3})
+def brokers() -> Brokers:
+    return Brokers({"a": 1, "b": 2, "c": 3})
+
+
+def connected(brokers: Brokers, limit_seconds: float = inf) -> BlockingConnection:
+    return BlockingConnection("h", 1, CONFIG, limit_seconds, blocking=brokers.in_place)
 
 
 def asks_for(topic: str) -> MetadataRequest:
@@ -25,7 +30,7 @@ def asks_for(topic: str) -> MetadataRequest:
 
 
 def test_each_ticket_gets_its_answer_in_any_order(brokers: Brokers) -> None:
-    connection = BlockingConnection("h", 1, CONFIG)
+    connection = connected(brokers)
     first, second, third = (connection.send(asks_for(topic)) for topic in "abc")
     assert connection.receive(second).topics[0].name == "b"
     assert connection.receive(third).topics[0].name == "c"
@@ -34,7 +39,7 @@ def test_each_ticket_gets_its_answer_in_any_order(brokers: Brokers) -> None:
 
 
 def test_a_question_behind_requests_under_way_takes_no_answer_of_theirs(brokers: Brokers) -> None:
-    connection = BlockingConnection("h", 1, CONFIG)
+    connection = connected(brokers)
     under_way = connection.send(asks_for("a"))
     assert connection.request(FindCoordinatorRequest(key="x"), max_version=3).node_id == 1
     assert connection.in_flight_count == 1
@@ -42,7 +47,7 @@ def test_a_question_behind_requests_under_way_takes_no_answer_of_theirs(brokers:
 
 
 def test_an_answer_that_is_read_stays_whole_while_another_is_kept(brokers: Brokers) -> None:
-    connection = BlockingConnection("h", 1, CONFIG)
+    connection = connected(brokers)
     connection.request(asks_for("a"))
     in_use = connection._buffer
     before = bytes(in_use)
@@ -52,7 +57,7 @@ def test_an_answer_that_is_read_stays_whole_while_another_is_kept(brokers: Broke
 
 
 def test_a_ticket_of_a_connection_that_ended_is_a_network_error(brokers: Brokers) -> None:
-    connection = BlockingConnection("h", 1, CONFIG)
+    connection = connected(brokers)
     ticket = connection.send(asks_for("a"))
     connection.close()
     with pytest.raises(NetworkError, match="h:1 ended before an answer came"):
@@ -61,7 +66,7 @@ def test_a_ticket_of_a_connection_that_ended_is_a_network_error(brokers: Brokers
 
 def test_a_read_that_is_interrupted_ends_the_connection(brokers: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
     """The rest of its answer would be read as the beginning of the next one."""
-    connection = BlockingConnection("h", 1, CONFIG)
+    connection = connected(brokers)
     ticket = connection.send(asks_for("a"))
     monkeypatch.setattr(connection, "_frame", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
@@ -70,12 +75,13 @@ def test_a_read_that_is_interrupted_ends_the_connection(brokers: Brokers, monkey
 
 
 def test_an_answer_may_take_as_long_as_its_caller_has(brokers: Brokers) -> None:
-    connection = BlockingConnection("h", 1, CONFIG, limit_seconds=7)
-    assert brokers.sockets[0].timeout_seconds == 7
-    connection.limit(99)
-    assert brokers.sockets[0].timeout_seconds == 30, "request.timeout.ms"
-    connection.limit(3)
-    ticket = connection.send(asks_for("a"))
-    brokers.sockets[0]._incoming.clear()
-    with pytest.raises(RequestTimedOut, match="h:1 did not answer Metadata within 3000 ms"):
-        connection.receive(ticket)
+    connection = connected(brokers, limit_seconds=7)
+    for limit_seconds, allowed_ms in ((None, 7_000), (99, 30_000), (3, 3_000)):
+        if limit_seconds is not None:
+            connection = connected(brokers)
+            connection.limit(limit_seconds)
+        ticket = connection.send(asks_for("a"))
+        brokers.sockets[-1]._incoming.clear()
+        with pytest.raises(RequestTimedOut, match=f"h:1 did not answer Metadata within {allowed_ms} ms"):
+            connection.receive(ticket)
+        assert brokers.in_place.waits.pop() == allowed_ms / 1000

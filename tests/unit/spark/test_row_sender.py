@@ -13,7 +13,6 @@ from ottla.spark import row_sender
 from ottla.spark.blocking_cluster import BlockingCluster
 from ottla.spark.row_sender import RowSender
 from ottla.spark.transactions import ProducerIdentity
-from tests.unit.spark.conftest import StartBrokers
 from tests.unit.spark.stand_in_brokers import Brokers
 
 IDENTITY = ProducerIdentity(7, 0)
@@ -29,7 +28,7 @@ def sender_of(brokers: Brokers, topic: str | None, is_transactional: bool = True
     given = {"bootstrap.servers": "h:1", **{key.replace("_", "."): value for key, value in settings.items()}}
     config = ProducerConfig.parse(given)
     return RowSender(
-        BlockingCluster(config),
+        BlockingCluster(config, blocking=brokers.in_place),
         config,
         topic=topic,
         batch_size=500,
@@ -46,9 +45,9 @@ def rows(count: int, **columns: Any) -> pyarrow.RecordBatch:
 @pytest.mark.parametrize("node_count", [1, 3])
 @pytest.mark.parametrize("keys", ["none", "even", "skewed"])
 def test_partitions_join_the_transaction_while_produce_answers_are_under_way(
-    keys: str, node_count: int, partition_count: int, start_brokers: StartBrokers
+    keys: str, node_count: int, partition_count: int
 ) -> None:
-    brokers = start_brokers({"wide": partition_count}, node_count)
+    brokers = Brokers({"wide": partition_count}, node_count)
     sender = sender_of(brokers, "wide")
     for first in range(0, 3_000, 500):
         numbers = range(first, first + 500)
@@ -63,9 +62,9 @@ def test_partitions_join_the_transaction_while_produce_answers_are_under_way(
         assert max(brokers.outstanding_at_questions) > 0, "the coordinator was asked while answers were under way"
 
 
-def test_rows_of_several_topics_in_one_transaction(start_brokers: StartBrokers) -> None:
+def test_rows_of_several_topics_in_one_transaction() -> None:
     """A second topic's metadata and settings are asked for while answers of the first are under way."""
-    brokers = start_brokers({"first": 6, "second": 2, "third": 1})
+    brokers = Brokers({"first": 6, "second": 2, "third": 1})
     sender = sender_of(brokers, None)
     for _ in range(5):
         sender.send(rows(300, topic=["first", "second", "third"] * 100))
@@ -78,11 +77,9 @@ def test_rows_of_several_topics_in_one_transaction(start_brokers: StartBrokers) 
 
 @pytest.mark.parametrize("acks", ["all", "1", "0"])
 @pytest.mark.parametrize("broken", [1, 2, 3])
-def test_a_broker_that_fails_takes_no_rows_of_the_others_with_it(
-    broken: int, acks: str, start_brokers: StartBrokers
-) -> None:
+def test_a_broker_that_fails_takes_no_rows_of_the_others_with_it(broken: int, acks: str) -> None:
     """The request to one broker fails: the batches for the brokers after it were not sent yet, and must be."""
-    brokers = start_brokers({"wide": 9}, 3)
+    brokers = Brokers({"wide": 9}, 3)
     sender = sender_of(brokers, "wide", is_transactional=False, acks=acks, enable_idempotence="false")
     sender.send(rows(400))
     brokers.breaking = {broken}
@@ -92,9 +89,9 @@ def test_a_broker_that_fails_takes_no_rows_of_the_others_with_it(
 
 
 @pytest.mark.parametrize("broken", [1, 2, 3])
-def test_a_broker_that_fails_at_the_last_rows_loses_none(broken: int, start_brokers: StartBrokers) -> None:
+def test_a_broker_that_fails_at_the_last_rows_loses_none(broken: int) -> None:
     """No later batch would show the gap in a partition's sequence numbers."""
-    brokers = start_brokers({"wide": 3}, 3)
+    brokers = Brokers({"wide": 3}, 3)
     sender = sender_of(brokers, "wide")
     partitions = pyarrow.array([0, 1, 2] * 3, pyarrow.int32())
     sender.send(rows(9, partition=partitions))
@@ -103,9 +100,9 @@ def test_a_broker_that_fails_at_the_last_rows_loses_none(broken: int, start_brok
     assert brokers.written == {("wide", partition): 3 for partition in range(3)}
 
 
-def test_a_leader_that_refuses_the_first_batch_does_not_get_the_second_before_it(start_brokers: StartBrokers) -> None:
+def test_a_leader_that_refuses_the_first_batch_does_not_get_the_second_before_it() -> None:
     """Apache Kafka would take the second as the first of this producer, and the first never again."""
-    brokers = start_brokers({"narrow": 2})
+    brokers = Brokers({"narrow": 2})
     sender = sender_of(brokers, "narrow")
     brokers.late_leaders = {0, 1}
     sender.send(rows(400))
@@ -114,12 +111,10 @@ def test_a_leader_that_refuses_the_first_batch_does_not_get_the_second_before_it
     assert sum(brokers.written.values()) == 400
 
 
-def test_a_sender_gives_its_connections_back_and_closes_those_with_answers_under_way(
-    start_brokers: StartBrokers,
-) -> None:
-    brokers = start_brokers({"wide": 6})
+def test_a_sender_gives_its_connections_back_and_closes_those_with_answers_under_way() -> None:
+    brokers = Brokers({"wide": 6})
     config = ProducerConfig.parse({"bootstrap.servers": "h:1"})
-    cluster = BlockingCluster(config)
+    cluster = BlockingCluster(config, blocking=brokers.in_place)
     for is_finished in (True, False, True):
         sender = RowSender(cluster, config, topic="wide", batch_size=500, identity=IDENTITY)
         sender._sequences = _sequences(brokers)

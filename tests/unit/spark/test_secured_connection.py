@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from struct import unpack
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +17,7 @@ from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse
 from ottla.wire.messages.sasl_authenticate import SaslAuthenticateResponse
 from ottla.wire.messages.sasl_handshake import SaslHandshakeResponse
+from tests.unit.spark.in_place import InPlace
 
 METADATA, HANDSHAKE, API_VERSIONS, AUTHENTICATE = 3, 17, 18, 36
 SESSION_MS = 10_000
@@ -28,16 +29,27 @@ class Broker:
     def __init__(self) -> None:
         self.asked: list[int] = []
         self.refuses = False
+        self.is_mute = False
+        self.in_place = InPlace(lambda _: self)
         self.is_closed = False
         self._incoming = bytearray()
 
     def setsockopt(self, *_: object) -> None:
         pass
 
-    def settimeout(self, _: float) -> None:
-        pass
+    def getsockopt(self, *_: object) -> int:
+        return 0
 
-    def sendall(self, data: bytes) -> None:
+    def fileno(self) -> int:
+        return -1
+
+    def send(self, data: Any, /) -> int:
+        return self.sendmsg([data])
+
+    def sendmsg(self, buffers: Iterable[Any], *_unused: object) -> int:
+        data = b"".join(buffers)
+        if self.is_mute:
+            return len(data)
         (size,) = unpack(">i", data[:4])
         assert size == len(data) - 4
         header, _ = decode_request_header(memoryview(data)[4:])
@@ -45,6 +57,7 @@ class Broker:
         response = self._answer(header.api_key, header.correlation_id)
         for piece in encode_response(header.api_key, header.api_version, header.correlation_id, response):
             self._incoming += piece
+        return len(data)
 
     def _answer(self, api_key: int, correlation_id: int) -> Message:
         if api_key == API_VERSIONS:
@@ -58,7 +71,9 @@ class Broker:
             return SaslAuthenticateResponse(error_code=58 if self.refuses else 0, session_lifetime_ms=SESSION_MS)
         return MetadataResponse(controller_id=correlation_id)
 
-    def recv_into(self, view: memoryview) -> int:
+    def recv_into(self, view: Any, /) -> int:
+        if not self._incoming:
+            raise BlockingIOError
         size = min(len(view), len(self._incoming))
         view[:size] = self._incoming[:size]
         del self._incoming[:size]
@@ -69,31 +84,22 @@ class Broker:
 
 
 @pytest.fixture
-def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
-    made = Broker()
-    monkeypatch.setattr("ottla.spark.blocking_connection.socket.create_connection", lambda *_: made)
-    return made
+def broker() -> Broker:
+    return Broker()
 
 
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    now = [1_000.0]
-    monkeypatch.setattr("ottla.spark.secured_connection.time", SimpleNamespace(monotonic=lambda: now[0]))
-    return now
-
-
-def connected() -> SecuredConnection:
+def connected(broker: Broker) -> SecuredConnection:
     settings: dict[str, Any] = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
     settings |= {"bootstrap.servers": "h:1", "sasl.username": "u", "sasl.password": "hush"}
-    return SecuredConnection("h", 1, ClientConfig.parse(settings))
+    return SecuredConnection("h", 1, ClientConfig.parse(settings), blocking=broker.in_place)
 
 
-def test_a_login_is_renewed_behind_the_requests_under_way(broker: Broker, clock: list[float]) -> None:
-    connection = connected()
+def test_a_login_is_renewed_behind_the_requests_under_way(broker: Broker) -> None:
+    connection = connected(broker)
     assert broker.asked == [API_VERSIONS, HANDSHAKE, AUTHENTICATE]
     tickets = [connection.send(MetadataRequest(topics=[])) for _ in range(2)]
     in_use = connection._buffer
-    clock[0] += SESSION_MS / 1000
+    broker.in_place.seconds += SESSION_MS / 1000
     tickets.append(connection.send(MetadataRequest(topics=[])))
     assert broker.asked[3:] == [METADATA, METADATA, HANDSHAKE, AUTHENTICATE, METADATA]
     assert connection._buffer is in_use, "the caller may yet be reading the last answer in it"
@@ -102,17 +108,17 @@ def test_a_login_is_renewed_behind_the_requests_under_way(broker: Broker, clock:
     assert connection.in_flight_count == 0
 
 
-def test_a_login_that_still_holds_is_left_alone(broker: Broker, clock: list[float]) -> None:
-    connection = connected()
-    clock[0] += SESSION_MS / 1000 * 0.8
+def test_a_login_that_still_holds_is_left_alone(broker: Broker) -> None:
+    connection = connected(broker)
+    broker.in_place.seconds += SESSION_MS / 1000 * 0.8
     connection.request(MetadataRequest(topics=[]))
     assert broker.asked[3:] == [METADATA]
 
 
-def test_a_renewal_that_is_refused_ends_the_connection(broker: Broker, clock: list[float]) -> None:
-    connection = connected()
+def test_a_renewal_that_is_refused_ends_the_connection(broker: Broker) -> None:
+    connection = connected(broker)
     broker.refuses = True
-    clock[0] += SESSION_MS / 1000
+    broker.in_place.seconds += SESSION_MS / 1000
     with pytest.raises(AuthenticationError, match="h:1: the broker refused user 'u'") as failed:
         connection.request(MetadataRequest(topics=[]))
     assert "hush" not in str(failed.value)
@@ -120,16 +126,11 @@ def test_a_renewal_that_is_refused_ends_the_connection(broker: Broker, clock: li
     assert broker.is_closed
 
 
-def test_a_handshake_that_does_not_end_may_be_tried_again(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_handshake_that_does_not_end_may_be_tried_again(broker: Broker) -> None:
     """As one to another broker may: it is not an error of Python's that ends the task."""
-
-    def wrap_socket(*_: object, **__: object) -> None:
-        raise TimeoutError("_ssl.c:983: The handshake operation timed out")
-
-    monkeypatch.setattr(
-        "ottla.spark.secured_connection.tls_context", lambda _: SimpleNamespace(wrap_socket=wrap_socket)
-    )
+    broker.is_mute = True
     config = ClientConfig.parse({"bootstrap.servers": "a:1", "security.protocol": "SSL"})
     with pytest.raises(NetworkError, match="a:1 did not finish the TLS handshake within 10000 ms"):
-        SecuredConnection("a", 1, config)
+        SecuredConnection("a", 1, config, blocking=broker.in_place)
     assert broker.is_closed
+    assert broker.in_place.seconds == 1_010
