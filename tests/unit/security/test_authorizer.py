@@ -96,6 +96,12 @@ def test_names_match_literally_by_prefix_or_all_by_a_star(
     assert not rules.is_allowed(BOB, HOST, READ, TOPIC, matched)
 
 
+def test_a_star_is_about_names_that_begin_with_a_star_too() -> None:
+    """Apache Kafka 4.3.1 passes over such an ACL, even a DENY, when it looks for prefixes of the name."""
+    rules = authorizer(acl(1, "*", READ, DENY, resource=GROUP), everyone=True)
+    assert not rules.is_allowed(ALICE, HOST, READ, GROUP, "*a")
+
+
 def test_an_allowed_operation_implies_describing_but_a_denied_one_does_not_deny_it() -> None:
     for operation in (READ, WRITE, AclOperation.DELETE, AclOperation.ALTER):
         assert authorizer(acl(1, "t", operation)).is_allowed(ALICE, HOST, DESCRIBE, TOPIC, "t")
