@@ -71,9 +71,6 @@ class SecuredOttla(Ottla):
         self.settings = {**settings, **(properties or {})}
         self.overrides = [f"{name}={value}" for name, value in self.settings.items()]
 
-    def _listening(self) -> list[str]:
-        return []
-
     def start(self, timeout_seconds: float = 120) -> None:
         super().start(timeout_seconds)
         for user, password in self.users.items():

@@ -235,7 +235,8 @@ class Ottla(Server):
         self.pid = self._process.pid
 
     def _listening(self) -> list[str]:
-        return ["--port", str(self.port)]
+        has_listeners = any(override.startswith("listeners=") for override in self.overrides)
+        return [] if has_listeners else ["--port", str(self.port)]
 
     def is_running(self) -> bool:
         return self._process is not None and self._process.poll() is None

@@ -119,7 +119,8 @@ def properties(options: argparse.Namespace) -> dict[str, str]:
             if setting not in overridden:
                 given.pop(setting, None)  # the file's speaks of the file's listeners
     elif "process.roles" not in given and "controller.listener.names" not in given:
-        given["listeners"] += f",{CONTROLLER}://127.0.0.1:0"
+        if f"{CONTROLLER}://" not in given["listeners"].upper():
+            given["listeners"] += f",{CONTROLLER}://127.0.0.1:0"
         given["controller.listener.names"] = CONTROLLER
         protocols = given.get("listener.security.protocol.map", SECURITY_PROTOCOLS)
         if f"{CONTROLLER}:" not in protocols.upper():

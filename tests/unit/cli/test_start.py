@@ -51,6 +51,11 @@ def test_a_listener_alone_is_enough() -> None:
     assert [str(listener) for listener in made.advertised_broker_listeners] == ["PLAINTEXT://me:9092"]
 
 
+def test_listeners_that_name_the_controller_get_no_second_one() -> None:
+    made = config("--override", "listeners=PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093")
+    assert [str(listener) for listener in made.controller_listeners] == ["CONTROLLER://127.0.0.1:9093"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
