@@ -5,6 +5,7 @@ Every test holds on Apache Kafka 4.3.1 as well (OTTLA_TEST_KAFKA=1).
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -239,7 +240,8 @@ def test_acls_survive_restarts_with_and_without_snapshots(start_server: StartSer
 
 
 @pytest.mark.skipif(kafka_anchor() is None, reason="Apache Kafka 4.3.1: no anchor script or no java")
-@pytest.mark.parametrize("first_is_kafka", [False, pytest.param(True, marks=pytest.mark.long)])
+@pytest.mark.skipif(os.environ.get("OTTLA_INTEROP_ALL") != "1", reason="long: OTTLA_INTEROP_ALL=1 runs it")
+@pytest.mark.parametrize("first_is_kafka", [False, True])
 def test_the_other_server_finds_the_acls_of_a_folder(
     start_server: StartServer, tmp_path: Path, first_is_kafka: bool
 ) -> None:
