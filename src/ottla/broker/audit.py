@@ -18,7 +18,8 @@ class AuditEvent:
     principal: str
     host: str
     listener: str = ""
-    is_success: bool = True
+    is_success: bool | None = True
+    """None: the client left before the answer."""
     operation: str = ""
     """What was tried: an API, an ACL operation or a SASL mechanism."""
     resource: str = ""

@@ -143,6 +143,8 @@ class Metrics:
         self.fetches_waiting = 0
         self.refused_requests = Counter()
         self.internal_errors = Counter()
+        self.audit_events = Counter()
+        self.audit_dropped_events = Counter()
         self.connections_opened = Counter()
         self.throttled_requests = Counter()
         self.telemetry_pushes = Counter()
@@ -226,6 +228,12 @@ class Metrics:
             ),
             ("internal_errors", "Requests that failed because of a mistake in Ottla.", self.internal_errors),
             ("connections_opened", "Connections accepted.", self.connections_opened),
+            ("audit_events", "Logins, denials and administrative changes that were recorded.", self.audit_events),
+            (
+                "audit_dropped_events",
+                "Audit events that are only in the log: the queue for the topic was full.",
+                self.audit_dropped_events,
+            ),
             ("throttled_requests", "Requests whose client was told to wait by a quota.", self.throttled_requests),
             ("telemetry_pushes", "Metrics pushes received from clients.", self.telemetry_pushes),
             ("telemetry_bytes", "Bytes of metrics received from clients.", self.telemetry_bytes),

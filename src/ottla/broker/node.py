@@ -30,6 +30,7 @@ from ottla.broker.peers.presence import Presence
 from ottla.broker.pieces import in_pieces
 from ottla.broker.replicas.replicas import Replicas
 from ottla.broker.serving.api_table import ApiTable
+from ottla.broker.serving.auditing import Auditing
 from ottla.broker.serving.sasl_settings import check_sasl
 from ottla.broker.serving.serving import ListenError, Serving
 from ottla.broker.waits import Waits
@@ -212,6 +213,7 @@ class Node:
             controllership,
         )
         metadata.feed.on_change = serving.acls_changed
+        Auditing(ground, peers, metadata, replicas)
         self._has_rooms = True
 
     async def _join_quorum(self) -> None:

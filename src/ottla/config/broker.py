@@ -22,6 +22,7 @@ from ottla.config.listeners import (
     parse_security_protocol_map,
     parse_voters,
 )
+from ottla.config.own import AUDIT_LOG, AUDIT_TOPIC, OWN_KEYS, boolean, check_own
 from ottla.config.plugins import check_class
 from ottla.config.settings import _set
 from ottla.config.synonyms import HOUR_MS, MINUTE_MS, broker_synonyms, is_listener_setting, without_listener_prefix
@@ -62,6 +63,8 @@ class BrokerConfig(BrokerSettings):
             if name in AUTHORIZER_KEYS:
                 if not properties.get("authorizer.class.name", "").strip():
                     warnings.append(f"{name} has no effect without authorizer.class.name={STANDARD_AUTHORIZER}")
+            elif name in OWN_KEYS:
+                check_own(name, text)
             elif name not in BROKER_KEYS:
                 _refuse_unknown(name)
                 if is_listener_setting(name, IMPLEMENTED):
@@ -248,6 +251,22 @@ class BrokerConfig(BrokerSettings):
         return self.static.get("allow.everyone.if.no.acl.found", "").strip().lower() == "true"
 
     @property
+    def has_logins(self) -> bool:
+        """Whether a listener asks clients for a login."""
+        return any(listener.security_protocol.startswith("SASL_") for listener in self.listeners)
+
+    @property
+    def has_audit_log(self) -> bool:
+        """Whether audit events go to the log: unless set otherwise, if there is an authorizer or a login."""
+        given = self.static.get(AUDIT_LOG)
+        return self.has_authorizer or self.has_logins if given is None else boolean(given)
+
+    @property
+    def has_audit_topic(self) -> bool:
+        """Whether audit events go to the topic `__ottla_audit`."""
+        return boolean(self.static.get(AUDIT_TOPIC, "false"))
+
+    @property
     def connections_per_ip_overrides(self) -> dict[str, int]:
         return parse_connections_per_ip(self.max_connections_per_ip_overrides)
 
@@ -389,7 +408,7 @@ def _refuse_unknown(name: str) -> None:
 
     if name in DYNAMIC_BROKER_KEYS:
         raise ConfigError(f"{name} cannot be set in a file: set it as a dynamic broker setting")
-    near = get_close_matches(name, BROKER_KEYS, n=1, cutoff=0.6)
+    near = get_close_matches(name, [*BROKER_KEYS, *OWN_KEYS], n=1, cutoff=0.6)
     hint = f"; did you mean {near[0]}?" if near else ""
     raise ConfigError(f"Unknown setting {name}{hint}")
 

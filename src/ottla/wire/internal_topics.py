@@ -8,5 +8,7 @@ SHARE_GROUP_STATE_TOPIC = "__share_group_state"
 INTERNAL_TOPICS = frozenset((GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, SHARE_GROUP_STATE_TOPIC))
 """Topics whose records only coordinators write."""
 
+AUDIT_TOPIC = "__ottla_audit"
+"""Audit events of Ottla's nodes. To clients a topic like others: ACLs say which principals may read or write it."""
 METADATA_TOPIC = "__cluster_metadata"
 """The log of the controllers; no topic of the metadata image."""

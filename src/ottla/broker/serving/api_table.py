@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.caller import Caller, Client
+from ottla.broker.serving.administration import audited
 from ottla.broker.serving.connection import ServedApi
 from ottla.wire.apis import APIS
 
@@ -62,6 +63,8 @@ class ApiTable:
             served = self._served[key] = ServedApi(api, rooms, frame_rooms, self._ground.metrics)
             if api.is_forwarded:
                 served.handler = self._controllership.forwarding(served.direct_handler)
+            if self._ground.audit.is_on:
+                served.handler = audited(key, served.handler, self._ground.audit)
         return served
 
     async def answer(self, request: Message, client_id: str) -> Any:

@@ -19,6 +19,7 @@ ROOMS: Final = {
     "serving": "connections of clients, quotas",
     "storage": "logs on disk: rolls, retention, compaction, recovery, slow disks",
     "net": "requests to other nodes that cannot be sent",
+    "audit": "logins, denials and administrative changes, as JSON in the shape of OCSF",
     "client": "Ottla's own client, in a process that uses it",
 }
 """The parts of a node that log for themselves, as `ottla.<room>`, and what they tell."""
