@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.cli.kafka.configs import shown
 from ottla.cli.kafka.connection import known_settings
 from ottla.cli.kafka.consumer_perf_test import format_date
 from ottla.cli.kafka.deserializers import deserializer
@@ -148,3 +149,10 @@ def test_what_a_new_cluster_begins_with_is_shown_without_its_keys() -> None:
     shown = told_bootstrap([scram_record("SCRAM-SHA-256=[name=alice,password=secret]")], 30)
     assert "salt=[hidden], storedKey=[hidden], serverKey=[hidden], iterations=4096" in shown
     assert "secret" not in shown
+
+
+def test_arguments_are_repeated_without_what_may_be_secret() -> None:
+    given = ["--alter", "--entity-name", "alice", "--add-config", "SCRAM-SHA-256=[password=letmein]"]
+    assert shown(given) == "--alter --entity-name alice --add-config [hidden]"
+    assert shown(["--add-config=ssl.keystore.password=letmein"]) == "--add-config=[hidden]"
+    assert shown(["--add-config=retention.ms=1"]) == "--add-config=retention.ms=1"

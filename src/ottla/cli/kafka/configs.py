@@ -54,6 +54,10 @@ HAS_DEFAULTS = (USERS, CLIENTS, BROKERS, IPS)
 ILLEGAL_ARGUMENT = "java.lang.IllegalArgumentException"
 OUTSIDE_BRACKETS = r"(?=[^\]]*(?:\[|$))"
 
+HIDDEN = "[hidden]"
+SECRET = re.compile(r"SCRAM-|password|secret|jaas|\.key|credential|passphrase", re.IGNORECASE)
+"""What a value that may be secret has in it, or in its name."""
+
 
 def option_parser() -> OptionParser:
     return OptionParser(
@@ -105,10 +109,24 @@ def main(arguments: list[str]) -> int:
         if isinstance(told, OptionError) or told.exception in (ILLEGAL_ARGUMENT, INVALID_CONFIGURATION):
             print(told.message, file=sys.stderr)
         else:
-            print(f"Error while executing config command with args '{' '.join(arguments)}'", file=sys.stderr)
+            print(f"Error while executing config command with args '{shown(arguments)}'", file=sys.stderr)
             print(told.trace, end="", file=sys.stderr)
         return 1
     return 0
+
+
+def shown(arguments: list[str]) -> str:
+    """The arguments as an error repeats them: Kafka's tool shows passwords, too."""
+    return " ".join(
+        f"{before}{HIDDEN}" if "=" in value and SECRET.search(value) else f"{before}{value}"
+        for before, value in (_split(argument) for argument in arguments)
+    )
+
+
+def _split(argument: str) -> tuple[str, str]:
+    """`--add-config=` and what follows it, or nothing and the argument."""
+    name, equals, value = argument.partition("=")
+    return (f"{name}=", value) if equals and name.startswith("-") else ("", argument)
 
 
 async def _run(options: Options) -> None:

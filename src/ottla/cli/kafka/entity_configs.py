@@ -306,7 +306,8 @@ def _scram_credential(user: str, mechanism: str, text: str) -> ScramCredentialUp
     """A password, salted here: it never leaves this machine."""
     found = re.fullmatch(r"(?:iterations=(-?[0-9]*),)?password=(.*)", text, re.DOTALL)
     if found is None:
-        raise ToolError(f"Invalid credential property {mechanism.replace('-', '_')}={text}")
+        # Kafka's tool repeats the value, which may be a password.
+        raise ToolError(f"Invalid credential property {mechanism.replace('-', '_')}=[hidden]")
     given = found[1]
     iterations = int(given) if given not in (None, "", "-", "-1") else SCRAM_ITERATIONS
     if iterations < MIN_SCRAM_ITERATIONS:
