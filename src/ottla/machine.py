@@ -1,4 +1,4 @@
-"""What a state machine of Ottla looks like from outside, so that one driver can run all of them.
+"""What a state machine of Ottla looks like from outside, so that one driver (`net.Driver`) can run all of them.
 
 Machines are pure: time comes in as `now` (monotonic milliseconds), chance as a `random.Random`, messages as events, and
 what they want done goes out as data. Two shapes meet here:
@@ -11,7 +11,7 @@ what they want done goes out as data. Two shapes meet here:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -26,7 +26,7 @@ class Tick:
 class Machine(Protocol):
     """A timed state machine, run by a driver on an event loop or stepped by a test."""
 
-    def handle(self, event: object, now: int) -> list[object]:
+    def handle(self, event: Any, now: int) -> Sequence[Any]:
         """Take one event and return the effects it has, to be performed in order."""
 
     def deadline(self) -> int | None:

@@ -21,19 +21,12 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
-from ottla.machine import Tick
+from ottla.machine import Machine, Tick
 from ottla.net.event_text import event_text
 
 MAX_GRACE_MS = 500
-
-
-class DrivenMachine(Protocol):
-    """`ottla.machine.Machine`, with whatever types its effects have."""
-
-    def handle(self, event: Any, now: int) -> Sequence[Any]: ...
-    def deadline(self) -> int | None: ...
 
 
 class DeadlineTimer:
@@ -108,7 +101,7 @@ class Driver:
 
     def __init__(
         self,
-        machine: DrivenMachine,
+        machine: Machine,
         perform: Callable[[Any], None],
         *,
         loop: asyncio.AbstractEventLoop,
