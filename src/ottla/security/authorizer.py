@@ -291,6 +291,7 @@ def canonical_host(host: str) -> str:
     return host if address is None else str(address)
 
 
+@lru_cache(maxsize=4096)
 def parse_network(host: str) -> IPv4Network | IPv6Network | None:
     """The addresses of a CIDR range such as `10.0.0.0/8` (KIP-1276); None if it is not one."""
     address, _, bits = host.partition("/")
