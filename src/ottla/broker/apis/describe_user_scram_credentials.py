@@ -6,8 +6,8 @@ from collections import Counter
 
 from ottla.broker.caller import Caller
 from ottla.broker.ground import Ground
-from ottla.broker.serving.api import Api, cluster_wide
-from ottla.wire.acls import AclOperation
+from ottla.broker.serving.api import Api, Need
+from ottla.wire.acls import AclOperation, AclResource
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_user_scram_credentials import (
     CredentialInfo,
@@ -20,6 +20,13 @@ from ottla.wire.messages.describe_user_scram_credentials import (
 def describe_user_scram_credentials(
     request: DescribeUserScramCredentialsRequest, ground: Ground, caller: Caller
 ) -> DescribeUserScramCredentialsResponse:
+    if not caller.is_allowed_on_cluster(AclOperation.DESCRIBE):
+        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        # As Kafka's refusal: one result per user, none of them named.
+        refused = DescribeUserScramCredentialsResult(error_code=code, error_message=code.text)
+        return DescribeUserScramCredentialsResponse(
+            error_code=code, error_message=code.text, results=[refused] * len(request.users or ())
+        )
     infos: dict[str, list[CredentialInfo]] = {}
     for (user, mechanism), record in sorted(ground.image.scram.items()):
         infos.setdefault(user, []).append(CredentialInfo(mechanism=mechanism, iterations=record.iterations))
@@ -41,4 +48,4 @@ def describe_user_scram_credentials(
     return DescribeUserScramCredentialsResponse(error_message=None, results=results)
 
 
-api = Api(key=50, handler=describe_user_scram_credentials, needs=cluster_wide(AclOperation.DESCRIBE))
+api = Api(key=50, handler=describe_user_scram_credentials, needs=(Need(AclOperation.DESCRIBE, AclResource.CLUSTER),))

@@ -10,9 +10,11 @@ of the leader only, and by what it asks for tells how far it has come.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.apis.fetch_frame import MOVED_DELAY_MS, fetch_frame
+from ottla.broker.apis.quorum_answers import quorum_answer
 from ottla.broker.caller import Caller
 from ottla.broker.ground import Ground
 from ottla.broker.metadata.metadata import Metadata
@@ -53,11 +55,12 @@ EMPTY = b""
 
 def fetch(
     request: FetchRequest, ground: Ground, metadata: Metadata, replicas: Replicas, quotas: Quotas, caller: Caller
-) -> FetchResponse | asyncio.Future[FetchResponse]:
+) -> FetchResponse | Awaitable[FetchResponse]:
     if caller.client.role == "controller":
         if not caller.is_allowed_on_cluster(AclOperation.CLUSTER_ACTION):
             return FetchResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-        return metadata.quorum.receive(request)  # the metadata log is the only one behind that door
+        # the metadata log is the only one behind that door
+        return quorum_answer(metadata, request, caller, first_version_with_endpoints=FIRST_VERSION_WITH_ENDPOINTS)
     version = caller.api_version
     if version < FIRST_VERSION_WITH_SESSIONS:
         request.session_epoch = -1

@@ -163,7 +163,8 @@ def _answer(
                 topics.append(_describe(found, replicas, alive))
             else:
                 code = refused.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-                if why_topic_name_is_invalid(name) is not None:
+                is_denied = code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                if not is_denied and why_topic_name_is_invalid(name) is not None:
                     code = ErrorCode.INVALID_TOPIC_EXCEPTION
                 topics.append(MetadataResponseTopic(error_code=code, name=name, is_internal=name in INTERNAL_TOPICS))
     if request.include_topic_authorized_operations:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Awaitable
 from typing import Any
 
+from ottla.broker.apis.quorum_answers import quorum_answer
 from ottla.broker.caller import Caller
 from ottla.broker.metadata.metadata import Metadata
 from ottla.broker.serving.api import Api, cluster_wide
@@ -12,8 +13,8 @@ from ottla.wire.acls import AclOperation
 from ottla.wire.messages.vote import VoteRequest
 
 
-def vote(request: VoteRequest, metadata: Metadata, caller: Caller) -> asyncio.Future[Any]:
-    return metadata.quorum.receive(request)
+def vote(request: VoteRequest, metadata: Metadata, caller: Caller) -> Awaitable[Any]:
+    return quorum_answer(metadata, request, caller)
 
 
 api = Api(key=52, handler=vote, needs=cluster_wide(AclOperation.CLUSTER_ACTION))
