@@ -215,6 +215,20 @@ def test_commands_that_run_nothing_need_no_secrets(tmp_path: Path, capsys: pytes
         assert f"nothing listens on 127.0.0.1:{port}" in capsys.readouterr().err
 
 
+def test_a_name_is_a_folder_of_pipelines_or_of_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder, name in (("pipelines/both", "first"), ("both", "second"), ("here", "third")):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "pipeline.yml").write_text(f"name: {name}\n")
+    for given, found in (("both", "first"), ("./both", "second"), ("here", "third")):
+        assert main(["pipeline", "status", given]) == 1
+        assert f"{found} has never run here" in capsys.readouterr().err
+    assert main(["pipeline", "status", "neither"]) == 2
+    assert "pipelines/neither/pipeline.yml: there is no such file" in capsys.readouterr().err
+
+
 def short(folder: Path) -> Path:
     """Client properties with a limit for a broker that does not answer."""
     (folder / "client.properties").write_text("default.api.timeout.ms=1000\n")

@@ -144,7 +144,7 @@ def _opened(options: argparse.Namespace) -> tuple[Any, PipelineState, Connection
     from ottla.spark.pipelines.definition import load_outline, load_pipeline, load_tables
     from ottla.spark.pipelines.state import FOLDER, PipelineState
 
-    folder, variables = _folder(options), {**os.environ, **dict(options.variables)}
+    folder, variables = _existing_folder(options), {**os.environ, **dict(options.variables)}
     target = choose_cluster(options)
     pipeline: Outline
     if options.command in ("run", "dry-run"):
@@ -160,6 +160,14 @@ def _opened(options: argparse.Namespace) -> tuple[Any, PipelineState, Connection
 def _folder(options: argparse.Namespace) -> Path:
     is_path = os.sep in options.name or options.name in (os.curdir, os.pardir)
     return Path(options.name) if is_path else Path(options.folder) / options.name
+
+
+def _existing_folder(options: argparse.Namespace) -> Path:
+    """The pipeline that is named: of the folder of pipelines, else of the current one."""
+    from ottla.spark.pipelines.definition import FILE_NAME
+
+    folder, here = _folder(options), Path(options.name)
+    return here if not folder.exists() and (here / FILE_NAME).is_file() else folder
 
 
 # --- init
