@@ -31,7 +31,15 @@ BROKER_KEYS: Final[dict[str, ConfigKey]] = BrokerSettings.KEYS
 DYNAMIC_BROKER_KEYS: Final[dict[str, ConfigKey]] = DynamicBrokerSettings.KEYS
 
 # Settings of plug-ins and listeners: Kafka hands them on without knowing their names.
-OPEN_PREFIXES: Final = ("listener.name.", "ssl.", "sasl.", "rsm.config.", "rlmm.config.", "config.providers.")
+OPEN_PREFIXES: Final = (
+    "listener.name.",
+    "ssl.",
+    "sasl.",
+    "rsm.config.",
+    "rlmm.config.",
+    "config.providers.",
+    "org.apache.kafka.sasl.",
+)
 
 _MEBIBYTE: Final = 1_048_576
 

@@ -22,6 +22,10 @@ _BROKER: Final = """
     listeners advertised.listeners listener.security.protocol.map inter.broker.listener.name
     security.inter.broker.protocol
     sasl.enabled.mechanisms sasl.jaas.config sasl.server.max.receive.size connections.max.reauth.ms
+    sasl.oauthbearer.jwks.endpoint.url sasl.oauthbearer.jwks.endpoint.refresh.ms
+    sasl.oauthbearer.jwks.endpoint.retry.backoff.ms sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms
+    sasl.oauthbearer.expected.issuer sasl.oauthbearer.expected.audience sasl.oauthbearer.clock.skew.seconds
+    sasl.oauthbearer.sub.claim.name sasl.oauthbearer.scope.claim.name sasl.server.callback.handler.class
     connection.failed.authentication.delay.ms principal.builder.class
     socket.request.max.bytes socket.listen.backlog.size
     max.connections max.connections.per.ip max.connections.per.ip.overrides connections.max.idle.ms

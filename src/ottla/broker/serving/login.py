@@ -16,10 +16,14 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ottla.broker.audit import AuditEvent
 from ottla.broker.caller import Caller, Client
+from ottla.broker.serving.jwks import Jwks
 from ottla.broker.serving.sasl_settings import PLAIN, SaslSettings, read_sasl_settings
 from ottla.config import BrokerConfig, ConfigError
+from ottla.security.authentication import OAUTHBEARER
+from ottla.security.bearer_server import BearerServer
 from ottla.security.exchange import Exchange, Exchanging, LoggedIn, Login, Refused, Terms
-from ottla.security.login import ServerMechanism
+from ottla.security.jwt import UnknownKey, validate
+from ottla.security.login import Identity, LoginRefused, ServerMechanism
 from ottla.security.plain_server import PlainServer
 from ottla.security.scram_server import ScramServer
 from ottla.wire.apis import API_VERSIONS, APIS
@@ -82,7 +86,9 @@ class ListenerLogins:
         self.meter = ground.metrics.logins(listener)
         self._credentials = credentials
         self._config = ground.config
-        self._settings = read_sasl_settings(ground.config, listener)
+        settings = self._settings = read_sasl_settings(ground.config, listener)
+        self._jwks = Jwks(ground, settings.bearer) if settings.bearer is not None else None
+        """Of the settings at the start: where keys come from is never changed from outside."""
 
     def terms(self) -> Terms:
         settings = self._current(self.ground.config)
@@ -105,6 +111,8 @@ class ListenerLogins:
     def _new_server(self, mechanism: str, settings: SaslSettings) -> ServerMechanism:
         if mechanism == PLAIN:
             return PlainServer(settings.plain_users)
+        if mechanism == OAUTHBEARER:
+            return BearerServer(partial(self._validate, settings))
         credentials = self._credentials
         return ScramServer(
             mechanism,
@@ -120,6 +128,15 @@ class ListenerLogins:
             return None
         token_id = state.server.wanted_token(token)
         return None if token_id is None else self._credentials.tokens.prepare(state.mechanism, token_id)
+
+    def _validate(self, settings: SaslSettings, token: str, timestamp: int) -> Identity:
+        if self._jwks is None or settings.bearer is None:
+            raise LoginRefused("OAUTHBEARER was enabled while the node ran; its keys are read at the start")
+        try:
+            return validate(token, self._jwks.keys, settings.bearer.rules, timestamp)
+        except UnknownKey:
+            self._jwks.want_refresh()
+            raise
 
 
 class ConnectionLogin:

@@ -9,13 +9,29 @@ from dataclasses import dataclass, field
 
 from ottla.config import BrokerConfig, ConfigError
 from ottla.config.hash_order import hash_order, string_hash
+from ottla.security import signatures
+from ottla.security.authentication import OAUTHBEARER
 from ottla.security.jaas import LoginModule, parse_jaas
+from ottla.security.jwt import TokenRules
 from ottla.security.plain_server import LOGIN_MODULE, plain_users
 from ottla.security.scram import MECHANISMS as SCRAM_MECHANISMS
 
 PLAIN = "PLAIN"
 GSSAPI = "GSSAPI"
-SERVED_MECHANISMS = (PLAIN, *SCRAM_MECHANISMS)
+SERVED_MECHANISMS = (PLAIN, *SCRAM_MECHANISMS, OAUTHBEARER)
+ALLOWED_URLS = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
+"""Kafka's system property, as a setting: if it is there, keys come from one of these addresses."""
+
+
+@dataclass(frozen=True, slots=True)
+class BearerSettings:
+    """Where the keys of OAUTHBEARER tokens come from, and what tokens have to say."""
+
+    jwks_url: str
+    refresh_ms: int
+    retry_backoff_ms: int
+    retry_backoff_max_ms: int
+    rules: TokenRules
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +43,8 @@ class SaslSettings:
     plain_users: dict[str, str] = field(repr=False)
     max_reauth_ms: dict[str, int]
     """By mechanism; 0 if sessions do not end by themselves."""
+    bearer: BearerSettings | None = None
+    """If OAUTHBEARER is enabled."""
 
 
 def is_sasl(security_protocol: str) -> bool:
@@ -50,7 +68,8 @@ def read_sasl_settings(config: BrokerConfig, listener: str) -> SaslSettings:
         assert isinstance(value, int)
         reauth[mechanism] = value
     users = _plain_users(config, listener) if PLAIN in enabled else {}
-    return SaslSettings(tuple(hash_order(dict.fromkeys(enabled), string_hash)), users, reauth)
+    bearer = _bearer(config, listener) if OAUTHBEARER in enabled else None
+    return SaslSettings(tuple(hash_order(dict.fromkeys(enabled), string_hash)), users, reauth, bearer)
 
 
 def _check_mechanisms(listener: str, enabled: tuple[str, ...]) -> None:
@@ -96,3 +115,52 @@ def jaas_module(config: BrokerConfig, listener: str, mechanism: str) -> LoginMod
     except ValueError as error:
         setting = f"listener.name.{listener.lower()}.{mechanism.lower()}.sasl.jaas.config"
         raise ConfigError(f"{setting} (or sasl.jaas.config without a prefix) cannot be read: {error}") from None
+
+
+def _bearer(config: BrokerConfig, listener: str) -> BearerSettings:
+    """CVE-2026-110985, CVE-2026-33557: without keys there is nothing to verify tokens with, and the node does not
+    start."""
+    if not signatures.is_available():
+        raise ConfigError(
+            f"listener {listener} offers OAUTHBEARER, which needs the package cryptography: "
+            "pip install 'ottla[security]'"
+        )
+
+    def text(name: str) -> str | None:
+        value = config.of_listener(listener, f"sasl.oauthbearer.{name}", OAUTHBEARER)
+        assert value is None or isinstance(value, str)
+        return value.strip() or None if value is not None else None
+
+    def number(name: str) -> int:
+        value = config.of_listener(listener, f"sasl.oauthbearer.{name}", OAUTHBEARER)
+        assert isinstance(value, int)
+        return value
+
+    setting = f"listener.name.{listener.lower()}.oauthbearer.sasl.oauthbearer.jwks.endpoint.url"
+    url = text("jwks.endpoint.url")
+    if url is None:
+        raise ConfigError(
+            f"listener {listener} offers OAUTHBEARER and has no keys to verify tokens with: set {setting} to the https "
+            "or file URL of the key set (JWKS) of the server that gives out tokens"
+        )
+    if not url.startswith(("https://", "file:///")):
+        raise ConfigError(f"{setting} is {url}: expected https://HOST/PATH or file:///PATH")
+    allowed = config.static.get(ALLOWED_URLS)
+    if allowed is not None and url not in [one.strip() for one in allowed.split(",")]:
+        raise ConfigError(f"{setting} is {url}, which is none of {ALLOWED_URLS}")
+    audience = config.of_listener(listener, "sasl.oauthbearer.expected.audience", OAUTHBEARER)
+    assert isinstance(audience, tuple)
+    backoff_ms = max(1, number("jwks.endpoint.retry.backoff.ms"))
+    return BearerSettings(
+        url,
+        max(1, number("jwks.endpoint.refresh.ms")),
+        backoff_ms,
+        max(backoff_ms, number("jwks.endpoint.retry.backoff.max.ms")),
+        TokenRules(
+            text("expected.issuer"),
+            audience,
+            text("sub.claim.name") or "sub",
+            text("scope.claim.name") or "scope",
+            max(0, number("clock.skew.seconds")),
+        ),
+    )

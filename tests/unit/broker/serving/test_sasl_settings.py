@@ -6,6 +6,7 @@ import pytest
 
 from ottla.broker.serving.sasl_settings import check_sasl, read_sasl_settings
 from ottla.config import BrokerConfig, ConfigError
+from ottla.security.jwt import TokenRules
 
 LISTENER = "listener.name.secure."
 PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -88,6 +89,51 @@ def test_a_listener_that_could_let_in_no_client_refuses_to_start(settings: dict[
     with pytest.raises(ConfigError, match=message) as refused:
         check_sasl(config(**settings))
     assert "s3cret" not in str(refused.value)
+
+
+JWKS = LISTENER + "oauthbearer.sasl.oauthbearer.jwks.endpoint.url"
+OAUTH = {"sasl.enabled.mechanisms": "OAUTHBEARER"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({}, "has no keys to verify tokens with: set " + JWKS),
+        ({JWKS: " "}, "has no keys to verify tokens with"),
+        ({JWKS: "http://issuer/keys"}, "expected https://HOST/PATH or file:///PATH"),
+        ({JWKS: "ldap://issuer/keys"}, "expected https://HOST/PATH or file:///PATH"),
+        (
+            {JWKS: "https://issuer/keys", "org.apache.kafka.sasl.oauthbearer.allowed.urls": "https://other/keys"},
+            "which is none of org.apache.kafka.sasl.oauthbearer.allowed.urls",
+        ),
+    ],
+)
+def test_cve_2026_110985_and_33557_oauthbearer_without_keys_refuses_to_start(
+    settings: dict[str, str], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        check_sasl(config(**OAUTH, **settings))
+
+
+def test_what_is_expected_of_tokens_comes_from_settings_of_the_mechanism_the_listener_or_the_node() -> None:
+    found = read_sasl_settings(
+        config(
+            **OAUTH,
+            **{
+                JWKS: "https://issuer/keys",
+                "org.apache.kafka.sasl.oauthbearer.allowed.urls": "https://issuer/token, https://issuer/keys",
+                LISTENER + "sasl.oauthbearer.expected.issuer": "https://issuer",
+                "sasl.oauthbearer.expected.audience": "kafka,other",
+                LISTENER + "oauthbearer.sasl.oauthbearer.sub.claim.name": "user",
+                "sasl.oauthbearer.clock.skew.seconds": "5",
+            },
+        ),
+        "SECURE",
+    ).bearer
+    assert found is not None
+    assert found.jwks_url == "https://issuer/keys"
+    assert (found.refresh_ms, found.retry_backoff_ms, found.retry_backoff_max_ms) == (3_600_000, 100, 10_000)
+    assert found.rules == TokenRules("https://issuer", ("kafka", "other"), "user", "scope", 5)
 
 
 HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
