@@ -326,7 +326,10 @@ class Controllership:
             raise _envelope_error(response.error_code)
         frame = memoryview(bytes(response.response_data))
         _, position = frames.decode_response_header(frame, key, version)
-        return decoder(response_class(key), version)(frame, position)[0]
+        answer: Any = decoder(response_class(key), version)(frame, position)[0]
+        # The controller charged the mutation quota of the client's principal; the client's connection is here.
+        caller.throttle_ms = max(caller.throttle_ms, getattr(answer, "throttle_time_ms", 0))
+        return answer
 
     def forwarding(self, handler: BoundHandler) -> BoundHandler:
         """A handler whose answers come from the active controller: this node's, or another's."""

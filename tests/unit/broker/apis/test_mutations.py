@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.broker.access import Access
 from ottla.broker.apis.mutations import charge
-from ottla.broker.caller import Caller
+from ottla.broker.caller import Caller, Client
 from ottla.broker.serving.quotas import MUTATION, Quotas
+from ottla.security.principal import Principal
 from ottla.wire.errors import ErrorCode, KafkaError
 from tests.unit.broker.rooms import CLIENT, Ground
 
@@ -52,3 +54,20 @@ def test_an_older_client_is_only_slowed_down() -> None:
     ground.ms = throttle_ms
     count(0)
     assert client.throttle_ms == throttle_ms, "the longest of several is the one that the client waits for"
+
+
+def test_each_principal_has_its_own_quota_also_in_requests_that_a_broker_forwarded() -> None:
+    ground, quotas = Ground(), limited()
+
+    def sender(name: str) -> Caller:
+        access = Access(None, Principal("User", name), "10.0.0.9")
+        client = Client("10.0.0.9", 0, "CONTROLLER", "broker", access=access)
+        return Caller("app", client, 19, FIRST_STRICT_VERSION, is_forwarded=True)
+
+    of_alice = charge(ground, quotas, sender("alice"), first_strict_version=FIRST_STRICT_VERSION)
+    of_bob = charge(ground, quotas, sender("bob"), first_strict_version=FIRST_STRICT_VERSION)
+    assert of_alice is not None and of_bob is not None
+    of_alice(160)
+    with pytest.raises(KafkaError):
+        of_alice(1)
+    of_bob(160)

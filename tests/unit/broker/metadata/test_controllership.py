@@ -14,10 +14,11 @@ from ottla.controller.heartbeats import Heartbeats
 from ottla.machine import Decision
 from ottla.raft.leader import Leader, Replica
 from ottla.raft.voters import Voters
-from ottla.wire import Message
+from ottla.wire import Message, frames
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.api_versions import ApiVersionsRequest
-from ottla.wire.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
+from ottla.wire.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+from ottla.wire.messages.envelope import EnvelopeResponse
 from ottla.wire.messages.records.partition_record import PartitionRecord
 from ottla.wire.messages.records.register_broker_record import RegisterBrokerRecord
 from ottla.wire.messages.records.topic_record import TopicRecord
@@ -198,3 +199,21 @@ def test_each_topic_of_a_reply_whose_records_were_not_written_is_refused() -> No
 def test_a_reply_without_rows_has_no_place_for_it() -> None:
     assert not refuse_all(UpdateFeaturesResponse(), NO_ROOM)
     assert not refuse_all(None, NO_ROOM)
+
+
+def test_a_client_is_slowed_down_where_it_is_connected_if_the_controller_says_so() -> None:
+    class Throttling(Controllership):
+        async def ask(self, request: Message, *, timeout_ms: int = 0) -> Any:
+            answer = CreateTopicsResponse(throttle_time_ms=700)
+            parts = frames.encode_response(19, 7, 0, answer)
+            return EnvelopeResponse(response_data=b"".join(map(bytes, parts))[4:])
+
+        def __init__(self) -> None:
+            pass
+
+    async def scenario() -> None:
+        caller = Caller("app", Client("10.0.0.9", 1, "PLAINTEXT", "broker"), 19, 7)
+        answer = await Throttling().forward(CreateTopicsRequest(), caller)
+        assert (answer.throttle_time_ms, caller.throttle_ms) == (700, 700)
+
+    asyncio.run(scenario())
