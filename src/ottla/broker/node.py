@@ -27,6 +27,7 @@ from ottla.broker.metadata.log import MetadataLog
 from ottla.broker.metadata.metadata import Metadata
 from ottla.broker.peers.peers import Peers
 from ottla.broker.peers.presence import Presence
+from ottla.broker.peers.security import Troubles, broker_security, controller_security
 from ottla.broker.pieces import in_pieces
 from ottla.broker.replicas.replicas import Replicas
 from ottla.broker.serving.api_table import ApiTable
@@ -118,7 +119,7 @@ class Node:
             raise StartError(str(error)) from None
         ground.open()
         buffers = ReceiveBuffers()
-        self.peers = Peers(ground.loop, self._sockets, buffers, client_id=str(ground.node_id))
+        self.peers = self._new_peers(buffers)
         self.logs = Logs(
             ground.disk,
             ground.config.log_directories,
@@ -149,6 +150,28 @@ class Node:
         self.replicas.schedule()
         self.metadata.schedule()
         self.serving.schedule()
+
+    def _new_peers(self, buffers: ReceiveBuffers) -> Peers:
+        ground = self.ground
+        troubles = Troubles(ground.loop.time)
+        to_brokers = broker_security(lambda: ground.config, ground.rng, troubles)
+        to_controllers = controller_security(lambda: ground.config, ground.rng, troubles)
+        if ground.config.has_other_nodes:
+            try:
+                for security in (to_brokers, to_controllers):
+                    if security is not None:
+                        security.check()
+            except ConfigError as error:
+                raise StartError(str(error)) from error
+        return Peers(
+            ground.loop,
+            self._sockets,
+            buffers,
+            client_id=str(ground.node_id),
+            to_brokers=to_brokers,
+            to_controllers=to_controllers,
+            troubles=troubles,
+        )
 
     def _open_data_folder(self) -> MetadataLog:
         ground, config, logs = self.ground, self.ground.config, self.logs

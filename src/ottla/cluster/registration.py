@@ -18,6 +18,10 @@ class Endpoint(NamedTuple):
     security_protocol: int
     """0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL."""
 
+    @property
+    def has_tls(self) -> bool:
+        return self.security_protocol in (1, 3)
+
 
 @dataclass(frozen=True, slots=True)
 class BrokerImage:

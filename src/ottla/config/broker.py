@@ -204,6 +204,15 @@ class BrokerConfig(BrokerSettings):
         advertised = self.advertised_listeners if self.advertised_listeners is not None else self.listeners
         return tuple(listener for listener in advertised if listener.name not in names)
 
+    @property
+    def has_other_nodes(self) -> bool:
+        """Whether the settings speak of other nodes, so that this one will talk to them."""
+        return (
+            not self.is_controller
+            or any(voter.node_id != self.node_id for voter in self.voters)
+            or bool(self.controller_quorum_bootstrap_servers)
+        )
+
     def listener(self, name: str) -> Listener:
         """The listener of this node with a name."""
         return next(one for one in self.listeners if one.name == name)

@@ -68,6 +68,7 @@ _BROKER: Final = """
     delegation.token.expiry.check.interval.ms
     telemetry.max.bytes internal.metadata.log.segment.bytes
     authorizer.class.name early.start.listeners max.connection.creation.rate
+    sasl.mechanism.inter.broker.protocol sasl.mechanism.controller.protocol
     ssl.client.auth ssl.principal.mapping.rules ssl.allow.dn.changes ssl.allow.san.changes ssl.protocol
     ssl.enabled.protocols ssl.cipher.suites ssl.endpoint.identification.algorithm
     ssl.keystore.type ssl.keystore.location ssl.keystore.password ssl.key.password ssl.keystore.key

@@ -16,9 +16,13 @@ cdef class _Waiting:
 
 
 cdef class _Connection:
-    cdef object _channel, _loop, _client_id, _address
+    cdef object _channel, _loop, _client_id, _address, _security, _login, _login_timer, _renewal
+    cdef public object handshake, shaking_sock
     cdef Deadlines _deadlines
-    cdef dict _versions, _waiting
+    cdef dict _known, _versions, _waiting
+    cdef int _login_key, _login_version
+    cdef bint _is_refused
+    cdef public bint is_closed
 
     cpdef ask(self, object id, object request, object on_answer, object timeout_ms)
     cdef _send(self, object id, _Waiting waiting, dict versions)

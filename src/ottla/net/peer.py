@@ -4,6 +4,9 @@ A new connection first asks which versions the other side knows: during a rollin
 make, they differ. What is sent meanwhile waits for that answer, and each request goes out in the newest version that
 both know.
 
+A secured connection begins with the TLS handshake, and logs in by SASL after that first question; what is sent
+meanwhile waits as well. A login whose session has an end is renewed before it, and requests wait until that is done.
+
 An answer is handed over as soon as it is decoded, while its bytes are still in the receive buffer: what is to be kept,
 the receiver copies. A connection that breaks tells everyone who waits; the next request makes a new one.
 
@@ -14,16 +17,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
 
 from ottla.net.channel import Channel, ReceiveBuffers
 from ottla.net.deadlines import Deadline, Deadlines
-from ottla.net.sockets import Sockets
+from ottla.net.sockets import Socket, Sockets
+from ottla.net.tls import Handshake, HandshakeTurns, TlsSocket
+from ottla.security.authentication import Authentication
+from ottla.security.errors import AuthenticationError
 from ottla.wire import Message, WireError, decode, decoder, frames
 from ottla.wire.apis import API_VERSIONS, APIS, response_class
+from ottla.wire.errors import KafkaError
 from ottla.wire.greeting import Greeting, Versions
 from ottla.wire.messages.api_versions import ApiVersionsResponse
+from ottla.wire.messages.sasl_authenticate import SaslAuthenticateResponse
 
 log = logging.getLogger("ottla.net")
 
@@ -31,6 +42,10 @@ MAX_ANSWER_BYTES = 256 * 1024 * 1024
 API_VERSIONS_VERSION = 3
 """Every release with KRaft answers it."""
 HANDSHAKE_ID = 0
+"""Of the first question and of a login's requests: one of them is under way at a time."""
+TLS_HANDSHAKE_S = 30.0
+LOGIN_S = 30.0
+"""A login that is renewed and takes longer ends the connection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +53,26 @@ class NoAnswer:
     """Why there is none. `is_closed`: the other side closed or refused the connection."""
 
     is_closed: bool
+    is_there: bool = False
+    """Whether the other side is sure to be there, though the two do not agree on TLS."""
+
+
+class PeerSecurity(Protocol):
+    """How connections to other nodes are secured; asked anew for each connection."""
+
+    def context(self) -> ssl.SSLContext | None:
+        """None without TLS; KafkaError if the settings do not give one."""
+        ...
+
+    def authentication(self) -> Authentication | None:
+        """A login that has not begun; None without SASL, KafkaError if the settings do not give one."""
+        ...
+
+    def failed(self, address: str, error: Exception) -> None:
+        """TLS or login failed: a certificate, a password or a setting is wrong on one side."""
+        ...
+
+    def opened(self, address: str) -> None: ...
 
 
 OnAnswer = Callable[[Message | NoAnswer], None]
@@ -73,7 +108,8 @@ class _Waiting:
 
 
 class Peer:
-    """One other node, by its address."""
+    """One other node, by its address. `name` is the host as the node itself names it, which its certificate must
+    have."""
 
     def __init__(
         self,
@@ -84,12 +120,18 @@ class Peer:
         port: int,
         *,
         client_id: str,
+        name: str = "",
+        security: PeerSecurity | None = None,
+        turns: HandshakeTurns | None = None,
     ) -> None:
         self._loop = loop
         self._sockets = sockets
         self._buffers = buffers
         self._host, self._port = host, port
+        self._name = name or host
         self._client_id = client_id
+        self._security = security
+        self._turns = turns if turns is not None or security is None else HandshakeTurns(loop)
         self._deadlines = Deadlines(loop)
         self._connection: _Connection | None = None
         self._correlation_id = 0
@@ -99,28 +141,54 @@ class Peer:
         connection = self._connection
         if connection is None or connection.is_closed:
             try:
+                context = None if self._security is None else self._security.context()
                 sock = self._sockets.connect(self._host, self._port)
+            except KafkaError as error:
+                assert self._security is not None
+                self._security.failed(self._address, error)
+                self._loop.call_soon(on_answer, NoAnswer(is_closed=False))
+                return
             except OSError as error:
                 # A name that cannot be found, no route or no descriptor left say nothing of the other side.
                 is_refused = isinstance(error, ConnectionError)
                 self._loop.call_soon(on_answer, NoAnswer(is_closed=is_refused))
                 return
-            channel = Channel(
-                self._loop,
-                sock,
-                self._buffers,
-                max_frame_bytes=MAX_ANSWER_BYTES,
-                supports_sendfile=self._sockets.supports_sendfile,
-            )
             connection = self._connection = _Connection(
-                channel, self._loop, self._deadlines, self._client_id, self._address
+                self._loop, self._deadlines, self._client_id, self._address, self._security
             )
+            if context is None:
+                connection.open(self._channel(sock, is_tls=False))
+            else:
+                self._shake(connection, sock, context)
         self._correlation_id = self._correlation_id % 0x7FFFFFFF + 1
         connection.ask(self._correlation_id, request, on_answer, timeout_ms)
 
+    def _channel(self, sock: Socket, *, is_tls: bool) -> Channel:
+        return Channel(
+            self._loop,
+            sock,
+            self._buffers,
+            max_frame_bytes=MAX_ANSWER_BYTES,
+            supports_sendfile=self._sockets.supports_sendfile and not is_tls,
+        )
+
+    def _shake(self, connection: _Connection, sock: Socket, context: ssl.SSLContext) -> None:
+        assert self._turns is not None
+        tls = TlsSocket(sock, context, server_hostname=self._name)
+
+        def done(error: OSError | None) -> None:
+            if error is None:
+                connection.open(self._channel(tls, is_tls=True))
+            else:
+                sock.close()
+                connection.unshaken(error, has_spoken=tls.has_received)
+
+        connection.handshake = Handshake(self._loop, self._turns, sock, tls, done, TLS_HANDSHAKE_S, begins=True)
+        connection.shaking_sock = sock
+
     @property
     def _address(self) -> str:
-        return f"{self._host}:{self._port}"
+        return f"{self._name}:{self._port}"
 
     def close(self) -> None:
         if self._connection is not None:
@@ -132,28 +200,52 @@ class Peer:
 class _Connection:
     def __init__(
         self,
-        channel: Channel,
         loop: asyncio.AbstractEventLoop,
         deadlines: Deadlines,
         client_id: str,
         address: str,
+        security: PeerSecurity | None,
     ) -> None:
-        self._channel = channel
+        self._channel: Channel | None = None
+        """None during the TLS handshake."""
+        self.handshake: Handshake | None = None
+        self.shaking_sock: Socket | None = None
         self._loop = loop
         self._deadlines = deadlines
         self._client_id = client_id
         self._address = address
+        self._security = security
+        self._known: dict[int, int] = {}
+        """By API, the version to use."""
         self._versions: dict[int, int] | None = None
-        """By API, the version to use; None until the other side has said what it knows."""
+        """The same once requests may be sent: None until the other side has said what it knows and has accepted the
+        login."""
+        self._login: Authentication | None = None
+        """The login that is under way."""
+        self._login_version = self._login_key = 0
+        self._login_timer: Deadline | None = None
+        self._renewal: asyncio.TimerHandle | None = None
         self._waiting: dict[int, _Waiting] = {}
+        self._is_refused = False
+        """Whether TLS or login failed: the other side is there."""
+        self.is_closed = False
+
+    def open(self, channel: Channel) -> None:
+        """The connection stands, as far as that can be known: ask what the other side knows."""
+        self.handshake = self.shaking_sock = None
+        self._channel = channel
         channel.start(self)
-        self._channel.send(
-            frames.encode_request(API_VERSIONS, API_VERSIONS_VERSION, HANDSHAKE_ID, client_id, Greeting().request)
+        channel.send(
+            frames.encode_request(API_VERSIONS, API_VERSIONS_VERSION, HANDSHAKE_ID, self._client_id, Greeting().request)
         )
 
-    @property
-    def is_closed(self) -> bool:
-        return self._channel.is_closed
+    def unshaken(self, error: OSError, *, has_spoken: bool) -> None:
+        """The TLS handshake failed."""
+        self.handshake = self.shaking_sock = None
+        is_gone = isinstance(error, ConnectionError) and not isinstance(error, ssl.SSLError)
+        if not is_gone and self._security is not None and not isinstance(error, TimeoutError):
+            self._security.failed(self._address, error)
+        self._end(NoAnswer(is_closed=is_gone, is_there=isinstance(error, ssl.SSLError) and has_spoken))
 
     def ask(self, id: int, request: Message | EncodedRequest, on_answer: OnAnswer, timeout_ms: int) -> None:
         message_class = request.message_class if isinstance(request, EncodedRequest) else type(request)
@@ -191,16 +283,28 @@ class _Connection:
             self._loop.call_soon(waiting.on_answer, NoAnswer(is_closed=False))
             return
         waiting.version = version
-        self._channel.send(parts)
+        channel = self._channel
+        assert channel is not None
+        channel.send(parts)
 
     def close(self) -> None:
-        self._channel.close()
+        if self._channel is not None:
+            self._channel.close()
+        elif self.handshake is not None:
+            self.handshake.cancel()
+            if self.shaking_sock is not None:
+                self.shaking_sock.close()
+            self.handshake = self.shaking_sock = None
+            self._end(NoAnswer(is_closed=False))
 
     def frame_received(self, frame: memoryview) -> None:
         try:
             correlation_id = int.from_bytes(frame[:4], "big")
             if correlation_id == HANDSHAKE_ID:
-                self._take_versions(frame)
+                if self._login is None:
+                    self._take_versions(frame)
+                else:
+                    self._take_login(frame)
                 return
             waiting = self._waiting.pop(correlation_id, None)
             if waiting is None:
@@ -215,7 +319,7 @@ class _Connection:
                 waiting.on_answer(NoAnswer(is_closed=False))
                 raise
         except WireError:
-            self._channel.close()
+            self.close()
             return
         waiting.on_answer(response)
 
@@ -226,19 +330,111 @@ class _Connection:
             raise WireError(f"ApiVersions was refused with {response.error_code}")
         versions = Versions.of(response)
         chosen = {api.key: versions.choose(api.key, api.max_version) for api in APIS.values()}
-        self._versions = {api_key: version for api_key, version in chosen.items() if version is not None}
+        self._known = {api_key: version for api_key, version in chosen.items() if version is not None}
+        self._log_in()
+
+    def _begin(self) -> None:
+        """Send what waited for versions and login, and from now on every request at once."""
+        self._versions = self._known
+        if self._security is not None:
+            self._security.opened(self._address)
         for id, waiting in list(self._waiting.items()):
-            self._send(id, waiting, self._versions)
+            if waiting.request is not None:
+                self._send(id, waiting, self._known)
+
+    # Logging in
+
+    def _log_in(self) -> None:
+        try:
+            login = None if self._security is None else self._security.authentication()
+        except KafkaError as error:
+            self._refuse(error)
+            return
+        if login is None:
+            self._begin()
+            return
+        self._versions = None  # requests wait
+        self._login = login
+        self._send_login(login.begin())
+
+    def _log_in_again(self) -> None:
+        if not self.is_closed:
+            self._login_timer = self._deadlines.call_later(LOGIN_S, self.close)
+            self._log_in()
+
+    def _send_login(self, request: Message) -> None:
+        key = type(request).__schema__.api_key
+        assert key is not None
+        version = self._known.get(key)
+        if version is None:
+            self._refuse(AuthenticationError("the listener does not offer SASL; its security protocol is another one"))
+            return
+        self._login_key, self._login_version = key, version
+        channel = self._channel
+        assert channel is not None
+        channel.send(frames.encode_request(key, version, HANDSHAKE_ID, self._client_id, request))
+
+    def _take_login(self, frame: memoryview) -> None:
+        _, position = frames.decode_response_header(frame, self._login_key, self._login_version)
+        response = decoder(response_class(self._login_key), self._login_version)(frame, position)[0]
+        if isinstance(response, SaslAuthenticateResponse):
+            response.auth_bytes = bytes(response.auth_bytes)  # the buffer serves others meanwhile
+        login = self._login
+        assert login is not None
+        # In a thread: SCRAM hashes the password thousands of times.
+        handling = self._loop.run_in_executor(None, login.handle, response)
+        handling.add_done_callback(partial(self._handled, login))
+
+    def _handled(self, login: Authentication, handling: asyncio.Future[Message | None]) -> None:
+        if self.is_closed or handling.cancelled():
+            return
+        error = handling.exception()
+        if error is not None:
+            self._refuse(error if isinstance(error, Exception) else AuthenticationError(str(error)))
+            return
+        request = handling.result()
+        if request is not None:
+            self._send_login(request)
+            return
+        self._login = None
+        if self._login_timer is not None:
+            self._login_timer.cancel()
+            self._login_timer = None
+        renew_ms = login.reauthenticate_after_ms()
+        if renew_ms is not None:
+            self._renewal = self._loop.call_later(renew_ms / 1000, self._log_in_again)
+        self._begin()
+
+    def _refuse(self, error: Exception) -> None:
+        self._is_refused = True
+        if self._security is not None:
+            self._security.failed(self._address, error)
+        self.close()
+
+    # The end
 
     def channel_closed(self) -> None:
+        error = None if self._channel is None else self._channel.error
+        if isinstance(error, ssl.SSLError) and self._security is not None:
+            # With TLS 1.3 a node refuses this one's certificate after the handshake.
+            self._security.failed(self._address, error)
+            self._is_refused = True
+        self._end(NoAnswer(is_closed=not self._is_refused, is_there=self._is_refused))
+
+    def _end(self, reason: NoAnswer) -> None:
+        self.is_closed = True
+        if self._renewal is not None:
+            self._renewal.cancel()
+        if self._login_timer is not None:
+            self._login_timer.cancel()
         waiting, self._waiting = self._waiting, {}
         for one in waiting.values():
             one.timer.cancel()
-            self._loop.call_soon(one.on_answer, NoAnswer(is_closed=True))
+            self._loop.call_soon(one.on_answer, reason)
 
     def _time_out(self, correlation_id: int) -> None:
         """A connection on which an answer is overdue is not used again: its answers come in order."""
         waiting = self._waiting.pop(correlation_id, None)
         if waiting is not None:
             waiting.on_answer(NoAnswer(is_closed=False))
-            self._channel.close()
+            self.close()

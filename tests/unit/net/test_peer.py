@@ -28,6 +28,7 @@ class OtherNode:
         """API, version, correlation id and body of each request."""
         self.answers: list[Any] = []
         self.is_closed = self.is_refusing = False
+        self.error: Exception | None = None
         self.receiver: Any = None
         self.time = 0.0
         self.timers: list[Callable[[], None]] = []

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.broker.caller import BoundHandler, Caller, Client
 from ottla.broker.metadata.ports import ANSWER_TIMEOUT_MS, LocalApis
+from ottla.broker.peers.peers import CONTROLLERS, Peers
 from ottla.controller import Controller
 from ottla.controller.heartbeats import Heartbeats
 from ottla.machine import Decision
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from ottla.broker.ground import Ground
     from ottla.broker.metadata.log import MetadataLog
     from ottla.broker.metadata.quorum import Quorum
-    from ottla.broker.peers.peers import Peers
 
 log = logging.getLogger("ottla.controller")
 
@@ -263,8 +263,14 @@ class Controllership:
         broker = self._controller.image.brokers.get(broker_id)
         if broker is None or broker.is_fenced:
             return
-        endpoint = next(iter(broker.endpoints.values()), None)
-        if endpoint is None or not await self._peers.is_gone(endpoint.host, endpoint.port, BROKER_ANSWER_MS):
+        endpoint = broker.endpoints.get(self._ground.config.inter_broker_listener)
+        is_foreign_tls = None
+        if endpoint is None:
+            endpoint = next(iter(broker.endpoints.values()), None)
+            is_foreign_tls = endpoint is not None and endpoint.has_tls
+        if endpoint is None or not await self._peers.is_gone(
+            endpoint.host, endpoint.port, BROKER_ANSWER_MS, is_foreign_tls=is_foreign_tls
+        ):
             return  # it may be slow, or cut off: its session will tell
         current = self._controller.image.brokers.get(broker_id) if self._controller is not None else None
         if current is not None and current.epoch == broker.epoch and not current.is_fenced:
@@ -306,7 +312,7 @@ class Controllership:
             if not answered.done():
                 answered.set_result(answer)
 
-        self._peers.send(address.host, address.port, request, take, timeout_ms)
+        self._peers.send(address.host, address.port, request, take, timeout_ms, role=CONTROLLERS)
         answer = await answered
         return None if isinstance(answer, NoAnswer) else answer
 

@@ -12,13 +12,18 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from ottla.broker.peers.security import NodeSecurity, Troubles, Unverified
 from ottla.broker.peers.suspicions import Look
 from ottla.net import NoAnswer, Peer, ReceiveBuffers, Sockets
+from ottla.net.peer import PeerSecurity
+from ottla.net.tls import HandshakeTurns
 from ottla.wire import Message
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 
 log = logging.getLogger("ottla.peers")
 
+BROKERS, CONTROLLERS = "broker", "controller"
+"""Which listeners of other nodes a connection is for."""
 NAME_S = 30.0
 """How long a name's address is believed."""
 
@@ -27,13 +32,25 @@ class Peers:
     """One connection for each and each purpose, made when there is something to send."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, sockets: Sockets, buffers: ReceiveBuffers, *, client_id: str
+        self,
+        loop: asyncio.AbstractEventLoop,
+        sockets: Sockets,
+        buffers: ReceiveBuffers,
+        *,
+        client_id: str,
+        to_brokers: NodeSecurity | None = None,
+        to_controllers: NodeSecurity | None = None,
+        troubles: Troubles | None = None,
     ) -> None:
+        """`to_brokers` and `to_controllers` secure the connections to their listeners; None is in the open."""
         self._loop = loop
         self._sockets = sockets
         self._buffers = buffers
         self._client_id = client_id
-        self._by_address: dict[tuple[str, int, str], Peer] = {}
+        self._security = {BROKERS: to_brokers, CONTROLLERS: to_controllers}
+        self._troubles = troubles
+        self._turns = HandshakeTurns(loop)
+        self._by_address: dict[tuple[str, str, int, str, str], Peer] = {}
         self._found: dict[str, tuple[str, float]] = {}
         """By name, the address that it had, and until when nobody looks it up again."""
         self._looking_up: dict[str, asyncio.Task[None]] = {}
@@ -50,13 +67,16 @@ class Peers:
         timeout_ms: int,
         *,
         purpose: str = "",
+        role: str = BROKERS,
     ) -> None:
         if self._sockets.is_name(host):
-            sending = self._loop.create_task(self._send_by_name(host, port, request, on_answer, timeout_ms, purpose))
+            sending = self._loop.create_task(
+                self._send_by_name(host, port, request, on_answer, timeout_ms, purpose, role)
+            )
             self._sending[sending] = None
             sending.add_done_callback(self._sending.pop)
         else:
-            self._send(host, port, request, on_answer, timeout_ms, purpose)
+            self._send(host, port, request, on_answer, timeout_ms, purpose, role, host)
 
     async def _send_by_name(
         self,
@@ -66,6 +86,7 @@ class Peers:
         on_answer: Callable[[Message | NoAnswer], None],
         timeout_ms: int,
         purpose: str,
+        role: str,
     ) -> None:
         end = self._loop.time() + timeout_ms / 1000
         address = await self._address_of(name, timeout_ms)
@@ -79,7 +100,7 @@ class Peers:
             answered(NoAnswer(is_closed=False))
         else:
             left_ms = max(1, int((end - self._loop.time()) * 1000))
-            self._send(address, port, request, answered, left_ms, purpose)
+            self._send(address, port, request, answered, left_ms, purpose, role, name)
 
     def _send(
         self,
@@ -89,43 +110,54 @@ class Peers:
         on_answer: Callable[[Message | NoAnswer], None],
         timeout_ms: int,
         purpose: str,
+        role: str,
+        name: str,
     ) -> None:
-        peer = self._by_address.get((host, port, purpose))
+        key = (name, host, port, purpose, role)
+        peer = self._by_address.get(key)
         if peer is None:
-            peer = self._by_address[host, port, purpose] = self._new_peer(host, port)
+            peer = self._by_address[key] = self._new_peer(host, port, name, self._security[role])
         peer.send(request, on_answer, timeout_ms=timeout_ms)
 
     def send_in_quorum(
         self, host: str, port: int, request: Message, on_answer: Callable[[Message | NoAnswer], None], timeout_ms: int
     ) -> None:
-        self.send(host, port, request, on_answer, timeout_ms, purpose="quorum")
+        self.send(host, port, request, on_answer, timeout_ms, purpose="quorum", role=CONTROLLERS)
 
     def open(self, host: str, port: int, on_open: Callable[[Peer | None], None], timeout_ms: int) -> None:
-        """Give the caller a connection of its own, which the caller closes: at once if the host is an address, or once
-        the name was looked up; None if that fails or takes too long. If the connection breaks, the caller closes it,
-        calls `forget_address` and opens another: the node may have a new address."""
+        """Give the caller a connection to a broker of its own, which the caller closes: at once if the host is an
+        address, or once the name was looked up; None if that fails or takes too long. If the connection breaks, the
+        caller closes it, calls `forget_address` and opens another: the node may have a new address."""
         if self._sockets.is_name(host):
             opening = self._loop.create_task(self._open_by_name(host, port, on_open, timeout_ms))
             self._sending[opening] = None
             opening.add_done_callback(self._sending.pop)
         else:
-            on_open(self._new_peer(host, port))
+            on_open(self._new_peer(host, port, host, self._security[BROKERS]))
 
     async def _open_by_name(
         self, name: str, port: int, on_open: Callable[[Peer | None], None], timeout_ms: int
     ) -> None:
         address = await self._address_of(name, timeout_ms)
-        on_open(None if address is None else self._new_peer(address, port))
+        on_open(None if address is None else self._new_peer(address, port, name, self._security[BROKERS]))
 
     def forget_address(self, name: str) -> None:
         """Look a name up again before the next connection to it."""
         self._found.pop(name, None)
 
     def ask_once(
-        self, host: str, port: int, request: Message, on_answer: Callable[[Message | NoAnswer], None], timeout_ms: int
+        self,
+        host: str,
+        port: int,
+        request: Message,
+        on_answer: Callable[[Message | NoAnswer], None],
+        timeout_ms: int,
+        *,
+        name: str = "",
+        security: PeerSecurity | None = None,
     ) -> None:
         """On a connection of its own, which shows whether somebody is there now."""
-        peer = self._new_peer(host, port)
+        peer = self._new_peer(host, port, name or host, security)
 
         def answered(answer: Message | NoAnswer) -> None:
             self._loop.call_soon(peer.close)
@@ -133,9 +165,11 @@ class Peers:
 
         peer.send(request, answered, timeout_ms=timeout_ms)
 
-    async def look_at(self, host: str, port: int, timeout_ms: int) -> Look:
-        """Whether somebody answers at an address. A process that is about to end may still take a connection, but it
-        closes it instead of answering."""
+    async def look_at(self, host: str, port: int, timeout_ms: int, *, is_foreign_tls: bool | None = None) -> Look:
+        """Whether a broker answers at an address, which needs no login. A process that is about to end may still take a
+        connection, but it closes it instead of answering. `is_foreign_tls`: the address is not that of the listener for
+        brokers, and whether it speaks TLS."""
+        name = host
         if self._sockets.is_name(host):
             address = await self._address_of(host, timeout_ms)
             if address is None:
@@ -145,16 +179,25 @@ class Peers:
 
         def take(answer: Message | NoAnswer) -> None:
             if not seen.done():
-                is_gone = isinstance(answer, NoAnswer) and answer.is_closed
-                seen.set_result(
-                    Look.REFUSED if is_gone else Look.SILENT if isinstance(answer, NoAnswer) else Look.ANSWERED
-                )
+                if not isinstance(answer, NoAnswer) or answer.is_there:
+                    seen.set_result(Look.ANSWERED)
+                else:
+                    seen.set_result(Look.REFUSED if answer.is_closed else Look.SILENT)
 
-        self.ask_once(host, port, ApiVersionsRequest(), take, timeout_ms)
+        security: PeerSecurity | None
+        if is_foreign_tls is None:
+            ours = self._security[BROKERS]
+            security = None if ours is None else ours.without_login()
+        else:
+            security = Unverified() if is_foreign_tls else None
+        self.ask_once(host, port, ApiVersionsRequest(), take, timeout_ms, name=name, security=security)
         return await seen
 
     async def trouble(self, host: str, port: int, timeout_ms: int) -> str:
-        """Why no connection to an address can be made, in words; empty if one was made."""
+        """Why no connection to a controller can be made, in words; empty if one was made."""
+        known = "" if self._troubles is None else self._troubles.at(f"{host}:{port}")
+        if known:
+            return known
         if self._sockets.is_name(host):
             try:
                 host = await asyncio.wait_for(self._sockets.look_up(host), timeout_ms / 1000)
@@ -206,12 +249,22 @@ class Peers:
         finally:
             del self._looking_up[name]
 
-    async def is_gone(self, host: str, port: int, timeout_ms: int) -> bool:
+    async def is_gone(self, host: str, port: int, timeout_ms: int, *, is_foreign_tls: bool | None = None) -> bool:
         """Whether an address refuses connections. A node that is only slow to answer is not gone."""
-        return await self.look_at(host, port, timeout_ms) is Look.REFUSED
+        return await self.look_at(host, port, timeout_ms, is_foreign_tls=is_foreign_tls) is Look.REFUSED
 
-    def _new_peer(self, host: str, port: int) -> Peer:
-        return Peer(self._loop, self._sockets, self._buffers, host, port, client_id=self._client_id)
+    def _new_peer(self, host: str, port: int, name: str, security: PeerSecurity | None) -> Peer:
+        return Peer(
+            self._loop,
+            self._sockets,
+            self._buffers,
+            host,
+            port,
+            client_id=self._client_id,
+            name=name,
+            security=security,
+            turns=self._turns,
+        )
 
     def close(self) -> None:
         for task in (*self._looking_up.values(), *self._sending):

@@ -11,6 +11,7 @@ from ottla.broker.peers import peers
 from ottla.broker.peers.peers import NAME_S, Peers
 from ottla.broker.peers.suspicions import Look
 from ottla.net import NoAnswer, Peer, ReceiveBuffers
+from ottla.net.peer import PeerSecurity
 from ottla.net.sockets import ListenSocket, Socket
 from ottla.wire import Message
 from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -59,7 +60,15 @@ class Names(Peers):
         """So many requests from here on get no answer."""
 
     def ask_once(
-        self, host: str, port: int, request: Message, on_answer: Callable[[Message | NoAnswer], None], timeout_ms: int
+        self,
+        host: str,
+        port: int,
+        request: Message,
+        on_answer: Callable[[Message | NoAnswer], None],
+        timeout_ms: int,
+        *,
+        name: str = "",
+        security: PeerSecurity | None = None,
     ) -> None:
         self.asked.append(host)
         on_answer(ApiVersionsResponse())
@@ -72,6 +81,8 @@ class Names(Peers):
         on_answer: Callable[[Message | NoAnswer], None],
         timeout_ms: int,
         purpose: str,
+        role: str,
+        name: str,
     ) -> None:
         self.asked.append(host)
         if self.unanswered_count:
@@ -178,7 +189,7 @@ def test_the_metadata_log_has_connections_of_its_own(monkeypatch: pytest.MonkeyP
     class Recorder:
         """A connection, which has a number."""
 
-        def __init__(self, *_: object, client_id: str) -> None:
+        def __init__(self, *_: object, client_id: str, **__: object) -> None:
             made.append(self)
             self.number = len(made)
 

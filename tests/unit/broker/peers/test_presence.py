@@ -30,7 +30,7 @@ class LookedAt(Peers):
         self.look = Look.ANSWERED
         self.looks = 0
 
-    async def look_at(self, host: str, port: int, timeout_ms: int) -> Look:
+    async def look_at(self, host: str, port: int, timeout_ms: int, *, is_foreign_tls: bool | None = None) -> Look:
         assert (host, port) == ("host", 9092)
         self.looks += 1
         await asyncio.sleep(0)

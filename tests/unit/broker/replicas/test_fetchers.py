@@ -95,7 +95,7 @@ class FakePeers(Peers):
             raise OSError("name not found")
         return self.addresses[host]
 
-    def _new_peer(self, host: str, port: int) -> Any:
+    def _new_peer(self, host: str, port: int, name: str, security: Any) -> Any:
         self.opened.append(FakePeer(host, port))
         return self.opened[-1]
 

@@ -1,0 +1,117 @@
+"""With what a node logs in to others, and how often it complains."""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from random import Random
+from typing import Any
+
+import pytest
+
+from ottla.broker.peers.security import (
+    LOG_EVERY_S,
+    NodeSecurity,
+    Troubles,
+    broker_security,
+    controller_security,
+    credentials_of,
+    explain,
+)
+from ottla.config import BrokerConfig, ConfigError
+from tests.interop.secured_kafka import jaas
+
+NODE = {
+    "node.id": "1",
+    "process.roles": "broker,controller",
+    "controller.quorum.voters": "1@127.0.0.1:9093,2@127.0.0.1:9094",
+    "listeners": "SECURE://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093",
+    "controller.listener.names": "CONTROLLER",
+    "inter.broker.listener.name": "SECURE",
+    "listener.security.protocol.map": "SECURE:SASL_SSL,CONTROLLER:SASL_PLAINTEXT",
+    "sasl.mechanism.inter.broker.protocol": "PLAIN",
+    "sasl.mechanism.controller.protocol": "SCRAM-SHA-512",
+    "log.dirs": "/data",
+}
+PLAIN_MODULE = jaas("plain.PlainLoginModule", username="node", password="p1", user_node="p1")
+SCRAM_MODULE = jaas("scram.ScramLoginModule", username="controller", password="p2")
+SETTINGS = {
+    "listener.name.secure.plain.sasl.jaas.config": PLAIN_MODULE,
+    "listener.name.controller.scram-sha-512.sasl.jaas.config": SCRAM_MODULE,
+}
+
+
+def config(**changes: str) -> BrokerConfig:
+    return BrokerConfig.parse(NODE | SETTINGS | {name.replace("_", "."): value for name, value in changes.items()})
+
+
+def securities(parsed: BrokerConfig) -> list[NodeSecurity | None]:
+    troubles = Troubles(lambda: 0.0)
+    return [make(lambda: parsed, Random(1), troubles) for make in (broker_security, controller_security)]
+
+
+def test_brokers_and_controllers_are_reached_with_their_own_protocol_and_credentials() -> None:
+    parsed = config()
+    to_brokers, to_controllers = securities(parsed)
+    assert to_brokers is not None and to_brokers.has_tls
+    assert to_controllers is not None and not to_controllers.has_tls
+    assert to_controllers.context() is None
+    assert to_controllers.authentication() is not None
+    assert to_controllers.without_login().authentication() is None
+    ours = credentials_of(parsed, "SECURE", "PLAIN")
+    assert (ours.username, ours.password) == ("node", "p1")
+    theirs = credentials_of(parsed, "CONTROLLER", "SCRAM-SHA-512")
+    assert (theirs.username, theirs.password) == ("controller", "p2")
+
+
+def test_listeners_in_the_open_need_nothing() -> None:
+    parsed = config(listener_security_protocol_map="SECURE:PLAINTEXT,CONTROLLER:PLAINTEXT")
+    assert securities(parsed) == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"sasl.mechanism.inter.broker.protocol": "GSSAPI"}, "sasl.mechanism.inter.broker.protocol is GSSAPI"),
+        ({"listener.name.secure.plain.sasl.jaas.config": ""}, "plain.sasl.jaas.config is not set"),
+        ({"listener.name.secure.plain.sasl.jaas.config": SCRAM_MODULE}, "names ScramLoginModule"),
+        (
+            {"listener.name.secure.plain.sasl.jaas.config": jaas("plain.PlainLoginModule", user_a="very-secret")},
+            "has no username and password",
+        ),
+        ({"listener.name.secure.plain.sasl.jaas.config": "very-secret"}, "cannot be read"),
+    ],
+)
+def test_credentials_that_are_missing_are_named_and_nothing_secret_is(changes: dict[str, str], reason: str) -> None:
+    parsed = BrokerConfig.parse(NODE | SETTINGS | changes)
+    with pytest.raises(ConfigError) as failed:
+        credentials_of(parsed, "SECURE", parsed.sasl_mechanism_inter_broker_protocol)
+    assert reason in str(failed.value)
+    assert "very-secret" not in str(failed.value) and "p2" not in str(failed.value)
+
+
+def test_trouble_is_logged_once_for_an_address_and_again_later(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "ottla.peers")
+    now = [0.0]
+    troubles = Troubles(lambda: now[0])
+    for at in (0.0, 1.0, LOG_EVERY_S - 1):
+        now[0] = at
+        troubles.add("a:1", "no trust")
+    assert len(caplog.records) == 1
+    troubles.add("b:1", "no trust")
+    assert len(caplog.records) == 2
+    now[0] = LOG_EVERY_S + 1
+    troubles.add("a:1", "no trust")
+    assert len(caplog.records) == 3
+    assert troubles.at("a:1") == "no trust"
+    troubles.remove("a:1")
+    troubles.remove("a:1")
+    assert troubles.at("a:1") == "" and len(caplog.records) == 4
+
+
+def test_errors_say_what_to_do() -> None:
+    refused: Any = ssl.SSLError(1, "x")
+    refused.reason = "TLSV1_ALERT_UNKNOWN_CA"
+    assert "it refuses this node's certificate" in explain(refused, "SECURE", "SSL")
+    refused.reason = "WRONG_VERSION_NUMBER"
+    assert "Does it speak TLS?" in explain(refused, "SECURE", "SSL")
