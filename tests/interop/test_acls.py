@@ -70,13 +70,6 @@ def test_kafka_acls_adds_lists_and_removes(guarded: Server, tools: Toolbox) -> N
             "The only valid name for the CLUSTER resource is kafka-cluster",
         ),
         (Acl(AclResource.TOPIC, "", "User:a", AclOperation.READ), "Invalid empty resource name"),
-        (Acl(AclResource.ANY, "t", "User:a", AclOperation.READ), "Invalid resourceType ANY"),
-        (
-            Acl(AclResource.TOPIC, "t", "User:a", AclOperation.READ, pattern=PatternType.MATCH),
-            "Invalid patternType MATCH",
-        ),
-        (Acl(AclResource.TOPIC, "t", "User:a", AclOperation.ANY), "Invalid operation ANY"),
-        (Acl(AclResource.TOPIC, "t", "User:a", AclOperation.READ, Permission.ANY), "Invalid permissionType ANY"),
         (
             Acl(AclResource.TOPIC, "t", "nobody", AclOperation.READ),
             "Could not parse principal from `nobody` (no colon is present separating the principal type from the "
@@ -90,6 +83,25 @@ def test_an_acl_that_cannot_be_is_refused_with_kafkas_words(guarded: Server, acl
             admin.create_acls([acl])
         assert refused.value.code is ErrorCode.INVALID_REQUEST
         assert message in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("acl", "message"),
+    [
+        (Acl(AclResource.ANY, "t", "User:a", AclOperation.READ), "Invalid resourceType ANY"),
+        (
+            Acl(AclResource.TOPIC, "t", "User:a", AclOperation.READ, pattern=PatternType.MATCH),
+            "Invalid patternType MATCH",
+        ),
+        (Acl(AclResource.TOPIC, "t", "User:a", AclOperation.ANY), "Invalid operation ANY"),
+        (Acl(AclResource.TOPIC, "t", "User:a", AclOperation.READ, Permission.ANY), "Invalid permissionType ANY"),
+    ],
+)
+def test_what_is_meant_for_filters_is_refused(guarded: Server, acl: Acl, message: str) -> None:
+    """With the message that Kafka's controller has for it: Kafka's broker fails before with UNKNOWN_SERVER_ERROR."""
+    with Admin(bootstrap_servers=guarded.bootstrap) as admin, pytest.raises(KafkaError) as refused:
+        admin.create_acls([acl])
+    assert ON_KAFKA or (refused.value.code is ErrorCode.INVALID_REQUEST and message in str(refused.value))
 
 
 def test_librdkafkas_admin_creates_finds_and_deletes(guarded: Server) -> None:
