@@ -24,6 +24,7 @@ WORLDS = (
     *[(replica_world.TOPIC_CHANGES, 4.0)] * 2,
     *[(replica_world.VOTERS, 4.0)] * 3,
     *[(replica_world.CLIENTS, 4.0)] * 5,
+    *[(replica_world.SECURED, 3.0)] * 3,
     *[(replica_world.SPARK, 4.0)] * 3,
 )
 """A kind of world, and for how many virtual seconds things go wrong in it."""

@@ -7,6 +7,7 @@
     client      requests and answers, nothing clever
     programs    applications on hosts of their own that run Ottla's own clients, unchanged
     own_clients their workloads: idempotent producers, groups that commit, a transactional copy
+    secured     users that log in; passwords and ACLs that change
     checkers    what must hold whatever happened
     cluster     hosts that run `broker.Node`; the vocabulary of scenarios
     workloads   programs that know what they were promised
@@ -27,5 +28,5 @@
 `python -m ottla.sim --seeds 200` tries fresh worlds of one node and of several, `--seed 7` replays one exactly;
 `--only` chooses one kind of world: `node`, `cluster`, `replicas`, `replicas-ring` (transactions), `replicas-groups`,
 `replicas-topics`, `replicas-moves` (reassignments, elections), `replicas-voters`,
-`replicas-clients` (Ottla's own producer, consumer and transactional copy).
+`replicas-clients` (Ottla's own producer, consumer and transactional copy), `replicas-secured` (logins and ACLs).
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from dataclasses import replace
 from typing import cast
 
 from ottla.sim import group_workload
@@ -18,6 +19,7 @@ from ottla.sim.replica_disturbances import SECOND, Disturbances
 from ottla.sim.replica_workloads import TOPICS, Counter, Reader
 from ottla.sim.replicas import SETTLING_S, Cluster
 from ottla.sim.router import PASSING
+from ottla.sim.secured import Permissions
 from ottla.sim.shape import Shape
 from ottla.sim.transaction_workload import Ring
 from ottla.sim.workloads import Workload
@@ -25,7 +27,7 @@ from ottla.wire.errors import KafkaError
 
 CLUSTER = "cluster"
 """Workloads drawn by the seed, on nodes drawn by the seed."""
-REPLICAS, RING, GROUPS, TOPIC_CHANGES, MOVES, VOTERS, CLIENTS, SPARK = (
+REPLICAS, RING, GROUPS, TOPIC_CHANGES, MOVES, VOTERS, CLIENTS, SECURED, SPARK = (
     "replicas",
     "replicas-ring",
     "replicas-groups",
@@ -33,9 +35,10 @@ REPLICAS, RING, GROUPS, TOPIC_CHANGES, MOVES, VOTERS, CLIENTS, SPARK = (
     "replicas-moves",
     "replicas-voters",
     "replicas-clients",
+    "replicas-secured",
     "replicas-spark",
 )
-WORLDS = (CLUSTER, REPLICAS, RING, GROUPS, TOPIC_CHANGES, MOVES, VOTERS, CLIENTS, SPARK)
+WORLDS = (CLUSTER, REPLICAS, RING, GROUPS, TOPIC_CHANGES, MOVES, VOTERS, CLIENTS, SECURED, SPARK)
 """Worlds of several nodes, by what goes on in them."""
 SPARK_SHARE = 0.15
 """Of the worlds whose workloads are drawn: in so many a Spark sink writes in place of what was drawn."""
@@ -46,6 +49,8 @@ def new_cluster(seed: int, only: str = CLUSTER) -> Cluster:
     rng = random.Random(f"properties {seed}")
     is_dynamic = only == VOTERS or (only == CLUSTER and rng.random() < 0.2)
     shape = Shape.drawn(rng, is_dynamic=is_dynamic)
+    if only == SECURED:
+        shape = replace(shape, has_logins=True)
     properties = {
         **group_workload.PROPERTIES,
         "offsets.topic.replication.factor": "3",
@@ -125,6 +130,8 @@ def draw(sim: Cluster, only: str) -> list[Workload]:
     if "clients" in kinds:
         writers = Writers(sim, part("writers"))
         found += [writers, Readers(sim, part("readers"), writers), Copiers(sim, part("copiers"), writers)]
+    if "secured" in kinds:
+        found.append(Permissions(sim, part("permissions")))
     if "spark" in kinds:
         from ottla.sim.spark_sink import SparkSink  # needs pyarrow
 

@@ -19,7 +19,16 @@ from ottla.sim.disk import Device
 from ottla.storage import MetaProperties, write_meta_properties
 
 LISTENER = "CONTROLLER"
+SASL_PORT = 9094
 CLUSTER_ID = "5UMBKuzvRImgRPf-r-pVuA"
+
+SECURED = {
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "sasl.enabled.mechanisms": "SCRAM-SHA-256",
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+}
+"""Of nodes with logins. Other nodes and the administrators of simulated worlds come through the plain listener."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +41,8 @@ class Shape:
     has_dynamic_voters: bool = False
     voter_count: int = 0
     """With dynamic voters: how many controllers vote at first; 0 for all."""
+    has_logins: bool = False
+    """Whether brokers have a listener with SASL beside the plain one, and all nodes an authorizer."""
 
     @classmethod
     def drawn(cls, rng: random.Random, *, is_dynamic: bool = False) -> Shape:
@@ -68,6 +79,8 @@ class Shape:
         if name in self.brokers:
             roles.append("broker")
             listeners.append(f"PLAINTEXT://{name}:{PORT}")
+            if self.has_logins:
+                listeners.append(f"SASL_PLAINTEXT://{name}:{SASL_PORT}")
         if name in self.controllers:
             roles.append("controller")
             listeners.append(f"{LISTENER}://{name}:{CONTROLLER_PORT}")
@@ -76,6 +89,8 @@ class Shape:
             "listeners": ",".join(listeners),
             "controller.quorum.voters": "",
         }
+        if self.has_logins:
+            properties |= SECURED
         if self.has_dynamic_voters:
             places = ",".join(f"{other}:{CONTROLLER_PORT}" for other in self.controllers)
             properties["controller.quorum.bootstrap.servers"] = places
