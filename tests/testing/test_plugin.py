@@ -66,7 +66,7 @@ def test_a_cluster_is_a_fixture_with_faults(pytester: pytest.Pytester) -> None:
     )
     result = pytester.runpytest_subprocess("-p", "no:randomly")
     result.assert_outcomes(passed=2, errors=1)
-    result.stdout.fnmatch_lines(["*the marker kafka takes config={...} and nodes=..., by name*"])
+    result.stdout.fnmatch_lines(["*the marker kafka takes config={...}, nodes=... and secure=True, by name*"])
 
 
 def test_workers_of_xdist_have_brokers_of_their_own(pytester: pytest.Pytester) -> None:

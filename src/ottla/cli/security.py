@@ -17,6 +17,7 @@ EXAMPLES = """\
   ottla security init --dir /etc/ottla --nodes 5 --name kafka.example.org --name 10.0.0.7
   ottla security node node-4 --name kafka4.example.org
   ottla security client billing                       a certificate for a client
+  ottla start --secure                                a node that uses ./security
 """
 MAX_NODES = 99
 MAX_DAYS = 3_650
@@ -85,6 +86,7 @@ def init(folder: SecurityFolder, options: argparse.Namespace) -> None:
 
 def explained(folder: SecurityFolder, options: argparse.Namespace) -> str:
     where = os.path.relpath(folder.path)
+    at = "" if Path(options.dir) == Path(DEFAULT) else f"={options.dir}"
     certificates = "node-1.pem" if options.nodes == 1 else f"node-1.pem to node-{options.nodes}.pem"
     return f"""\
 {where}/
@@ -95,7 +97,8 @@ def explained(folder: SecurityFolder, options: argparse.Namespace) -> str:
   {"admin.password":<25} the password of the user {ADMIN}, which may do everything
   {"client.properties":<25} how clients log in as {ADMIN}, for Kafka's clients and tools and --command-config
 
-Only you can read them (mode 0600), except ca.pem. With a cluster that uses them:
+Only you can read them (mode 0600), except ca.pem. Next:
+  ottla start --secure{at}                one node with TLS, logins and ACLs
   ottla users add alice --command-config {where}/client.properties
   ottla acls grant alice --producer topic orders --command-config {where}/client.properties"""
 

@@ -6,6 +6,7 @@
     client-admin.pem    key and certificate of a client
     admin.password      of the user `admin`, which may do everything
     client.properties   how clients log in as `admin`; any Kafka client and --command-config take it
+    brokers             while a secured node or cluster of this machine runs with the folder: its addresses
 
 Every file but ca.pem can be read by its owner only. What runs a secured node of this machine takes its settings from
 here, too (`node_settings`).
@@ -22,10 +23,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from ottla.cli.certificates import DAYS, Authority
+from ottla.cli.security_folder_name import ADMIN as ADMIN
+from ottla.cli.security_folder_name import DEFAULT as DEFAULT
 from ottla.cli.session import MISUSED, CommandError
 
-DEFAULT = "security"
-ADMIN = "admin"
 PASSWORD_BYTES = 24
 MECHANISM = "SCRAM-SHA-512"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}")
@@ -51,6 +52,7 @@ class SecurityFolder:
         self.ca_key = self.path / "ca.key"
         self.admin_password = self.path / "admin.password"
         self.client_properties = self.path / "client.properties"
+        self.brokers = self.path / "brokers"
 
     @property
     def exists(self) -> bool:
@@ -136,21 +138,40 @@ class SecurityFolder:
         lines = [f"{name}={_escaped(value)}" for name, value in self.client_settings(user, password).items()]
         return "\n".join([f"# Clients that log in as {user}: --command-config, --producer.config, ...", *lines, ""])
 
-    def node_settings(self, name: str, node_names: Iterable[str], secured: Iterable[str]) -> list[str]:
+    def node_settings(self, name: str, node_names: Iterable[str], secured: Iterable[str]) -> dict[str, str]:
         """Settings of a node: its certificate, SCRAM on SASL_SSL, client certificates of nodes on the listeners that
         are `secured` by them, and ACLs."""
         super_users = [f"User:{ADMIN}", *(f"User:CN={one}" for one in node_names)]
-        return [
-            "ssl.keystore.type=PEM",
-            f"ssl.keystore.location={self.node(name)}",
-            "ssl.truststore.type=PEM",
-            f"ssl.truststore.location={self.ca}",
-            *(f"listener.name.{listener.lower()}.ssl.client.auth=required" for listener in secured),
-            f"sasl.enabled.mechanisms={MECHANISM}",
-            f"listener.name.sasl_ssl.{MECHANISM.lower()}.sasl.jaas.config={SCRAM_MODULE} required;",
-            f"authorizer.class.name={AUTHORIZER}",
-            f"super.users={';'.join(super_users)}",
-        ]
+        return {
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(self.node(name)),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(self.ca),
+            **{f"listener.name.{listener.lower()}.ssl.client.auth": "required" for listener in secured},
+            "sasl.enabled.mechanisms": MECHANISM,
+            f"listener.name.sasl_ssl.{MECHANISM.lower()}.sasl.jaas.config": f"{SCRAM_MODULE} required;",
+            "authorizer.class.name": AUTHORIZER,
+            "super.users": ";".join(super_users),
+        }
+
+    # Which cluster of this machine uses the folder, so that commands find it by themselves
+
+    def announce(self, brokers: str) -> None:
+        """Commands in the folder above this one use these brokers, unless they name others."""
+        fresh = self.brokers.with_name(f"{self.brokers.name}.{os.getpid()}")
+        fresh.write_text(f"{brokers}\n")
+        fresh.replace(self.brokers)
+
+    def announced(self) -> str | None:
+        try:
+            return self.brokers.read_text().strip() or None
+        except OSError:
+            return None
+
+    def retract(self, brokers: str) -> None:
+        """The cluster has stopped; what another one announced stays."""
+        if self.announced() == brokers:
+            self.brokers.unlink(missing_ok=True)
 
 
 def write_new(path: Path, text: str, mode: int) -> None:

@@ -181,7 +181,10 @@ def choose_cluster(options: argparse.Namespace) -> Target:
     if name is not None or (options.broker is None and not variable):
         name, named = _named_cluster(name)
     broker = options.broker or (named and named.broker) or variable or DEFAULT_BROKER
-    settings = {**(named.settings if named else {}), **file_settings(options.command_config)}
+    secured = None if named else _secured_here(options.broker or variable)
+    if secured is not None:
+        broker = options.broker or variable or secured.broker
+    settings = {**((named or secured or Target("")).settings), **file_settings(options.command_config)}
     is_chosen = bool(options.broker or options.cluster or variable)
     target = Target(with_ports(broker), settings, name if named else None, is_chosen)
     options.chosen_cluster = target
@@ -206,6 +209,21 @@ def _named_cluster(name: str | None) -> tuple[str | None, Target | None]:
     found = known.clusters[name]
     path = known.config_path(found)
     return name, Target(found.brokers, {**file_settings(path, f"cluster {name!r}: config"), **found.settings})
+
+
+def _secured_here(broker: str | None) -> Target | None:
+    """The secured node or cluster that was started with ./security and runs: of commands that name no broker, or one of
+    its own."""
+    from ottla.cli.security_folder_name import ANNOUNCED, CLIENT_PROPERTIES
+
+    try:
+        with open(ANNOUNCED, encoding="utf-8") as file:
+            announced = file.read().strip()
+    except OSError:
+        return None
+    if broker is not None and not set(with_ports(broker).split(",")) <= set(announced.split(",")):
+        return None
+    return Target(announced, file_settings(CLIENT_PROPERTIES, CLIENT_PROPERTIES)) if announced else None
 
 
 def with_ports(brokers: str) -> str:

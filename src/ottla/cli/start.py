@@ -19,6 +19,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from ottla.broker import Node, StartError
 from ottla.cli import node_log
@@ -27,8 +28,12 @@ from ottla.config import BrokerConfig, ConfigError, parse_properties
 from ottla.net import new_event_loop
 from ottla.wire.errors import ErrorCode, KafkaError
 
+if TYPE_CHECKING:
+    from ottla.cli.security_folder import SecurityFolder
+
 log = logging.getLogger("ottla")
 
+MAX_SECURED_NODES = 99
 DEFAULT_PORT = 9092
 STOPPING = (signal.SIGTERM, signal.SIGINT)
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
@@ -44,6 +49,7 @@ EXAMPLES = """\
 examples:
   ottla start                                      on 127.0.0.1:9092, with its data in ./data
   ottla start --port 19092 --data /var/lib/ottla
+  ottla start --secure                             with TLS, logins and ACLs; prints how to connect
   ottla start --config server.properties --override log.retention.hours=24
   ottla start --log-level info,replicas=debug      what the node logs to stderr: everything, and single rooms of it
   ottla start --log-format json 2> node.log        one JSON object per line
@@ -71,6 +77,14 @@ def parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         help="a setting, over the file's; may be repeated",
+    )
+    made.add_argument(
+        "--secure",
+        metavar="DIR",
+        nargs="?",
+        const="security",
+        help="TLS, logins by SCRAM and ACLs, with the files of 'ottla security init' in DIR (./security), which are "
+        "made if they are missing; settings that are given go over it",
     )
     made.add_argument("--cluster-id", metavar="ID", help="the cluster that an empty data folder is formatted for")
     made.add_argument(
@@ -113,7 +127,8 @@ def properties(options: argparse.Namespace) -> dict[str, str]:
         if not 0 <= port <= 65535:
             raise ConfigError(f"--port {port}: a port is a number from 0 to 65535")
         # The controller of a node that stands alone is reached from inside: port 0 opens no second door.
-        given["listeners"] = f"PLAINTEXT://127.0.0.1:{port},{CONTROLLER}://127.0.0.1:0"
+        protocol = "PLAINTEXT" if options.secure is None else "SASL_SSL"
+        given["listeners"] = f"{protocol}://127.0.0.1:{port},{CONTROLLER}://127.0.0.1:0"
         given["controller.listener.names"] = CONTROLLER
         for setting in ("advertised.listeners", "listener.security.protocol.map", "inter.broker.listener.name"):
             if setting not in overridden:
@@ -135,6 +150,29 @@ def properties(options: argparse.Namespace) -> dict[str, str]:
     return given
 
 
+def secure(given: dict[str, str], path: str) -> SecurityFolder:
+    """Complete the settings of a node that is to be secured, and give its first cluster the user admin."""
+    from ottla.cli.secured_node import alone_settings, security_folder, write_first_user
+    from ottla.cli.session import CommandError
+
+    node_id = given.get("node.id") or given.get("broker.id") or "1"
+    if not node_id.isdigit() or int(node_id) > MAX_SECURED_NODES:
+        raise ConfigError(f"--secure: node.id {node_id} needs a certificate by hand ('ottla security node --help')")
+    try:
+        folder = security_folder(path, int(node_id))
+        has_own_listeners = "SASL_SSL://" not in given["listeners"].upper()
+        for name, value in alone_settings(folder, int(node_id)).items():
+            is_about_listeners = name in ("inter.broker.listener.name", "listener.security.protocol.map")
+            if not is_about_listeners or not (has_own_listeners or "security.inter.broker.protocol" in given):
+                given.setdefault(name, value)
+        write_first_user(folder, (given.get("log.dirs") or given["log.dir"]).split(",")[0].strip())
+    except CommandError as error:
+        raise ConfigError(f"--secure: {error}") from None
+    except OSError as error:
+        raise ConfigError(f"--secure: {error.filename}: {error.strerror}") from None
+    return folder
+
+
 def main(
     arguments: list[str],
     *,
@@ -147,6 +185,7 @@ def main(
     signals = Signals()
     try:
         given = properties(options)
+        folder = None if options.secure is None else secure(given, options.secure)
         levels = options.log_level or ("info" if options.verbose else None)
         logged = node_log.take_settings(given, [("log.level", levels), ("log.format", options.log_format)])
         config = BrokerConfig.parse(given)
@@ -165,7 +204,7 @@ def main(
     asyncio.set_event_loop(loop)
     try:
         node = new_node(config, new_cluster_id=options.cluster_id)
-        return loop.run_until_complete(_run(config, node, options.metrics_port, started, signals))
+        return loop.run_until_complete(_run(config, node, options.metrics_port, started, signals, folder))
     finally:
         _end_tasks(loop)
         loop.close()
@@ -225,7 +264,14 @@ def _warn(warnings: list[str]) -> None:
             log.warning("%s", warning)
 
 
-async def _run(config: BrokerConfig, node: Node, metrics_port: int | None, started: float, signals: Signals) -> int:
+async def _run(
+    config: BrokerConfig,
+    node: Node,
+    metrics_port: int | None,
+    started: float,
+    signals: Signals,
+    folder: SecurityFolder | None = None,
+) -> int:
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
 
@@ -246,7 +292,11 @@ async def _run(config: BrokerConfig, node: Node, metrics_port: int | None, start
             f"ottla: node {config.node_id} ready on {node.address} in {time.perf_counter() - started:.2f} s "
             f"(cluster {node.cluster_id}, data {', '.join(config.log_directories)})"
         )
+        if folder is not None:
+            _tell_how_to_connect(folder, node)
         await stopping.wait()
+        if folder is not None:
+            folder.retract(node.address)
     if node.failure is not None:
         # Not a clean stop: the next start recovers.
         _complain(problem or node.failure)
@@ -256,6 +306,19 @@ async def _run(config: BrokerConfig, node: Node, metrics_port: int | None, start
         _complain(problem)
     await node.stop()
     return 0 if problem is None else 1
+
+
+def _tell_how_to_connect(folder: SecurityFolder, node: Node) -> None:
+    from ottla.cli.output import notice
+    from ottla.cli.secured_node import connecting, no_first_user
+    from ottla.cli.security_folder import ADMIN
+
+    with suppress(OSError):  # a folder that cannot be written, or nobody reads
+        folder.announce(node.address)
+        if all(user != ADMIN for user, _ in node.ground.image.scram):
+            log.warning("%s", no_first_user(folder))
+        if not node_log.is_json():
+            notice(connecting(folder, node.address))
 
 
 async def _start(node: Node, metrics_port: int | None, stopping: asyncio.Event) -> str | None:

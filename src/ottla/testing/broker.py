@@ -19,6 +19,7 @@ from typing import IO, Any, Self
 
 from ottla.testing.lifetime import Lifetime
 from ottla.testing.reserved_port import ReservedPort
+from ottla.testing.secured import SecuredClients, TestSecurity
 from ottla.testing.temporary_folder import TemporaryFolder
 
 READY_TIMEOUT_S = 100.0
@@ -40,23 +41,32 @@ class BrokerFailed(Exception):
     printed."""
 
 
-class Broker(Lifetime):
+class Broker(SecuredClients, Lifetime):
     """One node. Starts when it is entered (or by `start`), and leaves nothing behind.
 
         with Broker() as broker:
             producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
 
     `config` is Kafka's settings by Kafka's names. `data` is a folder to keep; without it the folder is a temporary one.
+    `secure` gives it TLS, logins by SCRAM and ACLs: `client_settings()` and `librdkafka_settings()` are those of
+    clients that log in as admin, `add_user` adds others (`pip install 'ottla[security]'`).
 
     What a test can do to it: `stop` and `kill` it and `start` it again, `pause` and `resume` it, `cut` it off from all
     clients and `heal` that, `fill_disk` and `free_disk`. A restart changes neither a cut nor a full disk.
     """
 
-    def __init__(self, config: Mapping[str, str | int | bool] | None = None, *, data: str | None = None) -> None:
+    def __init__(
+        self,
+        config: Mapping[str, str | int | bool] | None = None,
+        *,
+        data: str | None = None,
+        secure: bool = False,
+    ) -> None:
         self._config = dict(QUICK)
         for name, value in (config or {}).items():
             self._config[name] = str(value).lower() if isinstance(value, bool) else str(value)
         self._data = data
+        self._is_secure = secure
         self._folder: TemporaryFolder | None = None
         self._reserved: ReservedPort | None = None
         self._port = 0
@@ -127,6 +137,8 @@ class Broker(Lifetime):
         self._close_pipes()
         if self._data is None and self._folder is None:
             self._folder = TemporaryFolder()
+        if self._is_secure and self._security is None:
+            self._security = TestSecurity()
         if self._output is None:
             self._output = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `close`)
         self._output_start = os.fstat(self._output.fileno()).st_size
@@ -167,7 +179,8 @@ class Broker(Lifetime):
         return command
 
     def _listening(self) -> list[str]:
-        return ["--port", str(self._port)]
+        listening = ["--port", str(self._port)]
+        return listening if self._security is None else [*listening, "--secure", str(self._security.folder.path)]
 
     def _line(self, process: subprocess.Popen[bytes], what: str, timeout_s: float) -> str:
         """The next line that the node prints. A process that ends, or stays silent, is a failure that says why."""
@@ -292,6 +305,9 @@ class Broker(Lifetime):
         if self._folder is not None:
             self._folder.remove()
             self._folder = None
+        if self._security is not None:
+            self._security.remove()
+            self._security = None
         if self._reserved is not None:
             self._reserved.release()
             self._reserved = None

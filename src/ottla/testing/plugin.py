@@ -6,6 +6,10 @@
     @pytest.mark.kafka(config={"auto.create.topics.enable": False})
     def test_with_settings(kafka): ...
 
+    @pytest.mark.kafka(secure=True)
+    def test_with_logins(kafka):
+        producer = Producer(kafka.librdkafka_settings())
+
     def test_a_killed_leader(kafka_cluster):
         kafka_cluster.leader("orders").kill()
 
@@ -27,8 +31,8 @@ if TYPE_CHECKING:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
-        "kafka(config={}, nodes=3): Kafka's settings of what `kafka` and `kafka_cluster` start, and how many nodes the "
-        "latter has",
+        "kafka(config={}, nodes=3, secure=False): Kafka's settings of what `kafka` and `kafka_cluster` start, how many "
+        "nodes the latter has, and whether they have TLS, logins and ACLs",
     )
 
 
@@ -37,8 +41,8 @@ def _marked(request: pytest.FixtureRequest, *names: str) -> dict[str, Any]:
     marker = request.node.get_closest_marker("kafka")
     if marker is None:
         return {}
-    if marker.args or not marker.kwargs.keys() <= {"config", "nodes"}:
-        raise pytest.UsageError("the marker kafka takes config={...} and nodes=..., by name")
+    if marker.args or not marker.kwargs.keys() <= {"config", "nodes", "secure"}:
+        raise pytest.UsageError("the marker kafka takes config={...}, nodes=... and secure=True, by name")
     return {name: marker.kwargs[name] for name in names if name in marker.kwargs}
 
 
@@ -47,7 +51,7 @@ def kafka(request: pytest.FixtureRequest) -> Iterator[Broker]:
     """A broker of this test's own, with an empty folder. `kafka.bootstrap_servers` is where it listens."""
     from ottla.testing.broker import Broker
 
-    with Broker(**_marked(request, "config")) as broker:
+    with Broker(**_marked(request, "config", "secure")) as broker:
         yield broker
 
 

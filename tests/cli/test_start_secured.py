@@ -1,0 +1,105 @@
+"""`ottla start --secure`: one command from nothing to a node with TLS, logins and ACLs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.interop.servers import free_port
+
+READY_S = 120
+
+
+class Folder:
+    """A working folder; `ottla` runs commands in it as a person does."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.port = free_port()
+        self._environment = {**os.environ, "OTTLA_CLUSTERS": str(path / "no-clusters.toml")}
+        self._environment.pop("OTTLA_BROKER", None)
+        self._node: subprocess.Popen[str] | None = None
+        self.output = path / "node.out"
+
+    def start(self, *arguments: str) -> None:
+        command = [sys.executable, "-m", "ottla", "start", "--port", str(self.port), *arguments]
+        with self.output.open("a") as output:
+            self._node = subprocess.Popen(
+                command, cwd=self.path, stdout=subprocess.PIPE, stderr=output, text=True, env=self._environment
+            )
+        assert self._node.stdout is not None
+        line = self._node.stdout.readline()
+        assert "ready on" in line, self.output.read_text()
+
+    def stop(self) -> None:
+        if self._node is not None:
+            self._node.terminate()
+            self._node.communicate(timeout=READY_S)
+            self._node = None
+
+    def ottla(self, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "ottla", *arguments], cwd=self.path, env=self._environment, input=stdin,
+            capture_output=True, text=True, timeout=READY_S,
+        )  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Folder]:
+    made = Folder(tmp_path)
+    yield made
+    made.stop()
+
+
+def wait_for_file(path: Path) -> None:
+    import time
+
+    ends_at = time.monotonic() + READY_S
+    while not path.exists() and time.monotonic() < ends_at:
+        time.sleep(0.05)
+    assert path.exists()
+
+
+def test_one_command_gives_a_secured_node_that_commands_find_by_themselves(folder: Folder) -> None:
+    folder.start("--secure")
+    wait_for_file(folder.path / "security" / "brokers")
+    assert (folder.path / "security" / "brokers").read_text() == f"127.0.0.1:{folder.port}\n"
+    assert folder.ottla("topics", "create", "orders").returncode == 0
+    assert folder.ottla("users", "add", "alice", "--password-file", "-", stdin="wonderland\n").returncode == 0
+    assert folder.ottla("acls", "grant", "alice", "--producer", "topic", "orders").returncode == 0
+    address = ["-b", f"127.0.0.1:{folder.port}"]
+    assert folder.ottla("topics", "list", *address).stdout.split()[3] == "orders"
+    # Another broker gets none of these passwords.
+    elsewhere = folder.ottla("topics", "list", "-b", f"127.0.0.1:{free_port()}")
+    assert (elsewhere.returncode, "connection refused" in elsewhere.stderr) == (1, True)
+    alice = (folder.path / "security" / "client.properties").read_text()
+    password = (folder.path / "security" / "admin.password").read_text().strip()
+    (folder.path / "alice.properties").write_text(
+        alice.replace('username="admin"', 'username="alice"').replace(password, "wonderland")
+    )
+    as_alice = [*address, "--command-config", "alice.properties"]
+    assert folder.ottla("produce", "orders", *as_alice, stdin="one\n").returncode == 0
+    refused = folder.ottla("consume", "orders", "-e", *as_alice)
+    assert (refused.returncode, "AUTHORIZATION_FAILED" in refused.stderr) == (1, True), refused.stderr
+    said = folder.output.read_text()
+    assert "clients: bootstrap.servers=" in said
+    assert password not in said
+    folder.stop()
+    assert not (folder.path / "security" / "brokers").exists()
+    folder.start("--secure")
+    assert "orders" in folder.ottla("topics", "list").stdout
+
+
+def test_data_that_was_made_without_users_is_pointed_out(folder: Folder) -> None:
+    folder.start()
+    folder.stop()
+    folder.start("--secure")
+    wait_for_file(folder.path / "security" / "brokers")
+    folder.stop()
+    assert "this data has no user admin" in folder.output.read_text()
+    assert folder.ottla("topics", "list").returncode == 1
