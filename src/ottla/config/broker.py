@@ -388,7 +388,8 @@ class BrokerConfig(BrokerSettings):
             raise ConfigError("Only one of inter.broker.listener.name and security.inter.broker.protocol can be set")
         if self.inter_broker_listener not in {listener.name for listener in self.advertised_broker_listeners}:
             setting = "inter.broker.listener.name"
-            raise invalid(setting, self.inter_broker_listener, "Must be the name of an advertised broker listener")
+            names = ", ".join(listener.name for listener in self.advertised_broker_listeners)
+            raise invalid(setting, self.inter_broker_listener, f"Must be an advertised broker listener: {names}")
 
 
 _GROUP_BOUNDS: Final = tuple(
