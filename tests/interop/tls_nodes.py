@@ -19,8 +19,8 @@ PATIENCE_S = 60.0
 NODE_USER, NODE_PASSWORD = "node", "node-secret"
 
 
-def client_tls(certificate: str | None = None) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=str(FILES / "ca.pem"))
+def client_tls(certificate: str | None = None, ca: Path = FILES / "ca.pem") -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=str(ca))
     if certificate is not None:
         context.load_cert_chain(FILES / f"{certificate}.pem")
     return context
@@ -45,6 +45,7 @@ class SecuredNode(Ottla):
     """A node whose settings say where it listens; clients come over TLS."""
 
     client_certificate: str | None = None
+    ca = FILES / "ca.pem"
     has_tls = True
     client_settings: dict[str, Any] | None = None
     """Of librdkafka, for listeners that want a login."""
@@ -57,7 +58,7 @@ class SecuredNode(Ottla):
         if not self.has_tls:
             return plain
         try:
-            return client_tls(self.client_certificate).wrap_socket(plain, server_hostname="localhost")
+            return client_tls(self.client_certificate, self.ca).wrap_socket(plain, server_hostname="localhost")
         except BaseException:
             plain.close()
             raise

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ssl
 
 from ottla.config import BrokerConfig, ConfigError, Listener
+from ottla.config.synonyms import without_listener_prefix
 from ottla.net.tls_contexts import (
     TLS_VERSIONS,
     TlsSettings,
@@ -28,6 +29,12 @@ _CONTEXT_PROTOCOLS = ("TLS", *TLS_VERSIONS)
 
 def has_tls(security_protocol: str) -> bool:
     return security_protocol in TLS_PROTOCOLS
+
+
+def is_tls_setting(name: str) -> bool:
+    """Whether a setting is one of TLS, with the prefix of a listener."""
+    base = without_listener_prefix(name)
+    return base is not None and base.startswith("ssl.")
 
 
 class ListenerTls:

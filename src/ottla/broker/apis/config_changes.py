@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.broker.apis.config_access import config_denial
 from ottla.broker.apis.describe_configs import check_is_this_node
 from ottla.broker.ground import Ground
+from ottla.broker.listener_tls import is_tls_setting
 from ottla.broker.metadata.metadata import Metadata
 from ottla.cluster.image import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE
 from ottla.config import BROKER_KEYS, ConfigError, ConfigType
@@ -62,6 +63,8 @@ def check_configs(ground: Ground, kind: int, name: str, after: Mapping[str, str]
             _check_min_insync_replicas(name, before, after)
         try:
             check_dynamic_broker(after, ground.config, is_default=not name)
+            if name and any(is_tls_setting(one) for one in (*before, *after)):
+                ground.listener_tls.check(ground.config.rebuilt(ground.config.dynamic_default, after))
         except ConfigError as error:
             # Kafka answers INVALID_REQUEST where INVALID_CONFIG would be right; its clients know it so.
             raise KafkaError(ErrorCode.INVALID_REQUEST, error.message) from None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ottla.broker.access import Access
 from ottla.broker.audit import AuditEvent
 from ottla.broker.caller import Client
-from ottla.broker.listener_tls import has_tls, principal_mapping
+from ottla.broker.listener_tls import has_tls, is_tls_setting, principal_mapping
 from ottla.broker.serving.admission import (
     MAX_CONNECTIONS,
     MAX_CREATION_RATE,
@@ -147,7 +147,15 @@ class Serving:
     def _tls_context(self, config: ListenerConfig) -> ssl.SSLContext | None:
         if not has_tls(config.security_protocol):
             return None
-        return self.ground.listener_tls.context(self.ground.config, config)
+        ground = self.ground
+        try:
+            return ground.listener_tls.context(ground.config, config)
+        except ConfigError as error:
+            if not any(is_tls_setting(name) for name in ground.config.dynamic):
+                raise
+            # A node must start on any metadata log: with the stores that its file names.
+            log.error("%s: it has the key store of this node's own settings instead", error.message)
+            return ground.listener_tls.context(ground.static_config, config)
 
     def stop(self) -> None:
         for listener in self._listeners:
@@ -233,10 +241,18 @@ class Serving:
             listener.max_connections_per_ip = config.max_connections_per_ip
             listener.connections_per_ip = config.connections_per_ip_overrides
             self._rates[listener.name].limit = own_limit(config, listener.name, MAX_CREATION_RATE)
-            try:
-                listener.tls = self._tls_context(declared)
-            except ConfigError as error:
-                log.error("%s: it goes on with the key store that it has", error.message)
+            if has_tls(declared.security_protocol):
+                self._load_again(listener, declared)
+
+    def _load_again(self, listener: Listener, declared: ListenerConfig) -> None:
+        try:
+            context = self.ground.listener_tls.context(self.ground.config, declared)
+        except ConfigError as error:
+            log.error("%s: it goes on with the key store that it has", error.message)
+            return
+        if context is not listener.tls:
+            log.info("listener %s: new connections use the key store and trust store loaded now", listener.name)
+            listener.tls = context
 
     def _use_telemetry_subscriptions(self) -> None:
         configs = self.ground.image.configs
