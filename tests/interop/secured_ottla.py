@@ -17,7 +17,7 @@ from typing import Any
 
 from ottla.client.admin.security import ScramMechanism
 from ottla.client.blocking import Admin
-from tests.interop.secured_kafka import TRUST, jaas
+from tests.interop.secured_kafka import FILES, TRUST, jaas
 from tests.interop.servers import Kafka, Ottla, free_port
 
 MECHANISMS = "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512"
@@ -68,6 +68,13 @@ class SecuredOttla(Ottla):
                 settings[f"listener.name.{name.lower()}.plain.sasl.jaas.config"] = jaas(
                     "plain.PlainLoginModule", **known
                 )
+        if any(name.endswith("SSL") for name in self.ports):
+            settings |= {
+                "ssl.keystore.type": "PEM",
+                "ssl.keystore.location": str(FILES / "broker.pem"),
+                "ssl.truststore.type": "PEM",
+                "ssl.truststore.location": str(FILES / "ca.pem"),
+            }
         self.settings = {**settings, **(properties or {})}
         self.overrides = [f"{name}={value}" for name, value in self.settings.items()]
 

@@ -22,6 +22,7 @@ from aiokafka.errors import KafkaError as AiokafkaError
 
 from ottla.client import blocking
 from ottla.client.errors import AuthenticationError
+from tests.interop.secured_kafka import FILES
 from tests.interop.secured_ottla import SecuredOttla, running_ottla
 from tests.interop.toolbox import Toolbox
 
@@ -39,11 +40,11 @@ LOGINS = {
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredOttla]:
     with running_ottla(
         tmp_path_factory.mktemp("clients") / "data",
-        protocols=("SASL_PLAINTEXT", "SESSIONS"),
+        protocols=("SASL_PLAINTEXT", "SASL_SSL", "SESSIONS"),
         users={"bob": BOB},
         properties={
             "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,"
-            "SASL_PLAINTEXT:SASL_PLAINTEXT,SESSIONS:SASL_PLAINTEXT",
+            "SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL,SESSIONS:SASL_PLAINTEXT",
             "listener.name.sessions.sasl.enabled.mechanisms": "SCRAM-SHA-256",
             "listener.name.sessions.connections.max.reauth.ms": str(SESSION_MS),
         },
@@ -223,6 +224,33 @@ def test_a_wrong_password_and_an_unknown_user_are_refused(
 def test_a_user_of_another_mechanism_is_refused(client: NewClient, topic: str) -> None:
     with pytest.raises(Refused):
         client("SCRAM-SHA-512", "alice", "alice-secret").send_and_read(topic)
+
+
+@pytest.mark.parametrize("mechanism", LOGINS)
+def test_a_login_inside_tls(node: SecuredOttla, topic: str, mechanism: str) -> None:
+    user, password = LOGINS[mechanism]
+    with blocking.Producer(node.client("SASL_SSL", user, password, mechanism)) as producer:
+        producer.send(topic, b"x" * 300_000).result()
+    with (
+        pytest.raises(AuthenticationError, match=f"refused user '{user}'"),
+        blocking.Admin(node.client("SASL_SSL", user, "wrong", mechanism)) as admin,
+    ):
+        admin.list_topics()
+
+
+@pytest.mark.parametrize("is_right", [True, False])
+def test_librdkafka_logs_in_inside_tls(node: SecuredOttla, topic: str, is_right: bool) -> None:
+    errors: list[Any] = []
+    client = Librdkafka(node.address("SASL_SSL"), "SCRAM-SHA-512", "bob", BOB if is_right else "wrong")
+    tls = {"security.protocol": "sasl_ssl", "ssl.ca.location": str(FILES / "ca.pem"), "error_cb": errors.append}
+    producer = confluent_kafka.Producer({**client.settings, **tls})
+    producer.produce(topic, b"x")
+    end = time.monotonic() + 30
+    while producer.flush(0.2) and not errors and time.monotonic() < end:
+        pass
+    producer.purge()
+    assert bool(errors) is not is_right
+    assert is_right or "due to invalid credentials with SASL mechanism SCRAM-SHA-512" in errors[0].str()
 
 
 class JavaTools:
