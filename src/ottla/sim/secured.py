@@ -8,6 +8,7 @@ again. What it checks, by virtual time and with what every running node knows:
     P3  a producer that is made after every node knows the grant is not refused before the revocation begins
     P4  a login with a password that every node knows succeeds; one with a password that every node knows to be replaced
         does not
+    P5  a user that may only write cannot add an ACL, whichever broker passes the request on
 
 A change that got no answer may take effect later: a user whose grant was in such doubt is not held to P2, and one whose
 first password was keeps it.
@@ -24,6 +25,7 @@ from typing import Any
 
 from ottla.broker import Node
 from ottla.client import Admin, KafkaError, Producer
+from ottla.client.admin import Acl
 from ottla.security.errors import AuthenticationError
 from ottla.sim.checkers import Content, check
 from ottla.sim.client import NoAnswer
@@ -32,7 +34,7 @@ from ottla.sim.programs import Program, Surroundings
 from ottla.sim.replicas import RETRY_S, Cluster
 from ottla.sim.router import PASSING
 from ottla.sim.shape import SASL_PORT
-from ottla.wire.acls import AclOperation, AclResource, PatternType, Permission
+from ottla.wire.acls import CLUSTER_RESOURCE_NAME, AclOperation, AclResource, PatternType, Permission
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -49,6 +51,8 @@ SALT = b"a salt of sixteen"
 DENIED = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 DELIVERY_TIMEOUT_MS = 4_000
 NEVER = float("inf")
+PATIENCE = {"request_timeout_ms": 1_500, "default_api_timeout_ms": 6_000}
+"""Of administrative requests of users."""
 
 
 class User:
@@ -242,6 +246,8 @@ class Permissions(Applications):
                         number += 1
                         await self._send(program, producer, user, number, made_at)
                         await asyncio.sleep(0.05)
+                        if number % 20 == 1:
+                            await self._reach_for_more(program, user, password)
             except AuthenticationError as error:
                 is_known = user.login_known_at < made_at and password == user.password
                 check(not is_known, "P4", f"{user.name} cannot log in: {error}")
@@ -268,16 +274,29 @@ class Permissions(Applications):
         if written.offset >= 0:
             self._history.acknowledge(written.offset, [content])
 
+    async def _reach_for_more(self, program: Program, user: User, password: str) -> None:
+        """An ACL that the user may not add: refused by the controller, for whom the broker has to name the user."""
+        settings = {**self._logging_in(program, user, password), **PATIENCE}
+        creation = Acl(AclResource.CLUSTER, CLUSTER_RESOURCE_NAME, f"User:{user.name}", AclOperation.ALL)
+        try:
+            async with program.using(Admin(**settings)) as admin:
+                await admin.create_acls([creation])
+        except AuthenticationError:
+            raise
+        except KafkaError as error:
+            self._sim.loop.trace.note(user.name, f"may not add an ACL: {error.code.name}")
+            check(error.code in DENIED or is_passing(error), "P5", f"{user.name} adding an ACL: {error!r}")
+        else:
+            check(False, "P5", f"{user.name} added an ACL")
+
     async def _try_old_password(self, user: User) -> None:
         """A new connection with the replaced password is not let in, whichever broker answers."""
 
         async def look(program: Program) -> None:
             assert user.old_password is not None
-            settings = self._logging_in(program, user, user.old_password)
+            settings = {**self._logging_in(program, user, user.old_password), **PATIENCE}
             try:
-                async with program.using(
-                    Admin(**settings, request_timeout_ms=1_500, default_api_timeout_ms=6_000)
-                ) as admin:
+                async with program.using(Admin(**settings)) as admin:
                     await admin.list_topics()
             except KafkaError as error:
                 self._sim.loop.trace.note(user.name, f"is not let in with the old password: {error.code.name}")
@@ -304,6 +323,9 @@ class Permissions(Applications):
         await self._end_all()
 
     async def verify(self) -> None:
+        for node in self._sim.live():
+            taken = [acl for acl in node.ground.image.acls.values() if acl.resource_type == AclResource.CLUSTER]
+            check(not taken, "P5", f"ACLs that users made: {taken}")
         await self._sim.verified(TOPIC, 0)
 
 

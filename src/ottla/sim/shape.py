@@ -22,13 +22,23 @@ LISTENER = "CONTROLLER"
 SASL_PORT = 9094
 CLUSTER_ID = "5UMBKuzvRImgRPf-r-pVuA"
 
+_NODES_LOGIN = (
+    "org.apache.kafka.common.security.plain.PlainLoginModule required "
+    'username="broker" password="of-nodes" user_broker="of-nodes";'
+)
 SECURED = {
-    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
-    "sasl.enabled.mechanisms": "SCRAM-SHA-256",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",
+    "inter.broker.listener.name": "SASL_PLAINTEXT",
+    "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+    "sasl.mechanism.inter.broker.protocol": "PLAIN",
+    "sasl.mechanism.controller.protocol": "PLAIN",
+    "listener.name.sasl_plaintext.plain.sasl.jaas.config": _NODES_LOGIN,
+    "listener.name.controller.plain.sasl.jaas.config": _NODES_LOGIN,
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    "super.users": "User:ANONYMOUS",
+    "super.users": "User:broker;User:ANONYMOUS",
 }
-"""Of nodes with logins. Other nodes and the administrators of simulated worlds come through the plain listener."""
+"""Of nodes with logins: nodes log in to each other by PLAIN, users by SCRAM. Administrators of simulated worlds come by
+the plain listener."""
 
 
 @dataclass(frozen=True, slots=True)
