@@ -51,6 +51,7 @@ class World:
         self.metrics = self.ground.metrics
         self.partitions = self.replicas.partitions
         self.fetch_sessions = self.replicas.fetch_sessions
+        self.client = CLIENT
 
     def log(self, index: int) -> Log:
         return self.partitions.by_name["t"][index].log
@@ -71,7 +72,7 @@ class World:
                 )
             ],
         )
-        self.caller = Caller("app", CLIENT, 0, version)
+        self.caller = Caller("app", self.client, 0, version)
         return produce(request, self.ground, self.replicas, self.transactions, self.quotas, self.caller)
 
     def fetch(self, *wanted: tuple[int, int], max_wait_ms: int = 0, version: int = 17, **settings: Any) -> Any:
@@ -94,7 +95,7 @@ class World:
             else [],
             **settings,
         )
-        caller = Caller("app", CLIENT, 1, version)
+        caller = Caller("app", self.client, 1, version)
         return fetch(request, self.ground, NoMetadata(), self.replicas, self.quotas, caller)
 
 

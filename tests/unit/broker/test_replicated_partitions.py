@@ -50,6 +50,8 @@ RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 class World:
     """Node 1 with a topic of two partitions: 0 is led here, 1 by node 2."""
 
+    client = CLIENT
+
     def __init__(self, path: Path, isr: tuple[int, ...] = (1, 2, 3), **settings: Any) -> None:
         self.is_by_frame = False
         self.waiting: list[DelayedProduceFrame] = []
@@ -132,7 +134,7 @@ class World:
             topics=[FetchTopic(topic_id=ID, partitions=[wanted])],
             **settings,
         )
-        caller = Caller("app", CLIENT, 1, 18)
+        caller = Caller("app", self.client, 1, 18)
         return fetch(request, self.ground, NoMetadata(), self.replicas, self.quotas, caller)
 
     def follow(self, offset: int, *replicas: int) -> None:

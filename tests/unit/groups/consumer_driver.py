@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -41,6 +41,9 @@ Partitions = dict[bytes, list[int]]
 
 
 class Coordinator:
+    may_describe: Callable[[str], bool] | None = None
+    """Whether the sender of a request may see a topic."""
+
     def __init__(self, *, topics: dict[str, int] | None = None, seed: int = 7, **settings: Any) -> None:
         settings.setdefault("group_consumer_assignment_interval_ms", 0)
         named = {name.replace("_", "."): str(value) for name, value in settings.items()}
@@ -176,6 +179,7 @@ class Coordinator:
             client_id=client_id,
             client_host="/127.0.0.1",
             waiter=request,
+            may_describe=self.may_describe,
         )
         self._carry_out(command(message, call), request, call)
         self._run_due()

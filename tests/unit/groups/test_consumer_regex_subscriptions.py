@@ -166,3 +166,13 @@ def test_a_lookup_for_a_group_that_is_gone_is_nothing() -> None:
     coordinator.create_topic("foo-2", 1)
     operation = coordinator.consumer._membership._resolve_regexes
     assert operation("nothing", None, coordinator.now, coordinator.timestamp).records == []
+
+
+def test_a_pattern_finds_only_topics_that_the_member_may_describe() -> None:
+    coordinator = Coordinator(topics={"orders-eu": 1, "orders-us": 1})
+    coordinator.may_describe = "orders-eu".__eq__
+    coordinator.heartbeat("a", 0, regex="orders.*")
+    assert resolved(coordinator, "orders.*").topics == ("orders-eu",)
+    response = coordinator.heartbeat("a", 1)
+    assert response.assignment is not None
+    assert [topic.topic_id for topic in response.assignment.topic_partitions] == [coordinator.topic_id("orders-eu")]
