@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from ottla.client.admin import Admin
 from ottla.client.config import split_address
 from ottla.client.connection import Connection
-from ottla.client.errors import KafkaError, NoBrokerReached, error_of
+from ottla.client.errors import ErrorCode, KafkaError, NetworkError, NoBrokerReached, error_of
 from ottla.wire import Message
 from ottla.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 
+_log = logging.getLogger("ottla.client")
 CONTROLLERS = 2
 """The endpoint type of DescribeCluster."""
 
@@ -19,6 +21,7 @@ class ControllerAdmin(Admin):
     """Everything is asked of the active controller, found through any controller."""
 
     _controller: Connection | None = None
+    _is_warned = False
 
     async def close(self) -> None:
         if self._controller is not None:
@@ -31,30 +34,57 @@ class ControllerAdmin(Admin):
             request.endpoint_type = CONTROLLERS
         if self._controller is None:
             self._controller = await self._connect()
-        return await _ask(self._controller, request)
+        connection = self._controller
+        try:
+            response = await _ask(connection, request)
+        except NetworkError:
+            self._controller = None
+            connection.close()
+            raise
+        if getattr(response, "error_code", 0) == ErrorCode.NOT_CONTROLLER:
+            self._controller = None  # the next try looks for the controller that leads now
+            connection.close()
+        return response
 
     async def _ask_any(self, request: Message) -> Any:
         return await self._ask_controller(request)
 
     async def _connect(self) -> Connection:
-        failure: KafkaError | None = None
+        """A connection to the active controller; the first failure is logged, since the call is tried again."""
+        failure: KafkaError = NoBrokerReached("no controller is named")
         for address in self.config.bootstrap_servers:
             try:
-                connection = await Connection.connect(*split_address(address), self.config)
-                response: DescribeClusterResponse = await _ask(
-                    connection, DescribeClusterRequest(endpoint_type=CONTROLLERS)
-                )
-                if response.error_code:
-                    raise error_of(response.error_code, response.error_message)
-                active = next(one for one in response.brokers if one.broker_id == response.controller_id)
-                if f"{active.host}:{active.port}" == address:
-                    return connection
-                connection.close()
-                await connection.closed()
-                return await Connection.connect(active.host, active.port, self.config)
+                return await self._active(address)
             except KafkaError as error:
                 failure = error
-        raise failure or NoBrokerReached("no controller is named")
+        if not self._is_warned:
+            self._is_warned = True
+            _log.warning("%s; the client keeps trying", failure.message)
+        raise failure
+
+    async def _active(self, address: str) -> Connection:
+        """A connection to the controller that leads, as the one at this address names it."""
+        connection = await Connection.connect(*split_address(address), self.config)
+        is_active = False
+        try:
+            request = DescribeClusterRequest(endpoint_type=CONTROLLERS)
+            response: DescribeClusterResponse = await _ask(connection, request)
+            if response.error_code:
+                raise error_of(response.error_code, response.error_message)
+            active = next((one for one in response.brokers if one.broker_id == response.controller_id), None)
+            if active is None:
+                raise KafkaError(
+                    ErrorCode.NOT_CONTROLLER,
+                    f"the controller at {address} knows no active controller: the quorum has no leader",
+                )
+            is_active = f"{active.host}:{active.port}" == address
+            if is_active:
+                return connection
+            return await Connection.connect(active.host, active.port, self.config)
+        finally:
+            if not is_active:
+                connection.close()
+                await connection.closed()
 
 
 async def _ask(connection: Connection, request: Message) -> Any:
