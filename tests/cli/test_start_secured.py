@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,20 @@ import pytest
 from tests.interop.servers import free_port
 
 READY_S = 120
+
+
+def cluster_port() -> int:
+    """A port whose neighbours that the nodes need are free as well, below those that the system gives out."""
+    for first in range(21_000 + os.getpid() % 900 * 10, 30_000, 10):
+        try:
+            with ExitStack() as held:
+                for step in (0, 1_000, 2_000):
+                    for node in range(3):
+                        held.enter_context(socket.socket()).bind(("127.0.0.1", first + step + node))
+        except OSError:
+            continue
+        return first
+    raise RuntimeError("no nine free ports")
 
 
 class Folder:
@@ -103,3 +119,28 @@ def test_data_that_was_made_without_users_is_pointed_out(folder: Folder) -> None
     folder.stop()
     assert "this data has no user admin" in folder.output.read_text()
     assert folder.ottla("topics", "list").returncode == 1
+
+
+def test_a_secured_cluster_is_started_used_and_stopped_with_one_command_each(folder: Folder) -> None:
+    port = cluster_port()
+    started = folder.ottla("cluster", "start", "--secure", "--port", str(port))
+    assert (started.returncode, "clients: bootstrap.servers=" in started.stderr) == (0, True), started.stderr
+    try:
+        assert folder.ottla("topics", "create", "orders", "-p", "3").returncode == 0
+        assert folder.ottla("cluster", "status").stdout.count("running") == 3
+        described = folder.ottla("cluster", "brokers").stdout
+        assert [line.split()[2] for line in described.splitlines()[1:]] == [str(port + at) for at in range(3)]
+        for open_protocol in ("PLAINTEXT", "SSL"):
+            (folder.path / "open.properties").write_text(
+                f"security.protocol={open_protocol}\nssl.ca.location={folder.path}/security/ca.pem\n"
+                "default.api.timeout.ms=3000\nrequest.timeout.ms=3000\n"
+            )
+            for door in (port, port + 1000, port + 2000):
+                at = ["-b", f"127.0.0.1:{door}", "--command-config", "open.properties"]
+                assert folder.ottla("topics", "list", *at).returncode == 1, (open_protocol, door)
+        other = folder.ottla("cluster", "start", "--secure=elsewhere")
+        assert (other.returncode, "was made with --secure" in other.stderr) == (1, True)
+    finally:
+        stopped = folder.ottla("cluster", "stop")
+    assert "3 nodes stopped" in stopped.stderr
+    assert not (folder.path / "security" / "brokers").exists()

@@ -12,7 +12,7 @@ from ottla.client.blocking import Consumer, Producer
 from ottla.client.errors import AuthenticationError, KafkaError, NoBrokerReached
 
 if TYPE_CHECKING:
-    from ottla.testing import Broker
+    from ottla.testing import Broker, Cluster
 
 
 @pytest.mark.kafka(secure=True)
@@ -70,3 +70,17 @@ def test_an_open_broker_has_the_same_methods(kafka: Broker) -> None:
     assert kafka.security is None
     with kafka.admin() as admin:
         assert admin.list_topics() == {}
+
+
+@pytest.mark.kafka(secure=True)
+def test_a_secured_cluster_survives_a_killed_leader(kafka_cluster: Cluster) -> None:
+    with kafka_cluster.admin() as admin:
+        admin.create_topic("orders")
+    with Producer(kafka_cluster.client_settings() | {"acks": "all"}) as producer:
+        producer.send("orders", b"one").result()
+        kafka_cluster.leader("orders").kill()
+        producer.send("orders", b"two").result()
+    with Consumer(kafka_cluster.client_settings() | {"auto.offset.reset": "earliest"}) as consumer:
+        consumer.assign([("orders", 0)])
+        records = iter(consumer)
+        assert [next(records).value, next(records).value] == [b"one", b"two"]

@@ -14,6 +14,7 @@ from ottla.cli.session import CLOSE_S, HELP, Session, add_subcommand, group_pars
 COMMAND = "ottla cluster"
 EXAMPLES = """\
   ottla cluster start --nodes 3               three nodes on this machine, on ports 9092 to 9094
+  ottla cluster start --secure                with TLS, logins and ACLs; prints how to connect
   ottla cluster status
   ottla cluster kill 2                        as kill -9 does; start brings it back
   ottla cluster stop

@@ -17,11 +17,15 @@ import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ottla.cli.output import Column, counted, emit, notice
+from ottla.cli.security_folder_name import DEFAULT as SECURITY
 from ottla.cli.session import CommandError
 from ottla.wire.primitives import uuid_text
+
+if TYPE_CHECKING:
+    from ottla.cli.security_folder import SecurityFolder
 
 FILE = "cluster.json"
 READY_S = 120.0
@@ -33,6 +37,8 @@ LOG_LINES = 3
 DEFAULT_NODES = 3
 DEFAULT_PORT = 9092
 CONTROLLER_PORT_STEP = 1000
+INTERNAL_PORT_STEP = 2000
+"""Of a secured cluster: where brokers reach each other."""
 MAX_NODES = 9
 LIFE = [Column("id", "NODE"), Column("address", "ADDRESS"), Column("pid", "PID"), Column("state", "STATE")]
 
@@ -45,6 +51,14 @@ def add_options(parser: argparse.ArgumentParser, command: str) -> None:
         )
         parser.add_argument(
             "--port", type=int, metavar="PORT", help="of the first node (9092); of a stopped cluster it can be changed"
+        )
+        parser.add_argument(
+            "--secure",
+            metavar="DIR",
+            nargs="?",
+            const=SECURITY,
+            help="a new cluster gets TLS, logins by SCRAM and ACLs, with the files of 'ottla security init' in DIR "
+            f"(./{SECURITY}), which are made if they are missing",
         )
         parser.add_argument(
             "--override",
@@ -110,7 +124,21 @@ class LocalCluster:
             return None
         return pid if str(self.folder / str(node_id)).encode() in command else None
 
-    def make(self, nodes: int, port: int, overrides: list[str]) -> None:
+    @property
+    def security(self) -> SecurityFolder | None:
+        """The certificates and the first user of a secured cluster."""
+        path = self._said.get("security")
+        if path is None:
+            return None
+        from ottla.cli.secured_node import security_folder
+
+        return security_folder(path, self._said["nodes"])
+
+    @property
+    def brokers(self) -> str:
+        return ",".join(self.address(node_id) for node_id in self.node_ids)
+
+    def make(self, nodes: int, port: int, overrides: list[str], secure: str | None = None) -> None:
         if not 1 <= nodes <= MAX_NODES:
             raise CommandError(f"--nodes {nodes}: from 1 to {MAX_NODES} run on one machine")
         _check_port(port, nodes)
@@ -121,11 +149,19 @@ class LocalCluster:
             "overrides": overrides,
             "pids": {},
         }
+        if secure is not None:
+            self._said["security"] = str(Path(secure).resolve())
         self.folder.mkdir(parents=True, exist_ok=True)
         self._save()
 
-    def use(self, nodes: int | None, port: int | None, overrides: list[str]) -> None:
+    def use(self, nodes: int | None, port: int | None, overrides: list[str], secure: str | None = None) -> None:
         """Start a cluster that is there with other options, as far as they can be changed."""
+        if secure is not None and str(Path(secure).resolve()) != self._said.get("security"):
+            made_with = self._said.get("security")
+            was = "without --secure" if made_with is None else f"with --secure={made_with}"
+            raise CommandError(
+                f"--secure: the cluster in {self.folder} was made {was}; choose another folder with --data"
+            )
         if nodes is not None and nodes != self._said["nodes"]:
             raise CommandError(
                 f"--nodes {nodes}: the cluster in {self.folder} has {self._said['nodes']}; choose another folder with "
@@ -189,8 +225,17 @@ class LocalCluster:
         said = self._said
         ports = {one: said["port"] + one - 1 for one in self.node_ids}
         controllers = {one: port + CONTROLLER_PORT_STEP for one, port in ports.items()}
-        settings = [*node_settings(node_id, ports, controllers), *said["overrides"]]
         data = self.folder / str(node_id)
+        settings = node_settings(node_id, ports, controllers)
+        security = self.security
+        if security is not None:
+            from ottla.cli.secured_node import cluster_settings, write_first_user
+
+            write_first_user(security, str(data))
+            internal = {one: port + INTERNAL_PORT_STEP for one, port in ports.items()}
+            secured = cluster_settings(security, node_id, ports, internal, controllers)
+            settings += [f"{name}={value}" for name, value in secured.items()]
+        settings += said["overrides"]
         command = [sys.executable, "-m", "ottla", "start", "--data", str(data), "--cluster-id", said["cluster_id"]]
         for setting in settings:
             command += ["--override", setting]
@@ -269,8 +314,10 @@ class LocalCluster:
 
 
 def _check_port(port: int, nodes: int) -> None:
-    if not 1 <= port <= 65535 - CONTROLLER_PORT_STEP - nodes:
-        raise CommandError(f"--port {port}: the nodes and their controllers need ports up to 65535")
+    if not 1 <= port <= 65535 - INTERNAL_PORT_STEP - nodes:
+        raise CommandError(
+            f"--port {port}: the nodes need ports up to {INTERNAL_PORT_STEP} above it, and 65535 is the last"
+        )
 
 
 def _nodes(node_ids: Iterable[int]) -> str:
@@ -288,12 +335,13 @@ def act(command: str, options: argparse.Namespace) -> int:
         cluster = LocalCluster(folder)
         began = time.monotonic()
         if (folder / FILE).exists():
-            cluster.use(options.nodes, options.port, options.override)
+            cluster.use(options.nodes, options.port, options.override, options.secure)
         else:
             cluster.make(
                 DEFAULT_NODES if options.nodes is None else options.nodes,
                 DEFAULT_PORT if options.port is None else options.port,
                 options.override,
+                options.secure,
             )
         before = signal.signal(signal.SIGTERM, _end)  # as Ctrl-C does, it stops what was started here
         try:
@@ -302,8 +350,18 @@ def act(command: str, options: argparse.Namespace) -> int:
             signal.signal(signal.SIGTERM, before)
         seconds = time.monotonic() - began
         notice(f"{len(started)} of {len(cluster.node_ids)} nodes started in {seconds:.2f} s; data in {folder}")
+        security = cluster.security
+        if security is not None:
+            from ottla.cli.secured_node import connecting
+
+            security.announce(cluster.brokers)
+            notice(connecting(security, cluster.brokers))
     elif command == "stop":
-        stopped = LocalCluster.existing(folder).stop()
+        cluster = LocalCluster.existing(folder)
+        stopped = cluster.stop()
+        security = cluster.security
+        if security is not None:
+            security.retract(cluster.brokers)
         notice(f"{counted(len(stopped), 'node')} stopped; data stays in {folder}" if stopped else "no node was running")
         return 0
     elif command == "kill":

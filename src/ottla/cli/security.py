@@ -99,6 +99,7 @@ def explained(folder: SecurityFolder, options: argparse.Namespace) -> str:
 
 Only you can read them (mode 0600), except ca.pem. Next:
   ottla start --secure{at}                one node with TLS, logins and ACLs
+  ottla cluster start --secure{at}        or three
   ottla users add alice --command-config {where}/client.properties
   ottla acls grant alice --producer topic orders --command-config {where}/client.properties"""
 

@@ -143,6 +143,7 @@ class Broker(SecuredClients, Lifetime):
             self._output = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `close`)
         self._output_start = os.fstat(self._output.fileno()).st_size
         self.reserve_port()
+        self._prepare_data()
         self._process = subprocess.Popen(
             self._command(),
             stdin=subprocess.PIPE,
@@ -153,6 +154,9 @@ class Broker(SecuredClients, Lifetime):
             process_group=0,
         )
         self._is_paused = False
+
+    def _prepare_data(self) -> None:
+        """What a data folder needs before its node is started."""
 
     def wait_until_ready(self) -> None:
         assert self._process is not None

@@ -11,6 +11,7 @@ from ottla.cli.local_cluster import node_settings
 from ottla.testing.broker import READY_TIMEOUT_S, Broker, BrokerFailed
 from ottla.testing.lifetime import Lifetime
 from ottla.testing.reserved_port import ReservedPort
+from ottla.testing.secured import SecuredClients, TestSecurity
 from ottla.wire.primitives import uuid_text
 
 POLL_S = 0.01
@@ -28,6 +29,9 @@ class ClusterNode(Broker):
         self.joining: list[str] = []
         """The arguments that make it one of its cluster."""
         self._reserved_controller: ReservedPort | None = None
+        self._reserved_internal: ReservedPort | None = None
+        self.shared_security: TestSecurity | None = None
+        """Of the cluster, if it is secured."""
 
     @property
     def _name(self) -> str:
@@ -41,23 +45,41 @@ class ClusterNode(Broker):
     def _listening(self) -> list[str]:
         return self.joining
 
+    def _prepare_data(self) -> None:
+        if self.shared_security is not None:
+            from ottla.cli.secured_node import write_first_user
+
+            write_first_user(self.shared_security.folder, self.data)
+
+    def reserve_internal_port(self) -> int:
+        """Where other brokers of a secured cluster reach it, until it is closed."""
+        if self._reserved_internal is None:
+            self._reserved_internal = ReservedPort()
+        return self._reserved_internal.number
+
     def reserve_controller_port(self) -> int:
         """Where its controller listens, until it is closed."""
         if self._reserved_controller is None:
             self._reserved_controller = ReservedPort()
         return self._reserved_controller.number
 
+    def ports(self) -> list[int]:
+        """Where other nodes reach it."""
+        internal = [] if self._reserved_internal is None else [self._reserved_internal.number]
+        return [self.reserve_port(), self.reserve_controller_port(), *internal]
+
     def close(self) -> None:
         super().close()
-        if self._reserved_controller is not None:
-            self._reserved_controller.release()
-            self._reserved_controller = None
+        for reserved in (self._reserved_controller, self._reserved_internal):
+            if reserved is not None:
+                reserved.release()
+        self._reserved_controller = self._reserved_internal = None
 
     def __repr__(self) -> str:
         return super().__repr__().replace("Broker(", f"Node({self.id}, ", 1)
 
 
-class Cluster(Lifetime):
+class Cluster(SecuredClients, Lifetime):
     """A cluster of `nodes` brokers, each of them a controller as well; `cluster[0]` is the first, with the id 1.
 
         with Cluster(nodes=3) as cluster:
@@ -67,13 +89,16 @@ class Cluster(Lifetime):
     Each node is a process with a folder of its own, and takes what a `Broker` takes: `kill` and `start`, `restart`,
     `pause` and `resume`, `cut` and `heal`, `fill_disk` and `free_disk`. `partition` parts them from each other, and the
     cluster's `heal` ends all of it. Topics have as many copies as there are nodes, three at most, unless `config` says
-    otherwise.
+    otherwise. `secure` is as in `Broker`: clients log in, and nodes know each other by certificates.
     """
 
-    def __init__(self, nodes: int = 3, config: Mapping[str, str | int | bool] | None = None) -> None:
+    def __init__(
+        self, nodes: int = 3, config: Mapping[str, str | int | bool] | None = None, *, secure: bool = False
+    ) -> None:
         if nodes < 1:
             raise ValueError(f"a cluster has at least one node, not {nodes}")
         self.nodes = [ClusterNode(id, config) for id in range(1, nodes + 1)]
+        self._is_secure = secure
         self._cluster_id = uuid_text(os.urandom(16)).replace("-", "_")
 
     @property
@@ -159,9 +184,11 @@ class Cluster(Lifetime):
         starting = [node for node in self.nodes if not node.is_running]
         ports = {node.id: node.reserve_port() for node in self.nodes}
         controllers = {node.id: node.reserve_controller_port() for node in self.nodes}
+        if self._is_secure and self._security is None:
+            self._security = TestSecurity(len(self.nodes))
         for node in starting:
             node.joining = ["--cluster-id", self._cluster_id]
-            for setting in node_settings(node.id, ports, controllers):
+            for setting in [*node_settings(node.id, ports, controllers), *self._secured(node, ports, controllers)]:
                 node.joining += ["--override", setting]
             node.launch()
         for node in starting:
@@ -169,6 +196,16 @@ class Cluster(Lifetime):
         if starting and len(self._reachable()) == len(self.nodes):
             self._awaited(self._is_complete, "every node knows of all of them")
         return self
+
+    def _secured(self, node: ClusterNode, ports: Mapping[int, int], controllers: Mapping[int, int]) -> list[str]:
+        if self._security is None:
+            return []
+        from ottla.cli.secured_node import cluster_settings
+
+        node.shared_security = self._security
+        internal = {one.id: one.reserve_internal_port() for one in self.nodes}
+        settings = cluster_settings(self._security.folder, node.id, ports, internal, controllers)
+        return [f"{name}={value}" for name, value in settings.items()]
 
     def _is_complete(self) -> bool:
         return all(len(node.ask("cluster")["brokers"]) == len(self.nodes) for node in self.nodes)
@@ -185,7 +222,7 @@ class Cluster(Lifetime):
                     raise ValueError(f"node {id} is in two groups")
         for node in self.nodes:
             others = [one for one in self.nodes if group_of.get(one.id) != group_of.get(node.id)]
-            node.cut_from([port for one in others for port in (one.reserve_port(), one.reserve_controller_port())])
+            node.cut_from([port for one in others for port in one.ports()])
 
     def heal(self) -> None:
         """The end of all trouble: every node runs, is connected with the others, and has room on its disk."""
@@ -199,6 +236,9 @@ class Cluster(Lifetime):
         """End all nodes and remove their folders."""
         for node in self.nodes:
             node.close()
+        if self._security is not None:
+            self._security.remove()
+            self._security = None
 
     def __repr__(self) -> str:
         return f"Cluster({self.nodes})"

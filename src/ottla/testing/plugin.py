@@ -60,7 +60,7 @@ def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """A cluster of this test's own, of three nodes; each can be killed, paused, cut off, or given a full disk."""
     from ottla.testing.cluster import Cluster
 
-    with Cluster(**_marked(request, "config", "nodes")) as cluster:
+    with Cluster(**_marked(request, "config", "nodes", "secure")) as cluster:
         yield cluster
 
 
