@@ -355,6 +355,13 @@ class BrokerConfig(BrokerSettings):
 
     def _check_listeners(self) -> None:
         listener_names = {listener.name for listener in self.listeners}
+        # A broker opens its listeners after the ACLs are loaded, a controller opens its own before: there is nothing
+        # that could start earlier, and only the names are checked.
+        for early in self.early_start_listeners or ():
+            if early.upper() not in listener_names | {name.upper() for name in self.controller_listener_names}:
+                raise invalid(
+                    "early.start.listeners", early, "Must be one of listeners or of controller.listener.names"
+                )
         if self.is_controller and not self.controller_listeners:
             raise ConfigError(
                 f"listeners must contain one of controller.listener.names ({', '.join(self.controller_listener_names)})"

@@ -144,6 +144,12 @@ def test_a_class_of_javas_for_tls_is_refused_with_the_reason(prefix: str, name: 
         BrokerConfig.parse(NODE | {prefix + name: "com.example.Own"})
 
 
+def test_listeners_that_start_early_are_listeners() -> None:
+    assert node(early_start_listeners="controller,PLAINTEXT").early_start_listeners == ("controller", "PLAINTEXT")
+    with pytest.raises(ConfigError, match=r"early\.start\.listeners"):
+        node(early_start_listeners="OTHER")
+
+
 def test_a_setting_with_the_prefix_of_a_listener_has_an_effect_there() -> None:
     config = BrokerConfig.parse(NODE | {"listener.name.plaintext.ssl.client.auth": "required"})
     assert not config.warnings
