@@ -7,7 +7,9 @@ import random
 import pytest
 
 from ottla.client import KafkaError, Producer
+from ottla.sim import shape
 from ottla.sim.checkers import Violation
+from ottla.sim.loop import Overdue
 from ottla.sim.replica_world import SECURED
 from ottla.sim.replicas import Cluster
 from ottla.sim.secured import TOPIC, Permissions, User
@@ -65,6 +67,17 @@ def test_a_revocation_reaches_a_producer_that_stays_connected() -> None:
     sim.run(scenario())
     assert refusals == [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
     sim.finish()
+
+
+def test_nodes_whose_principal_is_no_super_user_say_what_is_missing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setitem(shape.SECURED, "super.users", "User:ANONYMOUS")
+    sim = Cluster(3, shape=Shape(has_logins=True), is_started=False)
+    with pytest.raises(Overdue):
+        sim.run(sim.start_all(), within_s=10)
+    sim.abandon()
+    assert "super.users of every node has to name the nodes' principal" in caplog.text
 
 
 def test_a_world_of_changing_passwords_and_acls_keeps_every_promise() -> None:

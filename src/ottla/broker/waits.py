@@ -136,6 +136,8 @@ async def _look_at(to: Destination, metadata: Metadata, peers: Peers) -> Control
     code = metadata.quorum.answers.get(to, 0)
     if code == ErrorCode.INCONSISTENT_CLUSTER_ID:
         trouble = f"its cluster id differs from {metadata.cluster_id}, that of this node"
+    elif code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+        trouble = "its authorizer refuses this node: super.users of every node has to name the nodes' principal"
     elif code:
         name = next((known.name for known in ErrorCode if known == code), f"error {code}")
         trouble = f"it refuses this node with {name}"

@@ -32,6 +32,7 @@ class Authorization:
         self._ground = ground
         self.authorizer = _authorizer(ground.config)
         """None: every principal may do everything."""
+        self.denied_count = 0
 
     def access(self, principal: Principal, host: str, listener: str = "") -> Access:
         """What a principal that connected from a host may do here."""
@@ -85,6 +86,7 @@ class Authorization:
             verdict,
         )
         if not is_allowed:
+            self.denied_count += 1
             self._ground.audit.record(
                 AuditEvent(
                     kind="denied",

@@ -42,6 +42,14 @@ def register_gauges(ground: Ground, controllership: Controllership, replicas: Re
         "Partitions in a log directory that failed.",
         lambda: sum(partition.log.is_offline for partition in partitions),
     )
+    authorization = serving.authorization
+    if authorization.authorizer is not None:
+        metrics.gauge("kafka_server_plugins_acls_total_count", "ACLs of the cluster.", lambda: len(ground.image.acls))
+        metrics.counter(
+            "kafka_server_plugins_authorization_denied_total",
+            "Decisions of the authorizer that denied something that a client asked for.",
+            lambda: authorization.denied_count,
+        )
     controller = "kafka_controller_kafkacontroller_"
     metrics.gauge(
         controller + "activecontrollercount", "1 where the controller is.", lambda: int(controllership.is_active)

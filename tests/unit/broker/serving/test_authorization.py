@@ -89,7 +89,7 @@ def test_a_denial_is_logged_and_audited_once_and_a_filtered_list_is_not(caplog: 
         "Principal = User:alice is Denied operation = READ from host = 10.0.0.1 on resource = Topic:LITERAL:orders "
         "for request = Fetch based on rule DefaultDeny"
     ]
-    assert len(events) == 1
+    assert len(events) == 1 and authorization.denied_count == 1
     assert (events[0].kind, events[0].principal, events[0].listener) == ("denied", "User:alice", "INSIDE")
     assert (events[0].resource, events[0].details) == ("Topic:orders", {"api": "Fetch"})
 
