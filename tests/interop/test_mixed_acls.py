@@ -61,7 +61,8 @@ class MixedClusterWithLogins(MixedCluster):
 def mixed(request: pytest.FixtureRequest, tmp_path: Any) -> Iterator[MixedClusterWithLogins]:
     makes: list[type[Server]] = [ClusterNode, Kafka]
     cluster = MixedClusterWithLogins(tmp_path, makes if request.param.startswith("Ottla") else makes[::-1])
-    cluster.start()
+    for node in cluster.nodes.values():
+        node.start(300)
     yield cluster
     cluster.close()
 
