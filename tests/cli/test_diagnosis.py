@@ -13,6 +13,7 @@ from ottla.cli.diagnosis import (
     judge_partitions,
     judge_quorum,
     judge_replicas,
+    judge_security,
     judge_transactions,
 )
 from ottla.cli.transactions import OpenTransaction
@@ -132,3 +133,14 @@ def test_hanging_transactions_are_told() -> None:
     one = OpenTransaction(PLACE, 7, 0, 0, 12, NOW - 5_400_000)
     found = only(judge_transactions([one], NOW))
     assert "for 90 min" in found.what and "orders-0" in found.what
+
+
+def test_a_listener_that_is_open_to_other_machines_is_a_problem() -> None:
+    protocols = {"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL,CONTROLLER:PLAINTEXT"}
+    (found,) = judge_security({1: {**protocols, "listeners": "PLAINTEXT://:9092,CONTROLLER://127.0.0.1:9093"}})
+    assert (found.is_problem, "PLAINTEXT://:9092" in found.what) == (True, True)
+    assert judge_security({1: {**protocols, "listeners": "PLAINTEXT://127.0.0.1:9092"}}) == []
+    secured = {**protocols, "listeners": "SASL_SSL://:9092"}
+    (note,) = judge_security({1: secured})
+    assert (note.is_problem, "no authorizer" in note.what) == (False, True)
+    assert judge_security({1: {**secured, "authorizer.class.name": "x"}}) == []

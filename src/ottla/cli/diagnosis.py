@@ -84,6 +84,34 @@ def _is_loopback(address: str) -> bool:
     return address.strip("[]").startswith(_LOOPBACK)
 
 
+def judge_security(settings: Mapping[int, Mapping[str, str | None]]) -> list[Finding]:
+    """Whether listeners are open to every machine, and whether logins count for nothing. `settings` are those of the
+    brokers, by id."""
+    from ottla.config.open_listeners import open_entries
+
+    findings = []
+    for id, values in settings.items():
+        entries = open_entries(values.get("listeners") or "", values.get("listener.security.protocol.map") or "")
+        if entries:
+            findings.append(
+                Finding(
+                    "security",
+                    f"broker {id} listens without TLS where other machines reach it: {', '.join(entries)}",
+                    "use SASL_SSL ('ottla security --help', docs/security.md), or listen on 127.0.0.1",
+                )
+            )
+        if "SASL_" in (values.get("listeners") or "") and not values.get("authorizer.class.name"):
+            findings.append(
+                Finding(
+                    "security",
+                    f"broker {id} has logins and no authorizer: every user may do everything",
+                    "set authorizer.class.name and super.users on all nodes",
+                    is_problem=False,
+                )
+            )
+    return findings
+
+
 def judge_quorum(quorum: QuorumDescription | None, now_ms: int) -> list[Finding]:
     """Whether the controllers can decide; None if none of them answers."""
     findings = []

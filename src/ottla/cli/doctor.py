@@ -99,6 +99,7 @@ async def examine(session: Session, options: argparse.Namespace) -> int:
             count = sum(len(info.partitions) for info in topics.values())
             return found, f"{counted(count, 'partition')} of {counted(len(topics), 'topic')}, all replicas in sync"
 
+        await report.check("security", lambda: check_security(admin, [broker.id for broker in brokers]))
         await report.check("quorum", lambda: check_quorum(admin))
         await report.check("partitions", partitions)
         await report.check("disks", lambda: check_disks(admin))
@@ -208,6 +209,18 @@ async def why_unreached(broker: Broker) -> str | None:
             return "nothing listens there (connection refused)"
         return str(error)
     return None
+
+
+async def check_security(admin: Admin, broker_ids: list[int]) -> tuple[list[Finding], str]:
+    from ottla.client.admin import ConfigResource, ResourceType
+
+    resources = {ConfigResource(ResourceType.BROKER, str(id)): id for id in broker_ids}
+    described = await admin.describe_configs(list(resources))
+    settings = {
+        resources[resource]: {name: entry.value for name, entry in entries.items()}
+        for resource, entries in described.items()
+    }
+    return diagnosis.judge_security(settings), "no listener without TLS is open to other machines"
 
 
 async def check_quorum(admin: Admin) -> tuple[list[Finding], str]:

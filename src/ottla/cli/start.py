@@ -86,6 +86,11 @@ def parser() -> argparse.ArgumentParser:
         help="TLS, logins by SCRAM and ACLs, with the files of 'ottla security init' in DIR (./security), which are "
         "made if they are missing; settings that are given go over it",
     )
+    made.add_argument(
+        "--insecure",
+        action="store_true",
+        help="do not warn of listeners without TLS on addresses that other machines reach",
+    )
     made.add_argument("--cluster-id", metavar="ID", help="the cluster that an empty data folder is formatted for")
     made.add_argument(
         "--metrics-port", type=int, metavar="PORT", help="Prometheus metrics and health on 127.0.0.1:PORT"
@@ -199,6 +204,8 @@ def main(
         _complain(error)
         return 2
     _warn(config.warnings)
+    if not options.insecure:
+        _warn_of_open_listeners(config)
     raise_descriptor_limit()
     loop = new_loop()
     asyncio.set_event_loop(loop)
@@ -262,6 +269,18 @@ def _warn(warnings: list[str]) -> None:
     for warning in warnings:
         if not warning.endswith(UNUSED):
             log.warning("%s", warning)
+
+
+def _warn_of_open_listeners(config: BrokerConfig) -> None:
+    """In the log, and to people between lines that stand out: a node that everybody can use is rarely meant."""
+    from ottla.config.open_listeners import open_listeners, warning_of
+
+    for listener in open_listeners(config.listeners):
+        warning = warning_of(str(listener), listener.security_protocol)
+        log.warning("%s", warning)
+        if not node_log.is_json():
+            with suppress(OSError):
+                print(f"{'!' * 78}\n!! WARNING: {warning}\n{'!' * 78}", file=sys.stderr)
 
 
 async def _run(
