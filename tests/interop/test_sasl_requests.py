@@ -249,7 +249,7 @@ def test_bytes_that_are_no_request_close_the_connection(talk: Talk) -> None:
     assert talk.is_closed()
 
 
-def test_a_frame_over_the_limit_before_the_login_closes_the_connection(talk: Talk) -> None:
+def test_cve_2026_10142_a_frame_over_the_limit_before_the_login_closes_the_connection(talk: Talk) -> None:
     talk._socket.sendall(struct.pack(">i", MAX_RECEIVE_SIZE + 1))
     assert talk.is_closed()
 

@@ -129,7 +129,7 @@ def test_a_second_handshake_is_refused() -> None:
     assert isinstance(login.state, Refused)
 
 
-def test_a_login_that_does_not_end_is_given_up() -> None:
+def test_cve_2026_10143_a_login_that_does_not_end_is_given_up() -> None:
     login = exchange()
     for _ in range(MAX_ROUND_COUNT):
         assert send(login, b"more").error_code == 0

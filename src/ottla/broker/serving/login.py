@@ -85,8 +85,8 @@ class ListenerLogins:
         self.access = access
         self.meter = ground.metrics.logins(listener)
         self._credentials = credentials
-        self._config = ground.config
-        settings = self._settings = read_sasl_settings(ground.config, listener)
+        self._config = ground.static_config
+        settings = self._settings = read_sasl_settings(ground.static_config, listener)
         self._jwks = Jwks(ground, settings.bearer) if settings.bearer is not None else None
         """Of the settings at the start: where keys come from is never changed from outside."""
 

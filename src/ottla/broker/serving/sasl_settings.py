@@ -19,6 +19,11 @@ from ottla.security.scram import MECHANISMS as SCRAM_MECHANISMS
 PLAIN = "PLAIN"
 GSSAPI = "GSSAPI"
 SERVED_MECHANISMS = (PLAIN, *SCRAM_MECHANISMS, OAUTHBEARER)
+LOGIN_MODULES = {
+    PLAIN: LOGIN_MODULE,
+    **dict.fromkeys(SCRAM_MECHANISMS, "ScramLoginModule"),
+    OAUTHBEARER: "OAuthBearerLoginModule",
+}
 ALLOWED_URLS = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
 """Kafka's system property, as a setting: if it is there, keys come from one of these addresses."""
 
@@ -64,6 +69,7 @@ def read_sasl_settings(config: BrokerConfig, listener: str) -> SaslSettings:
     _check_mechanisms(listener, enabled)
     reauth: dict[str, int] = {}
     for mechanism in enabled:
+        _check_module(config, listener, mechanism)
         value = config.of_listener(listener, "connections.max.reauth.ms", mechanism)
         assert isinstance(value, int)
         reauth[mechanism] = value
@@ -86,6 +92,17 @@ def _check_mechanisms(listener: str, enabled: tuple[str, ...]) -> None:
             )
         if mechanism not in SERVED_MECHANISMS:
             raise ConfigError(f"{setting} names {mechanism}, which is not served; served are {served}")
+
+
+def _check_module(config: BrokerConfig, listener: str, mechanism: str) -> None:
+    """CVE-2025-27818: a login module that is not the mechanism's own (LDAP, JNDI) is refused by name."""
+    setting = f"listener.name.{listener.lower()}.{mechanism.lower()}.sasl.jaas.config"
+    if not any(setting in layer for layer in (config.dynamic, config.dynamic_default, config.static)):
+        return
+    module = jaas_module(config, listener, mechanism)
+    expected = LOGIN_MODULES[mechanism]
+    if module is not None and module.name != expected:
+        raise ConfigError(f"{setting} names the login module {module.name}, expected {expected}")
 
 
 def _plain_users(config: BrokerConfig, listener: str) -> dict[str, str]:

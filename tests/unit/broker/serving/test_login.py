@@ -379,7 +379,17 @@ async def test_a_password_of_plain_that_is_changed_counts_for_the_next_login() -
 async def test_settings_that_are_wrong_while_the_node_runs_leave_the_previous_ones() -> None:
     world = World()
     world.ground.config = world.ground.config.rebuilt({}, {LISTENER + "plain.sasl.jaas.config": "nonsense"})
-    assert world.logins.terms().mechanisms == world.logins.terms().mechanisms != ()
+    assert world.log_in().error_code == 0
+
+
+@timed
+async def test_a_node_starts_with_its_files_settings_if_those_in_the_metadata_log_are_wrong() -> None:
+    world = World()
+    world.ground.config = world.ground.config.rebuilt({}, {LISTENER + "plain.sasl.jaas.config": "nonsense"})
+    logins = ListenerLogins(world.ground, "SASL", world.serving.scram_credentials, world.serving.access)
+    world.gate = ConnectionLogin(logins, world.connection, world.channel)
+    world.connection.gate = world.client.login = world.gate
+    assert world.log_in().error_code == 0
 
 
 @pytest.mark.parametrize("key", sorted(APIS))

@@ -91,6 +91,15 @@ def test_a_listener_that_could_let_in_no_client_refuses_to_start(settings: dict[
     assert "s3cret" not in str(refused.value)
 
 
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "OAUTHBEARER"])
+@pytest.mark.parametrize("module", ["JndiLoginModule", "LdapLoginModule"])
+def test_cve_2025_27818_a_login_module_that_asks_another_server_is_refused(mechanism: str, module: str) -> None:
+    setting = f"{LISTENER}{mechanism.lower()}.sasl.jaas.config"
+    text = f'com.sun.security.auth.module.{module} required user.provider.url="ldap://attacker";'
+    with pytest.raises(ConfigError, match=f"{setting} names the login module {module}, expected "):
+        check_sasl(config(**{"sasl.enabled.mechanisms": mechanism, setting: text}))
+
+
 JWKS = LISTENER + "oauthbearer.sasl.oauthbearer.jwks.endpoint.url"
 OAUTH = {"sasl.enabled.mechanisms": "OAUTHBEARER"}
 
