@@ -13,7 +13,7 @@ from base64 import b64encode
 from collections.abc import Callable
 from http.client import HTTPException
 from math import isfinite
-from urllib.error import HTTPError, URLError
+from urllib.error import HTTPError
 from urllib.parse import quote_plus, urlencode, urlsplit
 from urllib.request import HTTPHandler, HTTPSHandler, OpenerDirector, Request
 
@@ -86,7 +86,7 @@ class TokenEndpoint:
                 return _read_token(answer.read(MAX_ANSWER_BYTES), self._where)
         except HTTPError as error:
             raise self._refused(error.code) from None
-        except (OSError, URLError, HTTPException) as error:
+        except (OSError, UnicodeError, HTTPException) as error:
             raise NetworkError(f"no token from {self._where}: {error}") from None
 
     def _refused(self, status: int) -> AuthenticationError | NetworkError:

@@ -239,7 +239,7 @@ class Registry:
             for url in self.settings.urls:
                 try:
                     status, content = self._send(url, method, path, body)
-                except (OSError, http.client.HTTPException) as error:
+                except (OSError, UnicodeError, http.client.HTTPException) as error:
                     last = error
                     continue
                 if status < 500:

@@ -12,14 +12,14 @@ Result = TypeVar("Result")
 
 
 async def beside_loop(work: Callable[[], Result]) -> Result:
-    """What `work` returns, or the OSError that it raises.
+    """What `work` returns, or the exception that it raises.
 
     Its thread is not one of the loop's pool: those are joined when the process ends, and a name server that does not
     answer would hold the end back for many seconds."""
     loop = asyncio.get_running_loop()
     outcome: asyncio.Future[Result] = loop.create_future()
 
-    def settle(result: Result | None, error: OSError | None) -> None:
+    def settle(result: Result | None, error: Exception | None) -> None:
         if outcome.done():
             return
         if error is not None:
@@ -28,10 +28,11 @@ async def beside_loop(work: Callable[[], Result]) -> Result:
             outcome.set_result(cast(Result, result))
 
     def run() -> None:
-        result, error = None, None
+        result: Result | None = None
+        error: Exception | None = None
         try:
             result = work()
-        except OSError as raised:
+        except Exception as raised:  # whatever it is: without an outcome the caller would wait for ever
             error = raised
         with suppress(RuntimeError):  # the loop is closed: nothing waits for the outcome any more
             loop.call_soon_threadsafe(settle, result, error)

@@ -14,7 +14,7 @@ import time
 from math import ceil
 from typing import Any, Protocol
 
-from ottla.net.sockets import OsSockets, Socket, Sockets
+from ottla.net.sockets import OsSockets, Socket, Sockets, host_addresses
 
 MAX_PIECE_COUNT = 512
 """Pieces in one system call; the kernel's limit is 1024."""
@@ -68,8 +68,7 @@ class OsBlocking:
     def addresses(self, host: str) -> list[str]:
         if not self.sockets.is_name(host):
             return [host]
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-        return list(dict.fromkeys(str(one[4][0]) for one in found))
+        return host_addresses(host)
 
     def wait_readable(self, sock: Socket, seconds: float) -> None:
         _poll(sock, select.POLLIN, seconds)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import sys
@@ -105,14 +106,12 @@ class OsSockets:
 
     async def look_up(self, host: str) -> str:
         # The family is what `connect` takes a name for.
-        found = await beside_loop(lambda: socket.getaddrinfo(host, None, socket.AF_INET, socket.SOCK_STREAM))
-        return str(found[0][4][0])
+        return (await beside_loop(lambda: host_addresses(host, socket.AF_INET)))[0]
 
     async def addresses(self, host: str) -> list[str]:
         if not self.is_name(host):
             return [host]
-        found = await beside_loop(lambda: socket.getaddrinfo(host, None, type=socket.SOCK_STREAM))
-        return list(dict.fromkeys(str(one[4][0]) for one in found))
+        return await beside_loop(lambda: host_addresses(host))
 
     def connect(self, host: str, port: int) -> Socket:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -125,7 +124,20 @@ class OsSockets:
         except OSError:
             connecting.close()
             raise
+        except OverflowError:  # a broker may advertise any number
+            connecting.close()
+            raise OSError(errno.EADDRNOTAVAIL, f"{port} is no port") from None
         return connecting
+
+
+def host_addresses(host: str, family: int = socket.AF_UNSPEC) -> list[str]:
+    """The addresses of a host, each once, looked up in place. OSError if it has none, also if no host can have that
+    name, such as a..b."""
+    try:
+        found = socket.getaddrinfo(host, None, family, socket.SOCK_STREAM)
+    except UnicodeError:
+        raise socket.gaierror(socket.EAI_NONAME, f"no host can have the name {host!r}") from None
+    return list(dict.fromkeys(str(one[4][0]) for one in found))
 
 
 def _prepare(connection: socket.socket) -> None:

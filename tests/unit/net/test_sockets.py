@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from ottla.net.beside import beside_loop
+from ottla.net.blocking import OsBlocking
 from ottla.net.sockets import MAX_RETRANSMISSION_MS, OsSockets
 
 TCP_RTO_MAX_MS = 44
@@ -95,3 +97,32 @@ def test_a_name_is_looked_up_and_one_without_an_address_is_an_error(monkeypatch:
 
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("host", ["a..b", "a" * 64 + ".org", "\udcff.org"])
+def test_what_no_host_can_be_named_has_no_address(host: str) -> None:
+    """Python raises UnicodeError for these, before the system is asked."""
+
+    async def scenario() -> None:
+        for looked_up in (OsSockets().look_up(host), OsSockets().addresses(host)):
+            with pytest.raises(socket.gaierror, match="no host can have the name"):
+                await asyncio.wait_for(looked_up, 60)
+
+    asyncio.run(scenario())
+    with pytest.raises(socket.gaierror):
+        OsBlocking().addresses(host)
+
+
+def test_every_exception_beside_the_loop_reaches_the_caller() -> None:
+    async def scenario() -> None:
+        with pytest.raises(ValueError, match="wrong"):
+            await asyncio.wait_for(beside_loop(lambda: int("wrong")), 60)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("port", [70_000, -1, 2**31 - 1])
+def test_a_number_that_is_no_port_cannot_be_connected(port: int) -> None:
+    """Metadata may hold any number."""
+    with pytest.raises(OSError, match=f"{port} is no port"):
+        OsSockets().connect("127.0.0.1", port)

@@ -222,7 +222,7 @@ def _check_names(options: Options, types: list[str], names: list[str]) -> None:
 def _is_address(name: str) -> bool:
     try:
         socket.getaddrinfo(name, None)
-    except OSError:
+    except (OSError, UnicodeError):
         return False
     return True
 

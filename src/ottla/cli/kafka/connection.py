@@ -50,10 +50,10 @@ def check_addresses(bootstrap: str) -> str:
     for address in addresses:
         try:
             socket.getaddrinfo(*split_address(address), type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError):
+            continue
         except ValueError:
             raise _refused(f"Invalid url in bootstrap.servers: {address}") from None
-        except OSError:
-            continue
         resolvable.append(address)
     if not resolvable:
         raise _refused("No resolvable bootstrap urls given in bootstrap.servers")
