@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import socket
+import ssl
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -144,3 +147,33 @@ def test_a_secured_cluster_is_started_used_and_stopped_with_one_command_each(fol
         stopped = folder.ottla("cluster", "stop")
     assert "3 nodes stopped" in stopped.stderr
     assert not (folder.path / "security" / "brokers").exists()
+
+
+def test_the_metrics_port_speaks_tls_and_asks_for_a_certificate_or_a_token(folder: Folder) -> None:
+    port = free_port()
+    folder.start("--secure", "--metrics-port", str(port), "--metrics-tls")
+    security = folder.path / "security"
+    context = ssl.create_default_context(cafile=str(security / "ca.pem"))
+    with pytest.raises(OSError):
+        urllib.request.urlopen(f"https://127.0.0.1:{port}/metrics", context=context, timeout=60)
+    context.load_cert_chain(security / "client-admin.pem")
+    with urllib.request.urlopen(f"https://127.0.0.1:{port}/metrics", context=context, timeout=60) as answer:
+        assert b"ottla_audit_events" in answer.read()
+    folder.stop()
+    token = folder.path / "token"
+    token.write_text("0123456789abcdef\n")
+    folder.start("--secure", "--metrics-port", str(port), "--metrics-tls", "--metrics-token-file", str(token))
+    context = ssl.create_default_context(cafile=str(security / "ca.pem"))
+    with pytest.raises(urllib.error.HTTPError, match="401") as refused:
+        urllib.request.urlopen(f"https://127.0.0.1:{port}/metrics", context=context, timeout=60)
+    refused.value.close()
+    request = urllib.request.Request(
+        f"https://127.0.0.1:{port}/health", headers={"Authorization": "Bearer 0123456789abcdef"}
+    )
+    with urllib.request.urlopen(request, context=context, timeout=60) as answer:
+        assert answer.read() == b"ok\n"
+
+
+def test_a_metrics_port_that_everybody_could_use_is_refused(folder: Folder) -> None:
+    said = folder.ottla("start", "--port", "0", "--metrics-port", "0", "--metrics-host", "0.0.0.0")
+    assert (said.returncode, "--metrics-token-file" in said.stderr) == (2, True)

@@ -62,6 +62,15 @@ class ListenerTls:
                     _check_names(after, listener.name, before, certificate)
 
 
+def named_context(config: BrokerConfig, name: str, *, needs_certificate: bool) -> ssl.SSLContext:
+    """The context of a port that is no listener of Kafka's protocol, by the settings of that name's prefix."""
+    try:
+        settings = _settings(config, name, "SSL")
+        return server_context(settings._replace(client_auth="required" if needs_certificate else "none"))
+    except TlsSettingsError as error:
+        raise ConfigError(str(error)) from None
+
+
 def _load(config: BrokerConfig, listener: Listener) -> tuple[ssl.SSLContext, bytes]:
     try:
         settings = _settings(config, listener.name, listener.security_protocol)

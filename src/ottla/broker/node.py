@@ -16,12 +16,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import ssl
 from collections.abc import Callable
 from random import Random
 
 from ottla.broker import waits
 from ottla.broker.coordinators.coordinators import Coordinators
 from ottla.broker.ground import Ground
+from ottla.broker.listener_tls import named_context
 from ottla.broker.metadata.data_folder import DataFolderError
 from ottla.broker.metadata.log import MetadataLog
 from ottla.broker.metadata.metadata import Metadata
@@ -32,6 +34,7 @@ from ottla.broker.pieces import in_pieces
 from ottla.broker.replicas.replicas import Replicas
 from ottla.broker.serving.api_table import ApiTable
 from ottla.broker.serving.auditing import Auditing
+from ottla.broker.serving.http_guard import HttpAccess
 from ottla.broker.serving.sasl_settings import check_sasl
 from ottla.broker.serving.serving import ListenError, Serving
 from ottla.broker.waits import Waits
@@ -109,7 +112,7 @@ class Node:
 
     # Starting
 
-    async def start(self, *, metrics_port: int | None = None) -> None:
+    async def start(self, *, metrics_port: int | None = None, metrics_access: HttpAccess | None = None) -> None:
         """Open the data folder (formatting an empty one), recover, and listen. Each wait is logged. A start that is
         cancelled, or fails, is followed by `stop`."""
         ground = self.ground
@@ -139,7 +142,7 @@ class Node:
             doors = [self.serving.open(listener, "broker") for listener in ground.config.broker_listeners]
             await self._register()
             if metrics_port is not None:
-                await self._serve_metrics(metrics_port)
+                await self._serve_metrics(metrics_port, metrics_access or HttpAccess())
         except (ListenError, ConfigError) as error:
             raise StartError(str(error)) from error
         finally:
@@ -294,16 +297,25 @@ class Node:
         if config.is_broker:
             self.coordinators.start()
 
-    async def _serve_metrics(self, port: int) -> None:
+    async def _serve_metrics(self, port: int, access: HttpAccess) -> None:
         from ottla.broker.serving.metrics_http import serve_metrics
 
         controllership = self.metadata.controllership
         try:
             self._metrics_server = await serve_metrics(
-                self.serving, controllership, self.replicas, self.coordinators, port
+                self.serving, controllership, self.replicas, self.coordinators, port, access, self._metrics_tls(access)
             )
         except OSError as error:
-            raise ListenError(f"127.0.0.1:{port}", "--metrics-port", error) from error
+            raise ListenError(f"{access.host}:{port}", "--metrics-port", error) from error
+
+    def _metrics_tls(self, access: HttpAccess) -> ssl.SSLContext | None:
+        """TLS of the metrics port: the `ssl.*` settings, or those with the prefix `listener.name.metrics.`."""
+        if not access.has_tls:
+            return None
+        try:
+            return named_context(self.ground.config, "METRICS", needs_certificate=access.needs_certificate)
+        except ConfigError as error:
+            raise StartError(f"--metrics-tls: {error}") from None
 
     # Stopping
 

@@ -22,6 +22,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ottla.broker import Node, StartError
+from ottla.broker.serving.http_guard import LOOPBACK, HttpAccess, read_token
 from ottla.cli import node_log
 from ottla.cli.session import forget_stdout
 from ottla.config import BrokerConfig, ConfigError, parse_properties
@@ -94,6 +95,19 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--cluster-id", metavar="ID", help="the cluster that an empty data folder is formatted for")
     made.add_argument(
         "--metrics-port", type=int, metavar="PORT", help="Prometheus metrics and health on 127.0.0.1:PORT"
+    )
+    made.add_argument(
+        "--metrics-host",
+        metavar="HOST",
+        help="where that port is (127.0.0.1); beyond this machine clients need a token or a certificate",
+    )
+    made.add_argument(
+        "--metrics-token-file", metavar="FILE", help="clients of that port send its first line as a bearer token"
+    )
+    made.add_argument(
+        "--metrics-tls",
+        action="store_true",
+        help="HTTPS on that port, by the ssl.* settings; without a token clients need a certificate of its trust store",
     )
     made.add_argument(
         "--log-level",
@@ -194,6 +208,7 @@ def main(
         levels = options.log_level or ("info" if options.verbose else None)
         logged = node_log.take_settings(given, [("log.level", levels), ("log.format", options.log_format)])
         config = BrokerConfig.parse(given)
+        metrics_access = _metrics_access(options)
         node_log.set_up(
             logged.get("log.level"),
             logged.get("log.format", node_log.TEXT),
@@ -211,7 +226,9 @@ def main(
     asyncio.set_event_loop(loop)
     try:
         node = new_node(config, new_cluster_id=options.cluster_id)
-        return loop.run_until_complete(_run(config, node, options.metrics_port, started, signals, folder))
+        return loop.run_until_complete(
+            _run(config, node, (options.metrics_port, metrics_access), started, signals, folder)
+        )
     finally:
         _end_tasks(loop)
         loop.close()
@@ -271,6 +288,15 @@ def _warn(warnings: list[str]) -> None:
             log.warning("%s", warning)
 
 
+def _metrics_access(options: argparse.Namespace) -> HttpAccess:
+    """ConfigError if the metrics port would be open to other machines."""
+    token = None if options.metrics_token_file is None else read_token(options.metrics_token_file)
+    host = LOOPBACK if options.metrics_host is None else options.metrics_host
+    access = HttpAccess(host, token, options.metrics_tls)
+    access.check()
+    return access
+
+
 def _warn_of_open_listeners(config: BrokerConfig) -> None:
     """In the log, and to people between lines that stand out: a node that everybody can use is rarely meant."""
     from ottla.config.open_listeners import open_listeners, warning_of
@@ -286,7 +312,7 @@ def _warn_of_open_listeners(config: BrokerConfig) -> None:
 async def _run(
     config: BrokerConfig,
     node: Node,
-    metrics_port: int | None,
+    metrics: tuple[int | None, HttpAccess],
     started: float,
     signals: Signals,
     folder: SecurityFolder | None = None,
@@ -301,7 +327,7 @@ async def _run(
 
     signals.deliver(loop, signalled)
     node.on_failure = stopping.set
-    problem = await _start(node, metrics_port, stopping)
+    problem = await _start(node, *metrics, stopping)
     if problem is None and not stopping.is_set():
         # What start made lives as long as the process: the collector need never look at it again.
         gc.collect()
@@ -340,9 +366,11 @@ def _tell_how_to_connect(folder: SecurityFolder, node: Node) -> None:
             notice(connecting(folder, node.address))
 
 
-async def _start(node: Node, metrics_port: int | None, stopping: asyncio.Event) -> str | None:
+async def _start(
+    node: Node, metrics_port: int | None, metrics_access: HttpAccess, stopping: asyncio.Event
+) -> str | None:
     """Start the node, unless it has to stop meanwhile; why it could not start, if so."""
-    starting = asyncio.ensure_future(node.start(metrics_port=metrics_port))
+    starting = asyncio.ensure_future(node.start(metrics_port=metrics_port, metrics_access=metrics_access))
     stopped = asyncio.ensure_future(stopping.wait())
     await asyncio.wait([starting, stopped], return_when=asyncio.FIRST_COMPLETED)
     stopped.cancel()

@@ -6,6 +6,8 @@ Not a web server: one request per connection, a small bound on its size and a sh
 from __future__ import annotations
 
 import asyncio
+import logging
+import ssl
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
@@ -13,12 +15,15 @@ from ottla.broker.coordinators.lag_metrics import register_group_metrics
 from ottla.broker.coordinators.transaction_metrics import register_transaction_metrics
 from ottla.broker.metrics import CONTENT_TYPE
 from ottla.broker.serving.gauges import register_gauges
+from ottla.broker.serving.http_guard import HttpAccess, normalised_path
 
 if TYPE_CHECKING:
     from ottla.broker.coordinators.coordinators import Coordinators
     from ottla.broker.metadata.controllership import Controllership
     from ottla.broker.replicas.replicas import Replicas
     from ottla.broker.serving.serving import Serving
+
+log = logging.getLogger("ottla.serving")
 
 MAX_REQUEST_BYTES: Final = 8_192
 MAX_CONNECTIONS: Final = 32
@@ -27,6 +32,7 @@ REQUEST_TIMEOUT_SECONDS: Final = 5.0
 _REASONS: Final = {
     200: "OK",
     400: "Bad Request",
+    401: "Unauthorized",
     404: "Not Found",
     405: "Method Not Allowed",
     408: "Request Timeout",
@@ -43,15 +49,16 @@ async def serve_metrics(
     replicas: Replicas,
     coordinators: Coordinators,
     port: int,
-    host: str = "127.0.0.1",
+    access: HttpAccess | None = None,
+    context: ssl.SSLContext | None = None,
 ) -> MetricsServer:
     """Answer for a node; close it with `close()`. Port 0 takes a free one: see `port`."""
     ground = serving.ground
     register_gauges(ground, controllership, replicas, serving)
     register_group_metrics(coordinators.groups)
     register_transaction_metrics(coordinators.transactions)
-    server = MetricsServer(ground.metrics.render, lambda: health(replicas))
-    await server.open(host, port)
+    server = MetricsServer(ground.metrics.render, lambda: health(replicas), access or HttpAccess())
+    await server.open(port, context)
     return server
 
 
@@ -70,15 +77,20 @@ def health(replicas: Replicas) -> tuple[bool, str]:
 class MetricsServer:
     """The listening socket and its few connections."""
 
-    def __init__(self, render: Callable[[], str], is_healthy: Callable[[], tuple[bool, str]]) -> None:
+    def __init__(
+        self, render: Callable[[], str], is_healthy: Callable[[], tuple[bool, str]], access: HttpAccess | None = None
+    ) -> None:
         self._render = render
         self._is_healthy = is_healthy
+        self._access = access or HttpAccess()
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self.port = 0
 
-    async def open(self, host: str, port: int) -> None:
-        self._server = await asyncio.start_server(self._connected, host, port, limit=MAX_REQUEST_BYTES)
+    async def open(self, port: int, context: ssl.SSLContext | None = None) -> None:
+        self._server = await asyncio.start_server(
+            self._connected, self._access.host or None, port, limit=MAX_REQUEST_BYTES, ssl=context
+        )
         self.port = self._server.sockets[0].getsockname()[1]
 
     def close(self) -> None:
@@ -97,6 +109,9 @@ class MetricsServer:
                 is_head = False
             else:
                 answer, is_head = await self._answer(reader)
+                if answer[0] == 401:
+                    peer = writer.get_extra_info("peername")
+                    log.info("a request of %s to the metrics port was refused: no token, or a wrong one", peer[0])
             writer.write(encode_answer(answer, is_head=is_head))
             async with asyncio.timeout(REQUEST_TIMEOUT_SECONDS):
                 await writer.drain()
@@ -123,11 +138,14 @@ class MetricsServer:
         words = head.split(b"\r\n", 1)[0].split(b" ")
         if len(words) != 3 or not words[2].startswith(b"HTTP/1."):
             return (400, "text/plain", "this is not HTTP/1\n"), False
+        # Before anything else of it is looked at: no path and no method gets around the token.
+        if not self._access.lets_in(head):
+            return (401, "text/plain", "a bearer token is needed\n"), False
         method, target, _ = words
         is_head = method == b"HEAD"
         if method not in (b"GET", b"HEAD"):
             return (405, "text/plain", "only GET is answered here\n"), False
-        path = target.split(b"?", 1)[0]
+        path = normalised_path(target)
         if path == b"/metrics":
             return (200, CONTENT_TYPE, self._render()), is_head
         if path in (b"/health", b"/"):
@@ -139,10 +157,11 @@ class MetricsServer:
 def encode_answer(answer: Answer, *, is_head: bool) -> bytes:
     status, content_type, text = answer
     body = text.encode()
+    asks = "WWW-Authenticate: Bearer\r\n" if status == 401 else ""
     head = (
         f"HTTP/1.1 {status} {_REASONS[status]}\r\n"
         f"Content-Type: {content_type}\r\n"
         f"Content-Length: {len(body)}\r\n"
-        "Connection: close\r\n\r\n"
+        f"{asks}Connection: close\r\n\r\n"
     ).encode()
     return head if is_head else head + body
