@@ -48,6 +48,11 @@ if TYPE_CHECKING:
 
 RECEIVE_BYTES = 64 * 1024
 MAX_FRAME_BYTES = 2**31 - 1
+"""Of an answer: a batch may be as large. Memory is taken as bytes arrive, not when a size is announced."""
+MAX_LOGIN_FRAME_BYTES = 1024 * 1024
+"""Of an answer before the connection knows the broker's versions and is logged in: the other side may be anything."""
+TLS_ALERT_SIZE = 0x1503
+"""The beginning of a TLS alert, read as that of a size: a listener with TLS was asked in the open."""
 SMALL_FRAME_BYTES = 16 * 1024
 """Buffers up to this size are not kept: a small response must not hold on to a large buffer."""
 FULL_BYTES = 1024 * 1024
@@ -175,20 +180,22 @@ class Connection:
             ) from None
         except OSError as error:
             raise _unconnected(error, connection) from error
-        connection.start(sock)
+        connection.start(sock, max_frame_bytes=MAX_LOGIN_FRAME_BYTES)
         try:
             await connection._negotiate()
             if config.has_sasl:
                 await connection._log_in()
+            if connection._channel is not None:
+                connection._channel.limit_frames(MAX_FRAME_BYTES)
         except BaseException:
             connection.close()
             raise
         return connection
 
-    def start(self, sock: Socket) -> None:
+    def start(self, sock: Socket, *, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
         """Carry requests over this socket from now on."""
         self._channel = Channel(
-            self._loop, sock, self._buffers, max_frame_bytes=MAX_FRAME_BYTES, supports_sendfile=False
+            self._loop, sock, self._buffers, max_frame_bytes=max_frame_bytes, supports_sendfile=False
         )
         self._outlet = self._channel
         self._channel.start(self)
@@ -217,7 +224,7 @@ class Connection:
         exchange = await self._exchange()
         request: Message | None = exchange.begin()
         while request is not None:
-            request = self._next_step(exchange, await self.request(request))
+            request = await self._next_step(exchange, await self.request(request))
         self._plan_login(exchange)
 
     async def _log_in_again(self) -> None:
@@ -229,7 +236,7 @@ class Connection:
             held = _HeldBack(self._outlet)
             answer = self._ask_aside(exchange.begin())
             self._outlet = held
-            while (request := self._next_step(exchange, await answer)) is not None:
+            while (request := await self._next_step(exchange, await answer)) is not None:
                 self._outlet, held_back = held.outlet, deque(self._waiting)
                 self._waiting.clear()
                 answer = self._ask_aside(request)
@@ -258,8 +265,10 @@ class Connection:
             token = await self._loop.run_in_executor(None, new_token, credentials)
         return Authentication(credentials, SystemRandom(), token)
 
-    def _next_step(self, exchange: Authentication, response: Message) -> Message | None:
+    async def _next_step(self, exchange: Authentication, response: Message) -> Message | None:
         try:
+            if exchange.is_slow:
+                return await self._loop.run_in_executor(None, exchange.handle, response)
             return exchange.handle(response)
         except AuthenticationError as error:
             raise AuthenticationError(f"{self.host}:{self.port}: {error.message}", error.code) from None
@@ -404,7 +413,7 @@ class Connection:
     def channel_closed(self) -> None:
         assert self._channel is not None
         error = self._channel.error
-        if isinstance(error, FrameTooLarge):
+        if isinstance(error, FrameTooLarge) and error.size >> 16 != TLS_ALERT_SIZE:
             self._fail(NetworkError(f"{self.host}:{self.port} sent what cannot be read: {error}"))
         if isinstance(error, ssl.SSLError):
             from ottla.client.tls_failures import explain_failure

@@ -115,6 +115,11 @@ class Authentication:
         self._rounds = 0
         self._rng = rng
 
+    @property
+    def is_slow(self) -> bool:
+        """Whether `handle` hashes a password as often as the broker asks for, up to a second: not for an event loop."""
+        return isinstance(self._mechanism, Scram)
+
     def begin(self) -> Message:
         return SaslHandshakeRequest(mechanism=self._credentials.mechanism)
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from base64 import b64decode, b64encode
+from functools import lru_cache
 from random import Random
 
 from ottla.security.errors import AuthenticationError
@@ -21,6 +22,8 @@ MECHANISMS = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 MIN_ITERATIONS = 4096
 MAX_ITERATIONS = 1_000_000
 NONCE_BYTES = 24
+MAX_REMEMBERED = 16
+"""Salted passwords that are kept for the next login."""
 GS2_HEADER = "n,,"
 """No channel binding, no other identity than the one that logs in."""
 
@@ -60,7 +63,7 @@ class Scram:
         count = int(iterations)
         if not MIN_ITERATIONS <= count <= MAX_ITERATIONS:
             raise self._broken(f"it asks for {count} iterations; {MIN_ITERATIONS} to {MAX_ITERATIONS} are accepted")
-        salted = hashlib.pbkdf2_hmac(self._hash, self._password, self._decoded(salt), count)
+        salted = _salted(self._hash, self._password, self._decoded(salt), count)
         client_key = self._hmac(salted, b"Client Key")
         without_proof = f"c={b64encode(GS2_HEADER.encode()).decode()},r={nonce}"
         signed = f"{self._client_first},{server_first},{without_proof}".encode()
@@ -108,3 +111,9 @@ class Scram:
 
     def _broken(self, reason: str) -> AuthenticationError:
         return AuthenticationError(f"{self._mechanism}: the broker sent a challenge that cannot be answered: {reason}")
+
+
+@lru_cache(maxsize=MAX_REMEMBERED)
+def _salted(algorithm: str, password: bytes, salt: bytes, iterations: int) -> bytes:
+    """PBKDF2. Every broker of a cluster has the same salt of a user, so that only the first connection hashes."""
+    return hashlib.pbkdf2_hmac(algorithm, password, salt, iterations)

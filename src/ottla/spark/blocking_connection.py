@@ -22,6 +22,7 @@ from struct import Struct
 from typing import Any, NamedTuple
 
 from ottla.client.config import ClientConfig
+from ottla.client.connection import MAX_FRAME_BYTES, MAX_LOGIN_FRAME_BYTES
 from ottla.client.errors import KafkaError, NetworkError, RequestTimedOut, UnsupportedByBroker, check_error
 from ottla.net import Socket
 from ottla.net.blocking import OS_BLOCKING, Blocking, dial_in_place, fill, send_all
@@ -70,6 +71,7 @@ class BlockingConnection:
         self._early: dict[int, Any] = {}
         """Answers that arrived before their caller asked for them, by ticket."""
         self._correlation_id = 0
+        self._max_frame_bytes = MAX_LOGIN_FRAME_BYTES
         self._buffer = bytearray(FIRST_FRAME_BYTES)
         self._size = memoryview(bytearray(4))
         setup_seconds = min(config.socket_connection_setup_timeout_ms / 1000, limit_seconds)
@@ -84,6 +86,7 @@ class BlockingConnection:
             self.limit(limit_seconds)
             self._negotiate()
             self._log_in()
+            self._max_frame_bytes = MAX_FRAME_BYTES
         except BaseException:
             self.close()
             raise
@@ -174,7 +177,7 @@ class BlockingConnection:
         try:
             self._fill(self._size)
             (size,) = _SIZE.unpack(self._size)
-            if size < 4:
+            if not 4 <= size <= self._max_frame_bytes:
                 raise WireError(f"a frame of {size} bytes")
             frame = self._frame(size)
             response = decode_answer(frame, expected, api_key, version)

@@ -20,6 +20,10 @@ from ottla.wire.message import NO_TAGS, STRUCT_FORMATS, Field, Schema, Struct
 from ottla.wire.primitives import UnsupportedVersion, WireError, decode_unsigned_varint, encode_unsigned_varint
 
 MAX_STRING_SIZE = 0x7FFF
+MAX_REQUEST_ELEMENTS = 1_000_000
+"""Structs, strings and ids in all arrays of a request together: each becomes an object, of two bytes or more."""
+MAX_TAGGED_FIELDS = 10_000
+"""Unknown tagged fields of one struct; also how many of all structs of a request are kept. The others are skipped."""
 _CACHED_FORMATS = 2048
 _ONE_BYTE = [bytes((value,)) for value in range(128)]
 
@@ -134,6 +138,8 @@ def _unknown_tags(buffer: bytes | memoryview, position: int, first: int) -> tupl
     count = first
     if count > 127:
         count, position = _long_varint(buffer, position, first)
+        if count > MAX_TAGGED_FIELDS:
+            _raise_tag_count()
     size = len(buffer)
     tags: dict[int, bytes] = {}
     for _ in range(count):
@@ -167,6 +173,14 @@ def _raise_null(field: str) -> None:
 
 def _raise_count(field: str) -> None:
     raise WireError(f"{field} has more elements than the bytes left can hold")
+
+
+def _raise_many(field: str) -> None:
+    raise WireError(f"a request with {field} has more than {MAX_REQUEST_ELEMENTS} elements")
+
+
+def _raise_tag_count() -> None:
+    raise WireError(f"a struct has more than {MAX_TAGGED_FIELDS} tagged fields")
 
 
 def _raise_short() -> None:
@@ -279,7 +293,8 @@ def _run_format(codes: list[str]) -> str:
 
 
 class _DecoderSource(_Source):
-    """In compiled code: b the buffer, e its end, p the position; o_ objects, l_ lists, n_ lengths, t_ tag counts."""
+    """In compiled code: b the buffer, e its end, p the position; o_ objects, l_ lists, n_ lengths, t_ tag counts;
+    of requests also a the elements and g the unknown tagged fields that it may still have."""
 
     def __init__(self, schema: Schema, version: int) -> None:
         super().__init__(schema, version)
@@ -292,7 +307,10 @@ class _DecoderSource(_Source):
             long_numbers=_long_numbers,
             varint=decode_unsigned_varint,
             unknown_tags=_unknown_tags,
+            raise_many=_raise_many,
+            raise_tag_count=_raise_tag_count,
         )
+        self.is_request = schema.api_key is not None and schema.cls.__name__.endswith("Request")
 
     def compile(self) -> Callable[..., Any]:
         head = "def function(b, p):"
@@ -302,6 +320,10 @@ class _DecoderSource(_Source):
             self.line("begin = 0")
             self.line("if type(b) is not bytes: begin = p; b = bytes(b[p:]) if p else bytes(b); p = 0")
         self.line("e = len(b)")
+        if self.is_request:
+            self.line(f"a = {MAX_REQUEST_ELEMENTS}")
+            if self.flexible:
+                self.line(f"g = {MAX_TAGGED_FIELDS}")
         message = self.struct(self.schema.cls)
         self.flush()
         self.line("if p > e: raise_short()")
@@ -413,6 +435,9 @@ class _DecoderSource(_Source):
             self.line(f"else: {target} = []")
         else:
             elements = self.variable("l_")
+            if self.is_request:
+                self.line(f"a -= {n}")
+                self.line(f"if a < 0: raise_many('{field.name}')")
             self.line(f"{elements} = {target} = []")
             self.line(f"for _ in range({n}):")
             self.indent += 1
@@ -473,12 +498,17 @@ class _DecoderSource(_Source):
         self.fixed("B", 1, count)
         self.flush()
         if not tagged:
-            self.line(f"if {count}: {target}.unknown_tagged_fields, p = unknown_tags(b, p, {count})")
+            self.line(f"if {count}:")
+            self.indent += 1
+            self.line(f"{target}.unknown_tagged_fields, p = unknown_tags(b, p, {count})")
+            self.count_tags(target)
+            self.indent -= 1
             return target
         tag, size, seen = count + "k", count + "e", count + "s"
         self.line(f"if {count}:")
         self.indent += 1
         self.line(f"if {count} > 127: {count}, p = long_varint(b, p, {count})")
+        self.line(f"if {count} > {MAX_TAGGED_FIELDS}: raise_tag_count()")
         self.line(f"{seen} = {{}}")
         self.line(f"for _ in range({count}):")
         self.indent += 1
@@ -496,9 +526,18 @@ class _DecoderSource(_Source):
         self.line(f"else: {seen}[{tag}] = bytes(b[p:{size}]); p = {size}")
         self.indent -= 1
         self.line(f"{seen} = {{k: v for k, v in {seen}.items() if v is not None}}")
-        self.line(f"if {seen}: {target}.unknown_tagged_fields = {seen}")
-        self.indent -= 1
+        self.line(f"if {seen}:")
+        self.indent += 1
+        self.line(f"{target}.unknown_tagged_fields = {seen}")
+        self.count_tags(target)
+        self.indent -= 2
         return target
+
+    def count_tags(self, target: str) -> None:
+        """Of a request only so many unknown tagged fields are kept: each is an object, in four bytes or fewer."""
+        if self.is_request:
+            self.line(f"g -= len({target}.unknown_tagged_fields)")
+            self.line(f"if g < 0: {target}.unknown_tagged_fields = NO_TAGS")
 
 
 class _EncoderSource(_Source):

@@ -15,6 +15,8 @@ from ottla.wire.codec import encoder
 from ottla.wire.message import Message
 from ottla.wire.primitives import WireError, decode_unsigned_varint
 
+MAX_HEADER_TAGS = 10_000
+
 _REQUEST = Format(">hhih")
 _CORRELATION = Format(">i")
 _SIZED_CORRELATION = Format(">ii")
@@ -115,8 +117,10 @@ def encode_response(api_key: int, version: int, correlation_id: int, response: M
 
 
 def _skip_tags(frame: bytes | bytearray | memoryview, position: int) -> int:
-    """Headers have no tagged fields that anyone reads; each skipped one takes at least two bytes."""
+    """Headers have no tagged fields that are read. Skipping takes time for each: there may be only so many."""
     count, position = decode_unsigned_varint(frame, position)
+    if count > MAX_HEADER_TAGS:
+        raise WireError(f"a header has {count} tagged fields; at most {MAX_HEADER_TAGS} are taken")
     for _ in range(count):
         _, position = decode_unsigned_varint(frame, position)
         size, position = decode_unsigned_varint(frame, position)

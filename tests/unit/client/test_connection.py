@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from ottla.client.config import ClientConfig
-from ottla.client.connection import RECEIVE_BYTES, Connection
+from ottla.client.connection import MAX_FRAME_BYTES, RECEIVE_BYTES, Connection
 from ottla.client.errors import (
     AuthenticationError,
     KafkaError,
@@ -101,11 +101,11 @@ class Pipe:
         self.is_closed = True
 
 
-def connected(**settings: Any) -> tuple[Connection, Pipe]:
+def connected(max_frame_bytes: int = MAX_FRAME_BYTES, /, **settings: Any) -> tuple[Connection, Pipe]:
     config = ClientConfig.parse({"bootstrap.servers": "h:1", **settings})
     pipe = Pipe()
     connection = Connection(cast(asyncio.AbstractEventLoop, pipe.loop), config, "h", 1)
-    connection.start(pipe)
+    connection.start(pipe, max_frame_bytes=max_frame_bytes)
     connection.versions = Versions({3: (0, 13), 18: (0, 4)})
     return connection, pipe
 
