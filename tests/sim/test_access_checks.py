@@ -188,6 +188,17 @@ def test_what_the_node_asks_of_itself_is_always_allowed(sim: Sim, monkeypatch: p
     monkeypatch.undo()
 
 
+def test_a_client_that_may_see_no_group_does_not_create_the_topic_of_groups(sim: Sim) -> None:
+    node = sim.node().node
+    assert node is not None
+    case = PREPARATIONS[0]
+    access = Access(Noting(frozenset()), ALICE, "10.0.0.9")
+    client = Client("10.0.0.9", 5555, listener(case.role), case.role, access=access)
+    response = sim.run(answer(node, case.request({}), Caller("test", client, case.key, case.version)))
+    assert response.coordinators[0].error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
+    assert not node.ground.image.topics_by_name
+
+
 def emptied(cls: Any, version: int, *, is_null: bool) -> Message:
     """A request whose arrays are empty, or null where they may be."""
     fields = {

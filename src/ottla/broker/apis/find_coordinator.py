@@ -42,14 +42,20 @@ def find_coordinator(
 ) -> FindCoordinatorResponse | Coroutine[Any, Any, FindCoordinatorResponse]:
     if request.key_type == SHARE_COORDINATOR and not caller.is_allowed_on_cluster(AclOperation.CLUSTER_ACTION):
         raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    if presence.is_doubtful or _is_topic_missing(request, ground, coordinators):
+    if presence.is_doubtful or _is_topic_missing(request, ground, coordinators, caller):
         return _answer_when_settled(request, ground, presence, coordinators, caller)
     return _answer(request, ground, coordinators, caller)
 
 
-def _is_topic_missing(request: FindCoordinatorRequest, ground: Ground, coordinators: Coordinators) -> bool:
+def _is_topic_missing(
+    request: FindCoordinatorRequest, ground: Ground, coordinators: Coordinators, caller: Caller
+) -> bool:
+    """Whether an answer to this caller needs an internal topic that there is not yet."""
     coordinator = coordinators.by_type.get(request.key_type)
-    return coordinator is not None and coordinator.topic not in ground.image.topics_by_name
+    if coordinator is None or coordinator.topic in ground.image.topics_by_name:
+        return False
+    keys = [request.key] if caller.api_version < FIRST_BATCHED_VERSION else request.coordinator_keys
+    return any(_denial(request.key_type, key, caller) is None for key in keys)
 
 
 async def _answer_when_settled(
@@ -57,7 +63,7 @@ async def _answer_when_settled(
 ) -> FindCoordinatorResponse:
     """A coordinator that was just killed has a successor in a moment: clients that were told the dead one give up."""
     await presence.settled()
-    if _is_topic_missing(request, ground, coordinators):
+    if _is_topic_missing(request, ground, coordinators, caller):
         with suppress(KafkaError):  # then the answer finds no topic and says that there is no coordinator
             await coordinators.by_type[request.key_type].create_topic()
     return _answer(request, ground, coordinators, caller)
