@@ -182,12 +182,14 @@ class _Reading:
         by_id = self._replicas.partitions.by_id
         by_name = self._replicas.partitions.by_name
         uses_topic_ids = self._caller.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
+        access = self._access
+        readable = access.readable if access is not None and self._replica_id < 0 else ()
         for wanted in self._context.partitions:
             of_topic = by_id.get(wanted.topic_id) if uses_topic_ids else by_name.get(wanted.topic)
             partition = of_topic.get(wanted.index) if of_topic is not None else None
             try:
-                if self._access is not None:
-                    self._check_access(self._access, wanted, uses_topic_ids)
+                if access is not None and (wanted.topic_id if uses_topic_ids else wanted.topic) not in readable:
+                    self._check_access(access, wanted, uses_topic_ids)
                 if partition is None:
                     partition = self._find(wanted, uses_topic_ids, of_topic is not None)
                 if self._replica_id >= 0:
@@ -215,15 +217,13 @@ class _Reading:
             rows.append((wanted, row))
 
     def _check_access(self, access: Access, wanted: FetchPartition, uses_topic_ids: bool) -> None:
-        """KafkaError if the sender may not read the partition. Kafka wants followers to be allowed CLUSTER_ACTION, and
-        says TOPIC_AUTHORIZATION_FAILED to them as well."""
+        """KafkaError if the sender may not read a partition; topics that it may read are noted. Kafka wants followers
+        to be allowed CLUSTER_ACTION, and says TOPIC_AUTHORIZATION_FAILED to them as well."""
         if self._replica_id >= 0:
             if not access.is_follower_allowed:
                 access.is_follower_allowed = self._caller.is_allowed_on_cluster(AclOperation.CLUSTER_ACTION)
             if not access.is_follower_allowed:
                 raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-            return
-        if (wanted.topic_id if uses_topic_ids else wanted.topic) in access.readable:
             return
         image = self._ground.image
         topic = image.topics_by_id.get(wanted.topic_id) if uses_topic_ids else image.topics_by_name.get(wanted.topic)
