@@ -12,6 +12,7 @@ import pytest
 from ottla.client.admin import Acl, AclOperation, AclResource
 from ottla.client.blocking import Admin, Consumer, Producer
 from ottla.client.errors import KafkaError
+from ottla.testing import Cluster
 from tests.interop.secured_ottla import SecuredOttla
 
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
@@ -110,3 +111,22 @@ def test_logins_denials_and_changes_are_recorded_and_no_secret_is(node: SecuredO
     for secret in SECRETS:
         assert secret not in logged
         assert secret not in json.dumps(found)
+
+
+def test_every_node_of_a_secured_cluster_writes_to_the_topic_through_its_leader() -> None:
+    with Cluster(secure=True, config={"ottla.audit.topic.enable": True}) as cluster:
+        for node in cluster:
+            settings = cluster.client_settings() | {"bootstrap.servers": node.bootstrap_servers}
+            with Admin(settings) as admin:
+                admin.list_topics()
+        found: dict[str, dict[str, Any]] = {}
+        ends_at = time.monotonic() + 100
+        with Consumer(cluster.client_settings() | {"auto.offset.reset": "earliest"}) as consumer:
+            consumer.assign([(TOPIC, 0)])
+            while len({one["dst_endpoint"]["uid"] for one in found.values()}) < 3 and time.monotonic() < ends_at:
+                for record in consumer.poll(200):
+                    event = json.loads(record.value or b"")
+                    if event["class_name"] == "Authentication" and event["user"]["uid"] == "User:admin":
+                        found[event["metadata"]["uid"]] = event
+        assert {one["dst_endpoint"]["uid"] for one in found.values()} == {"1", "2", "3"}
+        assert {one["dst_endpoint"]["svc_name"] for one in found.values()} == {"SASL_SSL"}
