@@ -98,6 +98,10 @@ class ListenerLogins:
             lambda mechanism: settings.max_reauth_ms[mechanism],
         )
 
+    @property
+    def max_receive_bytes(self) -> int:
+        return self._current(self.ground.config).max_receive_bytes
+
     def _current(self, config: BrokerConfig) -> SaslSettings:
         """The settings as they are now: users of PLAIN can be changed while the node runs."""
         if config is not self._config:
@@ -403,9 +407,9 @@ class ConnectionLogin:
         self._timer = self._logins.ground.loop.call_later(delay_ms / 1000, close)
 
     def _limit_frames(self, *, is_logged_in: bool) -> None:
-        config = self._logins.ground.config
+        logins = self._logins
         self._channel.limit_frames(
-            config.socket_request_max_bytes if is_logged_in else config.sasl_server_max_receive_size
+            logins.ground.config.socket_request_max_bytes if is_logged_in else logins.max_receive_bytes
         )
 
 

@@ -48,6 +48,8 @@ class SaslSettings:
     plain_users: dict[str, str] = field(repr=False)
     max_reauth_ms: dict[str, int]
     """By mechanism; 0 if sessions do not end by themselves."""
+    max_receive_bytes: int
+    """Of a frame before the login is complete."""
     bearer: BearerSettings | None = None
     """If OAUTHBEARER is enabled."""
 
@@ -75,7 +77,10 @@ def read_sasl_settings(config: BrokerConfig, listener: str) -> SaslSettings:
         reauth[mechanism] = value
     users = _plain_users(config, listener) if PLAIN in enabled else {}
     bearer = _bearer(config, listener) if OAUTHBEARER in enabled else None
-    return SaslSettings(tuple(hash_order(dict.fromkeys(enabled), string_hash)), users, reauth, bearer)
+    max_receive_bytes = config.of_listener(listener, "sasl.server.max.receive.size")
+    assert isinstance(max_receive_bytes, int)
+    mechanisms = tuple(hash_order(dict.fromkeys(enabled), string_hash))
+    return SaslSettings(mechanisms, users, reauth, max_receive_bytes, bearer)
 
 
 def _check_mechanisms(listener: str, enabled: tuple[str, ...]) -> None:

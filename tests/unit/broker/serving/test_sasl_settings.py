@@ -33,6 +33,7 @@ def test_settings_of_the_mechanism_win_over_those_of_the_listener_and_of_the_nod
                 "sasl.enabled.mechanisms": "GSSAPI",
                 LISTENER + "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
                 LISTENER + "plain.sasl.jaas.config": JAAS,
+                LISTENER + "sasl.server.max.receive.size": "1000",
                 "connections.max.reauth.ms": "1",
                 LISTENER + "connections.max.reauth.ms": "2",
                 LISTENER + "scram-sha-512.connections.max.reauth.ms": "3",
@@ -43,6 +44,7 @@ def test_settings_of_the_mechanism_win_over_those_of_the_listener_and_of_the_nod
     assert sorted(found.mechanisms) == ["PLAIN", "SCRAM-SHA-512"]
     assert found.plain_users == {"alice": "s3cret"}
     assert found.max_reauth_ms == {"PLAIN": 2, "SCRAM-SHA-512": 3}
+    assert found.max_receive_bytes == 1000
     assert "s3cret" not in repr(found)
 
 
