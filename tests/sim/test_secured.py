@@ -36,6 +36,16 @@ def test_a_record_that_was_sent_after_every_node_knew_the_revocation_is_a_violat
     user.acknowledged(5.1, 6.0)
 
 
+def test_a_consumer_that_is_made_after_the_revocation_gets_nothing() -> None:
+    user = User("alice")
+    with pytest.raises(Violation, match="P1"):
+        user.handed(1.0, 2.0)
+    user.grant_began_at, user.revoke_known_at = 1.0, 5.0
+    user.handed(4.0, 6.0)
+    with pytest.raises(Violation, match="P2"):
+        user.handed(5.5, 6.0)
+
+
 def test_a_refusal_after_every_node_knew_the_grant_is_a_violation_until_it_is_revoked() -> None:
     user = User("alice")
     user.refused(1.0, 2.0)

@@ -3,9 +3,10 @@
 `Permissions` makes users, lets them write through listeners with SASL by Ottla's own producer, and takes it from them
 again. What it checks, by virtual time and with what every running node knows:
 
-    P1  a record is not acknowledged before its user is granted WRITE
-    P2  a record that is sent after every node knows that WRITE was revoked is not acknowledged, on open connections too
-    P3  a producer that is made after every node knows the grant is not refused before the revocation begins
+    P1  a record is not acknowledged before its user is granted WRITE, nor handed to it before it is granted READ
+    P2  a record that is sent after every node knows that WRITE was revoked is not acknowledged, on open connections
+        too, and a consumer that is made after every node knows that READ was revoked gets none
+    P3  a producer or consumer that is made after every node knows the grant is not refused before the revocation begins
     P4  a login with a password that every node knows succeeds; one with a password that every node knows to be replaced
         does not
     P5  a user that may only write cannot add an ACL, whichever broker passes the request on
@@ -24,7 +25,7 @@ from hashlib import pbkdf2_hmac
 from typing import Any
 
 from ottla.broker import Node
-from ottla.client import Admin, KafkaError, Producer
+from ottla.client import Admin, Consumer, KafkaError, Producer
 from ottla.client.admin import Acl
 from ottla.security.errors import AuthenticationError
 from ottla.sim.checkers import Content, check
@@ -68,7 +69,7 @@ class User:
         self.revoke_began_at = self.revoke_known_at = NEVER
         self.is_grant_doubtful = self.is_password_doubtful = False
         """Whether a request for the grant, or for the first password, got no answer and may be done later."""
-        self.acknowledged_count = 0
+        self.acknowledged_count = self.handed_count = 0
 
     def acknowledged(self, sent_at: float, now: float) -> None:
         self.acknowledged_count += 1
@@ -77,6 +78,16 @@ class User:
             sent_at <= self.revoke_known_at or self.is_grant_doubtful,
             "P2",
             f"{self.name} wrote what it sent at {sent_at:.3f}, though every node knew the revocation at "
+            f"{self.revoke_known_at:.3f}",
+        )
+
+    def handed(self, made_at: float, now: float) -> None:
+        self.handed_count += 1
+        check(self.grant_began_at <= now, "P1", f"{self.name} read before it was granted that")
+        check(
+            made_at <= self.revoke_known_at or self.is_grant_doubtful,
+            "P2",
+            f"{self.name} reads by a consumer of {made_at:.3f}, though every node knew the revocation at "
             f"{self.revoke_known_at:.3f}",
         )
 
@@ -102,6 +113,8 @@ class Permissions(Applications):
         self._user = User("user-0")
         self._program("guarded-writer-0")
         self._program("guarded-writer-1")
+        reader = Program(sim, "guarded-reader", sim.names, self._read)
+        self.programs.append(reader)
 
     def _now(self) -> float:
         return self._sim.loop.time()
@@ -147,8 +160,10 @@ class Permissions(Applications):
     async def _grant(self, user: User) -> None:
         user.grant_began_at = self._now()
         name, pattern = self._rng.choice(((TOPIC, PatternType.LITERAL), ("guarded", PatternType.PREFIXED)))
-        creation = _entry(user, name, pattern, Permission.ALLOW)
-        user.is_grant_doubtful = not await self._done(lambda: self._create(creation))
+        allowed = [
+            _entry(user, name, pattern, Permission.ALLOW, one) for one in (AclOperation.WRITE, AclOperation.READ)
+        ]
+        user.is_grant_doubtful = not await self._done(lambda: self._create(allowed))
         await self._known(lambda scram, acls: any(acl.principal == f"User:{user.name}" for acl in acls.values()))
         user.grant_known_at = self._now()
         self._sim.loop.trace.note(user.name, "granted")
@@ -158,8 +173,8 @@ class Permissions(Applications):
         user.revoke_began_at = self._now()
         principal = f"User:{user.name}"
         if self._rng.random() < 0.4:
-            denial = _entry(user, TOPIC, PatternType.LITERAL, Permission.DENY)
-            await self._done(lambda: self._create(denial))
+            denial = _entry(user, TOPIC, PatternType.LITERAL, Permission.DENY, AclOperation.ALL)
+            await self._done(lambda: self._create([denial]))
             await self._known(
                 lambda scram, acls: any(
                     acl.principal == principal and acl.permission_type == Permission.DENY for acl in acls.values()
@@ -172,7 +187,9 @@ class Permissions(Applications):
             else:
                 await self._known(lambda scram, acls: all(acl.principal != principal for acl in acls.values()))
         user.revoke_known_at = self._now()
-        self._sim.loop.trace.note(user.name, f"revoked after {user.acknowledged_count} records")
+        self._sim.loop.trace.note(
+            user.name, f"revoked after {user.acknowledged_count} records written, {user.handed_count} read"
+        )
 
     async def _done(self, request: Callable[[], Awaitable[ErrorCode]]) -> bool:
         """Ask until it is answered that it is so; False if a request before got no answer, or one that it failed."""
@@ -205,9 +222,9 @@ class Permissions(Applications):
         response = await self._client.request(request, AlterUserScramCredentialsResponse)
         return ErrorCode(response.results[0].error_code)
 
-    async def _create(self, creation: AclCreation) -> ErrorCode:
-        response = await self._client.request(CreateAclsRequest(creations=[creation]), CreateAclsResponse)
-        return ErrorCode(response.results[0].error_code)
+    async def _create(self, creations: list[AclCreation]) -> ErrorCode:
+        response = await self._client.request(CreateAclsRequest(creations=creations), CreateAclsResponse)
+        return ErrorCode(max(response.results, key=lambda result: result.error_code).error_code)
 
     async def _delete(self, principal: str) -> ErrorCode:
         wanted = DeleteAclsFilter(
@@ -248,14 +265,33 @@ class Permissions(Applications):
                         await asyncio.sleep(0.05)
                         if number % 20 == 1:
                             await self._reach_for_more(program, user, password)
-            except AuthenticationError as error:
-                is_known = user.login_known_at < made_at and password == user.password
-                check(not is_known, "P4", f"{user.name} cannot log in: {error}")
             except KafkaError as error:
-                check(error.code in DENIED or is_passing(error), "permissions", f"{program.name}: {error!r}")
-                if error.code in DENIED:
-                    user.refused(made_at, self._now())
+                self._failed(program, user, password, made_at, error)
             await asyncio.sleep(RETRY_S)
+
+    async def _read(self, program: Program) -> None:
+        while not program.is_asked_to_end:
+            user, password, made_at = self._user, self._user.password, self._now()
+            settings = self._logging_in(program, user, password)
+            settings |= {"auto_offset_reset": "earliest", "fetch_max_wait_ms": 200, "request_timeout_ms": 3_000}
+            try:
+                async with program.using(Consumer(**settings)) as consumer:
+                    consumer.assign([(TOPIC, 0)])
+                    while not program.is_asked_to_end and user is self._user:
+                        for _ in await consumer.poll(300):
+                            user.handed(made_at, self._now())
+            except KafkaError as error:
+                self._failed(program, user, password, made_at, error)
+            await asyncio.sleep(RETRY_S)
+
+    def _failed(self, program: Program, user: User, password: str, made_at: float, error: KafkaError) -> None:
+        if isinstance(error, AuthenticationError):
+            is_known = user.login_known_at < made_at and password == user.password
+            check(not is_known, "P4", f"{user.name} cannot log in: {error}")
+            return
+        check(error.code in DENIED or is_passing(error), "permissions", f"{program.name}: {error!r}")
+        if error.code in DENIED:
+            user.refused(made_at, self._now())
 
     async def _send(self, program: Program, producer: Producer, user: User, number: int, made_at: float) -> None:
         """One record. Raises what refuses it for good, so that the next one has a producer of its own."""
@@ -311,8 +347,8 @@ class Permissions(Applications):
 
     def _missing(self) -> str:
         assert self._awaited is not None
-        count = self._awaited.acknowledged_count
-        return "" if count >= 3 else f"{count} of 3 records are acknowledged"
+        written, read = self._awaited.acknowledged_count, self._awaited.handed_count
+        return "" if written >= 3 and read >= 3 else f"{written} of 3 records are acknowledged, {read} read"
 
     async def settle(self) -> None:
         """A new user is let in, granted, and writes."""
@@ -329,14 +365,14 @@ class Permissions(Applications):
         await self._sim.verified(TOPIC, 0)
 
 
-def _entry(user: User, name: str, pattern: PatternType, permission: Permission) -> AclCreation:
+def _entry(user: User, name: str, pattern: PatternType, permission: Permission, operation: AclOperation) -> AclCreation:
     return AclCreation(
         resource_type=AclResource.TOPIC,
         resource_name=name,
         resource_pattern_type=pattern,
         principal=f"User:{user.name}",
         host="*",
-        operation=AclOperation.WRITE,
+        operation=operation,
         permission_type=permission,
     )
 
