@@ -2,7 +2,7 @@
 
 Those about JWTs (CVE-2026-110985, CVE-2026-33557) are in test_jwt.py and test_bearer_server.py; those about permissions
 (CVE-2026-41115, CVE-2018-1288) in the matrix of permissions. CVE-2026-33558 has a full run at DEBUG as well:
-tests/interop/test_no_secret_is_shown.py.
+tests/interop/test_no_secret_leaves.py.
 """
 
 from __future__ import annotations
