@@ -85,7 +85,7 @@ def wait_for_file(path: Path) -> None:
 
 
 def test_one_command_gives_a_secured_node_that_commands_find_by_themselves(folder: Folder) -> None:
-    folder.start("--secure")
+    folder.start("--secure", "--log-level", "debug")
     wait_for_file(folder.path / "security" / "brokers")
     assert (folder.path / "security" / "brokers").read_text() == f"127.0.0.1:{folder.port}\n"
     assert folder.ottla("topics", "create", "orders").returncode == 0
@@ -107,7 +107,10 @@ def test_one_command_gives_a_secured_node_that_commands_find_by_themselves(folde
     assert (refused.returncode, "AUTHORIZATION_FAILED" in refused.stderr) == (1, True), refused.stderr
     said = folder.output.read_text()
     assert "clients: bootstrap.servers=" in said
-    assert password not in said
+    assert "ottla.serving" in said
+    keys = [(folder.path / "security" / name).read_text().splitlines()[1] for name in ("ca.key", "node-1.pem")]
+    for secret in (password, "wonderland", *keys):
+        assert secret not in said
     folder.stop()
     assert not (folder.path / "security" / "brokers").exists()
     folder.start("--secure")
