@@ -224,3 +224,28 @@ def test_kafkas_own_tool_and_clients_use_tokens(
     with admin_of(secured, "bob") as bob:
         described(bob, token_id=token_id, is_there=False)
     assert originals.run("topics", *to, by_token, "--list").code == 1
+
+
+def test_tokens_of_one_make_are_good_for_the_other_on_the_same_folder(tmp_path: Path) -> None:
+    """Ottla, then Apache Kafka, then Ottla again: records and secrets mean the same to both."""
+    first = ottla(tmp_path)
+    second = kafka(tmp_path)
+    third = ottla(tmp_path)
+    tokens: list[DelegationToken] = []
+    servers: list[SecuredServer] = [first, second, third]
+    for server in servers:
+        server.start()
+        try:
+            if server is first:
+                for user, password in USERS.items():
+                    server.add_user(user, password)
+            with admin_of(server, "bob") as bob:
+                for token in tokens:
+                    assert described(bob, token_id=token.token_id)[token.token_id] == token
+                    with Admin(with_token(server, token)) as admin:
+                        admin.connect()
+                made = bob.create_delegation_token(renewers=["User:carol"])
+                described(bob, token_id=made.token_id)
+                tokens.append(made)
+        finally:
+            server.stop()
