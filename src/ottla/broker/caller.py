@@ -14,10 +14,11 @@ Thing = TypeVar("Thing")
 
 
 class ClientLogin(Protocol):
-    """What SaslHandshake and SaslAuthenticate ask of a connection's login (`serving.login`)."""
+    """What SaslHandshake, SaslAuthenticate and the connection ask of its login (`serving.login`)."""
 
     def handshake(self, request: Any, caller: Caller) -> Any: ...
     def authenticate(self, request: Any, caller: Caller) -> Any: ...
+    def closed(self) -> None: ...
 
 
 @dataclass(slots=True)

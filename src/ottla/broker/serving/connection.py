@@ -109,7 +109,6 @@ class Gate(Protocol):
     """What decides which frames of a connection may pass (`serving.login`)."""
 
     def takes(self, frame: memoryview) -> bool: ...
-    def closed(self) -> None: ...
 
 
 class _Slot:
@@ -306,8 +305,8 @@ class Connection:
 
     def channel_closed(self) -> None:
         self.is_closed = True
-        if self.gate is not None:
-            self.gate.closed()
+        if self.client.login is not None:
+            self.client.login.closed()
         for slot in self._slots:
             if slot.future is not None:
                 slot.future.cancel()

@@ -2,8 +2,8 @@
 
 `Connection` asks `takes` for every frame while it has a gate. Before the login only ApiVersions, SaslHandshake and
 SaslAuthenticate pass; any other frame closes the connection. What a login decides is in `security.exchange`; here are
-its clock, its limits, the delay of a refusal, metrics and audit. A connection whose session never ends loses its gate
-with the login, so that later frames pass at no cost.
+its clock, its limits, the delay of a refusal, metrics and audit. A connection loses its gate with the login, so that
+later frames pass at no cost, and gets it back when it authenticates again or its session is over.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ class ConnectionLogin:
         self._supports_reauthentication = False
         self._timer: asyncio.TimerHandle | None = None
         self._limit_frames(is_logged_in=False)
-        self._close_after(LOGIN_TIMEOUT_MS, self._timed_out)
+        self._call_after(LOGIN_TIMEOUT_MS, self._timed_out)
 
     # What the connection asks
 
@@ -198,7 +198,7 @@ class ConnectionLogin:
         name = APIS[key].name if key in APIS else "unknown"
         exchange.refuse(f"a request ({name}) before the end of the login")
         self._refused(exchange.state)
-        self._close_after(self._delay_ms, close)
+        self._call_after(self._delay_ms, close)
         return True
 
     def closed(self) -> None:
@@ -217,6 +217,8 @@ class ConnectionLogin:
                 return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
             self._reauthenticated_at = self._logins.ground.now()
             self._exchange = Exchange(self._logins.terms(), self._login)
+            self._connection.gate = self
+            self._call_after(LOGIN_TIMEOUT_MS, self._timed_out)
             self._limit_frames(is_logged_in=False)
         return self._checked(self._exchange, self._exchange.handshake(request, caller.api_version), caller)
 
@@ -254,7 +256,7 @@ class ConnectionLogin:
     ) -> Response | Awaitable[Response | None]:
         if isinstance(exchange.state, Refused):
             self._refused(exchange.state)
-            self._close_after(self._delay_ms + REFUSAL_TIMEOUT_MS, self._channel.close)
+            self._call_after(self._delay_ms + REFUSAL_TIMEOUT_MS, self._channel.close)
             caller.is_refused = True
             return self._later(response)
         if isinstance(exchange.state, LoggedIn):
@@ -282,7 +284,7 @@ class ConnectionLogin:
         answer = exchange.token(token, self._logins.ground.clock())
         if isinstance(exchange.state, Refused):
             self._refused(exchange.state)
-            self._close_after(self._delay_ms, self._channel.close)
+            self._call_after(self._delay_ms, self._channel.close)
             return
         assert answer is not None
         self._channel.send([len(answer).to_bytes(4, "big"), answer])
@@ -312,11 +314,12 @@ class ConnectionLogin:
         self._login = login
         self._exchange = None
         self._limit_frames(is_logged_in=True)
+        self._connection.gate = None
         if login.session_lifetime_ms is not None:
             self._ends_at = logins.ground.now() + login.session_lifetime_ms
+            self._call_after(login.session_lifetime_ms, self._shut)
         else:
             client.login = None
-            self._connection.gate = None
         self._record(login.mechanism, str(login.identity.principal), is_success=True, is_first=is_first)
 
     def _refused(self, state: object) -> None:
@@ -382,6 +385,10 @@ class ConnectionLogin:
 
     # Sessions
 
+    def _shut(self) -> None:
+        """The session is over: the next request closes the connection, unless the client authenticates again."""
+        self._connection.gate = self
+
     def _may_reauthenticate(self) -> bool:
         before = self._reauthenticated_at
         return before is None or self._logins.ground.now() - before >= MIN_REAUTHENTICATION_INTERVAL_MS
@@ -402,9 +409,9 @@ class ConnectionLogin:
     def _delay_ms(self) -> int:
         return self._logins.ground.config.connection_failed_authentication_delay_ms
 
-    def _close_after(self, delay_ms: int, close: Callable[[], None]) -> None:
+    def _call_after(self, delay_ms: int, work: Callable[[], None]) -> None:
         self.closed()
-        self._timer = self._logins.ground.loop.call_later(delay_ms / 1000, close)
+        self._timer = self._logins.ground.loop.call_later(delay_ms / 1000, work)
 
     def _limit_frames(self, *, is_logged_in: bool) -> None:
         logins = self._logins

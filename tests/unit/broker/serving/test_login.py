@@ -260,12 +260,22 @@ async def test_a_session_without_end_takes_no_further_login() -> None:
 async def test_the_first_request_after_the_end_of_a_session_closes_the_connection() -> None:
     world = World(**{LISTENER + "plain.connections.max.reauth.ms": "5000"})
     assert world.log_in().session_lifetime_ms == 5_000
+    assert world.connection.gate is None  # until then a request costs nothing
     await after(5_000)
     assert world.has_passed
     await after(2)
     assert not world.has_passed
     assert world.channel.is_closed
     assert world.meter.expired_connections_killed == 1
+
+
+@timed
+async def test_a_connection_that_closes_during_its_session_leaves_no_timer() -> None:
+    world = World(**{"connections.max.reauth.ms": "5000"})
+    world.log_in()
+    world.channel.close()
+    await after(6_000)
+    assert world.connection.gate is None
 
 
 @timed
@@ -305,6 +315,16 @@ async def test_between_the_handshake_and_the_last_token_nothing_else_passes() ->
     assert world.channel.max_frame_bytes == MAX_RECEIVE_SIZE
     assert not world.has_passed
     await after(101)
+    assert world.channel.is_closed
+    assert world.meter.failed_reauthentication == 1
+
+
+@timed
+async def test_a_re_authentication_that_does_not_end_is_closed_in_time() -> None:
+    world = World(**{"connections.max.reauth.ms": "500000"})
+    world.log_in()
+    world.handshake()
+    await after(LOGIN_TIMEOUT_MS + 1)
     assert world.channel.is_closed
     assert world.meter.failed_reauthentication == 1
 
