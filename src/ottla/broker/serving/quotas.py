@@ -288,21 +288,22 @@ class Quotas:
         if not quotas:
             return None
         short_id = _short(caller.client_id or "")
-        cache_key = (kind, str(caller.principal), short_id)
+        cache_key = (kind, _short(str(caller.principal)), short_id)
         try:
             return self._resolved[cache_key]
         except KeyError:
             pass
         user = caller.principal.name
         client_id = caller.client_id or ""
+        short_user = _short(user)
         found: tuple[float, tuple[str, str, str]] | None = None
         for entity, sensor in (
-            ((user, client_id), (kind, user, short_id)),
-            ((user, _ANY), (kind, user, short_id)),
-            ((user, None), (kind, user, "")),
-            ((_ANY, client_id), (kind, user, short_id)),
-            ((_ANY, _ANY), (kind, user, short_id)),
-            ((_ANY, None), (kind, user, "")),
+            ((user, client_id), (kind, short_user, short_id)),
+            ((user, _ANY), (kind, short_user, short_id)),
+            ((user, None), (kind, short_user, "")),
+            ((_ANY, client_id), (kind, short_user, short_id)),
+            ((_ANY, _ANY), (kind, short_user, short_id)),
+            ((_ANY, None), (kind, short_user, "")),
             ((None, client_id), (kind, "", short_id)),
             ((None, _ANY), (kind, "", short_id)),
         ):
@@ -316,11 +317,12 @@ class Quotas:
         return found
 
 
-def _short(client_id: str) -> str:
-    """What a client is remembered by. A client id may have 32 KB, and thousands of them must not fill the memory."""
-    if len(client_id) <= MAX_REMEMBERED_ID_LENGTH:
-        return client_id
-    return sha256(client_id.encode(errors="surrogatepass")).hexdigest()
+def _short(name: str) -> str:
+    """What a client is remembered by. A client id may have 32 KB, a principal of a token more, and thousands of them
+    must not fill the memory."""
+    if len(name) <= MAX_REMEMBERED_ID_LENGTH:
+        return name
+    return sha256(name.encode(errors="surrogatepass")).hexdigest()
 
 
 def _part(names: Mapping[str, str | None], kind: str) -> str | None:

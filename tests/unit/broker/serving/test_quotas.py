@@ -174,3 +174,12 @@ def test_long_client_ids_are_remembered_by_a_digest() -> None:
     assert quotas.record_produced(Client(long_id), 20_000, now=0) == 10_000
     assert quotas.record_produced(Client(long_id + "y"), 20_000, now=0) == 0
     assert all(len(part) <= 200 for key in quotas._rates for part in key)
+
+
+def test_long_principals_are_remembered_by_a_digest() -> None:
+    name = "x" * 32_000
+    quotas = with_quotas((entity(user=name), {PRODUCE: 1000.0}))
+    assert quotas.record_produced(Client(principal=Principal("User", name)), 20_000, now=0) == 10_000
+    assert quotas.record_produced(Client(principal=Principal("User", name + "y")), 20_000, now=0) == 0
+    kept = [*quotas._rates, *quotas._resolved]
+    assert all(len(part) <= module.MAX_REMEMBERED_ID_LENGTH for key in kept for part in key)
