@@ -15,6 +15,7 @@ TESTS = (
     "tests/unit/net/test_channel.py",
     "tests/unit/net/test_peer.py",
     "tests/unit/broker/serving/test_connection.py",
+    "tests/unit/broker/test_access.py",
     "tests/unit/broker/test_offset_commit_frame.py",
     "tests/unit/broker/test_produce_frame.py",
     "tests/unit/broker/test_produce_and_fetch.py",
