@@ -229,6 +229,63 @@ def test_a_coordinator_that_does_not_know_of_the_next_one_refuses_no_batch(sim: 
     sim.run(producer.end(is_commit=False))
 
 
+@pytest.mark.parametrize("sim", [APART], indirect=True)
+def test_a_coordinator_that_does_not_know_of_the_next_one_does_not_say_done_already(sim: Cluster) -> None:
+    """Seed 71000095: all transactions of a version 1 producer have one epoch. The replaced coordinator knew an earlier
+    one with the same group in it, said that the group had been added, and the offsets were then refused elsewhere. In
+    the same way it would have called a transaction committed that was still open."""
+    sim.create_topic("other")
+    producer = TransactionalProducer(sim.client(), "t", OLD_VERSION_1, clock=lambda: 0)
+    sim.run(producer.init())
+    sim.run(producer.produce(("other", 0), [(b"key", b"first")]))
+    shard = partition_for("t", int(sim.properties["transaction.state.log.num.partitions"]))
+    old = sim.leader("__transaction_state", shard)
+    producer_id, epoch = producer.producer
+    topics = [AddPartitionsToTxnTopic(name="other", partitions=[0])]
+    add = AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id="t",
+        v3_and_below_producer_id=producer_id,
+        v3_and_below_producer_epoch=epoch,
+        v3_and_below_topics=topics,
+    )
+    end = EndTxnRequest(transactional_id="t", producer_id=producer_id, producer_epoch=epoch, committed=True)
+
+    def added_at(name: str) -> ErrorCode:
+        answer = sim.run(sim.router().of(name).request(add, AddPartitionsToTxnResponse, version=3))
+        return ErrorCode(answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code)
+
+    def ended_at(name: str) -> ErrorCode:
+        return ErrorCode(sim.run(sim.router().of(name).request(end, EndTxnResponse, version=3)).error_code)
+
+    assert added_at(old) is ErrorCode.NONE, "while it is the coordinator it may say so"
+    for controller in sim.shape.controllers:
+        sim.network.cut(old, controller)
+    new = sim.wait_for_leader("__transaction_state", shard, other_than=old)
+    while ended_at(new) is not ErrorCode.NONE:
+        sim.sleep(0.1)
+    node = sim.host(old).node
+    assert node is not None and node.coordinators.transactions.active(), "the old one still believes in itself"
+    assert added_at(old) is ErrorCode.NOT_COORDINATOR
+
+
+@pytest.mark.parametrize("sim", [APART], indirect=True)
+def test_a_coordinator_that_does_not_know_of_the_next_one_commits_nothing(sim: Cluster) -> None:
+    """The last transaction that it knows of was committed, and the next one has the same epoch (version 1)."""
+    sim.create_topic("other")
+    producer = TransactionalProducer(sim.client(), "t", OLD_VERSION_1, clock=lambda: 0)
+    sim.run(producer.init())
+    sim.run(producer.produce(("other", 0), [(b"key", b"first")]))
+    sim.run(producer.end(is_commit=True))
+    shard = partition_for("t", int(sim.properties["transaction.state.log.num.partitions"]))
+    old = sim.leader("__transaction_state", shard)
+    for controller in sim.shape.controllers:
+        sim.network.cut(old, controller)
+    sim.wait_for_leader("__transaction_state", shard, other_than=old)
+    sim.sleep(5)  # the markers of the first transaction are written, as the new coordinator makes sure
+    stale = sim.run(sim.router().of(old).request(producer.end_request(is_commit=True), EndTxnResponse, version=3))
+    assert stale.error_code == ErrorCode.NOT_COORDINATOR
+
+
 @pytest.mark.parametrize("sim", [LARGE], indirect=True)
 def test_a_partition_moves_to_other_brokers_while_it_is_written_to(sim: Cluster) -> None:
     image = sim.image("topic")

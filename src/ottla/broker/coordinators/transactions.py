@@ -25,6 +25,7 @@ from ottla.transactions import (
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.internal_topics import TRANSACTION_STATE_TOPIC
 from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig
+from ottla.wire.messages.end_txn import EndTxnResponse
 
 if TYPE_CHECKING:
     from ottla.broker.caller import Caller
@@ -148,11 +149,17 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
             self.markers.send(hosted, effect)
 
     def confirmed(self, hosted: HostedShard[TransactionShard], answer: Any, request: Any, refuse: Refuse) -> Any:
-        """The answer; if it ends a producer or its transaction, a future that confirms leadership first. A coordinator
-        that was replaced and does not know it has an older epoch or state than the next one gave the producer."""
+        """The answer, or a future that confirms leadership first. A coordinator that was replaced and does not know it
+        has an older epoch or state than the next one gave the producer. So two kinds of answers are confirmed: those
+        that end a producer or its transaction, and those that say "done already" without a record, whose commit would
+        have proved leadership. (In version 1 of the protocol all transactions of a producer have one epoch: an earlier
+        one that had this partition, or that was committed, looks like the one at hand.)"""
+        if isinstance(answer, asyncio.Future):
+            return answer
         code = answer if isinstance(answer, ErrorCode) else getattr(answer, "error_code", ErrorCode.NONE)
         is_ending = not ENDING.isdisjoint(answer.values()) if isinstance(answer, dict) else code in ENDING
-        if not is_ending or self.replicas.leadership.is_certain(hosted.partition):
+        is_done_already = code == ErrorCode.NONE and isinstance(answer, ErrorCode | EndTxnResponse)
+        if not (is_ending or is_done_already) or self.replicas.leadership.is_certain(hosted.partition):
             return answer
         return self.ground.spawn(self._confirmed(answer, hosted.partition, request, refuse))
 
