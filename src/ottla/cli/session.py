@@ -96,7 +96,8 @@ def add_broker_options(parser: argparse.ArgumentParser, *, is_subcommand: bool =
         metavar="HOST[:PORT]",
         default=default,
         help=f"any broker of the cluster, or several with commas; without a port {DEFAULT_PORT} (otherwise "
-        f"--cluster, {BROKER_VARIABLE} in the environment, the current cluster, {DEFAULT_BROKER}, in this order)",
+        f"--cluster, {BROKER_VARIABLE} in the environment, the current cluster, the secured one that runs with "
+        f"./security, {DEFAULT_BROKER}, in this order)",
     )
     parser.add_argument(
         "--cluster", metavar="CLUSTER", default=default, help="a cluster by its name, as 'ottla clusters list' shows it"
@@ -169,9 +170,9 @@ class Target(NamedTuple):
 
 
 def choose_cluster(options: argparse.Namespace) -> Target:
-    """--broker, else --cluster, else OTTLA_BROKER, else the current cluster, else the default. The settings of a named
-    cluster count only if the command is meant for that cluster: its passwords go nowhere else. `guarded` names the
-    cluster in errors, so it is kept in the options."""
+    """--broker, else --cluster, else OTTLA_BROKER, else the current cluster, else the secured one that was started with
+    ./security, else the default. The settings of a named cluster count only if the command is meant for that cluster:
+    its passwords go nowhere else. `guarded` names the cluster in errors, so it is kept in the options."""
     if options.broker is not None and not options.broker.strip():
         # As of a shell variable that is not set: the command must not go to another cluster instead.
         raise CommandError("--broker is empty", MISUSED)
