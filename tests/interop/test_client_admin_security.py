@@ -69,8 +69,14 @@ def test_users_get_and_lose_passwords(guarded: Server) -> None:
         async with Admin(bootstrap_servers=guarded.bootstrap) as admin:
             await admin.set_scram_password("alice", "pencil", mechanism=ScramMechanism.SCRAM_SHA_256, iterations=4096)
             await admin.set_scram_password("alice", "pencil")
+
+            async def described() -> dict[str, list[ScramCredential]]:
+                """Kafka lists mechanisms in the order of a hash table, which differs from one start to the next."""
+                users = await admin.describe_user_scram_credentials()
+                return {user: sorted(credentials) for user, credentials in users.items()}
+
             await until(
-                admin.describe_user_scram_credentials,
+                described,
                 {
                     "alice": [
                         ScramCredential(ScramMechanism.SCRAM_SHA_256, 4096),
