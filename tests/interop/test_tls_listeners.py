@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.interop.secured_kafka import FILES
+from tests.interop.secured_kafka import CLIENT, FILES, STORE_PASSWORD, TRUST
 from tests.interop.servers import API_VERSIONS_V0, ServerFailed, ask
 from tests.interop.tls_nodes import (
     API_VERSIONS_FRAME,
@@ -26,6 +26,7 @@ from tests.interop.tls_nodes import (
     librdkafka,
     plain_settings,
 )
+from tests.interop.toolbox import Toolbox
 
 confluent_kafka = pytest.importorskip("confluent_kafka")
 confluent_admin = pytest.importorskip("confluent_kafka.admin")
@@ -176,6 +177,41 @@ def test_client_certificates_that_are_required_are_required(tmp_path: Path) -> N
         with server.connect(30) as connection:
             assert isinstance(connection, ssl.SSLSocket) and connection.version() == "TLSv1.2"
             assert len(ask(connection, API_VERSIONS_V0)) > 100
+    finally:
+        server.stop()
+
+
+def test_kafkas_own_tools_produce_and_consume_with_java_stores(
+    node: SecuredNode, tools: Toolbox, tmp_path: Path
+) -> None:
+    """JKS stores and a client certificate, read by Java's own TLS."""
+    client = tmp_path / "client.properties"
+    settings = {"security.protocol": "SSL", **TRUST, **CLIENT, "ssl.key.password": STORE_PASSWORD}
+    client.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    lines = [f"line {number}" for number in range(50)]
+    where = ("--bootstrap-server", node.bootstrap, "--command-config", str(client))
+    made = tools("topics", *where, "--create", "--topic", "from-java", "--partitions", "1")
+    assert made.code == 0, made
+    sent = tools("console-producer", *where, "--topic", "from-java", stdin="\n".join(lines))
+    assert sent.code == 0, sent
+    read = tools("console-consumer", *where, "--topic", "from-java", "--from-beginning", "--max-messages", "50")
+    assert read.lines == lines, read
+
+
+def test_acls_know_a_client_by_its_certificate(tmp_path: Path) -> None:
+    server = alone(
+        tmp_path / "data",
+        "ssl.client.auth=requested",
+        "ssl.principal.mapping.rules=RULE:^CN=(.*)$/$1/U,DEFAULT",
+        "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users=User:CLIENT;User:BROKER",
+    )
+    server.client_settings = librdkafka(server.bootstrap, "client")
+    server.start(PATIENCE_S)
+    try:
+        produce(librdkafka(server.bootstrap, "client"), "guarded", values(10))
+        with pytest.raises(AssertionError, match="AUTHORIZATION"):
+            produce(librdkafka(server.bootstrap), "guarded", values(10))
     finally:
         server.stop()
 
