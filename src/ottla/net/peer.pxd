@@ -21,7 +21,7 @@ cdef class _Connection:
     cdef Deadlines _deadlines
     cdef dict _known, _versions, _waiting
     cdef int _login_key, _login_version
-    cdef bint _is_refused
+    cdef bint _is_refused, _is_tls
     cdef public bint is_closed
 
     cpdef ask(self, object id, object request, object on_answer, object timeout_ms)

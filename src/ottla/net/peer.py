@@ -54,7 +54,7 @@ class NoAnswer:
 
     is_closed: bool
     is_there: bool = False
-    """Whether the other side is sure to be there, though the two do not agree on TLS."""
+    """Whether a process is there for sure: it spoke TLS, or refused the login."""
 
 
 class PeerSecurity(Protocol):
@@ -226,12 +226,14 @@ class _Connection:
         self._login_timer: Deadline | None = None
         self._renewal: asyncio.TimerHandle | None = None
         self._waiting: dict[int, _Waiting] = {}
+        self._is_tls = False
         self._is_refused = False
         """Whether TLS or login failed: the other side is there."""
         self.is_closed = False
 
     def open(self, channel: Channel) -> None:
         """The connection stands, as far as that can be known: ask what the other side knows."""
+        self._is_tls = self.handshake is not None
         self.handshake = self.shaking_sock = None
         self._channel = channel
         channel.start(self)
@@ -245,7 +247,7 @@ class _Connection:
         is_gone = isinstance(error, ConnectionError) and not isinstance(error, ssl.SSLError)
         if not is_gone and self._security is not None and not isinstance(error, TimeoutError):
             self._security.failed(self._address, error)
-        self._end(NoAnswer(is_closed=is_gone, is_there=isinstance(error, ssl.SSLError) and has_spoken))
+        self._end(NoAnswer(is_closed=is_gone, is_there=has_spoken))
 
     def ask(self, id: int, request: Message | EncodedRequest, on_answer: OnAnswer, timeout_ms: int) -> None:
         message_class = request.message_class if isinstance(request, EncodedRequest) else type(request)
@@ -419,7 +421,10 @@ class _Connection:
             # With TLS 1.3 a node refuses this one's certificate after the handshake.
             self._security.failed(self._address, error)
             self._is_refused = True
-        self._end(NoAnswer(is_closed=not self._is_refused, is_there=self._is_refused))
+        # Closed after the handshake and before the first answer: with TLS 1.3 that is how a certificate is refused if
+        # the alert gets lost. A process that is gone has no handshake.
+        is_there = self._is_refused or (self._is_tls and not self._known)
+        self._end(NoAnswer(is_closed=not self._is_refused, is_there=is_there))
 
     def _end(self, reason: NoAnswer) -> None:
         self.is_closed = True
