@@ -21,6 +21,7 @@ from ottla.broker.apis.write_txn_markers import write_txn_markers
 from ottla.broker.caller import Caller
 from ottla.broker.coordinators.producer_ids import ProducerIds
 from ottla.broker.coordinators.transaction_metrics import register_transaction_metrics
+from ottla.broker.replicas.partitions import Partition
 from ottla.broker.serving.quotas import Quotas
 from ottla.config import TopicConfig
 from ottla.records import ControlType, Record, build, control_type, read, split
@@ -267,6 +268,30 @@ def test_an_end_puts_a_marker_into_every_partition_and_lets_readers_go_on(
         assert world.kinds(1) == []
         assert await world.state() == ("CompleteCommit" if commit else "CompleteAbort")
         assert await world.produce(following, 0) == [0]
+
+    run(scenario, tmp_path)
+
+
+@pytest.mark.parametrize("version", [12, 13])
+def test_a_partition_that_produce_itself_opens_is_verified_as_well(
+    tmp_path: Path, version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The partitions of a new topic that has many are opened one after the other; Produce opens those it writes to."""
+
+    async def scenario(world: World) -> None:
+        unopened = world.partitions.by_name["t"].pop(1)
+        del world.partitions.by_id[IDS["t"]][1]
+
+        def find(topic: bytes | str, index: int) -> Partition:
+            assert (topic, index) == ("t" if version < 13 else IDS["t"], 1)
+            world.partitions.add(unopened)
+            return unopened
+
+        monkeypatch.setattr(world.replicas.hosting, "find", find)
+        producer = await world.begin()
+        assert await world.produce(producer, 1, version=version) == [ErrorCode.NONE]
+        await world.end(producer, commit=True)
+        assert world.kinds(1) == ["data", "commit"]
 
     run(scenario, tmp_path)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -211,24 +212,24 @@ def _find_unverified(
     unverified: list[Unverified] = []
     producers: dict[tuple[int, int], None] = {}
     for topic in request.topic_data:
+        key: bytes | str
         if caller.api_version >= FIRST_PRODUCE_VERSION_WITH_TOPIC_IDS:
-            of_topic = partitions.by_id.get(topic.topic_id)
+            key, of_topic = topic.topic_id, partitions.by_id.get(topic.topic_id)
         else:
-            of_topic = partitions.by_name.get(topic.name)
+            key, of_topic = topic.name, partitions.by_name.get(topic.name)
         for data in topic.partition_data:
             records = data.records
-            if (
-                records is None
-                or len(records) < HEADER_SIZE
-                or not records[ATTRIBUTES_POSITION] & TRANSACTIONAL_FLAG
-                or of_topic is None
-            ):
+            if records is None or len(records) < HEADER_SIZE or not records[ATTRIBUTES_POSITION] & TRANSACTIONAL_FLAG:
                 continue
             producer_id, epoch, sequence = _PRODUCER.unpack_from(records, _PRODUCER_POSITION)
             producers[producer_id, epoch] = None
             if len(producers) > 1:
                 raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-            partition = of_topic.get(data.index)
+            partition = of_topic.get(data.index) if of_topic is not None else None
+            if partition is None:
+                # A new topic's partitions are opened one after the other; the append would open this one, unverified.
+                with suppress(KafkaError):  # the append meets it again, and answers with it
+                    partition = transactions.replicas.hosting.find(key, data.index)
             if partition is None or partition.is_internal or producer_id < 0 or not partition.is_leader:
                 continue
             verification = partition.log.producers.begin_verification(
