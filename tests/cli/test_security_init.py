@@ -16,7 +16,7 @@ from ottla.cli import certificates
 from ottla.cli.security_folder import SecurityFolder
 from ottla.client.blocking import Admin
 from ottla.config.properties import parse_properties
-from tests.interop.servers import Kafka, kafka_anchor
+from tests.interop.servers import Kafka, free_port, kafka_anchor
 from tests.interop.toolbox import Toolbox
 
 
@@ -126,37 +126,36 @@ def test_a_checkout_installs_the_package_that_is_missing(
 
 
 @pytest.fixture(scope="module")
-def kafka(folder: SecurityFolder) -> Iterator[Kafka]:
-    """Apache Kafka with the files of the folder."""
+def kafka(folder: SecurityFolder) -> Iterator[str]:
+    """The secured address of an Apache Kafka with the files of the folder."""
     if kafka_anchor() is None:
         pytest.skip("Apache Kafka 4.3.1: no anchor script or no java")
     server = Kafka(folder.path.parent / "data", ())
-    port = server.port + 50
-    server.overrides = [
-        f"listeners=PLAINTEXT://127.0.0.1:{server.port},CONTROLLER://127.0.0.1:{server.port + 1},"
-        f"SASL_SSL://127.0.0.1:{port}",
-        f"advertised.listeners=PLAINTEXT://127.0.0.1:{server.port},SASL_SSL://127.0.0.1:{port}",
-        "listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL",
-        *folder.node_settings("node-1", ["node-1"], []),
-    ]
-    server.overrides[-1] += ";User:ANONYMOUS"
+    port = free_port()
+    clients = f"SASL_SSL://127.0.0.1:{port}"
+    settings = folder.node_settings("node-1", ["node-1"], []) | {
+        "listeners": f"PLAINTEXT://{server.bootstrap},CONTROLLER://127.0.0.1:{server.port + 1},{clients}",
+        "advertised.listeners": f"PLAINTEXT://{server.bootstrap},{clients}",
+        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL",
+    }
+    settings["super.users"] += ";User:ANONYMOUS"
+    server.overrides = [f"{name}={value}" for name, value in settings.items()]
     server.start()
     with Admin(bootstrap_servers=server.bootstrap) as admin:
         admin.set_scram_password("admin", folder.password())
-    yield server
+    yield f"127.0.0.1:{port}"
     server.stop()
 
 
 def test_client_properties_are_taken_by_kafkas_tools_and_every_client(
-    kafka: Kafka, folder: SecurityFolder, capfd: pytest.CaptureFixture[str]
+    kafka: str, folder: SecurityFolder, capfd: pytest.CaptureFixture[str]
 ) -> None:
     from confluent_kafka.admin import AdminClient
 
-    bootstrap = f"127.0.0.1:{kafka.port + 50}"
     config = str(folder.client_properties)
-    ends = ["-b", bootstrap, "--command-config", config]
+    ends = ["-b", kafka, "--command-config", config]
     assert main(["topics", "create", "made-by-ottla", *ends]) == 0
-    tool = ["kafka-topics", "--bootstrap-server", bootstrap, "--command-config", config, "--list"]
+    tool = ["kafka-topics", "--bootstrap-server", kafka, "--command-config", config, "--list"]
     assert main(tool) == 0
     assert "made-by-ottla" in capfd.readouterr().out
     toolbox = Toolbox()
@@ -168,7 +167,7 @@ def test_client_properties_are_taken_by_kafkas_tools_and_every_client(
     settings = parse_properties(folder.client_properties.read_text())
     client = AdminClient(
         {
-            "bootstrap.servers": bootstrap,
+            "bootstrap.servers": kafka,
             "security.protocol": settings["security.protocol"],
             "sasl.mechanism": settings["sasl.mechanism"],
             "sasl.username": "admin",

@@ -10,10 +10,13 @@ import gc
 import itertools
 import os
 import shutil
+import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -41,6 +44,23 @@ SPARKS_LIMIT = "Python worker failed to connect back"
 """Spark gives the worker of a stream ten seconds to start, whatever else the machine has to do: then it starts again,
 which is nothing that a test here is about."""
 _numbers = itertools.count()
+
+
+class Py4jSocket(socket.socket):
+    """A connection to Spark's JVM. Those of threads that ended are collected at any time, in any later test of the
+    process, and there they would be an unclosed socket."""
+
+    def __del__(self) -> None:
+        self.close()
+
+
+def _give_py4j_sockets() -> None:
+    sockets = ModuleType("socket")
+    vars(sockets).update(vars(socket), socket=Py4jSocket)
+    vars(import_module("py4j.clientserver"))["socket"] = sockets
+
+
+_give_py4j_sockets()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
