@@ -23,6 +23,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
+from pyspark.accumulators import AccumulatorTCPServer
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -47,8 +48,12 @@ _numbers = itertools.count()
 
 
 class Py4jSocket(socket.socket):
-    """A connection to Spark's JVM. Those of threads that ended are collected at any time, in any later test of the
+    """A connection with Spark's JVM. Those of threads that ended are collected at any time, in any later test of the
     process, and there they would be an unclosed socket."""
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        accepted, address = super().accept()
+        return Py4jSocket(fileno=accepted.detach()), address
 
     def __del__(self) -> None:
         self.close()
@@ -57,7 +62,14 @@ class Py4jSocket(socket.socket):
 def _give_py4j_sockets() -> None:
     sockets = ModuleType("socket")
     vars(sockets).update(vars(socket), socket=Py4jSocket)
-    vars(import_module("py4j.clientserver"))["socket"] = sockets
+    for name in ("py4j.clientserver", "py4j.java_gateway"):
+        vars(import_module(name))["socket"] = sockets
+
+    def get_request(server: AccumulatorTCPServer) -> tuple[socket.socket, Any]:
+        accepted, address = server.socket.accept()
+        return Py4jSocket(fileno=accepted.detach()), address
+
+    setattr(AccumulatorTCPServer, "get_request", get_request)  # noqa: B010
 
 
 _give_py4j_sockets()
