@@ -1,8 +1,6 @@
 """A pipeline at work: its queries in one SparkSession, their progress, and why they ended.
 
-Every flow is one streaming query with a checkpoint of its own. One more query, `dead_letters`, reads all sources that
-have rules, counts what the rules make of the rows and writes those that are put aside to the dead-letter topic. So a
-letter is written exactly once, as everything else is, and whether a flow runs says nothing about the letters.
+Every flow is one streaming query with a checkpoint of its own; so are the dead letters (see `frames`).
 """
 
 from __future__ import annotations
@@ -11,27 +9,21 @@ import json
 import threading
 import time
 from collections.abc import Callable
-from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
-from ottla.client.admin import NewTopic
 from ottla.client.errors import KafkaError
 from ottla.converters.errors import ConverterError
-from ottla.spark.pipelines import expectations, jdbc, sources, table_flows, targets
-from ottla.spark.pipelines.batch_sink import BatchOfStream
+from ottla.spark.pipelines import jdbc, targets
 from ottla.spark.pipelines.connection import Connection
-from ottla.spark.pipelines.definition import TABLE_KINDS, Flow, Pipeline, PipelineError, Source
+from ottla.spark.pipelines.definition import Flow, Pipeline, PipelineError
 from ottla.spark.pipelines.failures import SLOW_START, failure, flow_failure
+from ottla.spark.pipelines.frames import Frames
 from ottla.spark.pipelines.progress import FlowProgress, SourceCounts
 from ottla.spark.pipelines.redaction import Redaction
 from ottla.spark.pipelines.state import PipelineState
-from ottla.spark.pipelines.views import create_views
-from ottla.spark.registration import register
-from ottla.spark.tables.data_source import TableSource
+from ottla.spark.pipelines.topics import check_topics
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -53,18 +45,13 @@ class PipelineRun:
 
     def __init__(self, pipeline: Pipeline, spark: SparkSession, state: PipelineState, connection: Connection) -> None:
         self._pipeline = pipeline
-        self._spark = spark.newSession()
-        register(self._spark, BatchOfStream)
-        register(self._spark, TableSource)
+        self._frames = Frames(pipeline, spark, state, connection)
         self._state = state
         self._connection = connection
-        self._prepared: dict[str, DataFrame] = {}
         self._queries: dict[str, StreamingQuery] = {}
         self._followers: dict[str, jdbc.Follower] = {}
-        self._letters: DataFrame | None = None
         self._waiting: list[Flow] = []
         self._is_once = False
-        self._may_change = False
         self._letters_flow = Flow(LETTERS_FLOW, LETTERS_FLOW, topic=pipeline.dead_letters)
         self._restart_counts: dict[str, int] = {}
         self._restart_at = 0.0
@@ -85,103 +72,18 @@ class PipelineRun:
     def prepare(self, *, makes_topics: bool = True) -> None:
         """Make the DataFrames of all flows, which checks schemas, SQL, columns and topics."""
         self._begin(f"waiting for the broker at {self._connection.bootstrap_servers}")
-        self._check_topics(makes_topics)
+        check_topics(self._pipeline, self._connection, makes_missing=makes_topics)
         self._begin("checking sources, SQL and targets")
-        self._may_change = makes_topics
-        try:
-            self._prepare()
-        except AnalysisException as error:
-            raise PipelineError(expectations.first_line(error)) from None
-
-    def _prepare(self) -> None:
-        letters = []
-        for source in self._pipeline.sources:
-            rows = self._rows(source)
-            if source.is_judged:
-                judged = expectations.judge(source, rows)
-                if source.is_counted:
-                    counted = expectations.counted(source, judged)
-                    letters.append(expectations.letters(self._pipeline, source, counted))
-                rows = expectations.kept_rows(source, judged)
-            elif source.can_fail_to_parse:
-                rows = expectations.kept_rows(source, expectations.judge(source, rows))
-            else:
-                rows = rows.drop(expectations.ORIGIN, expectations.PARSE_ERROR)
-            if source.watermark is not None:
-                rows = rows.withWatermark(*source.watermark)
-            rows.createOrReplaceTempView(source.name)
-        create_views(self._spark, self._pipeline)
+        self._frames.make(may_change=makes_topics)
+        self._followers = self._frames.followers
         for flow in self._pipeline.flows:
-            if not self._spark.catalog.tableExists(flow.reads):
-                raise PipelineError(
-                    f"flows.{flow.name}: there is no source and no transformation with the name {flow.reads}"
-                )
-            self._prepared[flow.name] = targets.prepare(
-                self._pipeline, flow, self._spark.table(flow.reads), may_change=self._may_change
-            )
             self.flows[flow.name] = FlowProgress(flow.name, flow.target)
-        if letters:
-            self._letters = reduce(DataFrame.unionByName, letters).observe(
-                targets.OUT, F.count(F.lit(1)).alias(targets.OUT)
-            )
+        if self._frames.letters is not None:
             self.flows[LETTERS_FLOW] = FlowProgress(LETTERS_FLOW, f"topic {self._pipeline.dead_letters}")
-
-    def _rows(self, source: Source) -> DataFrame:
-        if source.kind == "jdbc":
-            if not source.is_stream:
-                return jdbc.table(self._spark, source)
-            follower = jdbc.Follower(self._spark, source, self._state.copies(source.name))
-            self._followers[source.name] = follower
-            return self._judged_rows(source, follower.stream())
-        if source.kind == "topic":
-            return sources.parsed(
-                self._pipeline, source, sources.raw_topic(self._spark, self._pipeline, source, self._connection)
-            )
-        if source.has_bytes:
-            redriven = self._state.redriven(source.name)
-            return sources.parsed(
-                self._pipeline, source, sources.raw_lines(self._spark, self._pipeline, source, redriven)
-            )
-        if source.kind in TABLE_KINDS:
-            rows = table_flows.table_rows(self._spark, self._pipeline, source)
-        else:
-            rows = sources.parquet_files(self._spark, self._pipeline, source)
-        return self._judged_rows(source, rows) if source.is_stream else rows
-
-    def _judged_rows(self, source: Source, rows: DataFrame) -> DataFrame:
-        """Rows of a stream that never were bytes, with those that come back where rows may be put aside."""
-        if source.is_counted:
-            return sources.with_redriven(rows, source.place, self._state.redriven(source.name))
-        return sources.with_origin(rows, source.place)
 
     def columns(self) -> dict[str, str]:
         """The columns of what each flow reads, for people."""
-        return {
-            flow.name: ", ".join(
-                f"{field.name} {field.dataType.simpleString()}"
-                for field in self._spark.table(flow.reads).schema.fields
-                if not field.name.startswith("_")
-            )
-            for flow in self._pipeline.flows
-        }
-
-    def _check_topics(self, makes_missing: bool) -> None:
-        """Topics that are read have to be there; those that are written are made."""
-        pipeline = self._pipeline
-        written = [flow.topic for flow in pipeline.flows if flow.topic is not None]
-        read = [source.topic for source in pipeline.sources if source.topic is not None]
-        if pipeline.counted_sources:
-            written += [pipeline.dead_letters, pipeline.redrive_topic]
-        if not written and not read:
-            return
-        with self._connection.admin() as admin:
-            known = admin.list_topics()
-            missing = [topic for topic in dict.fromkeys(written) if topic not in known]
-            for topic in read:
-                if topic not in known and topic not in missing:
-                    raise PipelineError(f"there is no topic {topic}: 'ottla topics create {topic}' makes it")
-            if missing and makes_missing:
-                admin.create_topics([NewTopic(topic) for topic in missing])
+        return self._frames.columns()
 
     # While it runs
 
@@ -198,7 +100,7 @@ class PipelineRun:
                 raise jdbc.failed(follower.source, error) from None
         self._is_once = is_once
         self._waiting = list(self._pipeline.flows)
-        if self._letters is not None:
+        if self._frames.letters is not None:
             self._waiting.append(self._letters_flow)
         self._start_next()
         if not is_once:
@@ -218,7 +120,7 @@ class PipelineRun:
         while self._waiting and all(self._is_settled(query) for query in self._queries.values()):
             flow = self._waiting.pop(0)
             self._begin(f"starting the flow {flow.name}")
-            prepared = self._letters if flow.name == LETTERS_FLOW else self._prepared[flow.name]
+            prepared = self._frames.letters if flow.name == LETTERS_FLOW else self._frames.flows[flow.name]
             assert prepared is not None
             try:
                 self._start(flow, prepared)

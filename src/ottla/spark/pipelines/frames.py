@@ -1,0 +1,117 @@
+"""The DataFrames of a pipeline: its sources as views, its transformations over them, and what each flow writes.
+
+Making them checks schemas, SQL, columns and tables, and starts nothing. Every flow is one DataFrame. One more, the
+letters, reads all sources that have rules, counts what the rules make of the rows and has those that are put aside. So
+a letter is written exactly once, as everything else is, and whether a flow runs says nothing about the letters.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from ottla.spark.pipelines import expectations, jdbc, sources, table_flows, targets
+from ottla.spark.pipelines.batch_sink import BatchOfStream
+from ottla.spark.pipelines.connection import Connection
+from ottla.spark.pipelines.definition import TABLE_KINDS, Pipeline, PipelineError, Source
+from ottla.spark.pipelines.state import PipelineState
+from ottla.spark.pipelines.views import create_views
+from ottla.spark.registration import register
+from ottla.spark.tables.data_source import TableSource
+
+
+class Frames:
+    """The DataFrames of one pipeline in a session of their own; `make` makes them."""
+
+    def __init__(self, pipeline: Pipeline, spark: SparkSession, state: PipelineState, connection: Connection) -> None:
+        self._pipeline = pipeline
+        self.spark = spark.newSession()
+        register(self.spark, BatchOfStream)
+        register(self.spark, TableSource)
+        self._state = state
+        self._connection = connection
+        self.flows: dict[str, DataFrame] = {}
+        self.letters: DataFrame | None = None
+        self.followers: dict[str, jdbc.Follower] = {}
+
+    def make(self, *, may_change: bool) -> None:
+        """Make all of them. With `may_change` schemas are registered and tables are made."""
+        try:
+            letters = [made for source in self._pipeline.sources if (made := self._create_source(source)) is not None]
+            create_views(self.spark, self._pipeline)
+            self._make_flows(may_change)
+        except AnalysisException as error:
+            raise PipelineError(expectations.first_line(error)) from None
+        if letters:
+            self.letters = reduce(DataFrame.unionByName, letters).observe(
+                targets.OUT, F.count(F.lit(1)).alias(targets.OUT)
+            )
+
+    def _create_source(self, source: Source) -> DataFrame | None:
+        """Make the view of a source. The letters of its rows, if any can become one."""
+        rows, letters = self.rows(source), None
+        if source.is_judged:
+            judged = expectations.judge(source, rows)
+            if source.is_counted:
+                letters = expectations.letters(self._pipeline, source, expectations.counted(source, judged))
+            rows = expectations.kept_rows(source, judged)
+        elif source.can_fail_to_parse:
+            rows = expectations.kept_rows(source, expectations.judge(source, rows))
+        else:
+            rows = rows.drop(expectations.ORIGIN, expectations.PARSE_ERROR)
+        if source.watermark is not None:
+            rows = rows.withWatermark(*source.watermark)
+        rows.createOrReplaceTempView(source.name)
+        return letters
+
+    def _make_flows(self, may_change: bool) -> None:
+        for flow in self._pipeline.flows:
+            if not self.spark.catalog.tableExists(flow.reads):
+                raise PipelineError(
+                    f"flows.{flow.name}: there is no source and no transformation with the name {flow.reads}"
+                )
+            rows = self.spark.table(flow.reads)
+            self.flows[flow.name] = targets.prepare(self._pipeline, flow, rows, may_change=may_change)
+
+    def rows(self, source: Source) -> DataFrame:
+        """The rows of a source with where they come from and, if they could not be parsed, why."""
+        if source.kind == "jdbc":
+            if not source.is_stream:
+                return jdbc.table(self.spark, source)
+            follower = jdbc.Follower(self.spark, source, self._state.copies(source.name))
+            self.followers[source.name] = follower
+            return self._judged_rows(source, follower.stream())
+        if source.kind == "topic":
+            return sources.parsed(
+                self._pipeline, source, sources.raw_topic(self.spark, self._pipeline, source, self._connection)
+            )
+        if source.has_bytes:
+            redriven = self._state.redriven(source.name)
+            return sources.parsed(
+                self._pipeline, source, sources.raw_lines(self.spark, self._pipeline, source, redriven)
+            )
+        if source.kind in TABLE_KINDS:
+            rows = table_flows.table_rows(self.spark, self._pipeline, source)
+        else:
+            rows = sources.parquet_files(self.spark, self._pipeline, source)
+        return self._judged_rows(source, rows) if source.is_stream else rows
+
+    def _judged_rows(self, source: Source, rows: DataFrame) -> DataFrame:
+        """Rows of a stream that never were bytes, with those that come back where rows may be put aside."""
+        if source.is_counted:
+            return sources.with_redriven(rows, source.place, self._state.redriven(source.name))
+        return sources.with_origin(rows, source.place)
+
+    def columns(self) -> dict[str, str]:
+        """The columns of what each flow reads, for people."""
+        return {
+            flow.name: ", ".join(
+                f"{field.name} {field.dataType.simpleString()}"
+                for field in self.spark.table(flow.reads).schema.fields
+                if not field.name.startswith("_")
+            )
+            for flow in self._pipeline.flows
+        }
