@@ -362,7 +362,7 @@ def test_rows_that_are_neither_kept_nor_put_aside_were_dropped() -> None:
         ("[STREAM_FAILED] Ended\nTraceback\nottla.spark.x.DataLost: t-0 is gone\n\tat org.x", "DataLost: t-0 is gone"),
         ("Aborted\n[USER_RAISED_EXCEPTION] source a: a row fails x: 5 SQLSTATE: P0001", "source a: a row fails x: 5"),
         ("[DIVIDE_BY_ZERO] Division by zero.\nmore", "[DIVIDE_BY_ZERO] Division by zero."),
-        ("x\nottla.spark.pipelines.definition.Unavailable: flows.a: no connection", "flows.a: no connection"),
+        ("x\nottla.spark.pipelines.errors.Unavailable: flows.a: no connection", "flows.a: no connection"),
     ],
 )
 def test_the_cause_is_what_really_happened(text: str, cause: str) -> None:
@@ -381,7 +381,7 @@ def test_the_cause_is_what_really_happened(text: str, cause: str) -> None:
         ("OSError: Generic S3 error: error sending request for url", Unavailable, 3),
         ("org.apache.spark.SparkException: Python worker failed to connect back.", Unavailable, 3),
         ("[STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE] Provided key schema does not match", PipelineError, 2),
-        ("[FOREACH] x\nottla.spark.pipelines.definition.Unavailable: flows.a: no connection to x", Unavailable, 3),
+        ("[FOREACH] x\nottla.spark.pipelines.errors.Unavailable: flows.a: no connection to x", Unavailable, 3),
         ("[DIVIDE_BY_ZERO] Division by zero.", FlowFailed, 1),
     ],
 )

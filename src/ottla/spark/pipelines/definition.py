@@ -1,9 +1,8 @@
 """What `pipeline.yml` says, checked before Spark is started.
 
-`${NAME}` and `${NAME:-default}` in any text are replaced by `--set NAME=VALUE` or by the environment. Whatever is empty
-afterwards counts as not given. A source names one kind; beside it another may be `${NAME:-}`, which is taken where it
-has a value: so a source is a database where there is one and a file where there is none. Paths are relative to the
-pipeline's folder.
+`${...}` in any text is replaced (see `variables`). Whatever is empty afterwards counts as not given. A source names one
+kind; beside it another may be `${NAME:-}`, which is taken where it has a value: so a source is a database if there is
+one, else a file. Paths are relative to the pipeline's folder.
 
 Commands that run nothing take of the file only what they use (`load_outline`, `load_tables`): they do not need its
 secrets.
@@ -20,7 +19,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.converters.errors import RegistryError
 from ottla.converters.registry import RegistrySettings
+from ottla.spark.pipelines import values
+from ottla.spark.pipelines.errors import BadData as BadData
+from ottla.spark.pipelines.errors import FlowFailed as FlowFailed
+from ottla.spark.pipelines.errors import PipelineError as PipelineError
+from ottla.spark.pipelines.errors import Unavailable as Unavailable
 from ottla.spark.pipelines.redaction import public_address
+from ottla.spark.pipelines.variables import VARIABLE, Substitution
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -45,37 +50,10 @@ REGISTRY_KEYS = (
     *("schema.registry.url", "basic.auth.user.info", "basic.auth.credentials.source", "bearer.auth.token"),
 )
 
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _PIPELINE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _TRIGGER = re.compile(r"\d+ (millisecond|second|minute|hour)s?")
 
 View = TypeVar("View", bound="Callable[[SparkSession], DataFrame]")
-
-
-class PipelineError(Exception):
-    """A pipeline that cannot be run as it is written, and why, in words for its author. The exit code tells a
-    scheduler what kind of failure it is."""
-
-    exit_code = 2
-
-
-class Unavailable(PipelineError):
-    """A broker, a database, a registry or a store does not answer: the same run may succeed later."""
-
-    exit_code = 3
-
-
-class BadData(PipelineError):
-    """The data ended the pipeline: a row that a rule forbids, or records that are lost."""
-
-    exit_code = 4
-
-
-class FlowFailed(PipelineError):
-    """A flow failed for a reason of none of these kinds."""
-
-    exit_code = 1
 
 
 def view(function: View) -> View:
@@ -227,6 +205,8 @@ class Pipeline(Outline):
     packages: tuple[str, ...] = ()
     jars: tuple[str, ...] = ()
     registry: RegistrySettings | None = None
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+    """Values of files and commands, and of variables whose names tell a secret."""
 
     @property
     def uses_topics(self) -> bool:
@@ -264,9 +244,11 @@ def load_tables(folder: Path, variables: Mapping[str, str]) -> Pipeline:
     with _naming_the_file(folder):
         document = _document(folder)
         outline = parse_outline(folder, document, variables)
-        named = _named(document, "flows").items()
+        named = values.named(document, "flows").items()
         raw = {name: flow for name, flow in named if isinstance(flow, dict) and set(flow) & set(TABLE_KINDS)}
-        flows = tuple(_flow(name, _without_empty(_substituted(flow, variables)), None) for name, flow in raw.items())
+        given = values.without_empty(Substitution(variables, folder)(raw))
+        assert isinstance(given, dict)
+        flows = tuple(_flow(name, flow, None) for name, flow in given.items())
         return Pipeline(
             name=outline.name,
             folder=outline.folder,
@@ -299,15 +281,16 @@ def _document(folder: Path) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise PipelineError(f"it cannot be read: {error}") from None
     if not isinstance(document, dict):
-        raise PipelineError(f"names with values are expected ({', '.join(_FILE_KEYS)}), not {_shape(document)}")
+        raise PipelineError(f"names with values are expected ({', '.join(_FILE_KEYS)}), not {values.shape(document)}")
     return document
 
 
 def parse_outline(folder: Path, document: Mapping[str, Any], variables: Mapping[str, str]) -> Outline:
     names = ("name", "broker", "dead_letters")
-    given = _without_empty(_substituted({key: document[key] for key in names if key in document}, variables))
+    substituted = Substitution(variables, folder)
+    given = values.without_empty(substituted({key: document[key] for key in names if key in document}))
     assert isinstance(given, dict)
-    name = _text(given, "name", "the file") or folder.resolve().name
+    name = values.text(given, "name", "the file") or folder.resolve().name
     if not _PIPELINE_NAME.fullmatch(name):
         raise PipelineError(
             f"name: {name!r} may have letters, digits, '.', '_' and '-' only: topics are named after it"
@@ -321,8 +304,8 @@ def parse_outline(folder: Path, document: Mapping[str, Any], variables: Mapping[
     return Outline(
         name=name,
         folder=folder.resolve(),
-        dead_letters=_text(given, "dead_letters", "the file") or f"{name}.dead-letters",
-        broker=_text(given, "broker", "the file"),
+        dead_letters=values.text(given, "dead_letters", "the file") or f"{name}.dead-letters",
+        broker=values.text(given, "broker", "the file"),
         source_kinds=kinds,
     )
 
@@ -330,21 +313,22 @@ def parse_outline(folder: Path, document: Mapping[str, Any], variables: Mapping[
 def parse_pipeline(
     folder: Path, document: object, variables: Mapping[str, str], registry: RegistrySettings | None = None
 ) -> Pipeline:
-    raw = _section(document, "the file", _FILE_KEYS)
+    raw = values.section(document, "the file", _FILE_KEYS)
     outline = parse_outline(folder, raw, variables)
     if "sources" in raw:
         raw = {**raw, "sources": _with_alternatives(raw["sources"], variables)}
-    given = _section(_without_empty(_substituted(raw, variables)), "the file", _FILE_KEYS)
+    substituted = Substitution(variables, folder)
+    given = values.section(values.without_empty(substituted(raw)), "the file", _FILE_KEYS)
     registry = _registry(given) or registry
-    sources = tuple(_source(key, value, registry) for key, value in _named(given, "sources").items())
-    flows = tuple(_flow(key, value, registry) for key, value in _named(given, "flows").items())
+    sources = tuple(_source(key, value, registry) for key, value in values.named(given, "sources").items())
+    flows = tuple(_flow(key, value, registry) for key, value in values.named(given, "flows").items())
     if not sources:
         raise PipelineError(
             "sources: at least one is needed, e.g. 'orders: {topic: orders, format: json, schema: ...}'"
         )
     if not flows:
         raise PipelineError("flows: at least one is needed, e.g. 'clean: {from: orders, topic: orders.clean}'")
-    trigger = _text(given, "trigger", "the file") or DEFAULT_TRIGGER
+    trigger = values.text(given, "trigger", "the file") or DEFAULT_TRIGGER
     if not _TRIGGER.fullmatch(trigger):
         raise PipelineError(f"trigger: {trigger!r} is no interval such as '5 seconds' or '100 milliseconds'")
     return Pipeline(
@@ -356,10 +340,11 @@ def parse_pipeline(
         sources=sources,
         flows=flows,
         trigger=trigger,
-        spark=_texts(given, "spark", "the file"),
-        packages=_list(given, "packages", "the file"),
-        jars=_list(given, "jars", "the file"),
+        spark=values.texts(given, "spark", "the file"),
+        packages=values.listed(given, "packages", "the file"),
+        jars=values.listed(given, "jars", "the file"),
         registry=registry,
+        secrets=tuple(sorted(substituted.secrets)),
     )
 
 
@@ -373,7 +358,7 @@ def _with_alternatives(sources: object, variables: Mapping[str, str]) -> object:
 def _with_alternative(source: object, variables: Mapping[str, str]) -> object:
     if not isinstance(source, dict):
         return source
-    matches = {kind: _VARIABLE.fullmatch(str(source.get(kind, "")).strip()) for kind in SOURCE_KINDS}
+    matches = {kind: VARIABLE.fullmatch(str(source.get(kind, "")).strip()) for kind in SOURCE_KINDS}
     optional = {kind: match.group(1) for kind, match in matches.items() if match and match.group(2) == ""}
     chosen = [kind for kind, variable in optional.items() if variables.get(variable)]
     dropped = [kind for kind in SOURCE_KINDS if kind not in chosen and (chosen or kind in optional)]
@@ -383,8 +368,8 @@ def _with_alternative(source: object, variables: Mapping[str, str]) -> object:
 def _registry(given: Mapping[str, Any]) -> RegistrySettings | None:
     if "registry" not in given:
         return None
-    texts = _texts(given, "registry", "the file")
-    _section(texts, "registry", REGISTRY_KEYS)
+    texts = values.texts(given, "registry", "the file")
+    values.section(texts, "registry", REGISTRY_KEYS)
     try:
         found = RegistrySettings.parse(texts)
     except RegistryError as error:
@@ -413,7 +398,7 @@ _FLOW_KEYS = (
 
 def _source(name: str, document: object, registry: RegistrySettings | None) -> Source:
     where = f"sources.{name}"
-    given = _section(document, where, _SOURCE_KEYS)
+    given = values.section(document, where, _SOURCE_KEYS)
     kinds = [one for one in SOURCE_KINDS if one in given]
     if len(kinds) != 1:
         raise PipelineError(
@@ -424,8 +409,8 @@ def _source(name: str, document: object, registry: RegistrySettings | None) -> S
     if kind == "jdbc" and "table" not in given:
         raise PipelineError(f"{where}: a jdbc source needs 'table: NAME'")
     allowed = {"topic": CONVERTERS, "files": FILE_FORMATS}.get(kind, ())
-    chosen = (_choice(given, "format", where, allowed) or "json") if allowed else None
-    schema = _text(given, "schema", where) if allowed else None
+    chosen = (values.choice(given, "format", where, allowed) or "json") if allowed else None
+    schema = values.text(given, "schema", where) if allowed else None
     wire = _wire(given, where, chosen, registry)
     is_registered = registry is not None and wire == CONFLUENT
     if schema is None and chosen in ("avro", "protobuf") and not is_registered:
@@ -434,35 +419,35 @@ def _source(name: str, document: object, registry: RegistrySettings | None) -> S
         raise PipelineError(f"{where}: format {chosen} needs a schema, e.g. 'schema: id bigint, name string'")
     watermark = None
     if "watermark" in given:
-        parts = _section(given["watermark"], f"{where}.watermark", ("column", "delay"))
-        column, delay = (_text(parts, key, f"{where}.watermark") for key in ("column", "delay"))
+        parts = values.section(given["watermark"], f"{where}.watermark", ("column", "delay"))
+        column, delay = (values.text(parts, key, f"{where}.watermark") for key in ("column", "delay"))
         if column is None or delay is None:
             raise PipelineError(f"{where}.watermark: it needs a column and a delay, e.g. '10 minutes'")
         watermark = (column, delay)
     made = Source(
         name=name,
-        topic=_text(given, "topic", where) if kind == "topic" else None,
-        files=_text(given, "files", where) if kind == "files" else None,
-        jdbc=_text(given, "jdbc", where) if kind == "jdbc" else None,
-        delta=_text(given, "delta", where) if kind == "delta" else None,
-        iceberg=_text(given, "iceberg", where) if kind == "iceberg" else None,
-        catalog=_texts(given, "catalog", where),
+        topic=values.text(given, "topic", where) if kind == "topic" else None,
+        files=values.text(given, "files", where) if kind == "files" else None,
+        jdbc=values.text(given, "jdbc", where) if kind == "jdbc" else None,
+        delta=values.text(given, "delta", where) if kind == "delta" else None,
+        iceberg=values.text(given, "iceberg", where) if kind == "iceberg" else None,
+        catalog=values.texts(given, "catalog", where),
         format=chosen,
         schema=schema,
-        message=_text(given, "message", where),
+        message=values.text(given, "message", where),
         wire=wire,
-        starting=_choice(given, "starting", where, ("earliest", "latest")) or "earliest",
-        header=_flag(given, "header", where),
-        static=_flag(given, "static", where),
-        table=_text(given, "table", where),
-        incremental=_text(given, "incremental", where) if kind == "jdbc" else None,
+        starting=values.choice(given, "starting", where, ("earliest", "latest")) or "earliest",
+        header=values.flag(given, "header", where),
+        static=values.flag(given, "static", where),
+        table=values.text(given, "table", where),
+        incremental=values.text(given, "incremental", where) if kind == "jdbc" else None,
         watermark=watermark,
         rules=_rules(given.get("expect", {}), f"{where}.expect"),
-        unparsable=_choice(given, "unparsable", where, (DROP, QUARANTINE, FAIL))
-        or (FAIL if _flag(given, "static", where) else QUARANTINE),
-        lenient=_flag(given, "lenient", where),
-        rescue=_text(given, "rescue", where),
-        options=_texts(given, "options", where),
+        unparsable=values.choice(given, "unparsable", where, (DROP, QUARANTINE, FAIL))
+        or (FAIL if values.flag(given, "static", where) else QUARANTINE),
+        lenient=values.flag(given, "lenient", where),
+        rescue=values.text(given, "rescue", where),
+        options=values.texts(given, "options", where),
     )
     if made.rules and not made.is_stream:
         raise PipelineError(f"{where}.expect: only rows of a stream are judged, and this source is read once")
@@ -472,7 +457,7 @@ def _source(name: str, document: object, registry: RegistrySettings | None) -> S
         raise PipelineError(f"{where}.lenient: only json, csv, avro and protobuf can be read that way")
     if made.rescue is not None and (made.format != "json" or made.lenient):
         raise PipelineError(f"{where}.rescue: only json that is read strictly has fields to rescue")
-    if made.rescue is not None and not _NAME.fullmatch(made.rescue):
+    if made.rescue is not None and not values.NAME.fullmatch(made.rescue):
         raise PipelineError(f"{where}.rescue: {made.rescue!r} may have letters, digits and '_' only: it is a column")
     if made.kind == "topic" and made.static:
         raise PipelineError(f"{where}.static: a topic is a stream; files and jdbc tables can be read once")
@@ -481,7 +466,7 @@ def _source(name: str, document: object, registry: RegistrySettings | None) -> S
 
 def _wire(given: Mapping[str, Any], where: str, chosen: str | None, registry: RegistrySettings | None) -> str:
     """Whether values have the Confluent wire format: Avro and Protobuf have, where there is a registry."""
-    wire = _choice(given, "wire", where, WIRES)
+    wire = values.choice(given, "wire", where, WIRES)
     if wire == CONFLUENT and chosen not in REGISTERED:
         raise PipelineError(f"{where}.wire: only {', '.join(REGISTERED)} have the Confluent wire format")
     if wire == CONFLUENT and registry is None:
@@ -501,11 +486,11 @@ def _rules(document: object, where: str) -> tuple[Rule, ...]:
         )
     rules = []
     for name, value in document.items():
-        given = _section(value, f"{where}.{name}", ("rule", "action"))
-        expression = _text(given, "rule", f"{where}.{name}")
+        given = values.section(value, f"{where}.{name}", ("rule", "action"))
+        expression = values.text(given, "rule", f"{where}.{name}")
         if expression is None:
             raise PipelineError(f"{where}.{name}: 'rule' is missing: an SQL expression that is true for good rows")
-        action = _choice(given, "action", f"{where}.{name}", ACTIONS) or WARN
+        action = values.choice(given, "action", f"{where}.{name}", ACTIONS) or WARN
         if str(name) == PARSE_RULE:
             raise PipelineError(f"{where}.{name}: '{PARSE_RULE}' names rows that cannot be parsed; take another name")
         rules.append(Rule(str(name), expression, action))
@@ -514,16 +499,16 @@ def _rules(document: object, where: str) -> tuple[Rule, ...]:
 
 def _flow(name: str, document: object, registry: RegistrySettings | None) -> Flow:
     where = f"flows.{name}"
-    given = _section(document, where, _FLOW_KEYS)
+    given = values.section(document, where, _FLOW_KEYS)
     kinds = [one for one in TARGET_KINDS if one in given]
     if len(kinds) != 1:
         raise PipelineError(f"{where}: it needs one of {', '.join(TARGET_KINDS)}, and has {', '.join(kinds) or 'none'}")
     kind = kinds[0]
     allowed = {"topic": CONVERTERS, "files": ("parquet", "json", "csv")}.get(kind, ())
-    chosen = _choice(given, "format", where, allowed) if allowed else None
+    chosen = values.choice(given, "format", where, allowed) if allowed else None
     wire = _wire(given, where, chosen or "json", registry)
-    schema = _text(given, "schema", where)
-    registers = _flag(given, "register", where) if "register" in given else True
+    schema = values.text(given, "schema", where)
+    registers = values.flag(given, "register", where) if "register" in given else True
     if chosen == "protobuf" and schema is None and (wire == PLAIN or registers):
         raise PipelineError(
             f"{where}: format protobuf needs a file, e.g. 'schema: order.proto': the numbers of its fields have to "
@@ -531,144 +516,36 @@ def _flow(name: str, document: object, registry: RegistrySettings | None) -> Flo
         )
     if kind == "jdbc" and "table" not in given:
         raise PipelineError(f"{where}: a jdbc target needs 'table: NAME'")
-    mode = _choice(given, "mode", where, MODES) or "append"
+    mode = values.choice(given, "mode", where, MODES) or "append"
     if kind != "topic" and mode != "append":
         raise PipelineError(
             f"{where}.mode: {kind} can only be appended to: '{mode}' would add a row for each change of a key, and "
             "the old ones would stay. Write the changes to a topic, or group by a window of a source with a watermark: "
             "then 'mode: append' writes each row once, when it is final"
         )
-    compact_every = _text(given, "compact_every", where)
+    compact_every = values.text(given, "compact_every", where)
     if compact_every is not None and (not compact_every.isdecimal() or int(compact_every) == 0):
         raise PipelineError(f"{where}.compact_every: a number of batches is expected, not {compact_every!r}")
     return Flow(
         name=name,
-        reads=_text(given, "from", where) or name,
-        topic=_text(given, "topic", where),
-        files=_text(given, "files", where),
-        jdbc=_text(given, "jdbc", where),
-        delta=_text(given, "delta", where),
-        iceberg=_text(given, "iceberg", where),
-        catalog=_texts(given, "catalog", where),
+        reads=values.text(given, "from", where) or name,
+        topic=values.text(given, "topic", where),
+        files=values.text(given, "files", where),
+        jdbc=values.text(given, "jdbc", where),
+        delta=values.text(given, "delta", where),
+        iceberg=values.text(given, "iceberg", where),
+        catalog=values.texts(given, "catalog", where),
         schema=schema,
-        message=_text(given, "message", where),
+        message=values.text(given, "message", where),
         wire=wire,
         registers=registers,
-        guarantee=_choice(given, "guarantee", where, GUARANTEES) or EXACTLY_ONCE,
-        evolves=_flag(given, "evolve", where),
+        guarantee=values.choice(given, "guarantee", where, GUARANTEES) or EXACTLY_ONCE,
+        evolves=values.flag(given, "evolve", where),
         compact_every=None if compact_every is None else int(compact_every),
         format=chosen or {"topic": "json", "files": "parquet"}.get(kind),
-        key=_text(given, "key", where),
-        table=_text(given, "table", where),
+        key=values.text(given, "key", where),
+        table=values.text(given, "table", where),
         mode=mode,
-        partition_by=_list(given, "partition_by", where),
-        options=_texts(given, "options", where),
+        partition_by=values.listed(given, "partition_by", where),
+        options=values.texts(given, "options", where),
     )
-
-
-# --- values
-
-
-def _substituted(document: object, variables: Mapping[str, str]) -> object:
-    def replaced(match: re.Match[str]) -> str:
-        name, default = match.group(1), match.group(2)
-        value = variables.get(name, default)
-        if value is None:
-            raise PipelineError(f"${{{name}}} has no value: give it with --set {name}=VALUE or in the environment")
-        return value
-
-    if isinstance(document, str):
-        return _VARIABLE.sub(replaced, document)
-    if isinstance(document, list):
-        return [_substituted(one, variables) for one in document]
-    if isinstance(document, dict):
-        return {key: _substituted(value, variables) for key, value in document.items()}
-    return document
-
-
-def _without_empty(document: object) -> object:
-    if isinstance(document, dict):
-        return {key: _without_empty(value) for key, value in document.items() if value is not None and value != ""}
-    return document
-
-
-def _section(document: object, where: str, known: tuple[str, ...]) -> dict[str, Any]:
-    if not isinstance(document, dict):
-        raise PipelineError(f"{where}: names with values are expected ({', '.join(known)}), not {_shape(document)}")
-    for key in document:
-        if key not in known:
-            near = next((name for name in known if _is_near(str(key), name)), None)
-            hint = f"did you mean '{near}'? It" if near is not None else "it"
-            raise PipelineError(f"{where}: '{key}' is not known; {hint} may have {', '.join(known)}")
-    return document
-
-
-def _is_near(given: str, name: str) -> bool:
-    """Whether a word is a misspelled name: at most one letter in four is wrong, missing, added or swapped."""
-    previous, row = list(range(len(name) + 1)), list(range(len(name) + 1))
-    for index, letter in enumerate(given):
-        before, previous = previous, row
-        row = [index + 1]
-        for column, other in enumerate(name):
-            cost = min(previous[column + 1] + 1, row[column] + 1, previous[column] + (letter != other))
-            if index and column and (letter, given[index - 1]) == (name[column - 1], other):
-                cost = min(cost, before[column - 1] + 1)
-            row.append(cost)
-    return row[-1] <= max(1, len(given) // 4)
-
-
-def _shape(value: object) -> str:
-    """What stands in the wrong place, without its content: that may be a secret."""
-    if isinstance(value, dict):
-        return "names with values"
-    return "a list" if isinstance(value, list) else "nothing" if value is None else "a text or a number"
-
-
-def _named(given: Mapping[str, Any], key: str) -> dict[str, object]:
-    section = given.get(key) or {}
-    if not isinstance(section, dict):
-        raise PipelineError(f"{key}: names with their definitions are expected, not {_shape(section)}")
-    for name in section:
-        if not _NAME.fullmatch(str(name)):
-            raise PipelineError(f"{key}: {name!r} may have letters, digits and '_' only: it is the name of a view")
-    return section
-
-
-def _text(given: Mapping[str, Any], key: str, where: str) -> str | None:
-    value = given.get(key)
-    if value is None:
-        return None
-    if isinstance(value, dict | list):
-        raise PipelineError(f"{where}.{key}: a text is expected, not {_shape(value)}")
-    return str(value).strip()
-
-
-def _texts(given: Mapping[str, Any], key: str, where: str) -> dict[str, str]:
-    value = given.get(key, {})
-    if not isinstance(value, dict):
-        raise PipelineError(f"{where}.{key}: names with texts are expected, not {_shape(value)}")
-    for name, one in value.items():
-        if isinstance(one, dict | list):
-            raise PipelineError(f"{where}.{key}.{name}: a text is expected, not {_shape(one)}")
-    return {str(name): str(one).lower() if isinstance(one, bool) else str(one) for name, one in value.items()}
-
-
-def _list(given: Mapping[str, Any], key: str, where: str) -> tuple[str, ...]:
-    value = given.get(key, [])
-    if not isinstance(value, list):
-        raise PipelineError(f"{where}.{key}: a list is expected, not {_shape(value)}")
-    return tuple(str(one) for one in value if one is not None and one != "")
-
-
-def _flag(given: Mapping[str, Any], key: str, where: str) -> bool:
-    value = given.get(key, False)
-    if not isinstance(value, bool):
-        raise PipelineError(f"{where}.{key}: true or false is expected, not {value!r}")
-    return value
-
-
-def _choice(given: Mapping[str, Any], key: str, where: str, allowed: tuple[str, ...]) -> str | None:
-    value = _text(given, key, where)
-    if value is not None and value not in allowed:
-        raise PipelineError(f"{where}.{key}: {value!r} is none of {', '.join(allowed)}")
-    return value

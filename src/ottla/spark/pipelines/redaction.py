@@ -52,6 +52,11 @@ _PARAMETER = re.compile(r"([A-Za-z0-9_.-]+)=([^?&;,()\s]*)")
 _QUOTED = re.compile(r"=\s*\"([^\"]+)\"|=\s*'([^']+)'")
 
 
+def is_secret_name(name: str) -> bool:
+    """Whether a setting or a variable of this name holds a secret."""
+    return _SECRET_NAME.search(name) is not None
+
+
 def public_address(address: str) -> str:
     """An address without user, password, query and properties; a path without a scheme stays as it is."""
     jdbc = _JDBC.fullmatch(address)
@@ -94,7 +99,7 @@ class Redaction:
             if value != public_address(value):
                 addresses[value] = public_address(value)
                 secrets.update(_secrets_of_address(value))
-            if _SECRET_NAME.search(name):
+            if is_secret_name(name):
                 secrets.add(value)
                 secrets.update(one or other for one, other in _QUOTED.findall(value))
 
@@ -120,6 +125,7 @@ def _settings(pipeline: Pipeline | None, connection: Connection | None) -> Itera
         yield from (("password", one) for one in (registry.password, registry.token) if one)
     if pipeline is None:
         return
+    yield from (("password", one) for one in pipeline.secrets)
     yield from pipeline.spark.items()
     ends: list[Source | Flow] = [*pipeline.sources, *pipeline.flows]
     for one in ends:
