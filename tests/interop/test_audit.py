@@ -12,6 +12,7 @@ import pytest
 from ottla.client.admin import Acl, AclOperation, AclResource
 from ottla.client.blocking import Admin, Consumer, Producer
 from ottla.client.errors import KafkaError
+from ottla.client.metadata import TopicPartition
 from ottla.testing import Cluster
 from tests.interop.secured_ottla import SecuredOttla
 
@@ -26,10 +27,12 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredOttla]:
     server = SecuredOttla(
         tmp_path_factory.mktemp("audit") / "data",
         users=USERS,
+        protocols=("SASL_PLAINTEXT", "SSL"),
         properties={
             "authorizer.class.name": AUTHORIZER,
             "super.users": "User:admin;User:ANONYMOUS",
             "ottla.audit.topic.enable": "true",
+            "ssl.client.auth": "required",
             "log.level": "debug",
         },
     )
@@ -111,6 +114,32 @@ def test_logins_denials_and_changes_are_recorded_and_no_secret_is(node: SecuredO
     for secret in SECRETS:
         assert secret not in logged
         assert secret not in json.dumps(found)
+
+
+def test_a_failed_tls_handshake_is_recorded_and_counted(node: SecuredOttla) -> None:
+    with pytest.raises(KafkaError), Admin(node.client("SSL") | {"default.api.timeout.ms": 20_000}) as without:
+        without.list_topics()
+    ends_at = time.monotonic() + 60
+    found: list[dict[str, Any]] = []
+    while not found and time.monotonic() < ends_at:
+        found = [one for one in events(node, 8) if one.get("auth_protocol") == "SSL"]
+    refused = found[0]
+    assert (refused["class_name"], refused["status"]) == ("Authentication", "Failure")
+    assert (refused["user"]["uid"], refused["src_endpoint"]["ip"]) == ("User:ANONYMOUS", "127.0.0.1")
+    assert refused["dst_endpoint"]["svc_name"] == "SSL"
+    assert "PEER_DID_NOT_RETURN_A_CERTIFICATE" in refused["status_detail"]
+    assert node.count("failed_authentication_total", "SSL") >= 1
+
+
+def test_the_topic_is_internal_and_only_nodes_write_to_it(node: SecuredOttla) -> None:
+    admin_settings = login(node, "admin", USERS["admin"])
+    with Admin(admin_settings) as admin:
+        assert TOPIC not in admin.list_topics()
+        assert admin.list_topics(include_internal=True)[TOPIC].is_internal
+        with pytest.raises(KafkaError, match="INVALID_TOPIC_EXCEPTION"):
+            admin.delete_records({TopicPartition(TOPIC, 0): 1})
+    with Producer(admin_settings) as producer, pytest.raises(KafkaError, match="INVALID_TOPIC_EXCEPTION"):
+        producer.send(TOPIC, b"forged").result()
 
 
 def test_every_node_of_a_secured_cluster_writes_to_the_topic_through_its_leader() -> None:

@@ -23,6 +23,7 @@ from ottla.wire import Message, frames
 from ottla.wire.acls import AclOperation, AclResource
 from ottla.wire.apis import APIS, request_class
 from ottla.wire.errors import ErrorCode, KafkaError
+from ottla.wire.internal_topics import AUDIT_TOPIC
 from tests.interop.access_requests import TOPICS, Case, cases
 
 ALICE = Principal("User", "alice")
@@ -58,6 +59,16 @@ EXTRA_CASES = (
     Case("GetTelemetrySubscriptions", 0, {}),
     Case("PushTelemetry", 0, {}),
     Case("ControllerRegistration", 0, {"controller_id": 1}, "controller"),
+    Case(
+        "Produce",
+        9,
+        {
+            "acks": 1,
+            "timeout_ms": 1_000,
+            "topic_data": [{"name": AUDIT_TOPIC, "partition_data": [{"index": 0, "records": b""}]}],
+        },
+        label="of an audit event",
+    ),
 )
 
 
@@ -90,7 +101,7 @@ def sim() -> Iterator[Sim]:
 
 def prepared(sim: Sim) -> tuple[Node, dict[str, bytes]]:
     host = sim.node()
-    for topic, count in TOPICS.items():
+    for topic, count in (TOPICS | {AUDIT_TOPIC: 1}).items():
         sim.create_topic(topic, count)
     node = host.node
     assert node is not None

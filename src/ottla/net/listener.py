@@ -79,8 +79,10 @@ class Listener:
         name: str = "",
         is_protected: bool = False,
         tls: ssl.SSLContext | None = None,
+        on_refused: Callable[[str, str], None] = lambda host, reason: None,
     ) -> None:
-        """`hold_ms(host)`: how long a connection that comes too soon is held before it is closed, 0 to take it.
+        """`on_refused(host, reason)`: a TLS handshake failed, or `accept` refused a connection.
+        `hold_ms(host)`: how long a connection that comes too soon is held before it is closed, 0 to take it.
         `pause_ms()`: asked for each connection, how long to accept no other one after it."""
         self.name = name
         self.is_protected = is_protected
@@ -94,6 +96,7 @@ class Listener:
         self._loop = loop
         self._sockets = sockets
         self._accept = accept
+        self._on_refused = on_refused
         self._max_frame_bytes = max_frame_bytes
         self.max_connections = max_connections
         self.max_connections_per_ip = max_connections_per_ip
@@ -195,6 +198,7 @@ class Listener:
             receiver = self._accept(channel, host, port, tls)
         except ConnectionRefused as refusal:
             log.info("listener %s: closing the connection of %s: %s", self.name, host, refusal)
+            self._on_refused(host, str(refusal))
             self._uncount(host)
             (sock if tls is None else tls).close()
             return
@@ -209,7 +213,7 @@ class Listener:
                 del self._handshakes[handshake]
                 self._take(sock, host, port, tls)
             else:
-                self._explain(host, tls, error)
+                self._explain(host, error)
                 self.refused += 1
                 self._drop(handshake, sock, host)
 
@@ -221,19 +225,20 @@ class Listener:
         self._uncount(host)
         sock.close()
 
-    def _explain(self, host: str, tls: TlsSocket, error: OSError) -> None:
-        level = logging.INFO
+    def _explain(self, host: str, error: OSError) -> None:
         if isinstance(error, TimeoutError):
             reason = f"the TLS handshake was not done within {HANDSHAKE_S:.0f} s"
         elif not isinstance(error, ssl.SSLError):
-            reason, level = "the client ended it in the TLS handshake", logging.DEBUG
+            log.debug("listener %s: %s ended its connection in the TLS handshake", self.name, host)
+            return
         elif error.reason in _NO_TLS or error.reason in _NO_TLS_RECORD:
             reason = f"this listener speaks TLS, and the client does not ({error.reason})"
         elif isinstance(error, ssl.SSLCertVerificationError):
             reason = f"the client's certificate is refused: {error.verify_message}"
         else:
             reason = f"the TLS handshake failed: {error.reason or error}"
-        log.log(level, "listener %s: closing the connection of %s: %s", self.name, host, reason)
+        log.info("listener %s: closing the connection of %s: %s", self.name, host, reason)
+        self._on_refused(host, reason)
 
     def _pause(self, seconds: float) -> None:
         assert self._listening is not None

@@ -17,6 +17,7 @@ from ottla.config import TopicConfig
 from ottla.records import Compression, Record, build, read, split
 from ottla.storage import Log
 from ottla.wire.errors import ErrorCode
+from ottla.wire.internal_topics import AUDIT_TOPIC, GROUP_METADATA_TOPIC
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from ottla.wire.messages.produce import (
     PartitionProduceData,
@@ -24,6 +25,7 @@ from ottla.wire.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from ottla.wire.messages.records.register_broker_record import RegisterBrokerRecord
 from tests.unit.broker.rooms import (
     CLIENT,
     CLOCK,
@@ -132,6 +134,31 @@ def codes(response: FetchResponse) -> list[ErrorCode]:
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     return World(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("topic", "client_id", "is_taken"),
+    [
+        (GROUP_METADATA_TOPIC, "app", False),
+        (GROUP_METADATA_TOPIC, "1", False),
+        (GROUP_METADATA_TOPIC, "__admin_client", True),
+        (AUDIT_TOPIC, "app", False),
+        (AUDIT_TOPIC, None, False),
+        (AUDIT_TOPIC, "__admin_client", False),
+        (AUDIT_TOPIC, "1", True),
+    ],
+)
+def test_only_nodes_write_audit_events(tmp_path: Path, topic: str, client_id: str | None, is_taken: bool) -> None:
+    world = World(tmp_path)
+    world.ground.image.replay(RegisterBrokerRecord(broker_id=1))
+    add_topic(world.replicas, topic, b"i" * 16)
+    data = PartitionProduceData(index=0, records=memoryview(batch(b"event")))
+    request = ProduceRequest(acks=1, topic_data=[TopicProduceData(name=topic, partition_data=[data])])
+    caller = Caller(client_id, world.client, 0, 9)
+    response = produce(request, world.ground, world.replicas, world.transactions, world.quotas, caller)
+    assert isinstance(response, ProduceResponse)
+    expected = ErrorCode.NONE if is_taken else ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert rows(response)[0][1] == expected
 
 
 def test_what_was_produced_is_fetched(world: World) -> None:

@@ -18,7 +18,7 @@ from ottla.broker.serving.api import Api, Need
 from ottla.cluster.topic import why_topic_name_is_invalid
 from ottla.wire.acls import AclOperation, AclResource
 from ottla.wire.errors import ErrorCode
-from ottla.wire.internal_topics import INTERNAL_TOPICS
+from ottla.wire.internal_topics import AUDIT_TOPIC, INTERNAL_TOPICS
 from ottla.wire.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
@@ -81,6 +81,7 @@ def _answer_now(
             if topic.name
             and topic.topic_id == ZERO_UUID
             and topic.name not in ground.image.topics_by_name
+            and topic.name != AUDIT_TOPIC  # a node creates it, with its own retention
             and caller.may_describe_topic(topic.name)
         ]
         if missing and ground.config.auto_create_topics_enable:

@@ -31,6 +31,7 @@ from ottla.records import HEADER_SIZE, Compression
 from ottla.records.batch import ATTRIBUTES_POSITION, COMPRESSION_MASK, LOG_OVERHEAD, MAGIC
 from ottla.wire.acls import AclOperation, AclResource
 from ottla.wire.errors import ErrorCode, KafkaError
+from ottla.wire.internal_topics import AUDIT_TOPIC
 from ottla.wire.messages.produce import (
     LeaderIdAndEpoch,
     NodeEndpoint,
@@ -115,6 +116,15 @@ def _without_denied(request: ProduceRequest, ground: Ground, caller: Caller) -> 
     return refuse_all(ProduceRequest(topic_data=denied), ErrorCode.TOPIC_AUTHORIZATION_FAILED).responses
 
 
+def _may_write_internal(topic: str, ground: Ground, caller: Caller) -> bool:
+    """Audit events are written by nodes alone: a principal with Write on all topics could forge them otherwise."""
+    if topic != AUDIT_TOPIC:
+        return caller.client_id == ADMIN_CLIENT_ID
+    if not caller.is_allowed_on_cluster(AclOperation.CLUSTER_ACTION, is_logged=False):
+        return False
+    return (caller.client_id or "") in map(str, (*ground.image.brokers, *ground.image.controllers))
+
+
 def append_all(
     request: ProduceRequest,
     ground: Ground,
@@ -153,7 +163,7 @@ def append_all(
                     partition = replicas.hosting.find(topic.topic_id if uses_topic_ids else topic.name, data.index)
                     if partition is None:
                         raise KafkaError(unknown if of_topic is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-                if partition.is_internal and caller.client_id != ADMIN_CLIENT_ID:
+                if partition.is_internal and not _may_write_internal(partition.topic, ground, caller):
                     raise KafkaError(
                         ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic} is internal: clients cannot write to it"
                     )
@@ -289,6 +299,7 @@ api = Api(
     needs=(
         Need(AclOperation.WRITE, AclResource.TOPIC),
         Need(AclOperation.WRITE, AclResource.TRANSACTIONAL_ID),
+        Need(AclOperation.CLUSTER_ACTION, AclResource.CLUSTER),
     ),
     frame=produce_frame,
     frame_rooms=(Ground, Replicas, Quotas),

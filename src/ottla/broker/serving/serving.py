@@ -24,6 +24,7 @@ from ottla.broker.serving.authorization import Authorization
 from ottla.broker.serving.connection import Connection
 from ottla.broker.serving.login import ConnectionLogin, ListenerLogins
 from ottla.broker.serving.quotas import Quotas
+from ottla.broker.serving.refused_handshakes import RefusedHandshakes
 from ottla.broker.serving.sasl_settings import is_sasl
 from ottla.broker.serving.scram_credentials import ScramCredentials
 from ottla.broker.serving.telemetry import Telemetry
@@ -102,6 +103,9 @@ class Serving:
             principal = ANONYMOUS
             if tls is not None and config.security_protocol == "SSL":
                 principal = certified_principal(tls.certificate(), mapping)
+                meter = ground.metrics.logins(config.name)
+                meter.successful_authentication += 1
+                meter.successful_authentication_no_reauth += 1
                 if principal is not ANONYMOUS:
                     ground.audit.record(
                         AuditEvent(
@@ -131,6 +135,7 @@ class Serving:
             name=config.name,
             is_protected=config.name == ground.config.inter_broker_listener and len(ground.config.listeners) > 1,
             tls=tls_context,
+            on_refused=RefusedHandshakes(ground, config.name).add,
         )
         self._rates[config.name] = CreationRate(ground.config, own_limit(ground.config, config.name, MAX_CREATION_RATE))
         listener.connections_per_ip = ground.config.connections_per_ip_overrides
