@@ -1,7 +1,8 @@
-"""A certificate authority of one's own, and certificates that it signs, made with the package `cryptography`.
+"""A certificate authority of one's own, and certificates that it signs.
 
-The package is an extra (`ottla[security]`): a node that is given its certificates does not need it. In a checkout it is
-installed when it is first needed, with the version that requirements-security.lock pins.
+The package `cryptography`, with which they are made, is an extra (`ottla[security]`): a node that is given its
+certificates does not need it. In a checkout it is installed when it is first needed, with the version that
+requirements-security.lock pins.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,7 @@ class Certificate:
 
 
 class Authority:
-    """Signs certificates. Keys are ECDSA P-256: a handshake costs a node a tenth of what RSA 2048 costs."""
+    """Signs certificates."""
 
     def __init__(self, key: Any, certificate: Any) -> None:
         self._key = key
@@ -71,37 +72,30 @@ class Authority:
     @classmethod
     def create(cls, common_name: str, now: datetime | None = None) -> Authority:
         need_cryptography()
-        from cryptography import x509
-        from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
-        from cryptography.hazmat.primitives.hashes import SHA256
+        from ottla.security.asymmetric import authority_certificate, new_key
 
-        key = generate_private_key(SECP256R1())
-        usage = x509.KeyUsage(
-            digital_signature=True, key_cert_sign=True, crl_sign=True, content_commitment=False, key_encipherment=False,
-            data_encipherment=False, key_agreement=False, encipher_only=False, decipher_only=False,
-        )  # fmt: skip
-        builder = _builder(common_name, key.public_key(), CA_DAYS, now).issuer_name(_name(common_name))
-        builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        builder = builder.add_extension(usage, critical=True)
-        builder = builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        return cls(key, builder.sign(key, SHA256()))
+        key = new_key()
+        return cls(key, authority_certificate(key, common_name, _validity(now, CA_DAYS)))
 
     @classmethod
     def load(cls, key: bytes, certificate: bytes) -> Authority:
         """An authority that was made before; ValueError if it is none."""
         need_cryptography()
-        from cryptography import x509
-        from cryptography.hazmat.primitives.serialization import load_pem_private_key
+        from ottla.security.asymmetric import load_certificate, load_key
 
-        return cls(load_pem_private_key(key, None), x509.load_pem_x509_certificate(certificate))
+        return cls(load_key(key), load_certificate(certificate))
 
     @property
     def key(self) -> str:
-        return _key_text(self._key)
+        from ottla.security.asymmetric import key_text
+
+        return key_text(self._key)
 
     @property
     def certificate(self) -> str:
-        return _certificate_text(self._certificate)
+        from ottla.security.asymmetric import certificate_text
+
+        return certificate_text(self._certificate)
 
     def issue(
         self,
@@ -113,73 +107,37 @@ class Authority:
         now: datetime | None = None,
     ) -> Certificate:
         """A new key with a certificate for clients, or for servers of these names, which are clients of each other."""
-        from cryptography import x509
-        from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
-        from cryptography.hazmat.primitives.hashes import SHA256
-        from cryptography.x509.oid import ExtendedKeyUsageOID
+        from ottla.security.asymmetric import certificate_text, key_text, new_key, signed_certificate
 
         if not common_name or len(common_name) > MAX_COMMON_NAME:
             raise CommandError(
                 f"{common_name!r}: the name in a certificate has 1 to {MAX_COMMON_NAME} letters", MISUSED
             )
-        key = generate_private_key(SECP256R1())
-        usages = [ExtendedKeyUsageOID.CLIENT_AUTH, *([ExtendedKeyUsageOID.SERVER_AUTH] if is_server else [])]
-        builder = _builder(common_name, key.public_key(), days, now).issuer_name(self._certificate.subject)
-        builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        builder = builder.add_extension(x509.ExtendedKeyUsage(usages), critical=False)
-        builder = builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
-        builder = builder.add_extension(issuer, critical=False)
-        if names:
-            alternatives = [_alternative(one) for one in dict.fromkeys(names)]
-            builder = builder.add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
-        text = _certificate_text(builder.sign(self._key, SHA256()))
-        return Certificate(_key_text(key), text, text + self.certificate)
+        alternatives = [_alternative(one) for one in dict.fromkeys(names)]
+        key = new_key()
+        signed = signed_certificate(
+            (self._key, self._certificate),
+            key,
+            common_name,
+            alternatives,
+            _validity(now, days),
+            is_server=is_server,
+        )
+        text = certificate_text(signed)
+        return Certificate(key_text(key), text, text + self.certificate)
 
 
-def _builder(common_name: str, public_key: Any, days: int, now: datetime | None) -> Any:
-    from cryptography import x509
-
+def _validity(now: datetime | None, days: int) -> tuple[datetime, datetime]:
     start = now or datetime.now(UTC)
-    return (
-        x509.CertificateBuilder()
-        .subject_name(_name(common_name))
-        .public_key(public_key)
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(start - CLOCK_SKEW)
-        .not_valid_after(start + timedelta(days=days))
-    )
+    return start - CLOCK_SKEW, start + timedelta(days=days)
 
 
-def _name(common_name: str) -> Any:
-    from cryptography import x509
-    from cryptography.x509.oid import NameOID
-
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
-
-
-def _alternative(name: str) -> Any:
+def _alternative(name: str) -> str | IPv4Address | IPv6Address:
     """An address or a host name, as the certificate of a server has it."""
-    from cryptography import x509
-
     try:
-        return x509.IPAddress(ip_address(name))
+        return ip_address(name)
     except ValueError:
         pass
     if not _HOST.fullmatch(name):
         raise CommandError(f"{name!r} is neither a host name nor an address", MISUSED)
-    return x509.DNSName(name)
-
-
-def _key_text(key: Any) -> str:
-    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-
-    text: str = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
-    return text
-
-
-def _certificate_text(certificate: Any) -> str:
-    from cryptography.hazmat.primitives.serialization import Encoding
-
-    text: str = certificate.public_bytes(Encoding.PEM).decode()
-    return text
+    return name

@@ -1,7 +1,8 @@
-"""Public keys of a JSON Web Key Set (RFC 7517) and the signatures they verify, through the package `cryptography`.
+"""Public keys of a JSON Web Key Set (RFC 7517) and the signatures they verify.
 
-It is an extra, `ottla[security]`: a broker without OAUTHBEARER does not need it. Only asymmetric algorithms exist here:
-a key of another kind is passed over, so that no public key can ever serve as the secret of an HMAC.
+They need the package `cryptography`, an extra (`ottla[security]`): a broker without OAUTHBEARER does not. Only
+asymmetric algorithms exist here: a key of another kind is passed over, so that no public key can ever serve as the
+secret of an HMAC.
 """
 
 from __future__ import annotations
@@ -14,14 +15,9 @@ from typing import Any, Final
 MAX_KEY_COUNT: Final = 100
 MIN_RSA_BITS: Final = 2048
 MAX_RSA_BITS: Final = 8192
-_HASHES: Final = {"256": "SHA256", "384": "SHA384", "512": "SHA512"}
-_CURVES: Final = {
-    "P-256": ("ES256", "SECP256R1", 32),
-    "P-384": ("ES384", "SECP384R1", 48),
-    "P-521": ("ES512", "SECP521R1", 66),
-}
+_CURVES: Final = {"P-256": "ES256", "P-384": "ES384", "P-521": "ES512"}
 RSA_ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
-ALGORITHMS: Final = (*RSA_ALGORITHMS, *(algorithm for algorithm, _, _ in _CURVES.values()))
+ALGORITHMS: Final = (*RSA_ALGORITHMS, *_CURVES.values())
 
 
 class KeySetError(ValueError):
@@ -35,34 +31,12 @@ class VerificationKey:
     key_id: str | None
     algorithms: tuple[str, ...]
     public_key: Any = field(repr=False)
-    coordinate_size: int = 0
-    """Of elliptic curves: the bytes of each half of a signature."""
 
     def is_signed(self, algorithm: str, message: bytes, signature: bytes) -> bool:
         """Whether the signature is this key's for the message, by an algorithm that this key may be used with."""
-        from cryptography.exceptions import InvalidSignature
-        from cryptography.hazmat.primitives import hashes
-        from cryptography.hazmat.primitives.asymmetric import ec, padding
-        from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
+        from ottla.security.asymmetric import is_signed
 
-        if algorithm not in self.algorithms:
-            return False
-        digest = getattr(hashes, _HASHES[algorithm[2:]])()
-        try:
-            if algorithm.startswith("ES"):
-                size = self.coordinate_size
-                if len(signature) != 2 * size:
-                    return False
-                r, s = int.from_bytes(signature[:size], "big"), int.from_bytes(signature[size:], "big")
-                self.public_key.verify(encode_dss_signature(r, s), message, ec.ECDSA(digest))
-            elif algorithm.startswith("PS"):
-                salted = padding.PSS(padding.MGF1(digest), salt_length=digest.digest_size)
-                self.public_key.verify(signature, message, salted, digest)
-            else:
-                self.public_key.verify(signature, message, padding.PKCS1v15(), digest)
-        except InvalidSignature:
-            return False
-        return True
+        return algorithm in self.algorithms and is_signed(self.public_key, algorithm, message, signature)
 
 
 class KeySet:
@@ -85,7 +59,7 @@ class KeySet:
 def is_available() -> bool:
     """Whether the package cryptography is installed."""
     try:
-        import cryptography.hazmat.primitives.asymmetric.rsa  # noqa: F401
+        import ottla.security.asymmetric  # noqa: F401
     except ImportError:
         return False
     return True
@@ -125,27 +99,26 @@ def _key(entry: dict[str, Any]) -> VerificationKey | None:
         return None
     if made is None:
         return None
-    public_key, algorithms, size = made
+    public_key, algorithms = made
     if algorithm is not None:
         algorithms = tuple(one for one in algorithms if one == algorithm)
-    return VerificationKey(key_id, algorithms, public_key, size) if algorithms else None
+    return VerificationKey(key_id, algorithms, public_key) if algorithms else None
 
 
-def _rsa(entry: dict[str, Any]) -> tuple[Any, tuple[str, ...], int] | None:
-    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicNumbers
+def _rsa(entry: dict[str, Any]) -> tuple[Any, tuple[str, ...]] | None:
+    from ottla.security.asymmetric import rsa_public_key
 
     modulus = _number(entry["n"])
     if not MIN_RSA_BITS <= modulus.bit_length() <= MAX_RSA_BITS:
         return None
-    return RSAPublicNumbers(_number(entry["e"]), modulus).public_key(), RSA_ALGORITHMS, 0
+    return rsa_public_key(modulus, _number(entry["e"])), RSA_ALGORITHMS
 
 
-def _elliptic(entry: dict[str, Any]) -> tuple[Any, tuple[str, ...], int]:
-    from cryptography.hazmat.primitives.asymmetric import ec
+def _elliptic(entry: dict[str, Any]) -> tuple[Any, tuple[str, ...]]:
+    from ottla.security.asymmetric import elliptic_public_key
 
-    algorithm, curve, size = _CURVES[entry["crv"]]
-    numbers = ec.EllipticCurvePublicNumbers(_number(entry["x"]), _number(entry["y"]), getattr(ec, curve)())
-    return numbers.public_key(), (algorithm,), size
+    algorithm = _CURVES[entry["crv"]]
+    return elliptic_public_key(entry["crv"], _number(entry["x"]), _number(entry["y"])), (algorithm,)
 
 
 def _number(text: str) -> int:

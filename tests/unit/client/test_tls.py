@@ -111,13 +111,13 @@ def test_a_pkcs12_store_that_is_encrypted_in_an_unknown_way(monkeypatch: pytest.
     def load(*_: Any) -> Any:
         raise UnsupportedAlgorithm("RC2")
 
-    monkeypatch.setattr("cryptography.hazmat.primitives.serialization.pkcs12.load_pkcs12", load)
+    monkeypatch.setattr("ottla.security.asymmetric.load_pkcs12", load)
     with pytest.raises(StoreError, match="not known here: RC2"):
         read_store((FILES / "trust.p12").read_bytes(), PASSWORD, None, "x.p12", wants_key=False)
 
 
 def test_pkcs12_without_the_package_says_what_helps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "cryptography.hazmat.primitives.serialization", None)
+    monkeypatch.setitem(__import__("sys").modules, "ottla.security.asymmetric", None)
     with pytest.raises(StoreError, match=r"pip install 'ottla\[pkcs12\]'.*openssl pkcs12 -in x\.p12"):
         read_store((FILES / "trust.p12").read_bytes(), PASSWORD, None, "x.p12", wants_key=False)
 
