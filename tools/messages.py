@@ -3,9 +3,11 @@
 Kafka's jars carry a JSON file (with comments) for every request, response and internal record. This reads them and
 writes Python declarations: names, types, versions, defaults. None of the definitions' prose is carried over.
 
-    python tools/messages.py <folder of jars>/kafka-*-4.3.1.jar
+    python tools/messages.py <folder of jars>/kafka-*.jar
 
-Run it again for a new Kafka release and read the diff.
+Run it again for a new Kafka release and read the diff. Requests and responses are Kafka 4.4.0's (kafka-clients). The
+records are 4.3.1's (kafka-metadata, kafka-raft, kafka-storage and the three coordinators), with those that 4.4 added in
+`tools/definitions/<jar>/`: those jars of 4.4 cannot be had yet.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 TARGET = Path(__file__).resolve().parent.parent / "src" / "ottla" / "wire" / "messages"
+MORE_DEFINITIONS = Path(__file__).resolve().parent / "definitions"
 FOREVER = 32767
 NUMBERS = ("int8", "int16", "int32", "int64", "uint16", "uint32")
 
@@ -274,7 +277,7 @@ def write_records(messages: list[Definition]) -> None:
         rows = "".join(f'    {key}: ("{module}", "{cls}"),\n' for key, (module, cls) in sorted(tables[name].items()))
         text += f"# {what}\n{name}: dict[int, tuple[str, str]] = {{\n{rows}}}\n\n"
     text += "\ndef record_class(table: dict[int, tuple[str, str]], key: int) -> type[Message]:\n"
-    text += '    """The class of a record type; KeyError for a type that Kafka 4.3.1 does not know."""\n'
+    text += '    """The class of a record type; KeyError for a type that Kafka 4.4.0 does not know."""\n'
     text += "    module, name = table[key]\n"
     text += '    cls: type[Message] = getattr(import_module(f"{__name__}.{module}"), name)\n    return cls\n'
     (TARGET / "records" / "__init__.py").write_text(text)
@@ -294,6 +297,11 @@ def main() -> None:
                     message = read_definition(archive.read(name).decode(), short)
                     if message is not None:
                         messages.append(message)
+    names = {message.name for message in messages}
+    for path in sorted(MORE_DEFINITIONS.glob("*/*.json")):
+        message = read_definition(path.read_text(), path.parent.name)
+        if message is not None and message.name not in names:
+            messages.append(message)
     for stale in TARGET.rglob("*.py"):
         stale.unlink()
     (TARGET / "records").mkdir(parents=True, exist_ok=True)
@@ -304,8 +312,8 @@ def main() -> None:
             pairs.setdefault(message.api_key, []).append(message)
     write_apis(pairs)
     write_records([message for message in messages if message.type not in ("request", "response")])
-    subprocess.run([sys.executable, "-m", "ruff", "check", "-q", "--fix", TARGET], check=True)
-    subprocess.run([sys.executable, "-m", "ruff", "format", "-q", TARGET], check=True)
+    for command in (["format"], ["check", "--fix"], ["format"]):
+        subprocess.run([sys.executable, "-m", "ruff", *command, "-q", TARGET], check=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""Connections of Ottla's own client to brokers that fall silent: whatever ends the client's work, no socket is left."""
+"""Connections of Ottla's own client to brokers that fall silent or are replaced: whatever ends the client's work, no
+socket is left."""
 
 from __future__ import annotations
 
@@ -15,9 +16,12 @@ from ottla.client.cluster import Cluster
 from ottla.client.config import ClientConfig
 from ottla.client.connection import Connection
 from ottla.client.errors import ClientClosed, KafkaError, NetworkError
+from ottla.wire import decode
 from ottla.wire.apis import API_VERSIONS, APIS
+from ottla.wire.errors import ErrorCode
 from ottla.wire.frames import decode_request_header, encode_response
-from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
+from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from ottla.wire.messages.metadata import MetadataResponse, MetadataResponseBroker
 
 HANDSHAKE = ApiVersionsResponse(
     api_keys=[
@@ -155,3 +159,69 @@ def test_a_blocking_call_that_is_interrupted_leaves_no_connection() -> None:
             await broker.deserted()
 
     asyncio.run(work())
+
+
+class Renumbered:
+    """A broker that names itself number 1 in its metadata, at the address where clients find number 2 (KIP-1242)."""
+
+    def __init__(self) -> None:
+        self.port = 0
+        self.claimed_id = 1
+        """What Metadata says."""
+        self.greetings: list[tuple[str | None, int]] = []
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while True:
+                size = int.from_bytes(await reader.readexactly(4), "big")
+                frame = await reader.readexactly(size)
+                header, position = decode_request_header(frame)
+                answer = self.answer(header.api_key, header.api_version, frame, position)
+                pieces = encode_response(header.api_key, header.api_version, header.correlation_id, answer)
+                writer.writelines([bytes(piece) for piece in pieces])
+        except (asyncio.IncompleteReadError, ConnectionResetError):
+            pass
+        finally:
+            writer.close()
+
+    def answer(self, api_key: int, version: int, frame: bytes, position: int) -> Any:
+        if api_key == API_VERSIONS:
+            asked = decode(ApiVersionsRequest, version, frame, position)
+            self.greetings.append((asked.cluster_id, asked.node_id))
+            if asked.node_id not in (-1, 2):
+                return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
+            return HANDSHAKE
+        # Known to the client by another name of the same address, so that its first connection is not kept.
+        brokers = [MetadataResponseBroker(node_id=self.claimed_id, host="localhost", port=self.port)]
+        return MetadataResponse(brokers=brokers, cluster_id="one", controller_id=self.claimed_id)
+
+
+@pytest.mark.parametrize("is_checked", [True, False])
+def test_a_client_that_meets_another_node_begins_again_at_its_bootstrap_servers(
+    is_checked: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def work() -> None:
+        broker = Renumbered()
+        server = await asyncio.start_server(broker.serve, "127.0.0.1", 0)
+        broker.port = server.sockets[0].getsockname()[1]
+        settings = {
+            "bootstrap.servers": f"127.0.0.1:{broker.port}",
+            "metadata.cluster.check.enable": str(is_checked).lower(),
+        }
+        async with server, Cluster(ClientConfig.parse(settings)) as cluster:
+            await cluster.refresh([])
+            assert cluster.metadata.cluster_id == "one"
+            broker.claimed_id = 2
+            if is_checked:
+                with pytest.raises(NetworkError, match="is now another node or belongs to another cluster"):
+                    await cluster.connection(1)
+                assert cluster.metadata.cluster_id is None
+                await cluster.refresh([])
+                await cluster.connection(2)
+                assert broker.greetings[-1] == ("one", 2)
+                assert "beginning again at bootstrap.servers" in caplog.text
+            else:
+                await cluster.connection(1)
+                assert set(broker.greetings) == {(None, -1)}
+
+    asyncio.run(asyncio.wait_for(work(), 120))

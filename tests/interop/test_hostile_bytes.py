@@ -167,7 +167,7 @@ def test_an_unknown_api_or_version_closes_and_apiversions_answers_version_0(serv
         received = ask(connection, struct.pack(">hhihb", 18, 99, 77, -1, 0))
         correlation_id, error_code, count = struct.unpack_from(">ihi", received)
         assert (correlation_id, error_code) == (77, 35)
-        assert (18, 0, 4) in struct.iter_unpack(">hhh", received[10 : 10 + 6 * count])
+        assert (18, 0, 5) in struct.iter_unpack(">hhh", received[10 : 10 + 6 * count])
         assert len(ask(connection, API_VERSIONS_V0)) > 100  # the same connection goes on
 
 

@@ -42,6 +42,7 @@ from ottla.client.errors import (
 from ottla.client.metadata import Broker, Metadata, PartitionInfo, TopicInfo
 from ottla.net import Sockets
 from ottla.wire import Message
+from ottla.wire.greeting import ANY_NODE
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from ottla.wire.sentinels import NO_LEADER
@@ -253,8 +254,10 @@ class Cluster(lifetimes.Open):
             raise NetworkError(f"no broker {node_id} is known")
         began_at = self._now()
         try:
-            connection = await self._watched(broker.label, broker.host, broker.port)
+            connection = await self._watched(broker.label, broker.host, broker.port, node_id)
         except KafkaError as error:
+            if error.code is ErrorCode.REBOOTSTRAP_REQUIRED:
+                raise self._met_another_node(broker) from None
             self._failures[node_id] = (
                 failures + 1,
                 loop.time() + self._reconnect_backoff.pause_ms(failures + 1) / 1000,
@@ -267,7 +270,16 @@ class Cluster(lifetimes.Open):
         self._say(self._outages.broker_answered(broker.label, self._now()))
         return connection
 
-    async def _watched(self, name: str, host: str, port: int) -> Connection:
+    def _met_another_node(self, broker: Broker) -> NetworkError:
+        """The node at a broker's address says that it is another one, or of another cluster (KIP-1242)."""
+        reason = f"{broker.label} is now another node or belongs to another cluster"
+        if self.config.metadata_recovery_strategy == "none":
+            return NetworkError(reason)
+        _log.warning("%s%s: beginning again at bootstrap.servers", self.log_prefix, reason)
+        self._rebootstrap()
+        return NetworkError(reason)
+
+    async def _watched(self, name: str, host: str, port: int, node_id: int = ANY_NODE) -> Connection:
         """A new connection. An attempt that takes long is said while it lasts."""
         self._begin_statistics()
         began_at = self._now()
@@ -279,7 +291,15 @@ class Cluster(lifetimes.Open):
 
         timer = asyncio.get_running_loop().call_later(SLOW_SECONDS, slow)
         try:
-            return await Connection.connect(host, port, self.config, sockets=self._sockets)
+            is_checked = node_id != ANY_NODE and self.config.metadata_cluster_check_enable
+            return await Connection.connect(
+                host,
+                port,
+                self.config,
+                sockets=self._sockets,
+                cluster_id=self.metadata.cluster_id if is_checked else None,
+                node_id=node_id if is_checked else ANY_NODE,
+            )
         finally:
             timer.cancel()
 
@@ -583,7 +603,8 @@ class Cluster(lifetimes.Open):
         for node_id, lane in list(self._connections):
             self.disconnect(node_id, lane)
         self._failures.clear()
-        self.metadata = self.metadata._replace(brokers={})
+        self._coordinators.clear()
+        self.metadata = self.metadata._replace(cluster_id=None, brokers={})
 
     async def topic(self, name: str, *, timeout_ms: float) -> TopicInfo:
         """A topic with its partitions, waited for while it is being created; an error when it cannot be had."""

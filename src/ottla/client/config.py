@@ -108,6 +108,11 @@ class ClientConfig(SecurityConfig):
     metadata_recovery_rebootstrap_trigger_ms: int = setting(
         300_000, "After so long without metadata the client begins again at bootstrap.servers.", low=0
     )
+    metadata_cluster_check_enable: bool = setting(
+        True,
+        "Whether brokers (Kafka 4.4 and later) are asked if they are the node of the cluster that the metadata named. "
+        "If one is not, the client begins again at bootstrap.servers.",
+    )
     send_buffer_bytes: int = setting(-1, "The socket's send buffer; -1: as much as the system finds useful.", low=-1)
     receive_buffer_bytes: int = setting(
         -1, "The socket's receive buffer; -1: as much as the system finds useful.", low=-1

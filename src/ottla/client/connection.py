@@ -39,7 +39,7 @@ from ottla.net import Channel, FrameTooLarge, OsSockets, ReceiveBuffers, Socket,
 from ottla.wire import Message, WireError
 from ottla.wire.apis import APIS
 from ottla.wire.frames import encode_request
-from ottla.wire.greeting import Greeting, Versions, decode_answer
+from ottla.wire.greeting import ANY_NODE, Greeting, Versions, decode_answer
 from ottla.wire.messages.api_versions import ApiVersionsResponse
 from ottla.wire.spares import SpareBuffers
 
@@ -158,9 +158,19 @@ class Connection:
         self._room: asyncio.Future[None] | None = None
 
     @classmethod
-    async def connect(cls, host: str, port: int, config: ClientConfig, *, sockets: Sockets = OS_SOCKETS) -> Connection:
+    async def connect(
+        cls,
+        host: str,
+        port: int,
+        config: ClientConfig,
+        *,
+        sockets: Sockets = OS_SOCKETS,
+        cluster_id: str | None = None,
+        node_id: int = ANY_NODE,
+    ) -> Connection:
         """A connection that stands, is logged in and knows the broker's versions; NetworkError if there is none to be
-        had, AuthenticationError if broker and client do not trust each other."""
+        had, AuthenticationError if broker and client do not trust each other, REBOOTSTRAP_REQUIRED if the broker says
+        that it is not this node of this cluster."""
         loop = asyncio.get_running_loop()
         connection = cls(loop, config, host, port)
         context: ssl.SSLContext | None = None
@@ -182,7 +192,7 @@ class Connection:
             raise _unconnected(error, connection) from error
         connection.start(sock, max_frame_bytes=MAX_LOGIN_FRAME_BYTES)
         try:
-            await connection._negotiate()
+            await connection._negotiate(cluster_id, node_id)
             if config.has_sasl:
                 await connection._log_in()
             if connection._channel is not None:
@@ -208,8 +218,8 @@ class Connection:
             if self._config.receive_buffer_bytes > 0:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._config.receive_buffer_bytes)
 
-    async def _negotiate(self) -> None:
-        greeting = Greeting()
+    async def _negotiate(self, cluster_id: str | None = None, node_id: int = ANY_NODE) -> None:
+        greeting = Greeting(cluster_id, node_id)
         versions = None
         while versions is None:
             response: ApiVersionsResponse = await self.request(greeting.request, version=greeting.version)

@@ -55,6 +55,7 @@ class ClientSettings(TypedDict, total=False):
     metadata_max_age_ms: int
     metadata_recovery_strategy: str
     metadata_recovery_rebootstrap_trigger_ms: int
+    metadata_cluster_check_enable: bool
     send_buffer_bytes: int
     receive_buffer_bytes: int
     on_error: ErrorCallback | None

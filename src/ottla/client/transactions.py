@@ -52,10 +52,13 @@ from ottla.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
+from ottla.wire.primitives import ZERO_UUID
 
 LANE = "coordinator"
 _LAST_V1_END_TXN = 4
 _LAST_V1_OFFSET_COMMIT = 4
+_LAST_OFFSET_COMMIT_BY_NAME = 5
+_NO_MEMBER_OF_TRANSACTION = (*NO_MEMBER, ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND)
 _LAST_CLIENT_ADD_PARTITIONS = 3
 
 _COORDINATOR_MOVED = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -249,11 +252,16 @@ class Transactions:
                 ),
             )
 
+        # A retry keeps these: a topic that was created anew under the same name does not get offsets of the old one.
+        ids = {topic: self._topic_id(topic) for topic, _ in offsets}
+
         def request() -> TxnOffsetCommitRequest:
             topics: dict[str, TxnOffsetCommitRequestTopic] = {}
             for (topic, partition), given in offsets.items():
                 committed = OffsetAndMetadata(given) if isinstance(given, int) else given
-                topics.setdefault(topic, TxnOffsetCommitRequestTopic(name=topic)).partitions.append(
+                topics.setdefault(
+                    topic, TxnOffsetCommitRequestTopic(name=topic, topic_id=ids[topic])
+                ).partitions.append(
                     TxnOffsetCommitRequestPartition(
                         partition_index=partition,
                         committed_offset=committed.offset,
@@ -266,22 +274,27 @@ class Transactions:
                 group_id=group.group_id,
                 producer_id=sequences.producer_id,
                 producer_epoch=sequences.producer_epoch,
-                generation_id=group.generation_id,
+                generation_id_or_member_epoch=group.generation_id,
                 member_id=group.member_id,
                 group_instance_id=group.group_instance_id,
                 topics=list(topics.values()),
             )
 
+        max_version: int | None = _LAST_V1_OFFSET_COMMIT
+        if self.is_v2:
+            max_version = _LAST_OFFSET_COMMIT_BY_NAME if ZERO_UUID in ids.values() else None
         try:
-            await self._ask(
-                CoordinatorType.GROUP, group.group_id, request, None if self.is_v2 else _LAST_V1_OFFSET_COMMIT
-            )
+            await self._ask(CoordinatorType.GROUP, group.group_id, request, max_version)
         except KafkaError as error:
-            if error.code in NO_MEMBER:
+            if error.code in _NO_MEMBER_OF_TRANSACTION:
                 raise CommitFailed(
                     error.code, f"the group has gone on without this member: {error.code.text}"
                 ) from None
             raise
+
+    def _topic_id(self, topic: str) -> bytes:
+        info = self._cluster.metadata.topics.get(topic)
+        return ZERO_UUID if info is None else info.topic_id
 
     async def _add_partitions(self) -> None:
         """AddPartitionsToTxn for all that want to be added, until none is left (transactions of the first kind)."""

@@ -46,6 +46,8 @@ NO_EXPIRY = -1
 MAX_TIMESTAMP = 2**63 - 1
 FIRST_VERSION_WITH_GROUP_ID_NOT_FOUND = 9
 """Of OffsetCommit. A client of an older version would not know what to do with the code."""
+FIRST_TRANSACTION_VERSION_WITH_EPOCHS = 6
+"""TxnOffsetCommit answers GROUP_ID_NOT_FOUND and STALE_MEMBER_EPOCH from this version on (KIP-1319)."""
 METADATA_TOO_LARGE = int(ErrorCode.OFFSET_METADATA_TOO_LARGE)
 
 
@@ -168,7 +170,7 @@ class Offsets:
             name = topic.name
             image = topics_by_name.get(name)
             results: list[TxnOffsetCommitResponsePartition] = []
-            topics.append(TxnOffsetCommitResponseTopic(name=name, partitions=results))
+            topics.append(TxnOffsetCommitResponseTopic(name=name, topic_id=topic.topic_id, partitions=results))
             for partition in topic.partitions:
                 index, metadata = partition.partition_index, partition.committed_metadata
                 if metadata and is_too_long(metadata, limit):
@@ -177,7 +179,10 @@ class Offsets:
                     )
                     continue
                 if check is not None:
-                    _check_partition(check, name, ZERO_UUID if image is None else image.id, index)
+                    try:
+                        check(name, ZERO_UUID if image is None else image.id, index)
+                    except KafkaError as error:
+                        raise _in_transaction_version(error, call.api_version) from None
                 results.append(TxnOffsetCommitResponsePartition(partition_index=index))
                 value = OffsetCommitValue(
                     offset=partition.committed_offset,
@@ -192,19 +197,21 @@ class Offsets:
     def _check_transactional(self, request: TxnOffsetCommitRequest, call: Call) -> PartitionCheck | None:
         group = self._state.groups.get(request.group_id)
         if group is None:
-            if request.generation_id >= 0:
+            if request.generation_id_or_member_epoch >= 0:
+                if call.api_version >= FIRST_TRANSACTION_VERSION_WITH_EPOCHS:
+                    raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
                 raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
             return None
         try:
             return group.check_offset_commit(
                 request.member_id,
                 request.group_instance_id,
-                request.generation_id,
+                request.generation_id_or_member_epoch,
                 is_transactional=True,
                 api_version=call.api_version,
             )
         except KafkaError as error:
-            raise _as_transactions_know_it(error) from None
+            raise _in_transaction_version(error, call.api_version) from None
 
     def fetch(self, request: OffsetFetchRequestGroup, *, require_stable: bool) -> OffsetFetchResponseGroup:
         """OffsetFetch of one group: the partitions asked for, or with `topics` None all that have an offset.
@@ -385,6 +392,7 @@ def transactional_commit_refused(request: TxnOffsetCommitRequest, error: int) ->
         topics=[
             TxnOffsetCommitResponseTopic(
                 name=topic.name,
+                topic_id=topic.topic_id,
                 partitions=[
                     TxnOffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error)
                     for partition in topic.partitions
@@ -395,16 +403,11 @@ def transactional_commit_refused(request: TxnOffsetCommitRequest, error: int) ->
     )
 
 
-def _check_partition(check: PartitionCheck, topic: str, topic_id: bytes, partition: int) -> None:
-    try:
-        check(topic, topic_id, partition)
-    except KafkaError as error:
-        raise _as_transactions_know_it(error) from None
-
-
-def _as_transactions_know_it(error: KafkaError) -> KafkaError:
-    """TxnOffsetCommit is older than member epochs: a stale one is an illegal generation there."""
-    return KafkaError(ErrorCode.ILLEGAL_GENERATION) if error.code == ErrorCode.STALE_MEMBER_EPOCH else error
+def _in_transaction_version(error: KafkaError, api_version: int) -> KafkaError:
+    """The error as a version of TxnOffsetCommit can say it: before v6 a stale member epoch is an illegal generation."""
+    if error.code == ErrorCode.STALE_MEMBER_EPOCH and api_version < FIRST_TRANSACTION_VERSION_WITH_EPOCHS:
+        return KafkaError(ErrorCode.ILLEGAL_GENERATION)
+    return error
 
 
 def _is_other_topic(committed: bytes, asked: bytes) -> bool:

@@ -218,7 +218,7 @@ class GroupShard:
                 group = self.state.group(group_id)
                 group.check_delete()
             except KafkaError as error:
-                result.error_code = error.code
+                result.error_code, result.error_message = error.code, error.message
                 continue
             records += self.offsets.delete_all(group_id)
             records += group.tombstones()

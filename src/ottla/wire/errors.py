@@ -156,6 +156,9 @@ class ErrorCode(IntEnum):
     STREAMS_INVALID_TOPOLOGY_EPOCH = 131, FINAL, "the topology's epoch makes no sense"
     STREAMS_TOPOLOGY_FENCED = 132, FINAL, "the topology's epoch is old"
     SHARE_SESSION_LIMIT_REACHED = 133, RETRIABLE, "the broker holds as many share sessions as it may"
+    GROUP_DELETION_FAILED = 134, FINAL, "the group could not be deleted: something that belongs to it is left"
+    STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED = 135, FINAL, "the description of the topology could not be stored"
+    CONTROLLER_ID_NOT_REGISTERED = 136, FINAL, "no controller with this id is registered"
 
 
 class KafkaError(Exception):

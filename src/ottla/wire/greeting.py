@@ -18,6 +18,8 @@ from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResp
 from ottla.wire.primitives import WireError
 
 _ERROR_CODE = Struct(">h")
+ANY_NODE = -1
+"""The node id of a client that does not know which node it talks to: of one that asks a bootstrap server."""
 
 
 class Versions:
@@ -63,9 +65,16 @@ class Greeting:
 
     __slots__ = ("_is_repeated", "request", "version")
 
-    def __init__(self) -> None:
+    def __init__(self, cluster_id: str | None = None, node_id: int = ANY_NODE) -> None:
+        """With a cluster id and a node id the other side answers REBOOTSTRAP_REQUIRED if it is another node (KIP-1242,
+        since Kafka 4.4; older brokers do not look)."""
         self._is_repeated = False
-        self.request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=__version__)
+        self.request = ApiVersionsRequest(
+            client_software_name=SOFTWARE_NAME,
+            client_software_version=__version__,
+            cluster_id=cluster_id,
+            node_id=node_id,
+        )
         self.version = APIS[API_VERSIONS].max_version
         """In which the request is sent next."""
 

@@ -47,6 +47,7 @@ from ottla.wire.messages.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
+from ottla.wire.primitives import ZERO_UUID
 from tests.unit.broker.rooms import (
     CLIENT,
     CLOCK,
@@ -193,17 +194,19 @@ class World:
         return response.producer_id, response.producer_epoch
 
     async def commit_offset(
-        self, producer: Producer, offset: int, version: int = 5, group: str = "g"
+        self, producer: Producer, offset: int, version: int = 5, group: str = "g", topic_id: bytes = ZERO_UUID
     ) -> list[ErrorCode]:
+        """Of the topic t, or from version 6 on of the topic with this id."""
         partition = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
         request = TxnOffsetCommitRequest(
             transactional_id="x",
             group_id=group,
             producer_id=producer[0],
             producer_epoch=producer[1],
-            topics=[TxnOffsetCommitRequestTopic(name="t", partitions=[partition])],
+            topics=[TxnOffsetCommitRequestTopic(name="t", topic_id=topic_id, partitions=[partition])],
         )
         response = await self.ask(txn_offset_commit, request, version)
+        assert [topic.topic_id for topic in response.topics] == [topic_id]
         return [ErrorCode(row.error_code) for topic in response.topics for row in topic.partitions]
 
     async def state(self, name: str = "x") -> str:
@@ -562,6 +565,17 @@ def test_offsets_of_a_group_count_from_the_marker_on(tmp_path: Path) -> None:
         await world.end(producer, commit=False)
         assert world.committed_offset() == 5
         assert world.kinds(world.groups.partition_for("g"), OFFSETS) == ["data", "commit", "data", "abort"]
+
+    run(scenario, tmp_path)
+
+
+def test_offsets_are_committed_by_the_id_of_the_topic(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        producer = await world.begin()
+        assert await world.commit_offset(producer, 5, 6, topic_id=b"?" * 16) == [ErrorCode.UNKNOWN_TOPIC_ID]
+        assert await world.commit_offset(producer, 5, 6, topic_id=IDS["t"]) == [0]
+        await world.end(producer, commit=True)
+        assert world.committed_offset() == 5
 
     run(scenario, tmp_path)
 

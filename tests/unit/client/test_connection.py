@@ -280,7 +280,7 @@ def test_an_old_broker_is_asked_again_in_its_own_version() -> None:
         negotiating = asyncio.create_task(connection._negotiate())
         await asyncio.sleep(0)
         header, _ = decode_request_header(bytes(pipe.written[4:]))
-        assert header[:2] == (18, 4)
+        assert header[:2] == (18, 5)
         refusal = ApiVersionsResponse(error_code=35, api_keys=[ApiVersion(api_key=18, min_version=0, max_version=2)])
         pipe.written.clear()
         receive(pipe, answer(0, refusal, 0))

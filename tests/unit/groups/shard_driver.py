@@ -188,12 +188,13 @@ class Shard:
         generation: int = -1,
         member_id: str = "",
         metadata: str | None = "",
+        version: int = 5,
     ) -> int:
         request = TxnOffsetCommitRequest(
             transactional_id="txn",
             group_id=group,
             producer_id=producer_id,
-            generation_id=generation,
+            generation_id_or_member_epoch=generation,
             member_id=member_id,
             topics=[
                 TxnOffsetCommitRequestTopic(
@@ -206,7 +207,7 @@ class Shard:
                 )
             ],
         )
-        response = self.append(self.machine.commit_transaction_offsets(request, self.call(5)), producer_id)
+        response = self.append(self.machine.commit_transaction_offsets(request, self.call(version)), producer_id)
         code: int = response.topics[0].partitions[0].error_code
         return code
 

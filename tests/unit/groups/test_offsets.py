@@ -295,13 +295,15 @@ def test_one_partition_that_a_member_may_not_commit_refuses_the_whole_request() 
     assert shard.commit(partition=0, generation=1) == NONE
 
 
-def test_transactions_know_a_stale_epoch_as_an_illegal_generation() -> None:
+def test_transactions_know_a_stale_epoch_as_an_illegal_generation_before_version_6() -> None:
     shard = Shard()
     shard.machine.state.groups["g"] = Checking()  # type: ignore[assignment]
 
     assert shard.commit_in_transaction(7, generation=1, partition=0) == NONE
     assert shard.commit_in_transaction(7, generation=1, partition=1) == ErrorCode.ILLEGAL_GENERATION
     assert shard.commit_in_transaction(7, generation=99) == ErrorCode.ILLEGAL_GENERATION
+    assert shard.commit_in_transaction(7, generation=1, partition=1, version=6) == ErrorCode.STALE_MEMBER_EPOCH
+    assert shard.commit_in_transaction(7, generation=99, version=6) == ErrorCode.STALE_MEMBER_EPOCH
 
 
 # Transactions.
@@ -343,6 +345,7 @@ def test_a_transactional_commit_needs_a_group_id_and_a_group_for_a_generation() 
 
     assert shard.commit_in_transaction(7, group="") == ErrorCode.INVALID_GROUP_ID
     assert shard.commit_in_transaction(7, group="none", generation=0) == ErrorCode.ILLEGAL_GENERATION
+    assert shard.commit_in_transaction(7, group="none", generation=0, version=6) == ErrorCode.GROUP_ID_NOT_FOUND
     assert shard.commit_in_transaction(7, metadata="x" * 4097) == ErrorCode.OFFSET_METADATA_TOO_LARGE
     assert shard.log == []
 

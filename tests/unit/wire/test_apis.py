@@ -12,8 +12,8 @@ from ottla.wire.messages.records import GROUP_KEYS, GROUP_VALUES, METADATA, TRAN
 from ottla.wire.messages.records.topic_record import TopicRecord
 
 
-def test_the_table_has_every_api_of_kafka_4_3() -> None:
-    assert list(APIS) == [0, 1, 2, 3, *range(8, 93)]
+def test_the_table_has_every_api_of_kafka_4_4() -> None:
+    assert list(APIS) == [0, 1, 2, 3, *range(8, 95)]
     assert APIS[1] == (1, "Fetch", "fetch", 4, 18, 12, ("broker", "controller"), False)
     assert [api.name for api in APIS.values() if api.latest_version_unstable] == ["InitProducerId"]
     assert [api.name for api in APIS.values() if api.first_flexible_version is None] == [
@@ -47,7 +47,7 @@ def test_classes_by_key() -> None:
     assert record_class(GROUP_KEYS, 1).__name__ == "OffsetCommitKey"
     assert record_class(GROUP_VALUES, 2).__name__ == "GroupMetadataValue"
     assert record_class(TRANSACTION_VALUES, 0).__name__ == "TransactionLogValue"
-    for unknown in (4, 93):
+    for unknown in (4, 95):
         with pytest.raises(KeyError):
             request_class(unknown)
     with pytest.raises(KeyError):

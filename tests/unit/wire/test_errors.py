@@ -8,8 +8,8 @@ import pytest
 from ottla.wire.errors import ErrorCode, KafkaError
 
 
-def test_codes_run_from_minus_one_to_133_without_a_gap() -> None:
-    assert [code.value for code in ErrorCode] == list(range(-1, 134))
+def test_codes_run_from_minus_one_to_136_without_a_gap() -> None:
+    assert [code.value for code in ErrorCode] == list(range(-1, 137))
 
 
 @pytest.mark.parametrize(
@@ -24,6 +24,7 @@ def test_codes_run_from_minus_one_to_133_without_a_gap() -> None:
         (100, "UNKNOWN_TOPIC_ID", True),
         (120, "TRANSACTION_ABORTABLE", False),
         (133, "SHARE_SESSION_LIMIT_REACHED", True),
+        (136, "CONTROLLER_ID_NOT_REGISTERED", False),
     ],
 )
 def test_a_code_has_kafkas_name_and_retriability(code: int, name: str, is_retriable: bool) -> None:

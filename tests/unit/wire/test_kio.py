@@ -30,9 +30,13 @@ RECORDS = {
     "SnapshotHeaderRecord": "snapshot_header_record",
     "VotersRecord": "voters_record",
 }
+NEWER_APIS = (93, 94)
+"""kio ends with Kafka 4.3."""
+RENAMED = {"generationidormemberepoch": "generationid", "acceptablerecoverylaglegacy": "acceptablerecoverylag"}
+"""Fields that Kafka 4.4 renamed."""
 MESSAGES = [
-    *(request_class(key) for key in APIS),
-    *(response_class(key) for key in APIS),
+    *(request_class(key) for key in APIS if key not in NEWER_APIS),
+    *(response_class(key) for key in APIS if key not in NEWER_APIS),
     *(getattr(import_module(f"ottla.wire.messages.records.{module}"), name) for name, module in RECORDS.items()),
 ]
 
@@ -74,7 +78,8 @@ def assert_same(ours: Any, theirs: Any, version: int, path: str) -> None:
         by_name = {bare(field.name): getattr(theirs, field.name) for field in fields(theirs)}
         for field in schema(type(ours)).fields:
             if field.is_in(version):
-                other = by_name.pop(bare(field.name))
+                name = bare(field.name)
+                other = by_name.pop(name if name in by_name else RENAMED[name])
                 value = getattr(ours, field.name)
                 if value is None and field.struct is not None and field.tag is not None and other is not None:
                     continue  # absent: kio makes up a default

@@ -1,4 +1,5 @@
-"""ApiVersions v0-v4: the APIs this node serves, with their versions, and the cluster's features."""
+"""ApiVersions v0-v5: the APIs this node serves, with their versions, and the cluster's features. From v5 on a client
+may say which cluster and which node it takes this one for (KIP-1242)."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from ottla.broker.serving.telemetry import Telemetry
 from ottla.cluster.features import KRAFT_VERSION, SUPPORTED_FEATURES
 from ottla.wire.apis import APIS
 from ottla.wire.errors import ErrorCode
+from ottla.wire.greeting import ANY_NODE
 from ottla.wire.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -39,6 +41,8 @@ def api_versions(
         _is_software_text(request.client_software_name) and _is_software_text(request.client_software_version)
     ):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    if not _is_meant(request, ground, metadata):
+        return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
     caller.client.software_name = request.client_software_name
     caller.client.software_version = request.client_software_version
     return ApiVersionsResponse(
@@ -60,6 +64,12 @@ def api_versions(
             if level > 0
         ],
     )
+
+
+def _is_meant(request: ApiVersionsRequest, ground: Ground, metadata: Metadata) -> bool:
+    """Whether this is the node that the client wants to talk to. An address may have gone to another cluster's node, or
+    to another node of the same one."""
+    return request.cluster_id in (None, metadata.cluster_id) and request.node_id in (ANY_NODE, ground.node_id)
 
 
 def _served(key: int, ground: Ground) -> ApiVersion:

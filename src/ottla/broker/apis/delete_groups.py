@@ -1,4 +1,4 @@
-"""DeleteGroups v0-v2: groups without members go, with all that they had committed."""
+"""DeleteGroups v0-v3: groups without members go, with all that they had committed. v3 says in words why not."""
 
 from __future__ import annotations
 
@@ -40,7 +40,10 @@ def _results(request: DeleteGroupsRequest, response: DeleteGroupsResponse) -> li
 
 
 def _refused(request: DeleteGroupsRequest, error: KafkaError) -> list[DeletableGroupResult]:
-    return [DeletableGroupResult(group_id=group_id, error_code=error.code) for group_id in request.groups_names]
+    return [
+        DeletableGroupResult(group_id=group_id, error_code=error.code, error_message=error.message)
+        for group_id in request.groups_names
+    ]
 
 
 api = Api(key=42, handler=delete_groups, needs=(Need(AclOperation.DELETE, AclResource.GROUP),))

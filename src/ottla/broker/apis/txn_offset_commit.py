@@ -1,4 +1,5 @@
-"""TxnOffsetCommit v0-v5: offsets of a group that count when a transaction is committed.
+"""TxnOffsetCommit v0-v6: offsets of a group that count when a transaction is committed. Topics have ids instead of
+names from v6 on (KIP-1319).
 
 The group's partition of __consumer_offsets is part of the transaction like any other: its coordinator is asked before
 the first offsets of a transaction are written (see `transactional_produce`).
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 FIRST_VERSION_THAT_ADDS = 5
 FIRST_VERSION_WITH_ABORTABLE_ERRORS = 4
 FIRST_VERSION_THAT_KNOWS_LOADING = 2
+FIRST_VERSION_WITH_TOPIC_IDS = 6
 
 
 def txn_offset_commit(
@@ -54,10 +56,11 @@ def txn_offset_commit(
         return transactional_commit_refused(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if not caller.is_allowed(AclOperation.READ, AclResource.GROUP, request.group_id):
         return transactional_commit_refused(request, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    refused: list[TxnOffsetCommitResponseTopic] = []
+    if caller.api_version >= FIRST_VERSION_WITH_TOPIC_IDS:
+        refused += _named(request, ground)
     request.topics, denied = caller.split(AclOperation.READ, AclResource.TOPIC, request.topics, lambda one: one.name)
-    refused = transactional_commit_refused(
-        TxnOffsetCommitRequest(topics=denied), ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    ).topics
+    refused += _topics_refused(denied, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     refused += _without_unknown(request, ground)
     if not request.topics:
         return TxnOffsetCommitResponse(topics=refused)
@@ -175,6 +178,22 @@ def _in_version(response: TxnOffsetCommitResponse, caller: Caller) -> TxnOffsetC
     return response
 
 
+def _topics_refused(topics: list[TxnOffsetCommitRequestTopic], code: ErrorCode) -> list[TxnOffsetCommitResponseTopic]:
+    return transactional_commit_refused(TxnOffsetCommitRequest(topics=topics), code).topics
+
+
+def _named(request: TxnOffsetCommitRequest, ground: Ground) -> list[TxnOffsetCommitResponseTopic]:
+    """Give every topic of the request the name that belongs to its id; refuse ids that no topic has."""
+    known: list[TxnOffsetCommitRequestTopic] = []
+    unknown: list[TxnOffsetCommitRequestTopic] = []
+    for topic in request.topics:
+        image = ground.image.topics_by_id.get(topic.topic_id)
+        topic.name = "" if image is None else image.name
+        (unknown if image is None else known).append(topic)
+    request.topics = known
+    return _topics_refused(unknown, ErrorCode.UNKNOWN_TOPIC_ID)
+
+
 def _without_unknown(request: TxnOffsetCommitRequest, ground: Ground) -> list[TxnOffsetCommitResponseTopic]:
     """Take out of the request what is no partition of the cluster, and say so."""
     refused: list[TxnOffsetCommitResponseTopic] = []
@@ -184,10 +203,8 @@ def _without_unknown(request: TxnOffsetCommitRequest, ground: Ground) -> list[Tx
         there = image.partitions if image is not None else {}
         unknown = [row for row in topic.partitions if row.partition_index not in there]
         if unknown:
-            missing = TxnOffsetCommitRequestTopic(name=topic.name, partitions=unknown)
-            refused += transactional_commit_refused(
-                TxnOffsetCommitRequest(topics=[missing]), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            ).topics
+            missing = TxnOffsetCommitRequestTopic(name=topic.name, topic_id=topic.topic_id, partitions=unknown)
+            refused += _topics_refused([missing], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             topic.partitions = [row for row in topic.partitions if row.partition_index in there]
         if topic.partitions:
             known.append(topic)
@@ -201,12 +218,10 @@ def _merged(
 ) -> list[TxnOffsetCommitResponseTopic]:
     if not refused:
         return committed
-    merged = {topic.name: topic for topic in refused}
+    merged = {(topic.name, topic.topic_id): topic for topic in refused}
     for topic in committed:
-        same = merged.get(topic.name)
-        if same is None:
-            merged[topic.name] = topic
-        else:
+        same = merged.setdefault((topic.name, topic.topic_id), topic)
+        if same is not topic:
             same.partitions += topic.partitions
     return list(merged.values())
 

@@ -7,9 +7,11 @@ from __future__ import annotations
 from ottla.wire.message import Message, Struct, array, int16, int32, int64, since, string
 
 
-class ApiVersionsRequest(Message, api_key=18, versions=(0, 4), flexible=3):
+class ApiVersionsRequest(Message, api_key=18, versions=(0, 5), flexible=3):
     client_software_name: string = since(3, default="", ignorable=True)
     client_software_version: string = since(3, default="", ignorable=True)
+    cluster_id: string | None = since(5, default=None, ignorable=True)
+    node_id: int32 = since(5, default=-1, ignorable=True)
 
 
 class ApiVersion(Struct):
@@ -30,7 +32,7 @@ class FinalizedFeatureKey(Struct):
     min_version_level: int16 = since(3, default=0)
 
 
-class ApiVersionsResponse(Message, api_key=18, versions=(0, 4), flexible=3):
+class ApiVersionsResponse(Message, api_key=18, versions=(0, 5), flexible=3):
     error_code: int16 = 0
     api_keys: array[ApiVersion] = []
     throttle_time_ms: int32 = since(1, default=0, ignorable=True)

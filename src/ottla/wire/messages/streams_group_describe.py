@@ -4,12 +4,13 @@
 
 from __future__ import annotations
 
-from ottla.wire.message import Message, Struct, array, int16, int32, int64, string, uint16
+from ottla.wire.message import Message, Struct, array, int8, int16, int32, int64, since, string, uint16
 
 
-class StreamsGroupDescribeRequest(Message, api_key=89, versions=(0, 0), flexible=0):
+class StreamsGroupDescribeRequest(Message, api_key=89, versions=(0, 1), flexible=0):
     group_ids: array[string] = []
     include_authorized_operations: bool = False
+    include_topology_description: bool = since(1, default=False)
 
 
 class KeyValue(Struct):
@@ -77,6 +78,30 @@ class Member(Struct):
     is_classic: bool = False
 
 
+class TopologyDescriptionNode(Struct):
+    name: string = since(1, default="")
+    node_type: int8 = since(1, default=0)
+    source_topics: array[string] = since(1, default=[])
+    sink_topic: string | None = since(1, default=None)
+    stores: array[string] = since(1, default=[])
+    successors: array[string] = since(1, default=[])
+
+
+class TopologyDescriptionSubtopology(Struct):
+    subtopology_id: string = since(1, default="")
+    nodes: array[TopologyDescriptionNode] = since(1, default=[])
+
+
+class TopologyDescriptionGlobalStore(Struct):
+    source: TopologyDescriptionNode = since(1, default=TopologyDescriptionNode())
+    processor: TopologyDescriptionNode = since(1, default=TopologyDescriptionNode())
+
+
+class TopologyDescription(Struct):
+    subtopologies: array[TopologyDescriptionSubtopology] = since(1, default=[])
+    global_stores: array[TopologyDescriptionGlobalStore] = since(1, default=[])
+
+
 class DescribedGroup(Struct):
     error_code: int16 = 0
     error_message: string | None = None
@@ -87,8 +112,11 @@ class DescribedGroup(Struct):
     topology: Topology | None = None
     members: array[Member] = []
     authorized_operations: int32 = -2147483648
+    topology_description: TopologyDescription | None = since(1, default=None)
+    topology_description_status: int8 = since(1, default=0)
+    assignor_name: string | None = since(1, default=None, ignorable=True)
 
 
-class StreamsGroupDescribeResponse(Message, api_key=89, versions=(0, 0), flexible=0):
+class StreamsGroupDescribeResponse(Message, api_key=89, versions=(0, 1), flexible=0):
     throttle_time_ms: int32 = 0
     groups: array[DescribedGroup] = []

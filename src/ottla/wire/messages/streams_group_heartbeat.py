@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from ottla.wire.message import Message, Struct, array, int8, int16, int32, int64, string, uint16
+from ottla.wire.message import Message, Struct, array, int8, int16, int32, int64, since, string, uint16
 
 
 class KeyValue(Struct):
@@ -56,7 +56,7 @@ class TaskOffset(Struct):
     offset: int64 = 0
 
 
-class StreamsGroupHeartbeatRequest(Message, api_key=88, versions=(0, 0), flexible=0):
+class StreamsGroupHeartbeatRequest(Message, api_key=88, versions=(0, 1), flexible=0):
     group_id: string = ""
     member_id: string = ""
     member_epoch: int32 = 0
@@ -102,18 +102,20 @@ class EndpointToPartitions(Struct):
     standby_partitions: array[TopicPartition] = []
 
 
-class StreamsGroupHeartbeatResponse(Message, api_key=88, versions=(0, 0), flexible=0):
+class StreamsGroupHeartbeatResponse(Message, api_key=88, versions=(0, 1), flexible=0):
     throttle_time_ms: int32 = 0
     error_code: int16 = 0
     error_message: string | None = None
     member_id: string = ""
     member_epoch: int32 = 0
     heartbeat_interval_ms: int32 = 0
-    acceptable_recovery_lag: int32 = 0
+    acceptable_recovery_lag_legacy: int32 = since(0, 0, default=0)
     task_offset_interval_ms: int32 = 0
+    acceptable_recovery_lag: int64 = since(1, default=-1, ignorable=True)
     status: array[Status] | None = []
     active_tasks: array[StreamsGroupHeartbeatResponseTaskIds] | None = None
     standby_tasks: array[StreamsGroupHeartbeatResponseTaskIds] | None = None
     warmup_tasks: array[StreamsGroupHeartbeatResponseTaskIds] | None = None
+    topology_description_required: bool = since(1, default=False)
     endpoint_information_epoch: int32 = 0
     partitions_by_user_endpoint: array[EndpointToPartitions] | None = None

@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from ottla.wire.message import Message, Struct, array, int16, int32, int64, since, string
+from ottla.wire.message import Message, Struct, array, int16, int32, int64, since, string, uuid
+from ottla.wire.primitives import ZERO_UUID
 
 
 class TxnOffsetCommitRequestPartition(Struct):
@@ -15,16 +16,17 @@ class TxnOffsetCommitRequestPartition(Struct):
 
 
 class TxnOffsetCommitRequestTopic(Struct):
-    name: string = ""
+    name: string = since(0, 5, default="", ignorable=True)
+    topic_id: uuid = since(6, default=ZERO_UUID, ignorable=True)
     partitions: array[TxnOffsetCommitRequestPartition] = []
 
 
-class TxnOffsetCommitRequest(Message, api_key=28, versions=(0, 5), flexible=3):
+class TxnOffsetCommitRequest(Message, api_key=28, versions=(0, 6), flexible=3):
     transactional_id: string = ""
     group_id: string = ""
     producer_id: int64 = 0
     producer_epoch: int16 = 0
-    generation_id: int32 = since(3, default=-1)
+    generation_id_or_member_epoch: int32 = since(3, default=-1)
     member_id: string = since(3, default="")
     group_instance_id: string | None = since(3, default=None)
     topics: array[TxnOffsetCommitRequestTopic] = []
@@ -36,10 +38,11 @@ class TxnOffsetCommitResponsePartition(Struct):
 
 
 class TxnOffsetCommitResponseTopic(Struct):
-    name: string = ""
+    name: string = since(0, 5, default="", ignorable=True)
+    topic_id: uuid = since(6, default=ZERO_UUID, ignorable=True)
     partitions: array[TxnOffsetCommitResponsePartition] = []
 
 
-class TxnOffsetCommitResponse(Message, api_key=28, versions=(0, 5), flexible=3):
+class TxnOffsetCommitResponse(Message, api_key=28, versions=(0, 6), flexible=3):
     throttle_time_ms: int32 = 0
     topics: array[TxnOffsetCommitResponseTopic] = []

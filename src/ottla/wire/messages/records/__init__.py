@@ -35,6 +35,7 @@ METADATA: dict[int, tuple[str, str]] = {
     26: ("remove_delegation_token_record", "RemoveDelegationTokenRecord"),
     27: ("register_controller_record", "RegisterControllerRecord"),
     28: ("clear_elr_record", "ClearElrRecord"),
+    29: ("unregister_controller_record", "UnregisterControllerRecord"),
 }
 
 # keys of __consumer_offsets
@@ -121,7 +122,7 @@ REMOTE_LOG: dict[int, tuple[str, str]] = {
 
 
 def record_class(table: dict[int, tuple[str, str]], key: int) -> type[Message]:
-    """The class of a record type; KeyError for a type that Kafka 4.3.1 does not know."""
+    """The class of a record type; KeyError for a type that Kafka 4.4.0 does not know."""
     module, name = table[key]
     cls: type[Message] = getattr(import_module(f"{__name__}.{module}"), name)
     return cls
