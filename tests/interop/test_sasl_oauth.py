@@ -248,6 +248,15 @@ def test_keys_are_fetched_by_https_from_a_server_that_is_trusted(https: str, mon
     assert len(read_keys(https + "/keys")) == 1
 
 
+def test_keys_are_fetched_from_a_server_that_the_login_module_trusts(https: str) -> None:
+    trust = {"ssl.truststore.location": str(FILES / "ca.pem"), "ssl.truststore.type": "PEM"}
+    assert len(read_keys(https + "/keys", trust)) == 1
+    with pytest.raises(JwksError, match="certificate"):
+        read_keys(https + "/keys", {"ssl.truststore.location": str(FILES / "client-of-another.pem")})
+    with pytest.raises(JwksError, match="No such file"):
+        read_keys(https + "/keys", {"ssl.truststore.location": "/nowhere.pem"})
+
+
 @pytest.mark.parametrize(("path", "reason"), [("/moved", "302"), ("/nowhere", "404"), ("/large", "larger than")])
 def test_keys_come_from_one_address_and_are_bounded(
     https: str, monkeypatch: pytest.MonkeyPatch, path: str, reason: str

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import ssl
 import time
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 
-from ottla.client.errors import AuthenticationError, ConfigError, KafkaError
+from ottla.client.errors import AuthenticationError, ConfigError, KafkaError, NetworkError
 from ottla.client.security_config import SecurityConfig
-from ottla.client.tokens import TokenEndpoint
+from ottla.net.bearer_tokens import NoToken, TokenEndpoint
+from ottla.net.jaas_tls import jaas_context, jaas_tls
+from ottla.net.tls_contexts import TlsSettingsError
 from ottla.security.authentication import MECHANISMS, OAUTHBEARER, PLAIN, Credentials
 from ottla.security.jaas import LoginModule, parse_jaas
 
@@ -50,6 +53,8 @@ def new_token(credentials: Credentials) -> str:
     assert credentials.token is not None
     try:
         token = credentials.token()
+    except NoToken as error:
+        raise NetworkError(error.message) from None
     except KafkaError:
         raise
     except Exception as error:
@@ -95,7 +100,13 @@ def _token_source(config: SecurityConfig, options: Mapping[str, str]) -> Callabl
                 "sasl.oauthbearer.token.endpoint.url needs sasl.oauthbearer.client.credentials.client.id and "
                 "sasl.oauthbearer.client.credentials.client.secret (or clientId and clientSecret in sasl.jaas.config)"
             )
-        return _endpoint(config, url, client_id, secret, config.sasl_oauthbearer_scope or options.get("scope"))
+        scope = config.sasl_oauthbearer_scope or options.get("scope")
+        of_tls = tuple((name, value) for name, value in options.items() if name.startswith("ssl."))
+        try:
+            jaas_tls(dict(of_tls))
+            return _endpoint(config, url, client_id, secret, scope, of_tls)
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
     claims = {name.removeprefix(_CLAIM): value for name, value in options.items() if name.startswith(_CLAIM)}
     if claims:
         return lambda: _unsecured_token(claims)
@@ -106,9 +117,25 @@ def _token_source(config: SecurityConfig, options: Mapping[str, str]) -> Callabl
 
 
 @lru_cache(maxsize=16)
-def _endpoint(config: SecurityConfig, url: str, client_id: str, secret: str, scope: str | None) -> TokenEndpoint:
+def _endpoint(
+    config: SecurityConfig,
+    url: str,
+    client_id: str,
+    secret: str,
+    scope: str | None,
+    of_tls: tuple[tuple[str, str], ...],
+) -> TokenEndpoint:
     """One for all connections with these settings, so that they share its token."""
-    return TokenEndpoint(url, client_id, secret, scope, config)
+    from ottla.client.tls import token_context
+
+    def context() -> ssl.SSLContext:
+        try:
+            return jaas_context(dict(of_tls)) if of_tls else token_context(config)
+        except TlsSettingsError as error:
+            raise ConfigError(str(error)) from None
+
+    is_url_encoded = config.sasl_oauthbearer_header_urlencode
+    return TokenEndpoint(url, client_id, secret, scope, context, is_url_encoded=is_url_encoded)
 
 
 def _unsecured_token(claims: Mapping[str, str]) -> str:

@@ -24,7 +24,11 @@ KNOWN_CLASSES: Final[dict[str, tuple[str, ...]]] = {
         f"{_OAUTH}.secured.OAuthBearerLoginCallbackHandler",
     ),
     "sasl.oauthbearer.jwt.validator.class": (f"{_OAUTH}.DefaultJwtValidator", f"{_OAUTH}.BrokerJwtValidator"),
-    "sasl.oauthbearer.jwt.retriever.class": (f"{_OAUTH}.DefaultJwtRetriever",),
+    "sasl.oauthbearer.jwt.retriever.class": (
+        f"{_OAUTH}.DefaultJwtRetriever",
+        f"{_OAUTH}.ClientCredentialsJwtRetriever",
+        f"{_OAUTH}.FileJwtRetriever",
+    ),
     "security.providers": (),
     "ssl.engine.factory.class": (f"{_SECURITY}.ssl.DefaultSslEngineFactory",),
     "ssl.provider": (),

@@ -72,15 +72,16 @@ class Plain:
 
 
 class OAuthBearer:
-    """A token that somebody else gave out (RFC 7628)."""
+    """A token that an authorization server gave out (RFC 7628)."""
 
-    def __init__(self, token: str, extensions: Mapping[str, str]) -> None:
+    def __init__(self, token: str | Callable[[], str], extensions: Mapping[str, str]) -> None:
         self._token = token
         self._extensions = extensions
 
     def initial(self) -> bytes:
         pairs = "".join(f"{name}={value}{_KVSEP}" for name, value in self._extensions.items())
-        return f"n,,{_KVSEP}auth=Bearer {self._token}{_KVSEP}{pairs}{_KVSEP}".encode()
+        token = self._token if isinstance(self._token, str) else self._token()
+        return f"n,,{_KVSEP}auth=Bearer {token}{_KVSEP}{pairs}{_KVSEP}".encode()
 
     def respond(self, challenge: bytes) -> bytes | None:
         if not challenge:
@@ -89,8 +90,9 @@ class OAuthBearer:
         return _KVSEP.encode()
 
 
-def mechanism_of(credentials: Credentials, rng: Random, token: str = "") -> Mechanism:
-    """The mechanism for these credentials; `token` is what `credentials.token` gave."""
+def mechanism_of(credentials: Credentials, rng: Random, token: str | Callable[[], str] = "") -> Mechanism:
+    """The mechanism for these credentials; `token` is what `credentials.token` gave, or that function itself if it may
+    be called in the course of the exchange."""
     if credentials.mechanism == PLAIN:
         return Plain(credentials.username, credentials.password)
     if credentials.mechanism == OAUTHBEARER:
@@ -107,7 +109,7 @@ def mechanism_of(credentials: Credentials, rng: Random, token: str = "") -> Mech
 class Authentication:
     """One exchange, from the handshake to the broker's consent."""
 
-    def __init__(self, credentials: Credentials, rng: Random, token: str = "") -> None:
+    def __init__(self, credentials: Credentials, rng: Random, token: str | Callable[[], str] = "") -> None:
         self.session_lifetime_ms = 0
         """How long the broker lets the connection live before it wants to hear the credentials again; 0: for ever."""
         self._credentials = credentials

@@ -25,7 +25,6 @@ from ottla.broker.serving.telemetry import Telemetry, client_labels
 from ottla.client.config import ClientConfig
 from ottla.client.connection import MAX_LOGIN_FRAME_BYTES
 from ottla.client.errors import AuthenticationError, ConfigError, NetworkError
-from ottla.client.tokens import TokenEndpoint
 from ottla.config import BrokerConfig
 from ottla.config import ConfigError as BrokerConfigError
 from ottla.converters.framing import frames as schema_frames
@@ -281,9 +280,15 @@ def test_cve_2021_38153_passwords_are_compared_in_constant_time(monkeypatch: pyt
     ],
 )
 def test_cve_2025_27817_tokens_come_by_https_only(url: str) -> None:
-    config = ClientConfig.parse({"bootstrap.servers": "h:1"})
+    settings = {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.token.endpoint.url": url,
+        "sasl.oauthbearer.client.credentials.client.id": "id",
+        "sasl.oauthbearer.client.credentials.client.secret": "secret",
+    }
     with pytest.raises(ConfigError, match="https"):
-        TokenEndpoint(url, "id", "secret", None, config)
+        ClientConfig.parse({"bootstrap.servers": "h:1", **settings})
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,8 @@
 
 Brokers are reached through `inter.broker.listener.name`, controllers through the first of `controller.listener.names`.
 The credentials are `username` and `password` of the login module in `sasl.jaas.config` (with the prefixes of listener
-and mechanism), as in Kafka. What goes wrong is logged once for each address and then every 30 s, not with each try.
+and mechanism), as in Kafka; tokens of OAUTHBEARER come from `token_source`. What goes wrong is logged once for each
+address and then every 30 s, not with each try.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from collections.abc import Callable
 from random import Random
 
 from ottla.broker.listener_tls import has_tls, peer_context
+from ottla.broker.peers.token_source import bearer_credentials
 from ottla.config import BrokerConfig, ConfigError
-from ottla.security.authentication import PLAIN, Authentication, Credentials
+from ottla.security.authentication import OAUTHBEARER, PLAIN, Authentication, Credentials
 from ottla.security.errors import AuthenticationError
 from ottla.security.jaas import parse_jaas
 from ottla.security.scram import MECHANISMS as SCRAM_MECHANISMS
@@ -24,8 +26,8 @@ log = logging.getLogger("ottla.peers")
 LOG_EVERY_S = 30.0
 MAX_TROUBLES = 1_000
 """Addresses whose trouble is kept."""
-MECHANISMS = (PLAIN, *SCRAM_MECHANISMS)
-_MODULES = {PLAIN: "plain.PlainLoginModule"}
+MECHANISMS = (PLAIN, *SCRAM_MECHANISMS, OAUTHBEARER)
+_MODULES = {PLAIN: "plain.PlainLoginModule", OAUTHBEARER: "oauthbearer.OAuthBearerLoginModule"}
 _SCRAM_MODULE = "scram.ScramLoginModule"
 
 
@@ -108,7 +110,9 @@ class NodeSecurity:
     def authentication(self) -> Authentication | None:
         if not self._logs_in:
             return None
-        return Authentication(credentials_of(self._config(), self._listener, self._mechanism), self._rng)
+        credentials = credentials_of(self._config(), self._listener, self._mechanism)
+        # The exchange runs beside the loop, and there asks for a token.
+        return Authentication(credentials, self._rng, credentials.token or "")
 
     def failed(self, address: str, error: Exception) -> None:
         self._troubles.add(address, explain(error, self._listener, self._security_protocol))
@@ -166,7 +170,8 @@ def credentials_of(config: BrokerConfig, listener: str, mechanism: str) -> Crede
         )
     setting = f"listener.name.{listener.lower()}.{mechanism.lower()}.sasl.jaas.config"
     module_name = _MODULES.get(mechanism, _SCRAM_MODULE)
-    example = f'org.apache.kafka.common.security.{module_name} required username="NAME" password="PASSWORD";'
+    options = "" if mechanism == OAUTHBEARER else ' username="NAME" password="PASSWORD"'
+    example = f"org.apache.kafka.common.security.{module_name} required{options};"
     text = config.of_listener(listener, "sasl.jaas.config", mechanism)
     if not isinstance(text, str) or not text:
         raise ConfigError(f"{setting} is not set: nodes log in to listener {listener} with it. Write {example}")
@@ -176,6 +181,8 @@ def credentials_of(config: BrokerConfig, listener: str, mechanism: str) -> Crede
         raise ConfigError(f"{setting} cannot be read: {error}") from None
     if module.name != module_name.rpartition(".")[2]:
         raise ConfigError(f"{setting} names {module.name}, and {which} is {mechanism}. Write {example}")
+    if mechanism == OAUTHBEARER:
+        return bearer_credentials(config, listener, module)
     username, password = module.options.get("username"), module.options.get("password")
     if not username or password is None:
         raise ConfigError(f"{setting} has no username and password, with which nodes log in. Write {example}")

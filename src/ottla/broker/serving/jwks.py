@@ -10,16 +10,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import ssl
 import time
 import urllib.request
+from collections.abc import Mapping
 from http.client import HTTPException
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from ottla.config import ConfigError
 from ottla.net import beside_loop
+from ottla.net.jaas_tls import jaas_context
+from ottla.net.tls_contexts import TlsSettingsError
 from ottla.security.signatures import KeySet, KeySetError, parse_key_set
 
 if TYPE_CHECKING:
@@ -66,7 +69,7 @@ class Jwks:
             if not is_due:
                 await self._wait()
             try:
-                self.keys = await beside_loop(lambda: read_keys(self._settings.jwks_url))
+                self.keys = await beside_loop(lambda: read_keys(self._settings.jwks_url, self._settings.tls_options))
             except OSError as error:
                 log.warning(
                     "the keys of OAUTHBEARER tokens could not be read from %s: %s", self._settings.jwks_url, error
@@ -94,10 +97,10 @@ class Jwks:
             await asyncio.sleep(left_ms / 1000)
 
 
-def read_keys(url: str) -> KeySet:
+def read_keys(url: str, tls_options: Mapping[str, str] = MappingProxyType({})) -> KeySet:
     """The keys behind a URL; JwksError if they cannot be had. It blocks."""
     try:
-        return parse_key_set(_read_file(url) if url.startswith("file:") else _fetch(url))
+        return parse_key_set(_read_file(url) if url.startswith("file:") else _fetch(url, tls_options))
     except KeySetError as error:
         raise JwksError(str(error)) from None
 
@@ -117,10 +120,12 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
         """Keys come from the address in the settings, and from no other."""
 
 
-def _fetch(url: str) -> bytes:
-    opener = urllib.request.build_opener(
-        urllib.request.HTTPSHandler(context=ssl.create_default_context()), _NoRedirects()
-    )
+def _fetch(url: str, tls_options: Mapping[str, str]) -> bytes:
+    try:
+        context = jaas_context(tls_options)
+    except TlsSettingsError as error:
+        raise JwksError(str(error)) from None
+    opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context), _NoRedirects())
     ends_at = time.monotonic() + FETCH_TIMEOUT_S
     content = b""
     try:

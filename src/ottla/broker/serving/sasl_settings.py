@@ -7,8 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from ottla.broker.peers.token_source import check_allowed
 from ottla.config import BrokerConfig, ConfigError
 from ottla.config.hash_order import hash_order, string_hash
+from ottla.config.synonyms import without_listener_prefix
+from ottla.net.jaas_tls import jaas_context
+from ottla.net.tls_contexts import TlsSettingsError
 from ottla.security import signatures
 from ottla.security.authentication import OAUTHBEARER
 from ottla.security.jaas import LoginModule, parse_jaas
@@ -24,8 +28,6 @@ LOGIN_MODULES = {
     **dict.fromkeys(SCRAM_MECHANISMS, "ScramLoginModule"),
     OAUTHBEARER: "OAuthBearerLoginModule",
 }
-ALLOWED_URLS = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
-"""Kafka's system property, as a setting: if it is there, keys come from one of these addresses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,8 @@ class BearerSettings:
     retry_backoff_ms: int
     retry_backoff_max_ms: int
     rules: TokenRules
+    tls_options: dict[str, str] = field(default_factory=dict, repr=False)
+    """`ssl.*` of the login module: whose certificates the server of the keys may have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,12 @@ class SaslSettings:
 
 def is_sasl(security_protocol: str) -> bool:
     return security_protocol.startswith("SASL_")
+
+
+def is_sasl_setting(name: str) -> bool:
+    """Whether a setting is one of logins, with the prefix of a listener and perhaps of a mechanism."""
+    base = without_listener_prefix(name)
+    return base is not None and "sasl." in base
 
 
 def check_sasl(config: BrokerConfig) -> None:
@@ -167,9 +177,14 @@ def _bearer(config: BrokerConfig, listener: str) -> BearerSettings:
         )
     if not url.startswith(("https://", "file:///")):
         raise ConfigError(f"{setting} is {url}: expected https://HOST/PATH or file:///PATH")
-    allowed = config.static.get(ALLOWED_URLS)
-    if allowed is not None and url not in [one.strip() for one in allowed.split(",")]:
-        raise ConfigError(f"{setting} is {url}, which is none of {ALLOWED_URLS}")
+    check_allowed(config, setting, url)
+    module = jaas_module(config, listener, OAUTHBEARER)
+    options = {} if module is None else module.options
+    try:
+        jaas_context(options)
+    except TlsSettingsError as error:
+        jaas = f"listener.name.{listener.lower()}.oauthbearer.sasl.jaas.config"
+        raise ConfigError(f"{jaas}: {error}") from None
     audience = config.of_listener(listener, "sasl.oauthbearer.expected.audience", OAUTHBEARER)
     assert isinstance(audience, tuple)
     backoff_ms = max(1, number("jwks.endpoint.retry.backoff.ms"))
@@ -185,4 +200,5 @@ def _bearer(config: BrokerConfig, listener: str) -> BearerSettings:
             text("scope.claim.name") or "scope",
             max(0, number("clock.skew.seconds")),
         ),
+        {name: value for name, value in options.items() if name.startswith("ssl.")},
     )

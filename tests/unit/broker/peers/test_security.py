@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import ssl
+from pathlib import Path
 from random import Random
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -19,6 +21,8 @@ from ottla.broker.peers.security import (
     explain,
 )
 from ottla.config import BrokerConfig, ConfigError
+from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest
+from ottla.wire.messages.sasl_handshake import SaslHandshakeResponse
 from tests.interop.secured_kafka import jaas
 
 NODE = {
@@ -115,3 +119,59 @@ def test_errors_say_what_to_do() -> None:
     assert "it refuses this node's certificate" in explain(refused, "SECURE", "SSL")
     refused.reason = "WRONG_VERSION_NUMBER"
     assert "Does it speak TLS?" in explain(refused, "SECURE", "SSL")
+
+
+def bearer(options: dict[str, str] = {}, **more: str) -> BrokerConfig:  # noqa: B006
+    return BrokerConfig.parse(
+        NODE
+        | SETTINGS
+        | {
+            "sasl.mechanism.inter.broker.protocol": "OAUTHBEARER",
+            "sasl.oauthbearer.token.endpoint.url": "https://login.test/token",
+            "listener.name.secure.oauthbearer.sasl.jaas.config": jaas(
+                "oauthbearer.OAuthBearerLoginModule",
+                **{"clientId": "nodes", "clientSecret": "very-secret", "extension_logicalCluster": "a"} | options,
+            ),
+        }
+        | {name.replace("_", "."): value for name, value in more.items()}
+    )
+
+
+def test_a_node_logs_in_with_a_token_that_all_its_connections_share() -> None:
+    parsed = bearer()
+    credentials = credentials_of(parsed, "SECURE", "OAUTHBEARER")
+    assert credentials.token is credentials_of(parsed, "SECURE", "OAUTHBEARER").token
+    assert credentials.extensions == {"logicalCluster": "a"}
+    assert "very-secret" not in repr(credentials)
+
+
+def test_a_token_comes_from_a_file_anew_for_each_login(tmp_path: Path) -> None:
+    file = tmp_path / "a token"
+    parsed = bearer(sasl_oauthbearer_token_endpoint_url=f"file://{quote(str(file))}")
+    to_brokers, _ = securities(parsed)
+    assert to_brokers is not None
+    for token in ("one", "two"):
+        file.write_text(token)
+        login = to_brokers.authentication()
+        assert login is not None
+        login.begin()
+        request = login.handle(SaslHandshakeResponse(mechanisms=["OAUTHBEARER"]))
+        assert isinstance(request, SaslAuthenticateRequest)
+        assert f"auth=Bearer {token}\x01".encode() in request.auth_bytes
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"sasl_oauthbearer_token_endpoint_url": ""}, "token.endpoint.url is not set"),
+        ({"sasl_oauthbearer_token_endpoint_url": "http://login.test/token"}, "it has to be https"),
+        ({"org_apache_kafka_sasl_oauthbearer_allowed_urls": "https://other.test"}, "is none of org.apache.kafka"),
+        ({"options": {"clientId": ""}}, "client.credentials.client.id"),
+        ({"options": {"ssl.truststore.location": "/nowhere.pem"}}, "/nowhere.pem cannot be read"),
+        ({"options": {"ssl.engine.factory.class": "evil"}}, "ssl.engine.factory.class of the login module"),
+    ],
+)
+def test_a_token_that_a_node_cannot_have_stops_the_start(changes: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason) as failed:
+        credentials_of(bearer(**changes), "SECURE", "OAUTHBEARER")
+    assert "very-secret" not in str(failed.value)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import json
+import ssl
 from base64 import b64decode
 from collections.abc import Callable
 from email.message import Message
+from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import BaseHandler, OpenerDirector, Request
@@ -15,9 +17,9 @@ from urllib.response import addinfourl
 import pytest
 
 from ottla.client.config import ClientConfig
-from ottla.client.errors import AuthenticationError, NetworkError, is_retriable
+from ottla.client.errors import AuthenticationError, is_retriable
 from ottla.client.logins import new_token
-from ottla.client.tokens import TokenEndpoint
+from ottla.net.bearer_tokens import NoToken, TokenEndpoint, TokenFile
 
 URL = "https://user:pw@login.test/token?tenant=1"
 Answer = Callable[[], addinfourl]
@@ -57,8 +59,7 @@ def endpoint(
         return made
 
     monkeypatch.setattr(TokenEndpoint, "_opener", opener)
-    config = ClientConfig.parse({"bootstrap.servers": "a:1"}, settings)
-    return TokenEndpoint(URL, "client 1", "hush+/", "kafka", config, clock)
+    return TokenEndpoint(URL, "client 1", "hush+/", "kafka", ssl.create_default_context, clock=clock, **settings)
 
 
 def basic_pair(request: Request) -> bytes:
@@ -86,7 +87,7 @@ def test_a_token_is_asked_for_once_and_again_when_most_of_its_time_is_over(monke
 def test_id_and_secret_are_encoded_if_the_server_wants_that(monkeypatch: pytest.MonkeyPatch) -> None:
     """As java.net.URLEncoder does it, and not by default: as Kafka's clients."""
     login = Login(answer({"access_token": "one"}))
-    assert endpoint(monkeypatch, login, lambda: 0.0, sasl_oauthbearer_header_urlencode=True)() == "one"
+    assert endpoint(monkeypatch, login, lambda: 0.0, is_url_encoded=True)() == "one"
     assert basic_pair(login.requests[0]) == b"client+1:hush%2B%2F"
 
 
@@ -95,8 +96,8 @@ def test_id_and_secret_are_encoded_if_the_server_wants_that(monkeypatch: pytest.
     [
         (refused, AuthenticationError, r"gives client 'client 1' no token \(HTTP 401\)"),
         (answer({}, 302), AuthenticationError, "HTTP 302"),
-        (answer({}, 503), NetworkError, "HTTP 503"),
-        (silent, NetworkError, "nobody there"),
+        (answer({}, 503), NoToken, "HTTP 503"),
+        (silent, NoToken, "nobody there"),
         (answer(b"<html>"), AuthenticationError, "holds no access_token"),
         (answer([1]), AuthenticationError, "holds no access_token"),
         (answer({"access_token": 5}), AuthenticationError, "holds no access_token"),
@@ -113,7 +114,7 @@ def test_a_server_that_gives_none(
         endpoint(monkeypatch, Login(given), lambda: 0.0)()
     assert "hush" not in str(failed.value)
     assert "pw@" not in str(failed.value)
-    assert is_retriable(failed.value) == (kind is NetworkError)
+    assert is_retriable(failed.value) == (kind is NoToken)
 
 
 @pytest.mark.parametrize(
@@ -131,3 +132,18 @@ def test_a_function_that_gives_no_token(provider: Any, expected: str) -> None:
     )
     with pytest.raises(AuthenticationError, match=expected):
         new_token(config.credentials())
+
+
+def test_a_token_from_a_file_is_read_before_each_login(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    token = TokenFile(str(file))
+    with pytest.raises(NoToken, match="No such file"):
+        token()
+    file.write_text("one\n")
+    assert token() == "one"
+    file.write_text("two")
+    assert token() == "two"
+    file.write_bytes(b"hush\x00")
+    with pytest.raises(AuthenticationError, match="holds no token") as failed:
+        token()
+    assert "hush" not in str(failed.value)
