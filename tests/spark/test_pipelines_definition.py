@@ -126,9 +126,9 @@ def test_a_source_is_a_database_where_one_is_given_and_files_where_not() -> None
         (
             {"lines": {**LINES, "files": "x"}},
             {"a": TO_TOPIC},
-            "jdbc, topic, files, delta, iceberg, and has topic, files",
+            "spark_format, topics, pattern, and has topic, files",
         ),
-        ({"lines": LINES}, {"a": {**TO_TOPIC, "partitions": 3}}, "'partitions' is not known; it may have from, topic,"),
+        ({"lines": LINES}, {"a": {**TO_TOPIC, "partions": 3}}, "'partions' is not known; did you mean 'partitions'?"),
         ({"lines": LINES}, {"a": {**TO_TOPIC, "partiton_by": []}}, "did you mean 'partition_by'? It may have from,"),
         ({"lines": {**LINES, "lenient": True}}, {"a": TO_TOPIC}, "avro and protobuf can be read that way"),
         (

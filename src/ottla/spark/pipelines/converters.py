@@ -24,7 +24,7 @@ from ottla.converters.csv_values import CsvDecoder
 from ottla.converters.decoding import Decoder, Encoder
 from ottla.converters.errors import ConverterError, SchemaNotFound
 from ottla.converters.json_values import JsonDecoder, plain
-from ottla.converters.registry import RegisteredSchema, RegistrySettings, registry_of, subject_of
+from ottla.converters.registry import RegisteredSchema, RegistrySettings, registry_of
 from ottla.spark.pipelines.definition import CONFLUENT, Flow, Pipeline, PipelineError, Source
 from ottla.spark.pipelines.expectations import first_line
 
@@ -43,7 +43,7 @@ def source_decoder(pipeline: Pipeline, source: Source, zone: str) -> Decoder:
             return _strict_decoder(source, _columns(settings, source), settings, zone)
         if source.schema is None:
             assert settings is not None and source.topic is not None and source.format is not None
-            schema = _latest(settings, source.topic, source.format)
+            schema = _latest(settings, source.subject, source.format)
             return registered_decoder(settings, schema, source.message, source.lenient)
         if source.format == "avro":
             from ottla.converters.avro import AvroDecoder
@@ -69,7 +69,7 @@ def _columns(settings: RegistrySettings | None, source: Source) -> Any:
     if source.schema is not None:
         return arrow_columns(schema_of(source.name, source.schema))
     assert settings is not None and source.topic is not None
-    return json_struct(settings, _latest(settings, source.topic, "json"))
+    return json_struct(settings, _latest(settings, source.subject, "json"))
 
 
 def arrow_columns(columns: StructType) -> Any:
@@ -92,11 +92,11 @@ def schema_of(source: str, text: str) -> StructType:
         ) from None
 
 
-def _latest(settings: RegistrySettings, topic: str, format_: str) -> RegisteredSchema:
-    """The newest schema of a topic's values."""
-    found = registry_of(settings).latest(subject_of(topic), registry.SERIALIZED if format_ == "protobuf" else None)
+def _latest(settings: RegistrySettings, subject: str, format_: str) -> RegisteredSchema:
+    """The newest schema of a subject."""
+    found = registry_of(settings).latest(subject, registry.SERIALIZED if format_ == "protobuf" else None)
     if found.kind != _KINDS[format_]:
-        raise ConverterError(f"the registry's schema of {subject_of(topic)} is {found.kind}, not {_KINDS[format_]}")
+        raise ConverterError(f"the registry's schema of {subject} is {found.kind}, not {_KINDS[format_]}")
     return found
 
 
@@ -128,7 +128,7 @@ def json_schema_of(pipeline: Pipeline, source: Source) -> str:
     """The columns of registered JSON, as SQL has them."""
     assert pipeline.registry is not None and source.topic is not None
     try:
-        return json_columns(pipeline.registry, _latest(pipeline.registry, source.topic, "json"))
+        return json_columns(pipeline.registry, _latest(pipeline.registry, source.subject, "json"))
     except ConverterError as error:
         raise PipelineError(f"sources.{source.name}.schema: {error}") from None
 
@@ -157,10 +157,10 @@ def decoded(decoder: Decoder, value: Column) -> Column:
     def decode(values: pyarrow.Array) -> pyarrow.Array:
         return pyarrow.StructArray.from_arrays(list(decoder.decode(values)), [ROW, ERROR])
 
-    return _on_arrays(decode, kind, value)
+    return on_arrays(decode, kind, value)
 
 
-def _on_arrays(function: Callable[[pyarrow.Array], pyarrow.Array], kind: DataType, column: Column) -> Column:
+def on_arrays(function: Callable[[pyarrow.Array], pyarrow.Array], kind: DataType, column: Column) -> Column:
     """A function of whole arrays on a column. It counts as not deterministic so that Spark evaluates it once, and not
     again for each filter on its result."""
 
@@ -216,7 +216,7 @@ def _avro_encoder(pipeline: Pipeline, flow: Flow, columns: Any, may_change: bool
 
     settings = _settings(pipeline, flow)
     if settings is not None and not flow.registers and flow.schema is None:
-        found = _latest(settings, flow.topic or "", "avro")
+        found = _latest(settings, flow.subject, "avro")
         texts = tuple(one.text for _, one in registry_of(settings).references_of(found))
         return AvroEncoder(found.text, texts, columns, found.schema_id)
     text = _avro_text(pipeline, flow.schema) if flow.schema is not None else json.dumps(avro_schema_of(columns))
@@ -231,7 +231,7 @@ def _protobuf_encoder(pipeline: Pipeline, flow: Flow, columns: Any, may_change: 
     settings = _settings(pipeline, flow)
     if flow.schema is None:
         assert settings is not None
-        found = _latest(settings, flow.topic or "", "protobuf")
+        found = _latest(settings, flow.subject, "protobuf")
         files = registered(registry_of(settings), found)
         return ProtobufEncoder(files, message_of(files, flow.message), columns, found.schema_id)
     files, message = _protobuf(pipeline, flow.schema, flow.message)
@@ -270,17 +270,16 @@ def _schema_id(settings: RegistrySettings | None, flow: Flow, schema: Registered
     if settings is None:
         return None
     assert flow.topic is not None
-    subject = subject_of(flow.topic)
     if not flow.registers:
-        return registry_of(settings).lookup(subject, schema)
+        return registry_of(settings).lookup(flow.subject, schema)
     if may_change:
-        return registry_of(settings).register(subject, schema)
+        return registry_of(settings).register(flow.subject, schema)
     try:
-        return registry_of(settings).lookup(subject, schema)
+        return registry_of(settings).lookup(flow.subject, schema)
     except SchemaNotFound:
         return 0  # a dry run: nothing is written with it
 
 
 def encoded(encoder: Encoder, row: Column) -> Column:
     """Rows as values of a topic."""
-    return _on_arrays(encoder.encode, BinaryType(), row)
+    return on_arrays(encoder.encode, BinaryType(), row)

@@ -11,19 +11,21 @@ secrets.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.converters.errors import RegistryError
 from ottla.converters.registry import RegistrySettings
-from ottla.spark.pipelines import values
+from ottla.spark.pipelines import record_parts, values
 from ottla.spark.pipelines.errors import BadData as BadData
 from ottla.spark.pipelines.errors import FlowFailed as FlowFailed
 from ottla.spark.pipelines.errors import PipelineError as PipelineError
 from ottla.spark.pipelines.errors import Unavailable as Unavailable
+from ottla.spark.pipelines.http_request import HttpRequest, http_request
+from ottla.spark.pipelines.record_parts import Key, WrittenTopic
 from ottla.spark.pipelines.redaction import public_address
 from ottla.spark.pipelines.variables import VARIABLE, Substitution
 
@@ -33,8 +35,10 @@ if TYPE_CHECKING:
 FILE_NAME = "pipeline.yml"
 TRANSFORMATIONS = "transformations"
 VIEW_MARK = "__ottla_view__"
-SOURCE_KINDS = ("jdbc", "topic", "files", "delta", "iceberg")
-TARGET_KINDS = ("topic", "files", "jdbc", "delta", "iceberg")
+SOURCE_KINDS = ("jdbc", "topic", "files", "delta", "iceberg", "spark_format")
+TARGET_KINDS = ("topic", "files", "jdbc", "delta", "iceberg", "http", "spark_format")
+SEVERAL_TOPICS = ("topics", "pattern")
+"""Other ways to name the topics of a source."""
 TABLE_KINDS = ("delta", "iceberg")
 WARN, DROP, QUARANTINE, FAIL = ACTIONS = ("warn", "drop", "quarantine", "fail")
 CONVERTERS = ("json", "csv", "string", "raw", "avro", "protobuf")
@@ -77,10 +81,19 @@ class Source:
 
     name: str
     topic: str | None = None
+    """The first of its topics."""
+    topics: tuple[str, ...] = ()
+    """Its topics; none for a pattern."""
+    pattern: str | None = None
+    part: str = "value"
+    """Which part of the records is meant: `key` while a decoder of keys is made."""
+    key: Key | None = None
     files: str | None = field(default=None, repr=False)
     jdbc: str | None = field(default=None, repr=False)
     delta: str | None = field(default=None, repr=False)
     iceberg: str | None = None
+    spark_format: str | None = None
+    """A format that Spark knows: rate, socket, or one of a package."""
     catalog: Mapping[str, str] = field(default_factory=dict, repr=False)
     format: str | None = None
     schema: str | None = None
@@ -107,11 +120,22 @@ class Source:
 
     @property
     def kind(self) -> str:
+        if self.pattern is not None:
+            return "topic"
         return next(kind for kind in SOURCE_KINDS if getattr(self, kind) is not None)
+
+    @property
+    def subject(self) -> str:
+        """Where a registry has the schema of its records."""
+        return f"{self.topic}-{self.part}"
 
     @property
     def place(self) -> str:
         """Where its rows are, for people and for letters: an address without secrets."""
+        if self.pattern is not None:
+            return f"topics like {self.pattern}"
+        if len(self.topics) > 1:
+            return ", ".join(self.topics)
         address = public_address(getattr(self, self.kind))
         return address if self.table is None or self.kind != "jdbc" else f"{address} {self.table}"
 
@@ -126,7 +150,8 @@ class Source:
 
     @property
     def can_fail_to_parse(self) -> bool:
-        return self.has_bytes and self.format not in ("string", "raw")
+        is_key_parsed = self.key is not None and self.key.can_fail_to_parse
+        return self.has_bytes and (self.format not in ("string", "raw") or is_key_parsed)
 
     @property
     def is_judged(self) -> bool:
@@ -146,6 +171,15 @@ class Flow:
     name: str
     reads: str
     topic: str | None = None
+    to: WrittenTopic = field(default_factory=WrittenTopic)
+    """Its topics, where they are made from, and how those that are missing are made."""
+    part: str = "value"
+    """Which part of the records is meant: `key` while an encoder of keys is made."""
+    key_format: Key | None = None
+    headers: Mapping[str, str] | str | None = None
+    http: str | None = field(default=None, repr=False)
+    request: HttpRequest | None = None
+    spark_format: str | None = None
     files: str | None = field(default=None, repr=False)
     jdbc: str | None = field(default=None, repr=False)
     delta: str | None = field(default=None, repr=False)
@@ -170,11 +204,20 @@ class Flow:
 
     @property
     def kind(self) -> str:
+        if self.to.expression is not None:
+            return "topic"
         return next(kind for kind in TARGET_KINDS if getattr(self, kind) is not None)
+
+    @property
+    def subject(self) -> str:
+        """Where a registry has the schema of its records."""
+        return f"{self.topic}-{self.part}"
 
     @property
     def target(self) -> str:
         """For people."""
+        if self.to.expression is not None:
+            return f"topic {', '.join(self.to.names) or self.to.expression}"
         return f"{self.kind} {self.table or public_address(getattr(self, self.kind))}"
 
 
@@ -210,8 +253,8 @@ class Pipeline(Outline):
 
     @property
     def uses_topics(self) -> bool:
-        topics = [one.topic for one in self.sources] + [one.topic for one in self.flows]
-        return bool(self.counted_sources) or any(topics)
+        ends: list[Source | Flow] = [*self.sources, *self.flows]
+        return bool(self.counted_sources) or any(one.kind in ("topic", "http") for one in ends)
 
     @property
     def counted_sources(self) -> list[Source]:
@@ -297,7 +340,7 @@ def parse_outline(folder: Path, document: Mapping[str, Any], variables: Mapping[
         )
     sources = _with_alternatives(document.get("sources"), variables)
     kinds = {
-        str(key): next((kind for kind in SOURCE_KINDS if source.get(kind)), "")
+        str(key): next((kind for kind in SOURCE_KINDS if source.get(kind)), "topic" if _has_topics(source) else "")
         for key, source in (sources.items() if isinstance(sources, dict) else ())
         if isinstance(source, dict)
     }
@@ -320,8 +363,9 @@ def parse_pipeline(
     substituted = Substitution(variables, folder)
     given = values.section(values.without_empty(substituted(raw)), "the file", _FILE_KEYS)
     registry = _registry(given) or registry
-    sources = tuple(_source(key, value, registry) for key, value in values.named(given, "sources").items())
     flows = tuple(_flow(key, value, registry) for key, value in values.named(given, "flows").items())
+    own = [outline.dead_letters, outline.redrive_topic, *(topic for flow in flows for topic in flow.to.names)]
+    sources = tuple(_source(key, value, registry, own) for key, value in values.named(given, "sources").items())
     if not sources:
         raise PipelineError(
             "sources: at least one is needed, e.g. 'orders: {topic: orders, format: json, schema: ...}'"
@@ -346,6 +390,10 @@ def parse_pipeline(
         registry=registry,
         secrets=tuple(sorted(substituted.secrets)),
     )
+
+
+def _has_topics(source: Mapping[str, Any]) -> bool:
+    return any(source.get(one) for one in SEVERAL_TOPICS)
 
 
 def _with_alternatives(sources: object, variables: Mapping[str, str]) -> object:
@@ -386,33 +434,36 @@ _FILE_KEYS = (
     *("name", "broker", "trigger", "dead_letters", "spark", "packages", "jars", "registry", "sources", "flows"),
 )
 _SOURCE_KEYS = (
-    *SOURCE_KINDS,
+    *(*SOURCE_KINDS, *SEVERAL_TOPICS, "key"),
     *("format", "schema", "starting", "header", "static", "table", "incremental", "watermark"),
     *("expect", "unparsable", "lenient", "rescue", "options", "message", "wire", "catalog"),
 )
 _FLOW_KEYS = (
     *("from", *TARGET_KINDS, "format", "key", "table", "mode", "partition_by", "options"),
     *("schema", "message", "wire", "register", "guarantee", "catalog", "evolve", "compact_every"),
+    *("headers", "partitions", "replication", "config", "request"),
 )
 
 
-def _source(name: str, document: object, registry: RegistrySettings | None) -> Source:
+def _source(name: str, document: object, registry: RegistrySettings | None, written: Sequence[str] = ()) -> Source:
     where = f"sources.{name}"
     given = values.section(document, where, _SOURCE_KEYS)
-    kinds = [one for one in SOURCE_KINDS if one in given]
+    kinds = [one for one in (*SOURCE_KINDS, *SEVERAL_TOPICS) if one in given]
     if len(kinds) != 1:
         raise PipelineError(
-            f"{where}: it needs one of {', '.join(SOURCE_KINDS)}, and has {', '.join(kinds) or 'none'} (a second one "
-            "may be a variable that is empty by default: 'jdbc: ${DATABASE:-}' beside 'files: ...')"
+            f"{where}: it needs one of {', '.join((*SOURCE_KINDS, *SEVERAL_TOPICS))}, and has "
+            f"{', '.join(kinds) or 'none'} (a second one may be a variable that is empty by default: "
+            "'jdbc: ${DATABASE:-}' beside 'files: ...')"
         )
-    kind = kinds[0]
+    kind = "topic" if kinds[0] in SEVERAL_TOPICS else kinds[0]
+    topics = record_parts.read_topics(given, where) if kind == "topic" else ()
     if kind == "jdbc" and "table" not in given:
         raise PipelineError(f"{where}: a jdbc source needs 'table: NAME'")
     allowed = {"topic": CONVERTERS, "files": FILE_FORMATS}.get(kind, ())
     chosen = (values.choice(given, "format", where, allowed) or "json") if allowed else None
-    schema = values.text(given, "schema", where) if allowed else None
+    schema = values.text(given, "schema", where) if allowed or kind == "spark_format" else None
     wire = _wire(given, where, chosen, registry)
-    is_registered = registry is not None and wire == CONFLUENT
+    is_registered = registry is not None and wire == CONFLUENT and "pattern" not in given
     if schema is None and chosen in ("avro", "protobuf") and not is_registered:
         raise PipelineError(f"{where}: {_needs_schema(chosen)}")
     if chosen in ("json", "csv", "parquet") and schema is None and not is_registered:
@@ -426,7 +477,11 @@ def _source(name: str, document: object, registry: RegistrySettings | None) -> S
         watermark = (column, delay)
     made = Source(
         name=name,
-        topic=values.text(given, "topic", where) if kind == "topic" else None,
+        topic=topics[0] if topics else None,
+        topics=topics,
+        pattern=record_parts.read_pattern(given, where, written) if kind == "topic" else None,
+        key=_source_key(given, where, kind, registry),
+        spark_format=values.text(given, "spark_format", where) if kind == "spark_format" else None,
         files=values.text(given, "files", where) if kind == "files" else None,
         jdbc=values.text(given, "jdbc", where) if kind == "jdbc" else None,
         delta=values.text(given, "delta", where) if kind == "delta" else None,
@@ -462,6 +517,28 @@ def _source(name: str, document: object, registry: RegistrySettings | None) -> S
     if made.kind == "topic" and made.static:
         raise PipelineError(f"{where}.static: a topic is a stream; files and jdbc tables can be read once")
     return made
+
+
+def _source_key(given: Mapping[str, Any], where: str, kind: str, registry: RegistrySettings | None) -> Key | None:
+    key = record_parts.source_key(given, where)
+    if key is None:
+        return None
+    if kind != "topic":
+        raise PipelineError(f"{where}.key: only records of topics have keys")
+    wire = _wire({} if key.wire is None else {"wire": key.wire}, f"{where}.key", key.format, registry)
+    if key.format in ("avro", "protobuf") and key.schema is None and wire != CONFLUENT:
+        raise PipelineError(f"{where}.key: {_needs_schema(key.format)}")
+    return replace(key, wire=wire)
+
+
+def _flow_key(given: Mapping[str, Any], where: str, registry: RegistrySettings | None) -> tuple[str | None, Key | None]:
+    expression, key = record_parts.flow_key(given, where)
+    if key is None:
+        return expression, None
+    wire = _wire({} if key.wire is None else {"wire": key.wire}, f"{where}.key", key.format, registry)
+    if key.format == "protobuf" and key.schema is None:
+        raise PipelineError(f"{where}.key: {_needs_schema(key.format)}")
+    return expression, replace(key, wire=wire)
 
 
 def _wire(given: Mapping[str, Any], where: str, chosen: str | None, registry: RegistrySettings | None) -> str:
@@ -504,6 +581,11 @@ def _flow(name: str, document: object, registry: RegistrySettings | None) -> Flo
     if len(kinds) != 1:
         raise PipelineError(f"{where}: it needs one of {', '.join(TARGET_KINDS)}, and has {', '.join(kinds) or 'none'}")
     kind = kinds[0]
+    to = record_parts.written_topic(given, where)
+    for one in ("headers", "partitions", "replication", "config", "key"):
+        if one in given and kind != "topic":
+            raise PipelineError(f"{where}.{one}: only records of topics have it, and {name} writes to {kind}")
+    key, key_format = _flow_key(given, where, registry)
     allowed = {"topic": CONVERTERS, "files": ("parquet", "json", "csv")}.get(kind, ())
     chosen = values.choice(given, "format", where, allowed) if allowed else None
     wire = _wire(given, where, chosen or "json", registry)
@@ -516,8 +598,13 @@ def _flow(name: str, document: object, registry: RegistrySettings | None) -> Flo
         )
     if kind == "jdbc" and "table" not in given:
         raise PipelineError(f"{where}: a jdbc target needs 'table: NAME'")
+    if to.expression is not None and CONFLUENT in (wire, None if key_format is None else key_format.wire):
+        raise PipelineError(
+            f"{where}.topic: a registry has a schema for each topic, and here each row names its topic: 'wire: "
+            "plain', or one flow for each topic"
+        )
     mode = values.choice(given, "mode", where, MODES) or "append"
-    if kind != "topic" and mode != "append":
+    if kind not in ("topic", "http", "spark_format") and mode != "append":
         raise PipelineError(
             f"{where}.mode: {kind} can only be appended to: '{mode}' would add a row for each change of a key, and "
             "the old ones would stay. Write the changes to a topic, or group by a window of a source with a watermark: "
@@ -529,7 +616,13 @@ def _flow(name: str, document: object, registry: RegistrySettings | None) -> Flo
     return Flow(
         name=name,
         reads=values.text(given, "from", where) or name,
-        topic=values.text(given, "topic", where),
+        topic=to.names[0] if to.names and to.expression is None else None,
+        to=to,
+        key_format=key_format,
+        headers=record_parts.headers(given, where),
+        http=values.text(given, "http", where),
+        request=http_request(given, where) if kind == "http" else None,
+        spark_format=values.text(given, "spark_format", where),
         files=values.text(given, "files", where),
         jdbc=values.text(given, "jdbc", where),
         delta=values.text(given, "delta", where),
@@ -543,7 +636,7 @@ def _flow(name: str, document: object, registry: RegistrySettings | None) -> Flo
         evolves=values.flag(given, "evolve", where),
         compact_every=None if compact_every is None else int(compact_every),
         format=chosen or {"topic": "json", "files": "parquet"}.get(kind),
-        key=values.text(given, "key", where),
+        key=key,
         table=values.text(given, "table", where),
         mode=mode,
         partition_by=values.listed(given, "partition_by", where),

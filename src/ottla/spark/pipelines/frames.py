@@ -13,7 +13,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from ottla.spark.pipelines import expectations, jdbc, sources, table_flows, targets
+from ottla.spark.pipelines import expectations, jdbc, keys, sources, table_flows, targets
 from ottla.spark.pipelines.batch_sink import BatchOfStream
 from ottla.spark.pipelines.connection import Connection
 from ottla.spark.pipelines.definition import TABLE_KINDS, Pipeline, PipelineError, Source
@@ -31,6 +31,7 @@ class Frames:
         self.spark = spark.newSession()
         register(self.spark, BatchOfStream)
         register(self.spark, TableSource)
+        self.spark.sql(keys.HEADER_FUNCTION)
         self._state = state
         self._connection = connection
         self.flows: dict[str, DataFrame] = {}
@@ -85,9 +86,10 @@ class Frames:
             self.followers[source.name] = follower
             return self._judged_rows(source, follower.stream())
         if source.kind == "topic":
-            return sources.parsed(
+            rows = sources.parsed(
                 self._pipeline, source, sources.raw_topic(self.spark, self._pipeline, source, self._connection)
             )
+            return keys.with_key(self._pipeline, source, rows, sources.session_zone(self.spark))
         if source.has_bytes:
             redriven = self._state.redriven(source.name)
             return sources.parsed(
@@ -95,6 +97,8 @@ class Frames:
             )
         if source.kind in TABLE_KINDS:
             rows = table_flows.table_rows(self.spark, self._pipeline, source)
+        elif source.kind == "spark_format":
+            rows = sources.spark_rows(self.spark, source)
         else:
             rows = sources.parquet_files(self.spark, self._pipeline, source)
         return self._judged_rows(source, rows) if source.is_stream else rows

@@ -131,7 +131,10 @@ def _settings(pipeline: Pipeline | None, connection: Connection | None) -> Itera
     for one in ends:
         yield from one.options.items()
         yield from one.catalog.items()
-        yield from (("", text) for text in (one.jdbc, one.files, one.delta) if text)
+        request = getattr(one, "request", None)
+        if request is not None:
+            yield from (("password", text) for text in (request.secret, *request.headers.values()) if text)
+        yield from (("", text) for text in (one.jdbc, one.files, one.delta, getattr(one, "http", None)) if text)
 
 
 def _secrets_of_address(address: str) -> Iterator[str]:

@@ -18,13 +18,13 @@ from ottla.client.core.partitions import TopicPartition
 from ottla.client.dead_letters import EXCEPTION_MESSAGE, OFFSET, PARTITION, PREFIX, TOPIC
 from ottla.spark.pipelines.connection import Connection
 from ottla.spark.pipelines.definition import Outline, PipelineError
-from ottla.spark.pipelines.expectations import OWN_PREFIX, PIPELINE_HEADER, RULE_HEADER, SOURCE_HEADER
+from ottla.spark.pipelines.expectations import FLOW_HEADER, OWN_PREFIX, PIPELINE_HEADER, RULE_HEADER, SOURCE_HEADER
 from ottla.spark.pipelines.redaction import public_address
 from ottla.spark.pipelines.state import PipelineState
 
 Headers = list[tuple[str, bytes | None]]
 POLL_TIMEOUT_MS = 1000
-_KEYS = ("letter", "source", "rule", "error", "key", "key_base64", "value", "value_base64", "headers", "origin")
+_KEYS = ("letter", "source", "flow", "rule", "error", "key", "key_base64", "value", "value_base64", "headers", "origin")
 
 
 @dataclass(slots=True)
@@ -45,6 +45,11 @@ class Letter:
         return self.header(SOURCE_HEADER)
 
     @property
+    def flow(self) -> str:
+        """The flow whose target refused the row; empty for a row of a source."""
+        return self.header(FLOW_HEADER)
+
+    @property
     def rule(self) -> str:
         return self.header(RULE_HEADER)
 
@@ -62,6 +67,8 @@ class Letter:
     @property
     def place(self) -> str:
         """Where the row was read, for people."""
+        if self.flow:
+            return f"flow {self.flow}"
         topic, partition, offset = self.origin.values()
         return f"{self.source}: {topic}" + (f" {partition} at {offset}" if partition else "")
 
@@ -75,6 +82,7 @@ class Letter:
         return {
             "letter": {"partition": self.partition, "offset": self.offset},
             "source": self.source,
+            **({"flow": self.flow} if self.flow else {}),
             "rule": self.rule,
             "error": self.error,
             **_text_or_base64("key", self.key),
@@ -157,7 +165,7 @@ def redrive(pipeline: Outline, state: PipelineState, connection: Connection, fil
             admin.connect()
             committed = admin.group_offsets(group)
         starts = {place: offset.offset for place, offset in committed.items()}
-        found = list(read_letters(pipeline, connection, starts))
+        found = [letter for letter in read_letters(pipeline, connection, starts) if not letter.flow]
     kinds = pipeline.source_kinds
     for letter in found:
         _check(letter, kinds)
@@ -195,6 +203,8 @@ def _letters_of(file: str) -> list[Letter]:
 
 
 def _check(letter: Letter, kinds: Mapping[str, str]) -> None:
+    if not letter.source:
+        raise PipelineError("a letter is of a flow, whose target refused the row: only rows of sources can be redriven")
     if letter.source not in kinds:
         raise PipelineError(f"a letter is of the source {letter.source!r}, which the pipeline does not have (any more)")
 

@@ -2,12 +2,13 @@
 
 Rows of topics and of text files are bytes that a converter parses (json, csv, string, raw), so that a row which cannot
 be parsed is still there as it was. JSON and CSV are parsed strictly, or by Spark's own functions where a source says
-`lenient: true`. Rows of topics also have `_key`, `_topic`, `_partition`, `_offset` and `_timestamp`;
-rows of files have `_file`. A target leaves out columns that begin with an underscore.
+`lenient: true`. Rows of topics also have `_key`, `_headers`, `_topic`, `_partition`, `_offset` and
+`_timestamp`; rows of files have `_file`. A target leaves out columns that begin with an underscore.
 """
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -18,9 +19,10 @@ from ottla.converters.errors import ConverterError
 from ottla.converters.json_values import JsonDecoder
 from ottla.spark.pipelines import converters
 from ottla.spark.pipelines.connection import Connection
-from ottla.spark.pipelines.definition import CONFLUENT, Pipeline, Source
-from ottla.spark.pipelines.expectations import ORIGIN, PARSE_ERROR, SOURCE_HEADER
-from ottla.spark.pipelines.targets import MOMENTS
+from ottla.spark.pipelines.definition import CONFLUENT, Pipeline, PipelineError, Source
+from ottla.spark.pipelines.expectations import ORIGIN, PARSE_ERROR, SOURCE_HEADER, first_line
+from ottla.spark.pipelines.keys import own_headers
+from ottla.spark.pipelines.text_forms import MOMENTS
 
 CORRUPT = "_corrupt"
 ROW = "_row"
@@ -29,7 +31,6 @@ HEADERS = "array<struct<key:string,value:binary>>"
 
 def raw_topic(spark: SparkSession, pipeline: Pipeline, source: Source, connection: Connection) -> DataFrame:
     """A topic's records, and those of this source that come back as redriven letters."""
-    assert source.topic is not None
     options = {
         **connection.options,
         "startingOffsets": source.starting,
@@ -37,8 +38,7 @@ def raw_topic(spark: SparkSession, pipeline: Pipeline, source: Source, connectio
         **source.options,
         "includeHeaders": "true",
     }
-    topics = f"{source.topic},{pipeline.redrive_topic}" if source.is_counted else source.topic
-    records = spark.readStream.format("ottla").options(**options).option("subscribe", topics).load()
+    records = spark.readStream.format("ottla").options(**options).option(*_subscription(pipeline, source)).load()
     if source.is_counted:
         is_ours = _header(SOURCE_HEADER) == F.lit(source.name)
         records = records.filter((F.col("topic") != pipeline.redrive_topic) | F.coalesce(is_ours, F.lit(False)))
@@ -52,11 +52,27 @@ def raw_topic(spark: SparkSession, pipeline: Pipeline, source: Source, connectio
             F.coalesce(_header(OFFSET).cast("bigint"), F.col("offset")).alias("offset"),
         ).alias(ORIGIN),
         F.col("key").cast("string").alias("_key"),
-        F.col("topic").alias("_topic"),
+        (own_headers(F.col("headers")) if source.is_counted else F.col("headers")).alias("_headers"),
+        _own_topic(pipeline, source).alias("_topic"),
         F.col("partition").alias("_partition"),
         F.col("offset").alias("_offset"),
         F.col("timestamp").alias("_timestamp"),
     )
+
+
+def _subscription(pipeline: Pipeline, source: Source) -> tuple[str, str]:
+    """The option that names a source's topics, and with them the one that its letters come back in."""
+    redriven = [pipeline.redrive_topic] if source.is_counted else []
+    if source.pattern is None:
+        return "subscribe", ",".join([*source.topics, *redriven])
+    return "subscribePattern", "|".join([f"(?:{source.pattern})", *map(re.escape, redriven)])
+
+
+def _own_topic(pipeline: Pipeline, source: Source) -> Column:
+    """The topic of a record; of one that comes back, the topic that it was in first."""
+    if not source.is_counted:
+        return F.col("topic")
+    return F.when(F.col("topic") == pipeline.redrive_topic, _header(TOPIC)).otherwise(F.col("topic"))
 
 
 def _header(name: str) -> Column:
@@ -191,3 +207,15 @@ def parquet_files(spark: SparkSession, pipeline: Pipeline, source: Source) -> Da
         return spark.read.schema(schema).options(**source.options).parquet(path)
     _make_folder(path)
     return spark.readStream.schema(schema).options(**source.options).parquet(path)
+
+
+def spark_rows(spark: SparkSession, source: Source) -> DataFrame:
+    """What a format that Spark knows reads, with the options and the schema of the source."""
+    assert source.spark_format is not None
+    reader = (spark.readStream if source.is_stream else spark.read).format(source.spark_format)
+    if source.schema is not None:
+        reader = reader.schema(converters.schema_of(source.name, source.schema))
+    try:
+        return reader.options(**source.options).load()
+    except Exception as error:
+        raise PipelineError(f"sources.{source.name}.spark_format: {first_line(error)}") from None

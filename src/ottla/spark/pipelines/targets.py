@@ -14,25 +14,22 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from ottla.spark.pipelines import batch_sink, converters, table_flows
+from ottla.spark.pipelines import batch_sink, converters, http_target, keys, table_flows
 from ottla.spark.pipelines.connection import Connection
 from ottla.spark.pipelines.definition import CONFLUENT, TABLE_KINDS, Flow, Pipeline, PipelineError
 from ottla.spark.pipelines.expectations import first_line
 from ottla.spark.pipelines.jdbc_target import JdbcTarget
+from ottla.spark.pipelines.text_forms import EXACT_CSV, MOMENTS
 from ottla.spark.stream_writer import QUERY_ID
 from ottla.spark.tables.table import open_table
 
 OUT = "written"
 MODE_CHECK = "spark.sql.streaming.unsupportedOperationCheck"
-MOMENTS = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS][XXX]"}
-"""Timestamps in JSON and CSV to the microsecond; Spark's own form cuts them to the millisecond."""
-EXACT_CSV = {**MOMENTS, "escape": '"', "ignoreLeadingWhiteSpace": "false", "ignoreTrailingWhiteSpace": "false"}
-"""CSV as RFC 4180 has it: quotes are doubled. Spark's own form has backslashes and cuts blanks off."""
 _TEXT_OPTIONS = {"json": MOMENTS, "csv": EXACT_CSV}
 
 
 def as_records(pipeline: Pipeline, flow: Flow, rows: DataFrame, *, may_change: bool) -> DataFrame:
-    """Rows as records of a topic: key and value."""
+    """Rows as records of a topic: key and value, and if the flow has them headers and topic."""
     columns = written_columns(rows)
     where = f"flows.{flow.name}"
     if flow.format in ("string", "raw"):
@@ -43,11 +40,20 @@ def as_records(pipeline: Pipeline, flow: Flow, rows: DataFrame, *, may_change: b
         value = F.col("value").cast("string" if flow.format == "string" else "binary")
     else:
         value = _converted(pipeline, flow, rows.select(*columns), may_change)
+    key, headers = keys.key_column(pipeline, flow, rows, may_change=may_change), keys.headers_column(flow, rows)
     try:
-        key = F.expr(flow.key).cast("string") if flow.key is not None else F.lit(None).cast("string")
-        return rows.select(key.alias("key"), value.alias("value"))
+        more = [] if headers is None else [headers.alias("headers")]
+        more += [] if flow.to.expression is None else [_topic_of_row(flow).alias("topic")]
+        return rows.select(key.alias("key"), value.alias("value"), *more)
     except Exception as error:
-        raise PipelineError(f"{where}.key: {first_line(error)}") from None
+        raise PipelineError(f"{where}: {first_line(error)}") from None
+
+
+def _topic_of_row(flow: Flow) -> Column:
+    """The topic of each row. A row without one ends the flow: it would be lost."""
+    topic = F.expr(flow.to.expression or "").cast("string")
+    missing = F.lit(f"flow {flow.name}: topic.expression is null for a row")
+    return F.coalesce(topic, F.raise_error(missing).cast("string"))
 
 
 def _converted(pipeline: Pipeline, flow: Flow, rows: DataFrame, may_change: bool) -> Column:
@@ -74,6 +80,9 @@ def prepare(pipeline: Pipeline, flow: Flow, rows: DataFrame, *, may_change: bool
     if flow.kind == "topic":
         records = as_records(pipeline, flow, rows, may_change=may_change)
         return records.observe(OUT, F.count(F.lit(1)).alias(OUT))
+    if flow.kind == "http":
+        bodies = http_target.calls(flow, rows, written_columns(rows))
+        return bodies.observe(OUT, F.count(F.lit(1)).alias(OUT))
     kept = rows.select(*written_columns(rows))
     for name in flow.partition_by:
         if name not in kept.columns:
@@ -122,6 +131,17 @@ def start(
             batch.write.format(batch_sink.NAME).mode("append").options(**options).save()
 
         return writer.foreachBatch(send).start()
+    if flow.kind == "http":
+        letters = {**connection.options, "topic": pipeline.dead_letters}
+
+        def call(batch: DataFrame, batch_id: int) -> None:
+            http_target.send(pipeline, flow, batch, batch_id, letters)
+
+        return writer.foreachBatch(call).start()
+    if flow.kind == "spark_format":
+        if flow.partition_by:
+            writer = writer.partitionBy(*flow.partition_by)
+        return writer.format(flow.spark_format or "").options(**flow.options).start()
     if flow.kind == "files":
         assert flow.files is not None and flow.format is not None
         if flow.partition_by:
@@ -159,6 +179,11 @@ def write_once(pipeline: Pipeline, flow: Flow, prepared: DataFrame, connection: 
     elif flow.kind == "files":
         writer = prepared.write.format(flow.format or "parquet").mode("overwrite").options(**_file_options(flow))
         writer.partitionBy(*flow.partition_by).save(pipeline.path(flow.files or ""))
+    elif flow.kind == "http":
+        raise PipelineError(f"flows.{flow.name}.http: only rows of a stream are sent, and {flow.reads} is read once")
+    elif flow.kind == "spark_format":
+        plain = prepared.write.format(flow.spark_format or "").mode("append").options(**flow.options)
+        plain.partitionBy(*flow.partition_by).save()
     elif flow.kind in TABLE_KINDS:
         table_flows.append(table_flows.table_settings(pipeline, flow), prepared)
     else:
@@ -166,5 +191,5 @@ def write_once(pipeline: Pipeline, flow: Flow, prepared: DataFrame, connection: 
 
 
 def _topic_options(flow: Flow, connection: Connection) -> dict[str, str]:
-    assert flow.topic is not None
-    return {**connection.options, **flow.options, "topic": flow.topic}
+    named = {} if flow.topic is None else {"topic": flow.topic}
+    return {**connection.options, **flow.options, **named}

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 from ottla.client.admin import NewTopic
 from ottla.spark.pipelines.connection import Connection
-from ottla.spark.pipelines.definition import Pipeline, PipelineError
+from ottla.spark.pipelines.definition import Flow, Pipeline, PipelineError
 
 
 def check_topics(pipeline: Pipeline, connection: Connection, *, makes_missing: bool) -> None:
-    written = [flow.topic for flow in pipeline.flows if flow.topic is not None]
-    read = [source.topic for source in pipeline.sources if source.topic is not None]
+    written = {name: _new_topic(name, flow) for flow in pipeline.flows for name in flow.to.names}
+    read = [topic for source in pipeline.sources for topic in source.topics]
     if pipeline.counted_sources:
-        written += [pipeline.dead_letters, pipeline.redrive_topic]
-    if not written and not read:
+        written |= {name: NewTopic(name) for name in (pipeline.dead_letters, pipeline.redrive_topic)}
+    elif any(flow.kind == "http" for flow in pipeline.flows):
+        written[pipeline.dead_letters] = NewTopic(pipeline.dead_letters)
+    if not pipeline.uses_topics:
         return
     with connection.admin() as admin:
         known = admin.list_topics()
-        missing = [topic for topic in dict.fromkeys(written) if topic not in known]
+        missing = [topic for topic in written if topic not in known]
         for topic in read:
             if topic not in known and topic not in missing:
                 raise PipelineError(f"there is no topic {topic}: 'ottla topics create {topic}' makes it")
         if missing and makes_missing:
-            admin.create_topics([NewTopic(topic) for topic in missing])
+            admin.create_topics([written[topic] for topic in missing])
+
+
+def _new_topic(name: str, flow: Flow) -> NewTopic:
+    return NewTopic(name, flow.to.partitions, flow.to.replication, flow.to.config)
