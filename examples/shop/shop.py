@@ -79,8 +79,8 @@ class Warehouse:
             if error is None:
                 self._ship(message)
                 self._consumer.commit(message=message)
-            elif not error.retriable():
-                raise KafkaException(error)
+            elif not error.retriable() and error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise KafkaException(error)  # the first order creates the topic; until then it is unknown
 
     def _ship(self, message: Message) -> None:
         number = message.partition() or 0, message.offset() or 0
