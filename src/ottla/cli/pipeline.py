@@ -1,4 +1,4 @@
-"""`ottla pipeline init|run|dry-run|status|stop|letters|redrive|compact NAME`: data pipelines on Spark."""
+"""`ottla pipeline init|run|dry-run|status|stop|letters|redrive|compact|graph NAME`: data pipelines on Spark."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ottla.cli.output import JSON, TABLE, Column, duration_text, emit, notice, table_lines, write_document
+from ottla.cli.output import FORMATS, JSON, TABLE, Column, duration_text, emit, notice, table_lines, write_document
+from ottla.cli.pipeline_graph import GRAPH_EXAMPLES, GRAPH_OUTPUTS, show_graph
 from ottla.cli.session import (
     HELP,
     INTERRUPTED,
@@ -43,6 +44,7 @@ EXAMPLES = """\
   ottla pipeline run clean                      until Ctrl-C or 'ottla pipeline stop clean'
   ottla pipeline run clean --once               what is there now, then end
   ottla pipeline run clean --master spark://host:7077
+  ottla pipeline graph clean -o svg > clean.svg
   ottla pipeline letters clean                  the rows that were put aside, and why
   ottla pipeline redrive clean                  send them through the pipeline again
 """
@@ -80,11 +82,14 @@ def parser() -> argparse.ArgumentParser:
         "status": "how a pipeline does, or did when it last ran",
         "stop": "end a pipeline that runs, in this terminal or elsewhere",
         "letters": "the rows that were put aside, with the rule and the error",
+        "graph": "draw what reads what: sources, views, flows",
         "compact": "make large files of the small ones in the Delta and Iceberg tables of a pipeline",
         "redrive": "send rows that were put aside through the same pipeline again",
     }
     for name, summary in summaries.items():
-        one = add_subcommand(commands, name, summary, f"  ottla pipeline {name} orders\n\n{EXIT_CODES}")
+        outputs = GRAPH_OUTPUTS if name == "graph" else FORMATS
+        examples = GRAPH_EXAMPLES if name == "graph" else f"  ottla pipeline {name} orders\n\n{EXIT_CODES}"
+        one = add_subcommand(commands, name, summary, examples, outputs)
         one.add_argument("name", metavar="NAME", help="a folder in --folder, or the path of one")
         one.add_argument("--folder", default="pipelines", metavar="DIR", help="where pipelines are (./pipelines)")
         if name == "init":
@@ -126,6 +131,8 @@ def _run(options: argparse.Namespace) -> int:
     }  # fmt: skip
     redacted, broker = Redaction.of(None, None), options.broker or ""
     try:
+        if options.command == "graph":
+            return show_graph(options, _existing_folder(options))
         pipeline, state, connection = _opened(options)
         broker = connection.bootstrap_servers
         redacted = Redaction.of(pipeline if isinstance(pipeline, Pipeline) else None, connection)

@@ -71,7 +71,7 @@ def group_parser(command: str, description: str, examples: str) -> tuple[Parser,
     return made, made.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
 
-def add_subcommand(commands: Any, name: str, summary: str, examples: str) -> Parser:
+def add_subcommand(commands: Any, name: str, summary: str, examples: str, outputs: Sequence[str] = FORMATS) -> Parser:
     """A subcommand that takes the common options after its name, too."""
     made: Parser = commands.add_parser(
         name,
@@ -81,7 +81,7 @@ def add_subcommand(commands: Any, name: str, summary: str, examples: str) -> Par
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_broker_options(made, is_subcommand=True)
-    add_output_option(made, is_subcommand=True)
+    add_output_option(made, is_subcommand=True, outputs=outputs)
     return made
 
 
@@ -112,13 +112,15 @@ def add_yes_option(parser: argparse.ArgumentParser, *more: str) -> None:
     parser.add_argument("-y", "--yes", *more, dest="yes", action="store_true", help="do it without asking")
 
 
-def add_output_option(parser: argparse.ArgumentParser, *, is_subcommand: bool = False) -> None:
+def add_output_option(
+    parser: argparse.ArgumentParser, *, is_subcommand: bool = False, outputs: Sequence[str] = FORMATS
+) -> None:
     parser.add_argument(
         "-o",
         "--output",
-        choices=FORMATS,
+        choices=outputs,
         default=argparse.SUPPRESS if is_subcommand else TABLE,
-        help=f"{TABLE} for people, json or yaml for programs",
+        help=f"{TABLE} for people, json or yaml for programs" if outputs == FORMATS else f"{', '.join(outputs)}",
     )
 
 

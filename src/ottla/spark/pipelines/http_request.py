@@ -99,6 +99,8 @@ def http_request(given: Mapping[str, Any], where: str) -> HttpRequest:
 
 
 def _check_url(url: str, where: str) -> None:
+    if url.startswith("${"):  # a command that only shows the pipeline
+        return
     try:
         parts = urlsplit(url)
         is_right = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)

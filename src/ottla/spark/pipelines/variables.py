@@ -28,6 +28,11 @@ COMMAND_TIMEOUT_S = 30.0
 _ANY = re.compile(rf"{VARIABLE.pattern}|\$\{{(file|command):([^}}]*)\}}")
 
 
+class Unresolved(dict[str, str]):
+    """Variables of a command that only shows a pipeline: what has no value stays as it is written, no file is read and
+    no command is run."""
+
+
 class Substitution:
     """Replaces what stands in `${...}`. Each file is read and each command run once."""
 
@@ -48,6 +53,11 @@ class Substitution:
 
     def _value(self, match: re.Match[str]) -> str:
         name, default, kind, rest = match.groups()
+        is_only_shown = isinstance(self._variables, Unresolved)
+        if kind is not None and is_only_shown:
+            return match.group()
+        if kind is None and is_only_shown and default is None:
+            return self._variables.get(name, match.group())
         if kind is None:
             return self._variable(name, default)
         if match.group() not in self._known:
