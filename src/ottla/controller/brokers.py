@@ -144,7 +144,8 @@ def heartbeat(
     """
     broker = view.image.brokers.get(request.broker_id)
     if broker is None:
-        raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED)
+        # As in Kafka; the broker registers anew, as it does for an epoch that is over.
+        raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, f"broker {request.broker_id} is not registered")
     if broker.epoch != request.broker_epoch:
         raise KafkaError(ErrorCode.STALE_BROKER_EPOCH)
     is_caught_up = request.current_metadata_offset >= broker.epoch

@@ -29,7 +29,10 @@ ANY_EPOCH = -1
 
 
 def alter_partition(view: View, request: AlterPartitionRequest) -> Decision[AlterPartitionResponse]:
-    """KafkaError STALE_BROKER_EPOCH if the leader is not registered as it believes."""
+    """KafkaError STALE_BROKER_EPOCH if the leader is not registered as it believes. As in Kafka, a request without
+    topics proposes nothing and is not looked at."""
+    if not request.topics:
+        return Decision([], AlterPartitionResponse())
     broker = view.image.brokers.get(request.broker_id)
     if broker is None:
         raise KafkaError(

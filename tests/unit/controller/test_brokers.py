@@ -218,7 +218,7 @@ def test_a_broker_is_unfenced_when_it_has_read_its_own_registration() -> None:
     assert cluster.image.brokers[1].is_fenced
     for broker_id, broker_epoch, code in (
         (1, epoch + 1, ErrorCode.STALE_BROKER_EPOCH),
-        (7, epoch, ErrorCode.BROKER_ID_NOT_REGISTERED),
+        (7, epoch, ErrorCode.STALE_BROKER_EPOCH),
     ):
         request = BrokerHeartbeatRequest(broker_id=broker_id, broker_epoch=broker_epoch)
         with pytest.raises(KafkaError) as raised:

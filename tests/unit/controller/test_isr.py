@@ -8,7 +8,7 @@ import pytest
 
 from ottla.cluster.topic import RECOVERED, RECOVERING
 from ottla.wire.errors import ErrorCode, KafkaError
-from ottla.wire.messages.alter_partition import AlterPartitionRequest
+from ottla.wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionRequestTopicData
 
 from .clusters import Cluster, fail_directory, partition_of, propose
 
@@ -82,8 +82,17 @@ def test_a_leader_of_an_earlier_registration_is_not_heard(three: Cluster) -> Non
             propose(three, 1, [1], broker_epoch=broker_epoch)
         assert raised.value.code is ErrorCode.STALE_BROKER_EPOCH
     with pytest.raises(KafkaError) as raised:
-        three.controller.alter_partition(AlterPartitionRequest(broker_id=9, broker_epoch=1))
+        three.controller.alter_partition(
+            AlterPartitionRequest(
+                broker_id=9, broker_epoch=1, topics=[AlterPartitionRequestTopicData(topic_id=b"t" * 16)]
+            )
+        )
     assert raised.value.code is ErrorCode.STALE_BROKER_EPOCH
+
+
+def test_a_request_that_proposes_nothing_is_answered_as_by_kafka(three: Cluster) -> None:
+    decision = three.controller.alter_partition(AlterPartitionRequest(broker_id=9, broker_epoch=1))
+    assert (decision.records, decision.reply.error_code) == ([], ErrorCode.NONE)
 
 
 def test_a_replica_whose_log_directory_failed_is_not_in_sync(three: Cluster) -> None:
