@@ -21,6 +21,7 @@ import pytest
 
 from ottla.client import Admin, Consumer, Delivery, Producer, blocking, lifetimes
 from ottla.client.errors import ClientClosed, KafkaError, NoBrokerReached
+from ottla.client.transactions import Transactions
 from tests.interop.conftest import StartServer
 from tests.interop.servers import REPOSITORY, Server, free_port
 
@@ -440,6 +441,45 @@ def test_a_cancelled_producer_still_sends_to_a_broker_that_answers(
     asyncio.run(cancelled())
     with blocking.Consumer(bootstrap_servers=broker.bootstrap) as consumer:
         assert consumer.end_offsets([(topic, 0)]) == {(topic, 0): 1}
+
+
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_a_producer_that_is_cancelled_while_its_transaction_ends_leaves_none_open(
+    broker: Server, topic: str, monkeypatch: pytest.MonkeyPatch, is_committed: bool
+) -> None:
+    """As Java's: what has begun to be committed is, and readers of committed records wait for nothing."""
+    real = Transactions._end_txn
+    stuck = asyncio.Event()
+
+    async def first_stuck(transactions: Transactions, committed: bool) -> None:
+        if not stuck.is_set():
+            stuck.set()
+            await asyncio.sleep(600)
+        await real(transactions, committed)
+
+    async def ends() -> None:
+        async with Producer(bootstrap_servers=broker.bootstrap, transactional_id=topic) as producer:
+            await producer.begin_transaction()
+            await producer.send(topic, b"1")
+            await (producer.commit_transaction() if is_committed else producer.abort_transaction())
+
+    async def cancelled() -> None:
+        task = asyncio.create_task(ends())
+        await stuck.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    monkeypatch.setattr(Transactions, "_end_txn", first_stuck)
+    monkeypatch.setattr(lifetimes, "INTERRUPTED_MS", 120_000)
+    asyncio.run(cancelled())
+    with blocking.Consumer(bootstrap_servers=broker.bootstrap, isolation_level="read_committed") as consumer:
+        consumer.assign([(topic, 0)])
+        consumer.seek_to_beginning()
+        ends_at = time.monotonic() + 30  # less than transaction.timeout.ms
+        while consumer.end_offsets([(topic, 0)]) != {(topic, 0): 2}:
+            assert time.monotonic() < ends_at, "the transaction is still open"
+        assert [record.value for record in consumer.poll(5_000 if is_committed else 500)] == [b"1"] * is_committed
 
 
 # Callbacks and warnings

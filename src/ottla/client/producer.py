@@ -18,7 +18,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from itertools import repeat
 from random import Random
 from time import time_ns
@@ -654,9 +654,9 @@ class Producer(lifetimes.Client):
     async def close(self, timeout_ms: int | None = None) -> None:
         """Write what is waiting (for at most timeout_ms; without limit but delivery.timeout.ms if not said), then end.
 
-        An open transaction is aborted. A producer that is left by an exception waits for five seconds, in a task that
-        was cancelled (Ctrl-C) for one second, or not at all if no broker answers. The log says how many records were
-        not sent.
+        An open transaction is aborted, one whose commit was begun is committed. A producer that is left by an exception
+        waits for five seconds, in a task that was cancelled (Ctrl-C) for one second, or not at all if no broker
+        answers. The log says how many records were not sent.
 
         Example:
 
@@ -677,9 +677,7 @@ class Producer(lifetimes.Client):
         try:
             if self._sender is not None:
                 async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
-                    transactions = self._transactions
-                    if transactions is not None and transactions.state is State.IN_TRANSACTION:
-                        await self.abort_transaction()
+                    await self._end_open_transaction()
                     await self._drained()
         except (KafkaError, TimeoutError):
             pass
@@ -765,6 +763,18 @@ class Producer(lifetimes.Client):
         except TransactionAborted:
             await self.abort_transaction()
             raise
+
+    async def _end_open_transaction(self) -> None:
+        """Commit what a commit was begun of, as Java's producer does, and abort any other open transaction: consumers
+        that read committed records would wait for it until transaction.timeout.ms is over."""
+        transactions = self._transactions
+        if transactions is None or not transactions.is_left_open:
+            return
+        if transactions.state is State.COMMITTING:
+            with suppress(TransactionAborted):
+                await self.commit_transaction()
+        if transactions.is_left_open:
+            await self.abort_transaction()
 
     async def _abort_quickly(self) -> None:
         """Abort while the task unwinds from a cancellation: what is not done soon is left to the coordinator."""

@@ -93,6 +93,7 @@ class Transactions:
         self.fatal_error: KafkaError | None = None
         self.is_v2 = False
         self.wake: Callable[[], None] = lambda: None
+        self._is_ending = False
         self._is_started = False
         """Whether the coordinator may know of the transaction: an empty one is never ended there."""
         self._needs_epoch = False
@@ -103,6 +104,11 @@ class Transactions:
     @property
     def is_aborting(self) -> bool:
         return self.state is State.ABORTING
+
+    @property
+    def is_left_open(self) -> bool:
+        """Whether a transaction is open, or its end was begun and given up, and no task is at work on it."""
+        return self.state in (State.IN_TRANSACTION, State.COMMITTING, State.ABORTING) and not self._is_ending
 
     def check(self, *allowed: State) -> None:
         """Raises unless the producer is in one of these states."""
@@ -165,7 +171,11 @@ class Transactions:
         if committed and self.abortable_error is not None:
             raise TransactionAborted(f"the transaction can only be aborted: {self.abortable_error}")
         self.state = ending
-        await self._within(self._end(committed, drained))
+        self._is_ending = True
+        try:
+            await self._within(self._end(committed, drained))
+        finally:
+            self._is_ending = False
 
     async def _end(self, committed: bool, drained: Callable[[], Awaitable[None]]) -> None:
         await drained()
