@@ -1,7 +1,7 @@
 # C types for channel.py: what a connection counts and compares for every read and every answer.
 cimport cython
 
-cdef Py_ssize_t FIRST_FRAME_BYTES, FILE_CHUNK_BYTES, COPY_CHUNK_BYTES, GATHER_PARTS, MAX_SPARE_BYTES, MAX_SPARES
+cdef Py_ssize_t FIRST_FRAME_BYTES, FILE_CHUNK_BYTES, COPY_CHUNK_BYTES, GATHER_PARTS, ENOUGH_BYTES, MAX_SPARE_BYTES, MAX_SPARES
 
 
 cdef class ReceiveBuffers:
@@ -21,7 +21,7 @@ cdef class Channel:
     cdef bytearray _buffer
     cdef public bytearray _frame
     cdef bytes _head
-    cdef Py_ssize_t _filled, _frame_end, _frame_size, _largest_frame, _max_frame_bytes
+    cdef Py_ssize_t _filled, _frame_end, _frame_size, _largest_frame, _max_frame_bytes, _held_bytes, _low_water
     cdef long long _file_position, _file_end
     cdef bint _closed, _is_paused, _is_receiving, _is_warming, _is_writing, _sendfile
     cdef public double active_at
@@ -30,6 +30,8 @@ cdef class Channel:
 
     @cython.locals(frame=bytearray, received=Py_ssize_t, kept=Py_ssize_t)
     cpdef _readable(self)
+    @cython.locals(enough=Py_ssize_t, missing=Py_ssize_t)
+    cdef _wait_for_enough(self)
     cdef _take(self, bytearray frame, Py_ssize_t received)
     @cython.locals(filled=Py_ssize_t, grown=bytearray)
     cdef _frame_filled(self, bytearray frame)

@@ -19,6 +19,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import sys
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -33,7 +34,10 @@ FILE_CHUNK_BYTES = 1024 * 1024
 COPY_CHUNK_BYTES = 256 * 1024
 """The same without sendfile: what a TLS socket takes with one call."""
 GATHER_PARTS = 64
+ENOUGH_BYTES = 64 * 1024
+"""In the middle of a frame the loop is not called before so many bytes have arrived, or what is missing."""
 _MORE: int = getattr(socket, "MSG_MORE", 0)
+_LOW_WATER: int = getattr(socket, "SO_RCVLOWAT", 0) if sys.platform == "linux" else 0
 
 
 class SendableFile(Protocol):
@@ -128,12 +132,14 @@ class Channel:
         "_frame_end",
         "_frame_size",
         "_head",
+        "_held_bytes",
         "_is_paused",
         "_is_receiving",
         "_is_warming",
         "_is_writing",
         "_largest_frame",
         "_loop",
+        "_low_water",
         "_max_frame_bytes",
         "_on_drained",
         "_out",
@@ -168,6 +174,9 @@ class Channel:
         self._send = sock.send
         self._pending: Callable[[], bool] | None = getattr(sock, "has_pending", None)
         """Whether the socket itself holds bytes that the system will not report as readable (TLS)."""
+        self._held_bytes: int = getattr(sock, "held_bytes", 0)
+        """At most so many bytes the socket has received and cannot hand on yet (TLS)."""
+        self._low_water = 1
         self._buffers = buffers
         self._buffer = buffers.shared
         self._view = memoryview(buffers.shared)
@@ -266,6 +275,8 @@ class Channel:
         if frame is not None:
             self._filled += received
             if self._filled < self._frame_end:
+                if self._low_water > 1:
+                    self._wait_for_enough()
                 return
         self._take(frame, received)
 
@@ -283,8 +294,21 @@ class Channel:
             self.close()
         finally:
             self._is_receiving = False
+        if self._frame is not None or self._low_water > 1:
+            self._wait_for_enough()
         if self._out and not self._is_writing and not self._closed:
             self._write()
+
+    def _wait_for_enough(self) -> None:
+        """Let the system report a connection readable when a good part of its frame is there, not for every packet:
+        peers that write TLS records send a megabyte in 64 pieces."""
+        enough = 1
+        if self._frame is not None:
+            missing = self._frame_size - self._filled - self._held_bytes
+            enough = min(missing, ENOUGH_BYTES) if missing > FIRST_FRAME_BYTES else 1
+        if enough != self._low_water and not self._closed and _LOW_WATER:
+            self._low_water = enough
+            self._sock.setsockopt(socket.SOL_SOCKET, _LOW_WATER, enough)
 
     def _frame_filled(self, frame: bytearray) -> None:
         filled = self._frame_end

@@ -55,6 +55,8 @@ _shared = _Shared()
 class TlsSocket:
     """One end of a TLS connection. A handshake comes first: `handshake`, or a `Handshake` that runs beside the loop."""
 
+    held_bytes = LARGEST_RECORD_BYTES
+    """A record that has not arrived whole may hold so much: its bytes are received and not decrypted."""
     __slots__ = (
         "_arrived",
         "_incoming",
@@ -185,7 +187,7 @@ class TlsSocket:
 
     def recv_into(self, buffer: Any, /) -> int:
         view = memoryview(buffer)
-        filled = self._decrypt(view, 0)
+        filled = self._decrypt(view, 0) if self.has_pending() else 0
         while not filled:
             if self._is_ended or not self._receive(len(view)):
                 return 0
@@ -197,7 +199,8 @@ class TlsSocket:
         return filled
 
     def _decrypt(self, view: memoryview, filled: int) -> int:
-        """Fill a buffer with what is decrypted, as far as that goes; how full it is then."""
+        """Fill a buffer with what is decrypted, as far as that goes; how full it is then. OpenSSL is not asked when it
+        holds nothing: its refusal is an exception, which costs as much as to decrypt 8 KB."""
         size = len(view)
         read = self._tls.read
         while filled < size:
@@ -211,6 +214,8 @@ class TlsSocket:
                 self._is_ended = True
                 break
             filled += count
+            if not self._incoming.pending and not self._tls.pending():
+                break
         return filled
 
     def _receive(self, wanted: int) -> bool:

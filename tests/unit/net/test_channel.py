@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import sys
 from collections.abc import Callable
 from random import Random
 from struct import pack
@@ -78,7 +80,11 @@ class Thread:
 
 
 class Sock:
-    def setsockopt(self, *_: Any) -> None: ...
+    held_bytes = 0
+
+    def setsockopt(self, level: int, option: int, value: int) -> None:
+        if (level, option) == (socket.SOL_SOCKET, socket.SO_RCVLOWAT):
+            self.low_water = value
 
     def getsockopt(self, *_: Any) -> int:
         return 0
@@ -90,6 +96,7 @@ class Sock:
         self.is_closed = False
         self.has_ended = False
         self.asked_bytes: list[int] = []
+        self.low_water = 1
 
     def recv_into(self, buffer: Any) -> int:
         view = memoryview(buffer)
@@ -168,9 +175,9 @@ class Part:
 
 
 class World:
-    def __init__(self, buffer_bytes: int = 64, max_frame_bytes: int = 1 << 22) -> None:
+    def __init__(self, buffer_bytes: int = 64, max_frame_bytes: int = 1 << 22, sock: Sock | None = None) -> None:
         self.loop = Loop()
-        self.sock = Sock()
+        self.sock = sock or Sock()
         self.frames = Frames()
         self.channel = Channel(
             self.loop,  # type: ignore[arg-type]
@@ -186,7 +193,7 @@ class World:
         self.read()
 
     def read(self) -> None:
-        while self.sock.incoming and self.sock in self.loop.readers:
+        while len(self.sock.incoming) >= self.sock.low_water and self.sock in self.loop.readers:
             self.loop.readers[self.sock]()
 
     def drain(self) -> None:
@@ -210,6 +217,64 @@ def test_frames_arrive_whole_however_the_bytes_are_cut(seed: int) -> None:
         world.arrive(stream[position : position + size])
         position += size
     assert world.frames.frames == bodies
+
+
+class RecordSock(Sock):
+    """Hands on bytes as TLS does: whole records only, so that it holds the beginning of the next one."""
+
+    held_bytes = 17 * 1024
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.record = bytearray()
+        self.plain = bytearray()
+
+    def recv_into(self, buffer: Any) -> int:
+        self.record += self.incoming
+        self.incoming.clear()
+        whole = len(self.record) - len(self.record) % 16_384
+        self.plain += self.record[:whole]
+        del self.record[:whole]
+        view = memoryview(buffer)
+        taken = bytes(self.plain[: len(view)])
+        if not taken:
+            raise BlockingIOError
+        view[: len(taken)] = taken
+        del self.plain[: len(taken)]
+        return len(taken)
+
+    def has_pending(self) -> bool:
+        return bool(self.plain)
+
+
+@pytest.mark.parametrize("sock", [Sock, RecordSock])
+@pytest.mark.parametrize("seed", range(10))
+def test_no_frame_waits_for_more_bytes_than_its_own(seed: int, sock: type[Sock]) -> None:
+    rng = Random(seed)
+    world = World(buffer_bytes=rng.choice([64, 600_000]), sock=sock())
+    piece = rng.choice([1_448, 16_405, 65_536])
+    for _ in range(12):
+        body = rng.randbytes(rng.choice([12, 65_532, 98_300, 700_000]))
+        stream = framed(body)
+        empty_count = -len(stream) % 16_384 // 4
+        stream += bytes(4 * empty_count)
+        for start in range(0, len(stream), piece):
+            world.arrive(stream[start : start + piece])
+            while world.loop.soon:
+                world.loop.run_soon()
+        assert world.frames.frames == [body, *[b""] * empty_count]
+        assert world.sock.low_water == 1
+        world.frames.frames.clear()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux reports sockets readable from a count of bytes on")
+def test_in_the_middle_of_a_large_frame_the_loop_is_not_called_for_every_packet() -> None:
+    world = World(buffer_bytes=64_000)
+    stream = framed(bytes(1_000_000))
+    for start in range(0, len(stream), 16_384):
+        world.arrive(stream[start : start + 16_384])
+    assert len(world.frames.frames) == 1
+    assert len(world.sock.asked_bytes) < 25  # of 62 packets
 
 
 def test_a_frame_larger_than_the_growth_step_arrives_whole() -> None:
