@@ -7,11 +7,16 @@ import json
 import socket
 import subprocess
 import sys
+import zipimport
 from collections.abc import Iterator
+from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
+from pyspark.sql import SparkSession
 
-from ottla.spark import workers
+from ottla.spark import context, daemon, workers
+from tests.spark.conftest import Topics
 
 
 @pytest.fixture
@@ -77,3 +82,84 @@ def test_the_modes_of_sparks_sink_come_with_pyspark() -> None:
         command = [sys.executable, "-c", f"{script}; {check}"]
         done = subprocess.run(command, capture_output=True, check=True, timeout=120)
         assert done.stdout.strip() == b"True"
+
+
+# --- workers that start at once
+
+
+def test_the_daemon_imports_from_the_installed_package(tmp_path: Path) -> None:
+    lib = tmp_path / "site-packages" / "pyspark" / "python" / "lib"
+    jars = tmp_path / "site-packages" / "pyspark" / "jars"
+    spark = [str(lib / "pyspark.zip"), str(lib / "py4j-0.10.9.9-src.zip"), str(jars / "spark-core_2.13-4.3.0.jar")]
+    brought = [str(tmp_path / "job.zip"), str(jars / "graphs.jar")]
+    installed = str(tmp_path / "site-packages")
+    assert daemon.without_copies([*spark, *brought, installed]) == [*brought, installed]
+    assert daemon.without_copies([*spark, *brought]) == [*spark, *brought], "the package is not installed"
+
+
+def test_archives_of_spark_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path_importer_cache", {})
+    finders = {}
+    for name in ("python/lib/pyspark.zip", "jars/spark-core_2.13-4.3.0.jar", "job.zip"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with ZipFile(path, "w") as file:
+            file.writestr("one.py", "")
+        finders[name] = sys.path_importer_cache[str(path)] = zipimport.zipimporter(str(path))
+    workers.keep_archives()
+    kept = [name for name, finder in finders.items() if "invalidate_caches" in vars(finder)]
+    assert kept == ["python/lib/pyspark.zip", "jars/spark-core_2.13-4.3.0.jar"]
+    vars(finders["python/lib/pyspark.zip"])["invalidate_caches"]()
+
+
+class Settings(dict[str, str]):
+    """As the JVM's SparkConf."""
+
+    def contains(self, name: str) -> bool:
+        return name in self
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"spark.master": "local[2]"}, True),
+        ({"spark.master": "local[2]", context.DAEMON_SETTING: "pyspark.daemon"}, False),
+        ({"spark.master": "spark://127.0.0.1:7077"}, False),
+        ({}, False),
+    ],
+)
+def test_only_a_local_spark_gets_the_daemon_by_itself(settings: dict[str, str], expected: bool) -> None:
+    assert context.is_wanted(Settings(settings)) == expected
+
+
+def test_a_worker_ends_quietly_if_spark_wants_no_more_rows() -> None:
+    script = (
+        "from ottla.spark.daemon import quietly\n"
+        "def worker(error):\n    raise error\n"
+        "try:\n    quietly(worker)(ValueError())\nexcept ValueError:\n    quietly(worker)(BrokenPipeError())\nexit(1)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False, timeout=120)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_tasks_that_a_limit_ends_cost_no_imports(
+    spark: SparkSession, topics: Topics, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Every task of this limit ends before its rows, and so does its worker: the next is a fork that is ready."""
+    topic = topics.new(4)
+    for partition in range(4):
+        topics.produce(topic, [(None, "x" * 900) for _ in range(2_000)], partition=partition)
+    rows = spark.read.format("ottla").options(**topics.options).option("subscribe", topic).load()
+    assert spark.sparkContext.getConf().get(context.DAEMON_SETTING) == context.DAEMON
+    assert rows.limit(1_000).count() == 1_000
+
+    def state(batches: Iterator[object]) -> Iterator[object]:
+        import pyarrow
+
+        list(batches)
+        found = [name for name in ("ottla.spark.reader", "pandas") if name in sys.modules]
+        yield pyarrow.RecordBatch.from_pydict({"main": [str(vars(sys.modules["__main__"])["__spec__"].name), *found]})
+
+    found = spark.range(0, 1, 1, 1).mapInArrow(state, "main string").collect()
+    assert [row.main for row in found][:2] == [context.DAEMON, "ottla.spark.reader"]
+    assert "Traceback" not in capfd.readouterr().err

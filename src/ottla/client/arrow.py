@@ -117,7 +117,7 @@ class ReadOptions:
             return self._binary(kind, found.binary(_BITS[name]), found.count)
         if name == "topic":
             if self.topic_type == "string" and len(topics) == 1:
-                return arrow.repeat(arrow.scalar(topics[0], arrow.string()), found.count)
+                return arrow.repeat(self._names(topics)[0], found.count)
             indexes = self._numbers(arrow.int32(), found.numbers(_BITS[name]), found.count)
             names = arrow.DictionaryArray.from_arrays(indexes, self._names(topics))
             return names if self.topic_type == "dictionary" else names.cast(kind)

@@ -6,7 +6,8 @@ that it finds the data source in a virtual environment that is not activated, to
 What is decided (`options`, `offsets`, `decisions`) knows neither Spark nor a socket; `blocking_cluster` carries
 requests over plain sockets, since a Spark worker does one thing at a time; `source`, `reader`, `stream_reader`,
 `writer` and `stream_writer` are the classes that Spark calls. In the driver, importing this package adds the modes of
-Spark's own Kafka sink to pyspark's writers (`modes`), as soon as pyspark is imported.
+Spark's own Kafka sink to pyspark's writers (`modes`), as soon as pyspark is imported, and has a local Spark start its
+workers by `daemon` (`context`).
 """
 
 from __future__ import annotations
@@ -46,15 +47,17 @@ class _AfterPyspark(MetaPathFinder):
 
 
 def _accept() -> None:
-    from ottla.spark import modes
+    from ottla.spark import context, modes
 
     modes.accept()
+    context.accept()
 
 
 def _is_driver() -> bool:
-    """Spark's workers are modules of pyspark; they write to topics by `writer` and `stream_writer` alone."""
+    """Spark's workers are modules of pyspark, or forks of `daemon`; they write to topics by `writer` and
+    `stream_writer` alone."""
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
-    return spec is None or not spec.name.startswith("pyspark.")
+    return (spec is None or not spec.name.startswith("pyspark.")) and "ottla.spark.daemon" not in sys.orig_argv
 
 
 if _is_driver():
@@ -62,5 +65,4 @@ if _is_driver():
         _accept()
     elif not any(isinstance(one, _AfterPyspark) for one in sys.meta_path):
         sys.meta_path.insert(0, _AfterPyspark())
-
-use_this_interpreter(os.environ)
+    use_this_interpreter(os.environ)

@@ -31,6 +31,9 @@ FETCH_WAIT_MS = 500
 LAST_FETCH_VERSION_WITH_NAMES = 12
 LAST_FETCH_VERSION = 17
 SESSIONLESS_EPOCH = -1
+FIRST_FETCH_BYTES = 256 * 1024
+"""Enough for a task that a `limit` ends. Each fetch after it may be larger, up to the size that the options give."""
+FETCH_GROWTH = 4
 MAX_ARROW_BYTES = 16 * 1024 * 1024
 """Keys, values and headers in one Arrow batch, but for one record batch that is larger by itself."""
 
@@ -60,7 +63,7 @@ class PartitionReader:
         self._wanted = wanted
         self._partition = TopicPartition(wanted.topic, wanted.partition)
         self._position = wanted.start_offset
-        self._fetch_bytes = task.fetch_bytes
+        self._fetch_bytes = min(FIRST_FETCH_BYTES, task.fetch_bytes)
         self._columns = Columns(task.columns, timestamp_unit="us", topic_type="string")
         self._tables = Tables()
         self._cluster = clusters.shared(task.config)
@@ -98,6 +101,9 @@ class PartitionReader:
             fetched = self._fetched(answer)
             next_offset = fetched.end_offset
             if next_offset < end_offset:
+                self._fetch_bytes = max(
+                    self._fetch_bytes, min(FETCH_GROWTH * self._fetch_bytes, self._task.fetch_bytes)
+                )
                 ticket = self._ask(connection, next_offset)
             if next_offset > self._position:
                 self._progress_at = self._cluster.blocking.now()
@@ -244,6 +250,6 @@ def _with_null_headers(batch: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
 
     index = batch.schema.get_field_index("headers")
     headers: Any = batch.column(index)
-    is_empty = pyarrow.compute.equal(headers.value_lengths(), 0)
+    is_empty = pyarrow.compute.invert(headers.value_lengths().cast(pyarrow.bool_()))  # a scalar would import pandas
     lists = pyarrow.ListArray.from_arrays(headers.offsets, headers.values, type=headers.type, mask=is_empty)
     return batch.set_column(index, batch.schema.field(index), lists)

@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ottla.spark.context import DAEMON, DAEMON_SETTING
 from ottla.spark.pipelines.definition import FlowFailed, PipelineError, Unavailable
 from ottla.spark.pipelines.redaction import HIDDEN, NAMED_SECRET, SECRET_NAMES, SPARK_SETTINGS, USER_INFO
 
@@ -50,6 +51,7 @@ appender.file.layout.pattern = %d{{HH:mm:ss}} %p %c{{1}}: {_replaced("%m%n%ex")}
 _HADOOP = "spark.hadoop."
 _IN_HASTE = " -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _SMALL = {
+    DAEMON_SETTING: DAEMON,  # also on a cluster: a pipeline's tasks need this package there anyway
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "4",
     "spark.sql.session.timeZone": "UTC",
