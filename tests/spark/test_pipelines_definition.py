@@ -380,6 +380,7 @@ def test_the_cause_is_what_really_happened(text: str, cause: str) -> None:
         ("ottla.converters.errors.RegistryUnreachable: the schema registry x does not answer", Unavailable, 3),
         ("OSError: Generic S3 error: error sending request for url", Unavailable, 3),
         ("org.apache.spark.SparkException: Python worker failed to connect back.", Unavailable, 3),
+        ("org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)", Unavailable, 3),
         ("[STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE] Provided key schema does not match", PipelineError, 2),
         ("[FOREACH] x\nottla.spark.pipelines.errors.Unavailable: flows.a: no connection to x", Unavailable, 3),
         ("[DIVIDE_BY_ZERO] Division by zero.", FlowFailed, 1),

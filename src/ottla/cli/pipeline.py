@@ -38,6 +38,7 @@ COMMAND = "ottla pipeline"
 WAITED_LINE_S = 10.0
 STOP_TIMEOUT_S = 60.0
 SHOWN_EVERY_S = 5.0
+RESUMABLE = ("paused", "failed", "backing off")
 EXAMPLES = """\
   ottla pipeline init clean                     make the folder pipelines/clean to begin with
   ottla pipeline dry-run clean                  check everything, run nothing
@@ -81,6 +82,7 @@ def parser() -> argparse.ArgumentParser:
         "dry-run": "check a pipeline: its file, SQL, columns and topics; nothing is run",
         "status": "how a pipeline does, or did when it last ran",
         "stop": "end a pipeline that runs, in this terminal or elsewhere",
+        "resume": "begin a flow again that is paused or has failed, in a pipeline that runs",
         "letters": "the rows that were put aside, with the rule and the error",
         "graph": "draw what reads what: sources, views, flows",
         "compact": "make large files of the small ones in the Delta and Iceberg tables of a pipeline",
@@ -94,6 +96,8 @@ def parser() -> argparse.ArgumentParser:
         one.add_argument("--folder", default="pipelines", metavar="DIR", help="where pipelines are (./pipelines)")
         if name == "init":
             continue
+        if name == "resume":
+            one.add_argument("flow", metavar="FLOW", help="a flow of the pipeline, or dead_letters")
         one.add_argument("--state", metavar="DIR", help="checkpoints and the like (.state in the pipeline's folder)")
         one.add_argument(
             "--set", dest="variables", metavar="NAME=VALUE", type=key_value, action="append", default=[],
@@ -127,7 +131,7 @@ def _run(options: argparse.Namespace) -> int:
 
     commands = {
         "run": _run_pipeline, "dry-run": _dry_run, "status": _status, "stop": _stop,
-        "letters": _letters, "redrive": _redrive, "compact": _compact,
+        "letters": _letters, "redrive": _redrive, "compact": _compact, "resume": _resume,
     }  # fmt: skip
     redacted, broker = Redaction.of(None, None), options.broker or ""
     try:
@@ -342,6 +346,8 @@ class Signals:
 
     def __init__(self) -> None:
         self.stopped = threading.Event()
+        self.hurried = threading.Event()
+        """A second signal: the batches that are under way are not waited for."""
         self.is_running = False
         self._number = signal.SIGTERM
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -351,6 +357,8 @@ class Signals:
         is_first = not self.stopped.is_set()
         self._number = signal.Signals(number)
         self.stopped.set()
+        if not is_first:
+            self.hurried.set()
         if is_first and not self.is_running:
             raise KeyboardInterrupt
 
@@ -380,7 +388,10 @@ def _run_pipeline(options: argparse.Namespace, pipeline: Pipeline, state: Pipeli
                     waiting.end()
                     display.show(run)
 
-                run_pipeline(run, state, signals.stopped, show, is_once=options.once)
+                run_pipeline(
+                    run, state, signals.stopped, show, is_once=options.once,
+                    stop_timeout_s=pipeline.stop_timeout_ms / 1000, hurried=signals.hurried,
+                )  # fmt: skip
         finally:
             display.end(run, options.output)
     except KeyboardInterrupt:
@@ -430,9 +441,24 @@ def status_lines(status: dict[str, Any]) -> list[str]:
         for flow in status["flows"]
         if flow.get("waited_s")
     ]
+    troubled = [(flow["flow"], flow) for flow in status["flows"]]
+    troubled += [(f"source {one['source']}", one) for one in status.get("followed", ())]
+    lines += [_trouble_line(name, one) for name, one in troubled if one.get("cause")]
     if status["sources"]:
         lines += ["", *_lines(SOURCE_COLUMNS, status["sources"])]
     return lines
+
+
+def _trouble_line(name: str, one: dict[str, Any]) -> str:
+    """Why a flow does not run, and what happens next."""
+    then = ""
+    if one.get("retry_in_s") is not None:
+        then = f"; it is tried again in {duration_text(one['retry_in_s'] * 1000)}"
+        if one.get("failures", 0) > 1:
+            then += f" ({one['failures']} failures so far)"
+    elif one["state"] == "paused":
+        then = f"; 'ottla pipeline resume PIPELINE {name}' begins it again"
+    return f"{name} is {one['state']}: {one['cause']}{then}"
 
 
 def _lines(columns: list[Column], rows: list[dict[str, Any]]) -> list[str]:
@@ -480,10 +506,25 @@ def _status(options: argparse.Namespace, pipeline: Outline, state: PipelineState
 
 
 def _stop(options: argparse.Namespace, pipeline: Outline, state: PipelineState, connection: Connection) -> int:
-    if not state.stop(STOP_TIMEOUT_S):
+    batch_s = float((state.read_status() or {}).get("stop_timeout_s") or 0)
+    if not state.stop(STOP_TIMEOUT_S + batch_s):
         notice(f"{pipeline.name} does not run")
         return 0
     notice(f"{pipeline.name} has ended")
+    return 0
+
+
+def _resume(options: argparse.Namespace, pipeline: Outline, state: PipelineState, connection: Connection) -> int:
+    if state.runner() is None:
+        raise CommandError(f"{pipeline.name} does not run: 'ottla pipeline run {options.name}' begins all of its flows")
+    flows = {flow["flow"]: flow["state"] for flow in (state.read_status() or {}).get("flows", ())}
+    if options.flow not in flows:
+        raise CommandError(f"{pipeline.name} has no flow {options.flow}; it has {', '.join(flows)}", MISUSED)
+    if flows[options.flow] not in RESUMABLE:
+        notice(f"{options.flow} is {flows[options.flow]}: there is nothing to resume")
+        return 0
+    state.request_resume(options.flow)
+    notice(f"{options.flow} begins again; 'ottla pipeline status {options.name}' shows how it does")
     return 0
 
 

@@ -25,6 +25,7 @@ from ottla.spark.pipelines.errors import FlowFailed as FlowFailed
 from ottla.spark.pipelines.errors import PipelineError as PipelineError
 from ottla.spark.pipelines.errors import Unavailable as Unavailable
 from ottla.spark.pipelines.http_request import HttpRequest, http_request
+from ottla.spark.pipelines.lifecycle import ON_FAILURE, STOP
 from ottla.spark.pipelines.record_parts import Key, WrittenTopic
 from ottla.spark.pipelines.redaction import public_address
 from ottla.spark.pipelines.variables import VARIABLE, Substitution
@@ -49,6 +50,7 @@ FILE_FORMATS = ("json", "csv", "string", "parquet")
 MODES = ("append", "update", "complete")
 PARSE_RULE = "parse"
 DEFAULT_TRIGGER = "1 second"
+DEFAULT_STOP_TIMEOUT_MS = 30_000
 REGISTRY_KEYS = (
     *("url", "user", "password", "token", "timeout_ms", "ca"),
     *("schema.registry.url", "basic.auth.user.info", "basic.auth.credentials.source", "bearer.auth.token"),
@@ -201,6 +203,9 @@ class Flow:
     mode: str = "append"
     partition_by: tuple[str, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    on_failure: str | None = None
+    """What becomes of the flow after a failure that does not pass by itself; None: as the pipeline says."""
+    retry_for_ms: int | None = None
 
     @property
     def kind(self) -> str:
@@ -248,6 +253,10 @@ class Pipeline(Outline):
     packages: tuple[str, ...] = ()
     jars: tuple[str, ...] = ()
     registry: RegistrySettings | None = None
+    on_failure: str = STOP
+    retry_for_ms: int | None = None
+    """How long what is away is tried again; None: for ever, in a run to the end for two minutes."""
+    stop_timeout_ms: int = DEFAULT_STOP_TIMEOUT_MS
     secrets: tuple[str, ...] = field(default=(), repr=False)
     """Values of files and commands, and of variables whose names tell a secret."""
 
@@ -375,6 +384,7 @@ def parse_pipeline(
     trigger = values.text(given, "trigger", "the file") or DEFAULT_TRIGGER
     if not _TRIGGER.fullmatch(trigger):
         raise PipelineError(f"trigger: {trigger!r} is no interval such as '5 seconds' or '100 milliseconds'")
+    stop_timeout_ms = values.interval_ms(given, "stop_timeout", "the file")
     return Pipeline(
         name=outline.name,
         folder=outline.folder,
@@ -388,6 +398,9 @@ def parse_pipeline(
         packages=values.listed(given, "packages", "the file"),
         jars=values.listed(given, "jars", "the file"),
         registry=registry,
+        on_failure=values.choice(given, "on_failure", "the file", ON_FAILURE) or STOP,
+        retry_for_ms=values.interval_ms(given, "retry_for", "the file"),
+        stop_timeout_ms=DEFAULT_STOP_TIMEOUT_MS if stop_timeout_ms is None else stop_timeout_ms,
         secrets=tuple(sorted(substituted.secrets)),
     )
 
@@ -432,6 +445,7 @@ def _registry(given: Mapping[str, Any]) -> RegistrySettings | None:
 
 _FILE_KEYS = (
     *("name", "broker", "trigger", "dead_letters", "spark", "packages", "jars", "registry", "sources", "flows"),
+    *("on_failure", "retry_for", "stop_timeout"),
 )
 _SOURCE_KEYS = (
     *(*SOURCE_KINDS, *SEVERAL_TOPICS, "key"),
@@ -442,6 +456,7 @@ _FLOW_KEYS = (
     *("from", *TARGET_KINDS, "format", "key", "table", "mode", "partition_by", "options"),
     *("schema", "message", "wire", "register", "guarantee", "catalog", "evolve", "compact_every"),
     *("headers", "partitions", "replication", "config", "request"),
+    *("on_failure", "retry_for"),
 )
 
 
@@ -641,4 +656,6 @@ def _flow(name: str, document: object, registry: RegistrySettings | None) -> Flo
         mode=mode,
         partition_by=values.listed(given, "partition_by", where),
         options=values.texts(given, "options", where),
+        on_failure=values.choice(given, "on_failure", where, ON_FAILURE),
+        retry_for_ms=values.interval_ms(given, "retry_for", where),
     )

@@ -21,15 +21,17 @@ _OWN = re.compile("|".join(rf"(?<![\w.]){re.escape(name)}(?=: )" for name in _OW
 _AWAY = re.compile(
     r"java\.net\.(?:Connect|UnknownHost|NoRouteToHost|SocketTimeout|Socket)Exception"
     r"|SQL(?:Transient|NonTransient)ConnectionException|SQLRecoverableException|CommunicationsException"
-    r"|\b(?:NoBrokerReached|NetworkError|RequestTimedOut|RegistryUnreachable)\b"
+    r"|\b(?:NoBrokerReached|NetworkError|RequestTimedOut|RegistryUnreachable|HttpUnavailable)\b"
     r"|\b(?:Connection|ConnectionRefused|ConnectionReset|ConnectionAborted|BrokenPipe|Timeout|ConnectTimeout)Error\b"
     r"|NETWORK_EXCEPTION|REQUEST_TIMED_OUT|COORDINATOR_NOT_AVAILABLE|NOT_ENOUGH_REPLICAS|LEADER_NOT_AVAILABLE"
     r"|Connection to \S+ refused|The connection attempt failed|[Cc]onnection refused|Name or service not known"
+    r"|Python worker exited unexpectedly|ExecutorLostFailure"
     r"|error sending request|Unable to execute HTTP request|Could not connect to the endpoint|Max retries exceeded"
 )
 _STATE_CHANGED = re.compile(
     r"STATE_STORE_\w*SCHEMA\w*|STATEFUL_OPERATOR_NOT_MATCH\w*|sources in the checkpoint offsets"
 )
+_PY4J = "An error occurred while calling "
 _DATA = re.compile(r"\b(?:DataLost|TableError)\b")
 
 
@@ -45,6 +47,8 @@ def cause_of(text: str) -> str:
     if own:
         name, said = own[-1].groups()
         return said if name in _OWN_KINDS else f"{name.rpartition('.')[2]}: {said}"
+    if len(lines) > 1 and lines[0].startswith(_PY4J):
+        return lines[1].removeprefix(": ")
     return lines[0] if lines else "no reason was given"
 
 

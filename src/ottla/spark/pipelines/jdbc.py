@@ -71,7 +71,8 @@ class Follower:
         self._folder = folder
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
-        self.error: BaseException | None = None
+        self._error: BaseException | None = None
+        self._has_stepped = False
         folder.mkdir(parents=True, exist_ok=True)
 
     def stream(self) -> DataFrame:
@@ -104,6 +105,7 @@ class Follower:
         return 1
 
     def start(self, interval_s: float) -> None:
+        """Step now and then, until a step fails."""
         self._thread = threading.Thread(target=self._follow, args=(interval_s,), daemon=True)
         self._thread.start()
 
@@ -111,10 +113,21 @@ class Follower:
         while not self._stopped.wait(interval_s):
             try:
                 self.step()
+                self._has_stepped = True
             except Exception as error:
                 if not self._stopped.is_set():
-                    self.error = error
+                    self._error = error
                 return
+
+    def take_error(self) -> BaseException | None:
+        """Why the last step failed, once."""
+        error, self._error = self._error, None
+        return error
+
+    def take_step(self) -> bool:
+        """Whether a step has succeeded since this was last asked."""
+        done, self._has_stepped = self._has_stepped, False
+        return done
 
     def stop(self) -> None:
         self._stopped.set()

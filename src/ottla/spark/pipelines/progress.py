@@ -35,9 +35,16 @@ class FlowProgress:
     batch_ms: int | None = None
     late: int = 0
     """Rows that came after the watermark and were left out."""
+    cause: str | None = None
+    """Why it does not run, or did not when it was last tried."""
+    failures: int = 0
+    """Failures since the last batch that succeeded."""
+    retry_in_s: int | None = None
     waits_for: str | None = None
     waited_s: int | None = None
     """What it waits for, and for how long; None: it does not."""
+    reports: int = 0
+    """What Spark has reported, batches without rows included."""
     _last: tuple[int, str] = field(default=(-1, ""), repr=False)
 
     def note(self, report: Mapping[str, Any]) -> bool:
@@ -46,7 +53,7 @@ class FlowProgress:
         if batch <= self._last:
             return False
         self._last = batch
-        self.state = "running"
+        self.reports += 1
         self.wait(None, None)
         rows_in = int(report.get("numInputRows") or 0)
         rows_out = int(((report.get("observedMetrics") or {}).get(OUT) or {}).get(OUT) or 0)

@@ -1,43 +1,44 @@
 """A pipeline at work: its queries in one SparkSession, their progress, and why they ended.
 
-Every flow is one streaming query with a checkpoint of its own; so are the dead letters (see `frames`).
+Every flow is one streaming query with a checkpoint of its own; so are the dead letters (see `frames`). A flow that
+fails is tried again, paused or given up by itself (see `lifecycle`); the others go on. The run ends when nothing more
+can come of any flow, or when it is stopped, and then says what has failed.
 """
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
+from random import Random
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from ottla.client.errors import KafkaError
 from ottla.converters.errors import ConverterError
 from ottla.spark.pipelines import jdbc, targets
 from ottla.spark.pipelines.connection import Connection
 from ottla.spark.pipelines.definition import Flow, Pipeline, PipelineError
-from ottla.spark.pipelines.failures import SLOW_START, failure, flow_failure
+from ottla.spark.pipelines.errors import Unavailable
+from ottla.spark.pipelines.flow_run import FlowRun
 from ottla.spark.pipelines.frames import Frames
+from ottla.spark.pipelines.lifecycle import BACKING_OFF, ONCE_RETRY_MS, PAUSED, FailurePolicy, Lifecycle
 from ottla.spark.pipelines.progress import FlowProgress, SourceCounts
 from ottla.spark.pipelines.redaction import Redaction
 from ottla.spark.pipelines.state import PipelineState
 from ottla.spark.pipelines.topics import check_topics
+from ottla.spark.pipelines.values import parse_interval_ms
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 LETTERS_FLOW = "dead_letters"
 TICK_S = 0.5
-SETTLED = ("Waiting", "Processing")
-MAX_RESTARTS = 3
-RESTART_PAUSE_S = 2.0
-"""Before a query that started too slowly is started again; twice as long before the next time."""
-SILENCE_S = 30.0
-"""A query reports every ten seconds at least, also without rows: after this long it is said what it does instead."""
-ENDED = ("done", "failed", "stopped")
-_UNITS_S = {"millisecond": 0.001, "second": 1.0, "minute": 60.0, "hour": 3600.0}
+STOP_TICK_S = 0.1
+
+Report = dict[str, Any]
 
 
 class PipelineRun:
@@ -48,20 +49,21 @@ class PipelineRun:
         self._frames = Frames(pipeline, spark, state, connection)
         self._state = state
         self._connection = connection
-        self._queries: dict[str, StreamingQuery] = {}
-        self._followers: dict[str, jdbc.Follower] = {}
-        self._waiting: list[Flow] = []
+        self._runs: dict[str, FlowRun] = {}
+        self._followers: dict[str, tuple[jdbc.Follower, Lifecycle]] = {}
         self._is_once = False
         self._letters_flow = Flow(LETTERS_FLOW, LETTERS_FLOW, topic=pipeline.dead_letters)
-        self._restart_counts: dict[str, int] = {}
-        self._restart_at = 0.0
-        self._heard_at: dict[str, float] = {}
         self.doing: Callable[[str], None] = lambda text: None
         """Called with what is waited for, before it is."""
         self._waits_for: str | None = None
+        self.listeners: list[Callable[[str, Report], None]] = [self._count]
+        """Called with the name of a flow and what Spark reports of a batch of it, once for each."""
         self.redacted = Redaction.of(pipeline, connection)
-        self.flows: dict[str, FlowProgress] = {}
         self.counts = [SourceCounts.of(source) for source in pipeline.counted_sources]
+
+    @property
+    def flows(self) -> dict[str, FlowProgress]:
+        return {name: run.progress for name, run in self._runs.items()}
 
     def _begin(self, text: str) -> None:
         self._waits_for = text
@@ -69,17 +71,30 @@ class PipelineRun:
 
     # Before it starts
 
-    def prepare(self, *, makes_topics: bool = True) -> None:
+    def prepare(self, *, makes_topics: bool = True, is_once: bool = False) -> None:
         """Make the DataFrames of all flows, which checks schemas, SQL, columns and topics."""
         self._begin(f"waiting for the broker at {self._connection.bootstrap_servers}")
         check_topics(self._pipeline, self._connection, makes_missing=makes_topics)
         self._begin("checking sources, SQL and targets")
         self._frames.make(may_change=makes_topics)
-        self._followers = self._frames.followers
+        self._is_once = is_once
         for flow in self._pipeline.flows:
-            self.flows[flow.name] = FlowProgress(flow.name, flow.target)
+            self._add(flow)
         if self._frames.letters is not None:
-            self.flows[LETTERS_FLOW] = FlowProgress(LETTERS_FLOW, f"topic {self._pipeline.dead_letters}")
+            self._add(self._letters_flow)
+        for name, follower in self._frames.followers.items():
+            self._followers[name] = follower, self._lifecycle(FailurePolicy(self._pipeline.on_failure))
+
+    def _add(self, flow: Flow) -> None:
+        policy = FailurePolicy(
+            flow.on_failure or self._pipeline.on_failure,
+            flow.retry_for_ms or self._pipeline.retry_for_ms or (ONCE_RETRY_MS if self._is_once else None),
+        )
+        life = self._lifecycle(policy)
+        self._runs[flow.name] = FlowRun(flow, life, self._state.checkpoint(flow.name), self.redacted)
+
+    def _lifecycle(self, policy: FailurePolicy) -> Lifecycle:
+        return Lifecycle(policy, Random())
 
     def columns(self) -> dict[str, str]:
         """The columns of what each flow reads, for people."""
@@ -87,142 +102,128 @@ class PipelineRun:
 
     # While it runs
 
-    def start(self, *, is_once: bool = False) -> None:
-        """Start all queries. With `is_once` they run one after the other, in the order of the file, so that what one
-        writes is there for the next."""
-        for follower in self._followers.values():
+    def start(self) -> None:
+        """Start the first query; `poll` starts the others. A run to the end (`is_once`) has one after the other, in the
+        order of the file, so that what one writes is there for the next."""
+        for follower, life in self._followers.values():
             self._begin(f"reading {follower.source.place}")
+            life.begun()
             try:
                 follower.step()
             except PipelineError:
                 raise
             except Exception as error:
                 raise jdbc.failed(follower.source, error) from None
-        self._is_once = is_once
-        self._waiting = list(self._pipeline.flows)
-        if self._frames.letters is not None:
-            self._waiting.append(self._letters_flow)
-        self._start_next()
-        if not is_once:
-            for follower in self._followers.values():
-                follower.start(_seconds(self._pipeline.trigger))
+            if not self._is_once:
+                follower.start(self._trigger_s)
+        self._start_due()
+
+    @property
+    def _trigger_s(self) -> float:
+        return max(parse_interval_ms(self._pipeline.trigger, "trigger") / 1000, 0.1)
 
     @property
     def is_started(self) -> bool:
         """Whether every query has begun to run."""
-        return not self._waiting and all(self._is_settled(query) for query in self._queries.values())
+        now = _now()
+        return not any(run.life.is_due(now) for run in self._runs.values()) and self._has_room
 
-    def _start_next(self) -> None:
+    @property
+    def _has_room(self) -> bool:
+        return all(run.has_begun for run in self._runs.values())
+
+    def _start_due(self) -> None:
         """Start what waits. Each query has Python processes of its own, which Spark gives ten seconds to start: so one
         query after the other is begun."""
-        if time.monotonic() < self._restart_at:
-            return
-        while self._waiting and all(self._is_settled(query) for query in self._queries.values()):
-            flow = self._waiting.pop(0)
-            self._begin(f"starting the flow {flow.name}")
-            prepared = self._frames.letters if flow.name == LETTERS_FLOW else self._frames.flows[flow.name]
-            assert prepared is not None
-            try:
-                self._start(flow, prepared)
-            except PipelineError:
-                raise
-            except Exception as error:
-                self.flows[flow.name].state = "failed"
-                raise failure(f"flow {flow.name} did not start", str(error)) from None
+        for run in self._runs.values():
+            if run.life.is_due(now := _now()) and self._has_room:
+                self._begin(f"starting the flow {run.flow.name}")
+                run.begin(partial(self._query, run.flow), now)
+            if self._is_once and not self._is_over(run):
+                return
 
-    def _is_settled(self, query: StreamingQuery) -> bool:
-        """Whether a query lets the next one begin: when its sources are there; with `is_once` when it has ended."""
-        if not query.isActive:
-            return True
-        is_begun = query.lastProgress is not None or str(query.status["message"]).startswith(SETTLED)
-        return is_begun and not self._is_once
-
-    def _start(self, flow: Flow, prepared: DataFrame) -> None:
-        """Start a query; a flow that is no stream is written here, at once."""
-        if not prepared.isStreaming:
-            targets.write_once(self._pipeline, flow, prepared, self._connection)
-            self.flows[flow.name].state = "done"
-            return
+    def _query(self, flow: Flow) -> StreamingQuery | None:
+        """A new query; None: the flow is no stream, and has been written here."""
+        frame = self._frames.letters if flow.name == LETTERS_FLOW else self._frames.flows[flow.name]
+        assert frame is not None
+        if not frame.isStreaming:
+            targets.write_once(self._pipeline, flow, frame, self._connection)
+            return None
         checkpoint = self._state.checkpoint(flow.name)
-        self._heard_at[flow.name] = time.monotonic()
-        self._queries[flow.name] = targets.start(
-            self._pipeline, flow, prepared, self._connection, checkpoint, is_once=self._is_once
-        )
+        return targets.start(self._pipeline, flow, frame, self._connection, checkpoint, is_once=self._is_once)
 
     def poll(self) -> bool:
-        """Take in what has been reported; True while anything runs. PipelineError: a flow failed."""
-        is_any_active = bool(self._waiting)
-        for name, query in list(self._queries.items()):
-            is_active = query.isActive  # asked first: what is reported before the end is not missed
-            progress = self.flows[name]
-            if progress.state in ENDED:
-                continue
-            for report in query.recentProgress:
-                document = json.loads(report.json)
-                if not progress.note(document):
-                    continue
-                self._heard_at[name] = time.monotonic()
-                if name == LETTERS_FLOW:
-                    for counts in self.counts:
-                        counts.note(document)
-            is_any_active |= is_active
-            if not is_active:
-                progress.in_per_second = progress.out_per_second = 0.0
-                ended = query.exception()
-                if ended is not None and SLOW_START in str(ended) and self._restart(name):
-                    is_any_active = True
-                    continue
-                progress.state = "failed" if ended is not None else "done"
-                progress.wait(None, 0)
-                if ended is not None:
-                    raise flow_failure(name, str(ended), self._state.checkpoint(name))
-        self._start_next()
-        for follower in self._followers.values():
-            if isinstance(follower.error, PipelineError):
-                raise follower.error
-            if follower.error is not None:
-                raise jdbc.failed(follower.source, follower.error)
-        self._note_waits()
-        return is_any_active
+        """Take in what has been reported, and begin what is due; True while anything may still come."""
+        for run in self._runs.values():
+            self._tell(run.flow.name, run.poll(_now()))
+        self._resume()
+        self._start_due()
+        self._poll_followers()
+        now = _now()
+        for run in self._runs.values():
+            run.note_wait(now)
+        return not all(self._is_over(run) for run in self._runs.values())
 
-    def _note_waits(self) -> None:
-        """What each flow waits for that has not reported yet, or not for long."""
-        now = time.monotonic()
-        for flow in self._waiting:
-            self.flows[flow.name].wait("the flows before it", None)
-        for name, query in self._queries.items():
-            progress, silent_s = self.flows[name], now - self._heard_at[name]
-            if progress.state in ENDED or not query.isActive:
-                continue
-            said = self.redacted(str(query.status["message"]))
-            if not progress.has_reported:
-                progress.wait(f"its first batch ({said})", silent_s)
-            elif silent_s > SILENCE_S:
-                progress.wait(f"its next batch ({said})", silent_s)
+    def _is_over(self, run: FlowRun) -> bool:
+        """A paused flow waits to be resumed, which nothing does in a run to the end."""
+        return run.life.is_over or (self._is_once and run.life.state == PAUSED)
 
-    def _restart(self, name: str) -> bool:
-        """Begin a query again where its checkpoint stands; False when that was done often enough."""
-        self._restart_counts[name] = self._restart_counts.get(name, 0) + 1
-        if self._restart_counts[name] > MAX_RESTARTS:
-            return False
-        del self._queries[name]
-        flow = next((one for one in self._pipeline.flows if one.name == name), self._letters_flow)
-        self._waiting.insert(0, flow)
-        self._restart_at = time.monotonic() + RESTART_PAUSE_S * 2 ** (self._restart_counts[name] - 1)
-        return True
+    def _tell(self, name: str, reports: list[Report]) -> None:
+        for report in reports:
+            for listener in self.listeners:
+                listener(name, report)
 
-    def stop(self) -> None:
-        """End all queries. What a batch has begun is done again when the pipeline runs the next time."""
-        for follower in self._followers.values():
+    def _count(self, name: str, report: Report) -> None:
+        if name == LETTERS_FLOW:
+            for counts in self.counts:
+                counts.note(report)
+
+    def _resume(self) -> None:
+        for name in self._state.take_resumed():
+            if name in self._runs:
+                self._runs[name].life.resumed()
+
+    def _poll_followers(self) -> None:
+        """A table that could not be read is read again after a pause, as a flow is."""
+        now = _now()
+        for follower, life in self._followers.values():
+            error = follower.take_error()
+            if error is not None:
+                what = error if isinstance(error, PipelineError) else jdbc.failed(follower.source, error)
+                life.failed(self.redacted(str(what)), is_transient=isinstance(what, Unavailable), now=now)
+            elif follower.take_step():
+                life.reported()
+            if life.state == BACKING_OFF and life.is_due(now):
+                life.begun()
+                follower.start(self._trigger_s)
+
+    # Its end
+
+    def stop(self, timeout_s: float = 0.0, hurried: threading.Event | None = None) -> None:
+        """End all queries: each when the batch that it is at is done, within a limit. What has begun then is left to
+        the next run, which does it again."""
+        for follower, life in self._followers.values():
             follower.stop()
-        for flow in self._waiting:
-            self.flows[flow.name].state = "not started"
-        for name, query in self._queries.items():
-            if query.isActive:
-                query.stop()
-                self.flows[name].state = "stopped"
-        for progress in self.flows.values():
-            progress.wait(None, None)
+            life.stopped()
+        end = time.monotonic() + timeout_s
+        while time.monotonic() < end and not (hurried is not None and hurried.is_set()):
+            for run in self._runs.values():
+                self._tell(run.flow.name, run.end_batch(_now()))
+            if not any(run.is_active for run in self._runs.values()):
+                break
+            time.sleep(STOP_TICK_S)
+        for run in self._runs.values():
+            run.stop(_now())
+
+    def failure(self) -> PipelineError | None:
+        """What has failed for good or is paused, as one error of the first one's kind."""
+        failed = [run.failure for run in self._runs.values() if run.life.is_in_trouble and run.failure is not None]
+        followed = [life for _, life in self._followers.values() if life.is_in_trouble and life.cause]
+        texts = [*map(str, failed), *(str(life.cause) for life in followed)]
+        if not texts:
+            return None
+        kind = type(failed[0]) if failed else PipelineError
+        return kind("; ".join(dict.fromkeys(texts)))
 
     def status(self, state: str, cause: str | None = None) -> dict[str, Any]:
         return {
@@ -231,8 +232,13 @@ class PipelineRun:
             "cause": cause,
             "waits_for": self._waits_for if state == "starting" else None,
             "updated_at": time.time(),
-            "flows": [flow.to_json() for flow in self.flows.values()],
+            "stop_timeout_s": self._pipeline.stop_timeout_ms / 1000,
+            "flows": [run.progress.to_json() for run in self._runs.values()],
             "sources": [counts.to_json() for counts in self.counts],
+            "followed": [
+                {"source": name, "state": life.state, "cause": life.cause, "retry_in_s": life.retry_in_s(_now())}
+                for name, (_, life) in self._followers.items()
+            ],
             "dead_letters": self._pipeline.dead_letters if self.counts else None,
         }
 
@@ -244,8 +250,11 @@ def run_pipeline(
     show: Callable[[PipelineRun], None],
     *,
     is_once: bool = False,
+    stop_timeout_s: float = 0.0,
+    hurried: threading.Event | None = None,
 ) -> None:
-    """Run to the end, or until it is stopped. PipelineError: why it could not go on."""
+    """Run to the end, or until it is stopped: then each flow has `stop_timeout_s` for its batch, unless `hurried`.
+    PipelineError: what has failed."""
     ended, cause, said = "failed", None, run.doing
 
     def doing(text: str) -> None:
@@ -254,19 +263,21 @@ def run_pipeline(
 
     run.doing = doing
     try:
-        run.prepare()
-        run.start(is_once=is_once)
+        run.prepare(is_once=is_once)
+        run.start()
         while run.poll():
             state.write_status(run.status("running"))
             show(run)
             if stopped.wait(TICK_S):
+                run.stop(stop_timeout_s, hurried)
                 break
+        failure = run.failure()
+        if failure is not None:
+            raise failure
         ended = "stopped" if stopped.is_set() else "done"
     except PipelineError as error:
-        if not stopped.is_set():
-            cause = run.redacted(str(error))
-            raise type(error)(cause) from None
-        ended = "stopped"
+        cause = run.redacted(str(error))
+        raise type(error)(cause) from None
     except (KafkaError, ConverterError) as error:
         cause = run.redacted(str(error))
         raise
@@ -279,6 +290,5 @@ def run_pipeline(
         show(run)
 
 
-def _seconds(trigger: str) -> float:
-    number, unit = trigger.split()
-    return max(int(number) * _UNITS_S[unit.removesuffix("s")], 0.1)
+def _now() -> int:
+    return int(time.monotonic() * 1000)

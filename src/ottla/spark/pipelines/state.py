@@ -17,6 +17,7 @@ from typing import Any, TextIO
 from ottla.spark.pipelines.definition import Unavailable
 
 FOLDER = ".state"
+RESUMED = "resumed"
 STOP_POLL_S = 0.1
 
 
@@ -95,6 +96,22 @@ class PipelineState:
                 raise Unavailable(f"process {pid} still runs {timeout_s:.0f} s after it was asked to end")
             time.sleep(STOP_POLL_S)
         return True
+
+    def request_resume(self, flow: str) -> None:
+        """Ask the process that runs the pipeline to begin a flow again that is paused or has failed."""
+        folder = self.folder / RESUMED
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / flow).touch()
+
+    def take_resumed(self) -> list[str]:
+        """The flows that are to begin again; each is named once."""
+        try:
+            asked = sorted((self.folder / RESUMED).iterdir())
+        except FileNotFoundError:
+            return []
+        for file in asked:
+            file.unlink()
+        return [file.name for file in asked]
 
     # How it does
 

@@ -10,6 +10,8 @@ from typing import Any
 from ottla.spark.pipelines.errors import PipelineError
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_INTERVAL = re.compile(r"(\d+) (millisecond|second|minute|hour|day)s?")
+_UNITS_MS = {"millisecond": 1, "second": 1_000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000}
 
 
 def without_empty(document: object) -> object:
@@ -98,3 +100,24 @@ def choice(given: Mapping[str, Any], key: str, where: str, allowed: tuple[str, .
     if value is not None and value not in allowed:
         raise PipelineError(f"{where}.{key}: {value!r} is none of {', '.join(allowed)}")
     return value
+
+
+def interval_ms(given: Mapping[str, Any], key: str, where: str) -> int | None:
+    """A time such as '5 seconds' in milliseconds."""
+    value = text(given, key, where)
+    return None if value is None else parse_interval_ms(value, f"{where}.{key}")
+
+
+def parse_interval_ms(value: str, where: str) -> int:
+    found = _INTERVAL.fullmatch(value)
+    if found is None:
+        raise PipelineError(f"{where}: {value!r} is no time such as '30 seconds', '5 minutes' or '1 hour'")
+    return int(found.group(1)) * _UNITS_MS[found.group(2)]
+
+
+def number(given: Mapping[str, Any], key: str, where: str, least: int = 1) -> int | None:
+    """A whole number that is not smaller than `least`."""
+    value = text(given, key, where)
+    if value is not None and (not value.isdecimal() or int(value) < least):
+        raise PipelineError(f"{where}.{key}: a whole number from {least} on is expected, not {value!r}")
+    return None if value is None else int(value)

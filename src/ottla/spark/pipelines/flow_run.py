@@ -1,0 +1,145 @@
+"""One flow of a run: its query, what becomes of it (`lifecycle`) and what it has reported (`progress`)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ottla.spark.pipelines.definition import Flow
+from ottla.spark.pipelines.errors import PipelineError, Unavailable
+from ottla.spark.pipelines.failures import failure, flow_failure
+from ottla.spark.pipelines.lifecycle import SEARCHING, Lifecycle
+from ottla.spark.pipelines.progress import FlowProgress
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+SETTLED = ("Waiting", "Processing")
+SILENCE_MS = 30_000
+"""A query reports every ten seconds at least, also without rows: after this long it is said what it does instead."""
+
+
+class FlowRun:
+    """A flow of a run. `now` is monotonic milliseconds."""
+
+    def __init__(self, flow: Flow, life: Lifecycle, checkpoint: str, redacted: Callable[[str], str]) -> None:
+        self.flow = flow
+        self.life = life
+        self.progress = FlowProgress(flow.name, flow.target)
+        self.failure: PipelineError | None = None
+        """The last one; it stands while `life.is_in_trouble`."""
+        self._checkpoint = checkpoint
+        self._redacted = redacted
+        self._query: StreamingQuery | None = None
+        self._heard_at = 0
+        self._reports_at_stop: int | None = None
+
+    @property
+    def is_active(self) -> bool:
+        return self._query is not None and self._query.isActive
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether its query has found its sources: then the next one may start its Python processes."""
+        query = self._query
+        if query is None or not query.isActive:
+            return True
+        return query.lastProgress is not None or str(query.status["message"]).startswith(SETTLED)
+
+    def begin(self, start: Callable[[], StreamingQuery | None], now: int) -> None:
+        """Start its query. None: there was no stream, and all of it is written."""
+        self.life.begun()
+        self._heard_at = now
+        try:
+            self._query = start()
+        except PipelineError as error:
+            self._fail(error, now)
+        except Exception as error:
+            self._fail(failure(f"flow {self.flow.name} did not start", str(error)), now)
+        else:
+            if self._query is None:
+                self.life.ended()
+        self._show(now)
+
+    def poll(self, now: int) -> list[dict[str, Any]]:
+        """Take in what its query has reported since the last time, and its end."""
+        query = self._query
+        if query is None:
+            self._show(now)
+            return []
+        is_active = query.isActive  # asked first: what is reported before the end is not missed
+        documents = [json.loads(report.json) for report in query.recentProgress]
+        new = [document for document in documents if self.progress.note(document)]
+        if new:
+            self._heard_at = now
+            self.life.reported()
+        if not is_active:
+            self._query = None
+            self.progress.in_per_second = self.progress.out_per_second = 0.0
+            self.progress.wait(None, 0)
+            ended = query.exception()
+            if ended is None:
+                self.life.ended()
+            else:
+                self._fail(flow_failure(self.flow.name, str(ended), self._checkpoint), now)
+        self._show(now)
+        return new
+
+    def fail_after_batch(self, error: PipelineError, now: int) -> None:
+        """End its query because of what a batch that was written has shown."""
+        if self._query is not None:
+            self._query.stop()
+            self._query = None
+        if not self.life.is_over:
+            self._fail(error, now)
+        self._show(now)
+
+    def _fail(self, error: PipelineError, now: int) -> None:
+        self.failure = type(error)(self._redacted(str(error)))
+        self.life.failed(str(self.failure), is_transient=isinstance(error, Unavailable), now=now)
+
+    def _show(self, now: int) -> None:
+        self.progress.state = self.life.state
+        self.progress.cause = self.life.cause
+        self.progress.failures = self.life.failure_count
+        self.progress.retry_in_s = self.life.retry_in_s(now)
+
+    def note_wait(self, now: int) -> None:
+        """What the flow waits for, if it has not reported yet, or not for long."""
+        if self.life.state == SEARCHING:
+            self.progress.wait("the record that fails: it is looked for", None)
+        elif self.life.is_due(now):
+            self.progress.wait("the flows before it", None)
+        query = self._query
+        if query is None or not query.isActive:
+            return
+        said, silent_ms = self._redacted(str(query.status["message"])), now - self._heard_at
+        if not self.progress.has_reported:
+            self.progress.wait(f"its first batch ({said})", silent_ms / 1000)
+        elif silent_ms > SILENCE_MS:
+            self.progress.wait(f"its next batch ({said})", silent_ms / 1000)
+
+    # The end of the run
+
+    def end_batch(self, now: int) -> list[dict[str, Any]]:
+        """End the query once the batch that it is at, if any, is done. What it has reported meanwhile."""
+        if self._reports_at_stop is None:
+            self._reports_at_stop = self.progress.reports
+        new = self.poll(now)
+        query = self._query
+        if query is not None and (self.progress.reports > self._reports_at_stop or not query.status["isTriggerActive"]):
+            self.stop(now)
+        return new
+
+    def stop(self, now: int) -> None:
+        """End the query at once. A batch that it has begun is done again by the next run."""
+        query, self._query = self._query, None
+        if query is not None and query.isActive:
+            try:
+                query.stop()
+            except Exception as error:  # Spark waits for spark.sql.streaming.stopTimeout, then Java ends with the run
+                self.life.cause = self._redacted(f"it did not end in time: {error}".split("\n", 1)[0])
+        self.life.stopped()
+        self._show(now)
+        self.progress.wait(None, None)

@@ -1,0 +1,169 @@
+"""What becomes of one flow of a run: a state machine without Spark, clock or chance of its own.
+
+    state         left by
+    starting      begun + reported -> running; ended -> done; failed -> see below; stopped
+    running       ended -> done; failed -> see below; stopped
+    backing off   its time has come, begun -> starting; stopped
+    searching     (for the record that fails) set_aside -> starting; not_found -> as the flow's `on_failure` says
+    paused        resumed -> starting; stopped -> stays paused
+    failed        resumed -> starting
+    done, stopped nothing
+
+A failure is transient (a broker, a database, a store is away; a Python worker started too slowly or died) or it is not
+(a rule, SQL, a schema). Transient failures are tried again with pauses that double up to a limit, for ever or for
+`retry_for_ms`. Others are counted while no batch succeeds in between; `poison_after` of them begin the search for the
+record, if the flow has that setting. What remains is decided by `on_failure`: `stop` (the flow has failed), `pause`
+(the same, but the run waits for `ottla pipeline resume`), `retry` (as if it were transient).
+
+Invariants: I1 a flow that backs off has a time; I2 only a flow that has begun fails or ends.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+from ottla.client.core.backoff import Backoff
+
+STARTING, RUNNING, BACKING_OFF, SEARCHING = "starting", "running", "backing off", "searching"
+PAUSED, FAILED, DONE, STOPPED = "paused", "failed", "done", "stopped"
+STOP, RETRY, PAUSE = ON_FAILURE = ("stop", "retry", "pause")
+FIRST_PAUSE_MS = 2_000
+MAX_PAUSE_MS = 60_000
+ONCE_RETRY_MS = 120_000
+"""How long `run --once` tries a flow again whose target or source is away: a scheduler may do so later."""
+
+
+@dataclass(frozen=True, slots=True)
+class FailurePolicy:
+    """What a flow does about failures."""
+
+    on_failure: str = STOP
+    retry_for_ms: int | None = None
+    """How long transient failures in a row are tried again; None: for ever."""
+    poison_after: int | None = None
+    """After how many failures of the same batch the record that fails is looked for; None: it is not."""
+
+
+class Lifecycle:
+    """One flow. `now` is monotonic milliseconds."""
+
+    def __init__(self, policy: FailurePolicy, rng: Random) -> None:
+        self._policy = policy
+        self._backoff = Backoff(FIRST_PAUSE_MS, MAX_PAUSE_MS, rng)
+        self.state = STARTING
+        self._is_begun = False
+        self._first_failed_at: int | None = None
+        self.retry_at: int | None = None
+        self.failure_count = 0
+        """Failures since the last batch that succeeded."""
+        self._lasting_count = 0
+        """Those of them that were not transient."""
+        self.cause: str | None = None
+        """Why it does not run, or did not when it was last tried."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more comes of it, unless it is resumed."""
+        return self.state in (FAILED, DONE, STOPPED)
+
+    @property
+    def is_in_trouble(self) -> bool:
+        return self.state in (BACKING_OFF, SEARCHING, PAUSED, FAILED)
+
+    def is_due(self, now: int) -> bool:
+        """Whether its query is to be begun."""
+        if self.state == BACKING_OFF:
+            assert self.retry_at is not None, "I1"
+            return now >= self.retry_at
+        return self.state == STARTING and not self._is_begun
+
+    def begun(self) -> None:
+        self.state, self._is_begun, self.retry_at = STARTING, True, None
+
+    def reported(self) -> None:
+        """A batch has succeeded."""
+        if self._is_begun and not self.is_over:
+            self.state, self.cause = RUNNING, None
+            self.failure_count = self._lasting_count = 0
+            self._first_failed_at = None
+
+    def ended(self) -> None:
+        assert self._is_begun, "I2"
+        self.state, self.cause = DONE, None
+
+    def failed(self, cause: str, *, is_transient: bool, now: int) -> None:
+        assert self._is_begun, "I2"
+        self._is_begun, self.cause = False, cause
+        self.failure_count += 1
+        if self._first_failed_at is None:
+            self._first_failed_at = now
+        if is_transient:
+            self._try_again(now)
+            return
+        self._lasting_count += 1
+        poison_after = self._policy.poison_after
+        if poison_after is None:
+            self._give_in(now)
+        elif self._lasting_count >= poison_after:
+            self.state = SEARCHING
+        else:
+            self._back_off(now)
+
+    def _try_again(self, now: int) -> None:
+        limit = self._policy.retry_for_ms
+        assert self._first_failed_at is not None
+        if limit is not None and now - self._first_failed_at >= limit:
+            self.state = PAUSED if self._policy.on_failure == PAUSE else FAILED
+        else:
+            self._back_off(now)
+
+    def _back_off(self, now: int) -> None:
+        self.state = BACKING_OFF
+        self.retry_at = now + int(self._backoff.pause_ms(self.failure_count))
+
+    def _give_in(self, now: int) -> None:
+        if self._policy.on_failure == RETRY:
+            self._try_again(now)
+        else:
+            self.state = PAUSED if self._policy.on_failure == PAUSE else FAILED
+
+    def set_aside(self) -> None:
+        """The record that fails was found and put aside: the flow goes on behind it."""
+        assert self.state == SEARCHING
+        self._start_anew()
+
+    def not_found(self, cause: str, *, now: int) -> None:
+        """No single record is to blame."""
+        assert self.state == SEARCHING
+        self.cause = cause
+        self._lasting_count = 0
+        self._give_in(now)
+
+    def search_failed(self, cause: str, *, now: int) -> None:
+        """The search itself met a failure that may pass."""
+        assert self.state == SEARCHING
+        self.cause = cause
+        self.failure_count += 1
+        self._try_again(now)
+
+    def resumed(self) -> bool:
+        """Begin again; False if it is neither paused nor failed nor waits to be tried again."""
+        if self.state not in (PAUSED, FAILED, BACKING_OFF):
+            return False
+        self._start_anew()
+        return True
+
+    def _start_anew(self) -> None:
+        self.state, self._is_begun, self.retry_at = STARTING, False, None
+        self.failure_count = self._lasting_count = 0
+        self._first_failed_at = None
+        self.cause = None
+
+    def stopped(self) -> None:
+        """The run ends. What has failed or is paused stays so: that is for the run to report."""
+        if self.state not in (FAILED, PAUSED, DONE):
+            self.state, self.retry_at = STOPPED, None
+
+    def retry_in_s(self, now: int) -> int | None:
+        return None if self.retry_at is None else max(self.retry_at - now, 0) // 1000

@@ -1,0 +1,141 @@
+"""One flow of a pipeline's run, without Spark: when it is begun, tried again, paused and given up."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from ottla.spark.pipelines.lifecycle import (
+    BACKING_OFF,
+    DONE,
+    FAILED,
+    MAX_PAUSE_MS,
+    PAUSED,
+    RUNNING,
+    SEARCHING,
+    STARTING,
+    STOPPED,
+    FailurePolicy,
+    Lifecycle,
+)
+
+
+def flow(on_failure: str = "stop", **more: int | None) -> Lifecycle:
+    made = Lifecycle(FailurePolicy(on_failure, **more), Random(7))
+    made.begun()
+    return made
+
+
+def fail_again(one: Lifecycle, now: int, *, is_transient: bool = True) -> None:
+    if one.state == BACKING_OFF:
+        one.begun()
+    one.failed("away", is_transient=is_transient, now=now)
+
+
+def test_a_flow_begins_once_and_runs_when_a_batch_was_reported() -> None:
+    one = Lifecycle(FailurePolicy(), Random(7))
+    assert one.is_due(0)
+    one.begun()
+    assert (one.state, one.is_due(0)) == (STARTING, False)
+    one.reported()
+    assert one.state == RUNNING
+    one.ended()
+    assert (one.state, one.is_over) == (DONE, True)
+
+
+@pytest.mark.parametrize("on_failure", ["stop", "pause", "retry"])
+def test_what_is_away_is_tried_again_for_ever_with_pauses_that_are_bounded(on_failure: str) -> None:
+    one, now, pauses = flow(on_failure), 0, []
+    for _ in range(200):
+        fail_again(one, now)
+        assert one.state == BACKING_OFF
+        assert one.retry_at is not None
+        assert not one.is_due(one.retry_at - 1)
+        assert one.is_due(one.retry_at)
+        pauses.append(one.retry_at - now)
+        now = one.retry_at
+    assert pauses[0] < pauses[1] < pauses[2]
+    assert max(pauses) <= MAX_PAUSE_MS * 1.2
+    assert min(pauses[10:]) >= MAX_PAUSE_MS * 0.8
+    assert len(set(pauses[10:])) > 100, "flows that fail together do not come back together"
+
+
+def test_a_batch_that_succeeds_makes_the_next_pause_short_again() -> None:
+    one = flow()
+    for now in range(8):
+        fail_again(one, now)
+    one.begun()
+    one.reported()
+    assert (one.state, one.cause, one.failure_count) == (RUNNING, None, 0)
+    fail_again(one, 0)
+    assert one.retry_at is not None
+    assert one.retry_at <= 2_400
+
+
+def test_a_run_to_the_end_gives_up_after_its_time() -> None:
+    one = flow(retry_for_ms=1_000)
+    fail_again(one, 5_000)
+    fail_again(one, 5_999)
+    assert one.state == BACKING_OFF
+    fail_again(one, 6_000)
+    assert (one.state, one.cause) == (FAILED, "away")
+
+
+@pytest.mark.parametrize(("on_failure", "state"), [("stop", FAILED), ("pause", PAUSED), ("retry", BACKING_OFF)])
+def test_what_does_not_pass_by_itself_is_decided_by_on_failure(on_failure: str, state: str) -> None:
+    one = flow(on_failure)
+    fail_again(one, 0, is_transient=False)
+    assert one.state == state
+    assert one.is_in_trouble
+    assert one.is_over == (state == FAILED)
+
+
+@pytest.mark.parametrize("on_failure", ["stop", "pause"])
+def test_a_flow_that_was_resumed_begins_at_once_and_with_a_short_pause(on_failure: str) -> None:
+    one = flow(on_failure)
+    fail_again(one, 0, is_transient=False)
+    assert one.resumed()
+    assert (one.state, one.is_due(0), one.cause) == (STARTING, True, None)
+    one.begun()
+    assert not one.resumed()
+
+
+def test_a_batch_that_fails_often_enough_begins_the_search() -> None:
+    one = flow(poison_after=3)
+    fail_again(one, 0, is_transient=False)
+    fail_again(one, 0)
+    fail_again(one, 0, is_transient=False)
+    assert one.state == BACKING_OFF, "what was away counts for nothing"
+    fail_again(one, 0, is_transient=False)
+    assert one.state == SEARCHING
+    one.set_aside()
+    assert one.is_due(0)
+
+
+def test_a_batch_without_a_poison_record_is_a_failure() -> None:
+    one = flow("pause", poison_after=1)
+    fail_again(one, 0, is_transient=False)
+    one.not_found("no single record fails", now=0)
+    assert (one.state, one.cause) == (PAUSED, "no single record fails")
+
+
+def test_a_search_that_finds_the_broker_away_is_tried_again() -> None:
+    one = flow(poison_after=1)
+    fail_again(one, 0, is_transient=False)
+    one.search_failed("no broker answers", now=0)
+    assert one.state == BACKING_OFF
+
+
+@pytest.mark.parametrize("on_failure", ["stop", "pause"])
+def test_the_end_of_a_run_hides_no_failure(on_failure: str) -> None:
+    one = flow(on_failure)
+    fail_again(one, 0, is_transient=False)
+    before = one.state
+    one.stopped()
+    assert one.state == before
+    other = flow()
+    other.stopped()
+    assert other.state == STOPPED
+    other.reported()
+    assert other.state == STOPPED
