@@ -40,6 +40,7 @@ NEED_MORE = {
     "renew_delegation_token": "a login",
     "set_scram_password": "a terminal",
     "unregister_broker": "a broker that is gone",
+    "unregister_controller": "a controller that is gone",
 }
 """Examples of the admin client that one fresh node cannot run."""
 

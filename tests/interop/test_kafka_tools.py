@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.interop.conftest import ON_KAFKA
 from tests.interop.servers import Server, kafka_anchor
 from tests.interop.toolbox import Printed, Toolbox
 
@@ -344,7 +345,11 @@ def test_broker_api_versions_finds_every_api_of_this_issue_usable(run: Tools, br
 
 def test_features_quorum_and_cluster_are_described(run: Tools, broker: Server, tools: Toolbox) -> None:
     features = {line.split()[1]: line.split() for line in run("features", "describe").lines}
-    assert features["metadata.version"][3:8:2] == ["3.3-IV3", "4.3-IV0", "4.3-IV0"]
+    # The tool of 4.3.1 has no name for 4.4's level.
+    newest = ["4.3-IV0"] if ON_KAFKA else ["UNKNOWN", "33"]
+    assert features["metadata.version"][3] == "3.3-IV3"
+    assert features["metadata.version"][5 : 5 + len(newest)] == newest
+    assert features["metadata.version"][6 + len(newest)] == "4.3-IV0"
     assert features["kraft.version"][3:8:2] == ["0", "1", "0"]
     assert features["transaction.version"][3:8:2] == ["0", "2", "2"]
     status = dict(line.split(":", 1) for line in run("metadata-quorum", "describe", "--status").lines)

@@ -6,7 +6,7 @@ import argparse
 import time
 from typing import Any
 
-from ottla.cli import cluster_moves
+from ottla.cli import cluster_features, cluster_moves
 from ottla.cli.local_cluster import act, add_options
 from ottla.cli.output import TABLE, Column, bytes_text, duration_text, emit, write_document
 from ottla.cli.session import CLOSE_S, HELP, Session, add_subcommand, group_parser, guarded, run
@@ -22,6 +22,7 @@ EXAMPLES = """\
   ottla cluster brokers
   ottla cluster controller
   ottla cluster features
+  ottla cluster features upgrade 4.4          after all nodes run it
   ottla cluster log-dirs
   ottla cluster drain 3 --dry-run             what would go where
   ottla cluster rebalance --throttle 50M      after a broker was added
@@ -52,8 +53,13 @@ def parser() -> argparse.ArgumentParser:
         "the quorum of controllers: its leader, and how far the others are behind",
         "  ottla cluster controller\n",
     )
-    add_subcommand(
-        commands, "features", "features: what is supported and what is in force", "  ottla cluster features\n"
+    cluster_features.add_options(
+        add_subcommand(
+            commands,
+            "features",
+            "features: what is supported and what is in force; `upgrade` raises them",
+            cluster_features.EXAMPLES,
+        )
     )
     folders = add_subcommand(
         commands,
@@ -81,7 +87,7 @@ def main(arguments: list[str]) -> int:
         "id": cluster_id,
         "brokers": brokers,
         "controller": controller,
-        "features": features,
+        "features": cluster_features.features,
         "log-dirs": log_dirs,
         **dict.fromkeys(MOVING, cluster_moves.move_replicas),
     }[options.command]
@@ -167,26 +173,6 @@ async def controller(session: Session, options: argparse.Namespace) -> None:
         Column("caught_up_ms_ago", "CAUGHT UP", lambda age: f"{duration_text(max(age, 0))} ago"),
     ]
     emit(TABLE, rows, columns)
-
-
-async def features(session: Session, options: argparse.Namespace) -> None:
-    found = await (await session.admin()).describe_features()
-    rows = [
-        {
-            "feature": name,
-            "finalized": levels.finalized,
-            "min_supported": levels.min_supported,
-            "max_supported": levels.max_supported,
-        }
-        for name, levels in found.features.items()
-    ]
-    columns = [
-        Column("feature", "FEATURE"),
-        Column("finalized", "IN FORCE"),
-        Column("min_supported", "FROM"),
-        Column("max_supported", "TO"),
-    ]
-    emit(options.output, rows, columns)
 
 
 async def log_dirs(session: Session, options: argparse.Namespace) -> None:

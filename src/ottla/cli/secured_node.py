@@ -72,7 +72,7 @@ def write_first_user(folder: SecurityFolder, log_dir: str) -> None:
     formatted already keeps what it has."""
     from ottla.broker.metadata.data_folder import BOOTSTRAP_CHECKPOINT, formatted_records, replace_file
     from ottla.broker.metadata.snapshots import encode_snapshot
-    from ottla.cluster.features import LATEST_METADATA_VERSION
+    from ottla.cluster.features import FORMATTED_FEATURES, METADATA_VERSION
     from ottla.security.scram_keys import salt_password, scram_keys
     from ottla.storage import OsDisk
     from ottla.wire.messages.records.user_scram_credential_record import UserScramCredentialRecord
@@ -93,7 +93,7 @@ def write_first_user(folder: SecurityFolder, log_dir: str) -> None:
     os.makedirs(log_dir, exist_ok=True)
     batches = encode_snapshot(
         [*formatted_records(), credential],
-        metadata_version=LATEST_METADATA_VERSION,
+        metadata_version=FORMATTED_FEATURES[METADATA_VERSION],
         epoch=0,
         timestamp=time.time_ns() // 1_000_000,
         last_contained_timestamp=0,

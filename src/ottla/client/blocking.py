@@ -492,6 +492,7 @@ class Admin(_Blocking[async_admin.Admin]):
     add_raft_voter = _waits(async_admin.Admin.add_raft_voter)
     remove_raft_voter = _waits(async_admin.Admin.remove_raft_voter)
     unregister_broker = _waits(async_admin.Admin.unregister_broker)
+    unregister_controller = _waits(async_admin.Admin.unregister_controller)
     list_transactions = _waits(async_admin.Admin.list_transactions)
     describe_transactions = _waits(async_admin.Admin.describe_transactions)
     describe_producers = _waits(async_admin.Admin.describe_producers)

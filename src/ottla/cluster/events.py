@@ -64,6 +64,9 @@ def _features(changes: ImageChanges, image: ClusterImage) -> Iterator[Event]:
 def _controllers(changes: ImageChanges, image: ClusterImage) -> Iterator[Event]:
     for controller_id, before in changes.controllers_changed.items():
         controller = image.controllers.get(controller_id)
+        if controller is None and before is not None:
+            fields = {"event": "controller_unregistered", "controller": controller_id}
+            yield Event(f"controller {controller_id} unregistered", fields)
         if controller is not None and (before is None or before.incarnation_id != controller.incarnation_id):
             listeners = _listeners(controller.endpoints)
             fields = {"event": "controller_registered", "controller": controller_id}

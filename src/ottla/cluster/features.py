@@ -2,7 +2,7 @@
 
 A feature is a named number that all nodes have agreed on ("finalized"). The most important one, `metadata.version`,
 says which versions of the metadata records may be written, so that every node that is still allowed in the cluster can
-read them. The table is Kafka 4.3.1's.
+read them. The table is Kafka 4.4.0's.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class FeatureRange(NamedTuple):
 SUPPORTED_FEATURES: dict[str, FeatureRange] = {
     GROUP_VERSION: FeatureRange(0, 1),
     KRAFT_VERSION: FeatureRange(0, 1),
-    METADATA_VERSION: FeatureRange(7, 30),
-    SHARE_VERSION: FeatureRange(0, 1),
+    METADATA_VERSION: FeatureRange(7, 33),
+    SHARE_VERSION: FeatureRange(0, 2),
     STREAMS_VERSION: FeatureRange(0, 1),
     TRANSACTION_VERSION: FeatureRange(0, 2),
     ELIGIBLE_LEADER_REPLICAS_VERSION: FeatureRange(0, 1),
 }
-"""What an Ottla node supports, which is what Apache Kafka 4.3.1 supports."""
+"""What an Ottla node supports, which is what Apache Kafka 4.4.0 supports."""
 
 FORMATTED_FEATURES: dict[str, int] = {
     METADATA_VERSION: 30,
@@ -47,7 +47,8 @@ FORMATTED_FEATURES: dict[str, int] = {
     STREAMS_VERSION: 1,
     TRANSACTION_VERSION: 2,
 }
-"""The levels a freshly formatted cluster of this release starts with, in the order `kafka-storage format` writes."""
+"""The levels a new cluster starts with unless its folder was formatted with others, in the order that `kafka-storage
+format` writes. They are those of Kafka 4.3, so that its brokers can join: see docs/decisions/0018."""
 
 FEATURE_DEPENDENCIES: dict[tuple[str, int], dict[str, int]] = {
     (ELIGIBLE_LEADER_REPLICAS_VERSION, 1): {METADATA_VERSION: 23},
@@ -55,7 +56,7 @@ FEATURE_DEPENDENCIES: dict[tuple[str, int], dict[str, int]] = {
 """Levels of other features that a level needs."""
 
 MIN_METADATA_VERSION = 7
-LATEST_METADATA_VERSION = 30
+LATEST_METADATA_VERSION = 33
 
 METADATA_VERSION_NAMES: dict[int, str] = {
     7: "3.3-IV3",
@@ -82,10 +83,35 @@ METADATA_VERSION_NAMES: dict[int, str] = {
     28: "4.2-IV0",
     29: "4.2-IV1",
     30: "4.3-IV0",
+    31: "4.4-IV0",
+    32: "4.4-IV1",
+    33: "4.4-IV2",
 }
 """What people call each `metadata.version`."""
 
-_LEVELS_THAT_CHANGED_RECORDS = (7, 8, 11, 13, 14, 15, 17, 23, 30)
+RELEASE_LEVELS: dict[str, tuple[tuple[int, int], ...]] = {
+    KRAFT_VERSION: ((21, 1),),
+    TRANSACTION_VERSION: ((24, 2),),
+    GROUP_VERSION: ((22, 1),),
+    ELIGIBLE_LEADER_REPLICAS_VERSION: ((26, 1),),
+    SHARE_VERSION: ((28, 1), (31, 2)),
+    STREAMS_VERSION: ((29, 1),),
+}
+"""feature -> from which `metadata.version` on a release has which level of it."""
+
+
+def release_level(feature: str, metadata_version: int) -> int:
+    """The level of a feature in the release of this `metadata.version`."""
+    return max((level for since, level in RELEASE_LEVELS[feature] if metadata_version >= since), default=0)
+
+
+def release_metadata_version(name: str) -> int | None:
+    """The level of a release's name: 4.0-IV3, or 4.0 for the last of that release; None if there is no such release."""
+    levels = [level for level, text in METADATA_VERSION_NAMES.items() if text == name or text.startswith(f"{name}-")]
+    return max(levels, default=None)
+
+
+_LEVELS_THAT_CHANGED_RECORDS = (7, 8, 11, 13, 14, 15, 17, 23, 30, 32, 33)
 
 _SCRAM_LEVEL = 11
 _TRANSACTIONS_LEVEL = 14
@@ -94,6 +120,7 @@ _CONTROLLER_REGISTRATION_LEVEL = 15
 _DIRECTORY_ASSIGNMENT_LEVEL = 17
 _ELR_LEVEL = 23
 _CORDONED_LOG_DIRS_LEVEL = 30
+_CONTROLLER_UNREGISTRATION_LEVEL = 33
 
 
 def has_metadata_changed(first: int, second: int) -> bool:
@@ -131,6 +158,11 @@ def supports_eligible_leader_replicas(metadata_version: int) -> bool:
 
 def supports_cordoned_log_dirs(metadata_version: int) -> bool:
     return metadata_version >= _CORDONED_LOG_DIRS_LEVEL
+
+
+def supports_controller_unregistration(metadata_version: int) -> bool:
+    """Whether UnregisterControllerRecord may be written (KIP-1312)."""
+    return metadata_version >= _CONTROLLER_UNREGISTRATION_LEVEL
 
 
 def register_broker_version(metadata_version: int) -> int:

@@ -48,6 +48,7 @@ from ottla.wire.messages.records.remove_user_scram_credential_record import Remo
 from ottla.wire.messages.records.topic_record import TopicRecord
 from ottla.wire.messages.records.unfence_broker_record import UnfenceBrokerRecord
 from ottla.wire.messages.records.unregister_broker_record import UnregisterBrokerRecord
+from ottla.wire.messages.records.unregister_controller_record import UnregisterControllerRecord
 from ottla.wire.messages.records.user_scram_credential_record import UserScramCredentialRecord
 from ottla.wire.messages.records.zk_migration_state_record import ZkMigrationStateRecord
 
@@ -362,6 +363,12 @@ class ClusterImage:
             is_zk_migration_ready=record.zk_migration_ready,
         )
 
+    def _unregister_controller(self, record: UnregisterControllerRecord, changes: ImageChanges) -> None:
+        controller = self.controllers.pop(record.controller_id, None)
+        if controller is None:
+            raise ReplayError(f"controller {record.controller_id} is not registered")
+        changes.controllers_changed.setdefault(record.controller_id, controller)
+
     def _producer_ids(self, record: ProducerIdsRecord, changes: ImageChanges) -> None:
         self.next_producer_id = record.next_producer_id
         changes.are_producer_ids_changed = True
@@ -473,6 +480,7 @@ _REPLAY: dict[type, Callable[[ClusterImage, Any, ImageChanges], None]] = {
     TopicRecord: ClusterImage._topic,
     UnfenceBrokerRecord: ClusterImage._unfence_broker,
     UnregisterBrokerRecord: ClusterImage._unregister_broker,
+    UnregisterControllerRecord: ClusterImage._unregister_controller,
     UserScramCredentialRecord: ClusterImage._user_scram_credential,
     ZkMigrationStateRecord: ClusterImage._zk_migration_state,
 }

@@ -49,8 +49,9 @@ _RECORDS: dict[int, str] = {
     26: "RemoveDelegationTokenRecord",
     27: "RegisterControllerRecord",
     28: "ClearElrRecord",
+    29: "UnregisterControllerRecord",
 }
-"""Every kind of metadata record Kafka 4.3.1 knows, by its key."""
+"""Every kind of metadata record Kafka 4.4.0 knows, by its key."""
 
 
 def encode_record(record: Message, metadata_version: int = LATEST_METADATA_VERSION) -> bytes:

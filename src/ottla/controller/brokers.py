@@ -18,6 +18,7 @@ from ottla.wire.messages.broker_registration import BrokerRegistrationRequest
 from ottla.wire.messages.controller_registration import ControllerRegistrationRequest
 from ottla.wire.messages.records.broker_registration_change_record import BrokerRegistrationChangeRecord
 from ottla.wire.messages.records.unregister_broker_record import UnregisterBrokerRecord
+from ottla.wire.messages.records.unregister_controller_record import UnregisterControllerRecord
 from ottla.wire.primitives import uuid_text
 from ottla.wire.sentinels import NO_LEADER
 
@@ -211,6 +212,20 @@ def register_controller(view: View, request: ControllerRegistrationRequest) -> D
         is_zk_migration_ready=request.zk_migration_ready,
     )
     return Decision([snapshot.register_controller_record(controller)], None)
+
+
+def unregister_controller(view: View, controller_id: int) -> Decision[None]:
+    """A controller is not expected back: what it supports no longer limits the features (KIP-1312)."""
+    if not features.supports_controller_unregistration(view.metadata_version):
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            "The current MetadataVersion is too old to support controller unregistration.",
+        )
+    if controller_id not in view.image.controllers:
+        raise KafkaError(
+            ErrorCode.CONTROLLER_ID_NOT_REGISTERED, f"Controller ID {controller_id} is not currently registered."
+        )
+    return Decision([UnregisterControllerRecord(controller_id=controller_id)], None)
 
 
 def _registered(view: View, broker_id: int) -> BrokerImage:

@@ -212,6 +212,9 @@ class Controller:
         """`is_handover_known`: whether every other broker has the metadata in which this one began to shut down."""
         return brokers.heartbeat(self._view, request, is_handover_known=is_handover_known)
 
+    def unregister_controller(self, controller_id: int) -> Decision[None]:
+        return brokers.unregister_controller(self._view, controller_id)
+
     def register_controller(self, request: ControllerRegistrationRequest) -> Decision[None]:
         return brokers.register_controller(self._view, request)
 

@@ -48,6 +48,21 @@ class Started(Ottla):
         self.pid = self._process.pid
 
 
+def test_a_release_of_kafka_4_4_has_its_own_levels(tmp_path: Path) -> None:
+    """Kafka 4.3.1, which the recorded scenes are from, does not know them."""
+    assert our_tools("storage", ["version-mapping", "-r", "4.4"])[1].splitlines() == [
+        "metadata.version=33 (4.4)",
+        "kraft.version=1",
+        "transaction.version=2",
+        "group.version=1",
+        "eligible.leader.replicas.version=1",
+        "share.version=2",
+        "streams.version=1",
+    ]
+    code, _, err = our_tools("storage", ["version-mapping", "-r", "nix"])
+    assert code == 1 and err.rstrip().endswith("4.3-IV0, 4.4-IV0, 4.4-IV1, 4.4-IV2, 4.5-IV0")
+
+
 def use(server: Server) -> None:
     """What a person does first with a new broker."""
     to = ["--bootstrap-server", server.bootstrap]

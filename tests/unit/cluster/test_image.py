@@ -217,7 +217,7 @@ def test_what_is_removed_is_gone() -> None:
         FenceBrokerRecord(id=1, epoch=4),
         BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=5, fenced=3),
         RemoveAccessControlEntryRecord(id=b"x" * 16),
-        FeatureLevelRecord(name="metadata.version", feature_level=31),
+        FeatureLevelRecord(name="metadata.version", feature_level=34),
         EndTransactionRecord(),
         AbortTransactionRecord(),
     ],

@@ -7,13 +7,16 @@ from typing import Any
 import pytest
 
 from ottla.cluster import PartitionImage
+from ottla.cluster.records import decode_record, encode_record
 from ottla.cluster.topic import RECOVERING
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
+from ottla.wire.messages.controller_registration import ControllerRegistrationRequest
 from ottla.wire.messages.records.broker_registration_change_record import BrokerRegistrationChangeRecord
 from ottla.wire.messages.records.partition_change_record import PartitionChangeRecord
 from ottla.wire.messages.records.register_broker_record import RegisterBrokerRecord
 from ottla.wire.messages.records.unregister_broker_record import UnregisterBrokerRecord
+from ottla.wire.messages.records.unregister_controller_record import UnregisterControllerRecord
 
 from .clusters import CLUSTER_ID, Cluster, directory, fail_directory, registration
 from .clusters import partition_of as partition
@@ -278,6 +281,24 @@ def test_an_unregistered_broker_is_gone_and_comes_back_as_a_stranger() -> None:
     assert (partition(cluster).isr, partition(cluster).elr, partition(cluster).replicas) == ((1,), (2,), (1, 2))
     cluster.start(2, incarnation=2, previous=epoch)
     assert (partition(cluster).isr, partition(cluster).elr) == ((1,), ())
+
+
+def test_a_controller_that_is_gone_is_unregistered_from_kafka_4_4_on() -> None:
+    def refused(cluster: Cluster) -> ErrorCode:
+        with pytest.raises(KafkaError) as caught:
+            cluster.controller.unregister_controller(3)
+        return caught.value.code
+
+    assert refused(Cluster(1)) is ErrorCode.UNSUPPORTED_VERSION
+    cluster = Cluster(1, levels={"metadata": 33})
+    assert refused(cluster) is ErrorCode.CONTROLLER_ID_NOT_REGISTERED
+    cluster.commit(cluster.controller.register_controller(ControllerRegistrationRequest(controller_id=3)))
+    decision = cluster.controller.unregister_controller(3)
+    assert decision.records == [UnregisterControllerRecord(controller_id=3)]
+    assert decode_record(encode_record(decision.records[0], 33)) == decision.records[0]
+    cluster.commit(decision)
+    assert 3 not in cluster.image.controllers
+    assert refused(cluster) is ErrorCode.CONTROLLER_ID_NOT_REGISTERED
 
 
 def test_whichever_two_of_three_stop_the_one_that_has_everything_leads() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.cluster.features import FORMATTED_FEATURES, RELEASE_LEVELS, release_level, release_metadata_version
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.records.config_record import ConfigRecord
 from ottla.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
@@ -27,7 +28,9 @@ def update(cluster: Cluster, *updates: tuple[str, int, int], validate_only: bool
     ("name", "level", "kind", "code"),
     [
         ("metadata.version", 30, UPGRADE, ErrorCode.NONE),
-        ("metadata.version", 31, UPGRADE, ErrorCode.INVALID_UPDATE_VERSION),
+        ("metadata.version", 33, UPGRADE, ErrorCode.NONE),
+        ("metadata.version", 34, UPGRADE, ErrorCode.INVALID_UPDATE_VERSION),
+        ("share.version", 2, UPGRADE, ErrorCode.NONE),
         ("metadata.version", 29, UPGRADE, ErrorCode.INVALID_UPDATE_VERSION),
         ("metadata.version", 29, SAFE, ErrorCode.INVALID_UPDATE_VERSION),
         ("metadata.version", 29, UNSAFE, ErrorCode.INVALID_UPDATE_VERSION),
@@ -84,6 +87,22 @@ def test_eligible_leader_replicas_need_one_min_insync_replicas_for_all_brokers()
     cluster.controller.replay(ConfigRecord(resource_type=4, resource_name="1", name="min.insync.replicas", value="1"))
     assert update(cluster, ("eligible.leader.replicas.version", 1, UPGRADE)) == ErrorCode.NONE
     assert cluster.image.configs == {(4, ""): {"min.insync.replicas": "2"}}
+
+
+@pytest.mark.parametrize(("level", "code"), [(31, ErrorCode.NONE), (32, ErrorCode.INVALID_UPDATE_VERSION)])
+def test_kafka_4_4_changed_records_with_its_second_level(level: int, code: ErrorCode) -> None:
+    cluster = Cluster(1, levels={"metadata": level})
+    assert update(cluster, ("metadata.version", 30, SAFE)) == code
+
+
+def test_a_release_has_levels_of_all_features() -> None:
+    assert release_metadata_version("4.4") == release_metadata_version("4.4-IV2") == 33
+    assert release_metadata_version("4.3") == FORMATTED_FEATURES["metadata.version"] == 30
+    assert release_metadata_version("4.5") is None
+    assert {name: release_level(name, 30) for name in RELEASE_LEVELS if name != "kraft.version"} == {
+        name: level for name, level in FORMATTED_FEATURES.items() if name != "metadata.version"
+    }
+    assert release_level("share.version", 33) == 2
 
 
 def test_validate_only_decides_nothing() -> None:

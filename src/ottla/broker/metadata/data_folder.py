@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from random import Random
 
 from ottla.broker.metadata.snapshots import decode_snapshot, encode_snapshot
-from ottla.cluster.features import FORMATTED_FEATURES, LATEST_METADATA_VERSION
+from ottla.cluster.features import FORMATTED_FEATURES, METADATA_VERSION
 from ottla.cluster.topic import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
 from ottla.records import CorruptRecords
 from ottla.storage import CorruptCheckpoint, Disk, MetaProperties, read_meta_properties, write_meta_properties
@@ -94,7 +94,7 @@ def format_metadata_folder(disk: Disk, directory: str, folder: str, timestamp: i
     if not disk.exists(f"{directory}/{BOOTSTRAP_CHECKPOINT}"):
         batches = encode_snapshot(
             formatted_records(),
-            metadata_version=LATEST_METADATA_VERSION,
+            metadata_version=FORMATTED_FEATURES[METADATA_VERSION],
             epoch=0,
             timestamp=timestamp,
             last_contained_timestamp=0,

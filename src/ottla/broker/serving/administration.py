@@ -297,6 +297,10 @@ def _unregister(request: Any, response: Any) -> Iterator[Change]:
     yield Change(f"Broker:{request.broker_id}", 0 if response is None else response.error_code, {})
 
 
+def _unregister_controller(request: Any, response: Any) -> Iterator[Change]:
+    yield Change(f"Controller:{request.controller_id}", 0 if response is None else response.error_code, {})
+
+
 def _voters(request: Any, response: Any) -> Iterator[Change]:
     yield Change(f"Voter:{request.voter_id}", 0 if response is None else response.error_code, {})
 
@@ -324,4 +328,5 @@ _CHANGES: Final[dict[int, Changes]] = {
     64: _unregister,
     80: _voters,
     81: _voters,
+    94: _unregister_controller,
 }

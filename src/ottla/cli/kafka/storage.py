@@ -16,7 +16,7 @@ DEFAULT_FOLDER = "/tmp/kafka-logs"
 
 def command_parser() -> CommandParser:
     config = Argument(("--config", "-c"), "The node's server.properties.", is_required=True)
-    release = "A release such as 4.0 or 4.0-IV3; the default is 4.3-IV0, the oldest 3.3-IV3."
+    release = "A release such as 4.0 or 4.0-IV3; the default is 4.3-IV0, the newest 4.4-IV2, the oldest 3.3-IV3."
     return CommandParser(
         "kafka-storage",
         "Formats the folders of a node, and shows what is in them.",
@@ -291,14 +291,14 @@ def _unformatted(layout: Any, cluster_id: str, *, ignores_formatted: bool) -> li
 
 
 def show_versions(release: str | None) -> None:
-    from ottla.cli.kafka.storage_format import DEFAULTS, default_level, metadata_version
+    from ottla.cli.kafka.storage_format import metadata_version
     from ottla.cluster import features
 
-    name = release or features.METADATA_VERSION_NAMES[features.LATEST_METADATA_VERSION]
+    name = release or features.METADATA_VERSION_NAMES[features.FORMATTED_FEATURES[features.METADATA_VERSION]]
     level = metadata_version(name, includes_unstable=True)
     print(f"metadata.version={level} ({name})")
-    for feature in DEFAULTS:
-        print(f"{feature}={default_level(feature, level)}")
+    for feature in features.RELEASE_LEVELS:
+        print(f"{feature}={features.release_level(feature, level)}")
 
 
 def show_dependencies(given: list[str]) -> None:

@@ -32,15 +32,7 @@ RUNTIME = "java.lang.RuntimeException"
 METADATA_LOG = f"{METADATA_TOPIC}-0"
 SCRAM = {"SCRAM-SHA-256": (1, "sha256"), "SCRAM-SHA-512": (2, "sha512")}
 SALT_BYTES = 24
-DEFAULTS = {
-    features.KRAFT_VERSION: ((21, 1),),
-    features.TRANSACTION_VERSION: ((24, 2),),
-    features.GROUP_VERSION: ((22, 1),),
-    features.ELIGIBLE_LEADER_REPLICAS_VERSION: ((26, 1),),
-    features.SHARE_VERSION: ((28, 1),),
-    features.STREAMS_VERSION: ((29, 1),),
-}
-"""From which metadata.version on a new cluster gets a level of a feature."""
+UNSTABLE_RELEASE = "4.5-IV0"
 
 
 class Layout(NamedTuple):
@@ -67,20 +59,13 @@ class Layout(NamedTuple):
 
 def metadata_version(name: str, *, includes_unstable: bool = False) -> int:
     """The level of a release's name: 4.0-IV3, or 4.0 for the last of that release."""
-    known = dict(features.METADATA_VERSION_NAMES)
-    if includes_unstable:
-        known[max(known) + 1] = "4.4-IV0"
-    levels = [level for level, text in known.items() if text == name or text.startswith(f"{name}-")]
-    if not levels:
-        raise ToolError(
-            f"Unknown metadata.version '{name}'. Supported metadata.version are: {', '.join(known.values())}", TERSE
-        )
-    return max(levels)
-
-
-def default_level(feature: str, level: int) -> int:
-    """What a new cluster of this metadata.version begins with."""
-    return max((to for since, to in DEFAULTS[feature] if level >= since), default=0)
+    level = features.release_metadata_version(name)
+    if level is None and includes_unstable and (name == UNSTABLE_RELEASE or UNSTABLE_RELEASE.startswith(f"{name}-")):
+        return features.LATEST_METADATA_VERSION + 1
+    if level is None:
+        known = [*features.METADATA_VERSION_NAMES.values(), *([UNSTABLE_RELEASE] if includes_unstable else [])]
+        raise ToolError(f"Unknown metadata.version '{name}'. Supported metadata.version are: {', '.join(known)}", TERSE)
+    return level
 
 
 def parse_features(given: Iterable[str]) -> dict[str, int]:
@@ -102,16 +87,17 @@ def parse_features(given: Iterable[str]) -> dict[str, int]:
 def planned_features(release: str | None, given: Mapping[str, int]) -> dict[str, int]:
     """The levels a new cluster begins with, metadata.version first."""
     others = {name: level for name, level in given.items() if name != features.METADATA_VERSION}
-    latest = features.LATEST_METADATA_VERSION
-    level = given.get(features.METADATA_VERSION, latest) if release is None else metadata_version(release)
+    default = features.FORMATTED_FEATURES[features.METADATA_VERSION]
+    level = given.get(features.METADATA_VERSION, default) if release is None else metadata_version(release)
     for name, wanted in others.items():
-        if name not in DEFAULTS:
+        if name not in features.RELEASE_LEVELS:
             raise ToolError(
-                f"Unsupported feature: {name}. Supported features are: {', '.join(sorted(DEFAULTS))}", TERSE
+                f"Unsupported feature: {name}. Supported features are: {', '.join(sorted(features.RELEASE_LEVELS))}",
+                TERSE,
             )
         if wanted not in features.SUPPORTED_FEATURES[name]:
             raise ToolError(f"No feature:{name} with feature level {wanted}")
-    planned = {name: others.get(name, default_level(name, level)) for name in sorted(DEFAULTS)}
+    planned = {name: others.get(name, features.release_level(name, level)) for name in sorted(features.RELEASE_LEVELS)}
     for name, wanted in planned.items():
         for needed, least in features.FEATURE_DEPENDENCIES.get((name, wanted), {}).items():
             if (level if needed == features.METADATA_VERSION else planned[needed]) < least:

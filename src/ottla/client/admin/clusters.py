@@ -34,6 +34,7 @@ from ottla.wire.messages.describe_quorum import (
 )
 from ottla.wire.messages.remove_raft_voter import RemoveRaftVoterRequest
 from ottla.wire.messages.unregister_broker import UnregisterBrokerRequest
+from ottla.wire.messages.unregister_controller import UnregisterControllerRequest
 from ottla.wire.primitives import ZERO_UUID
 
 
@@ -329,6 +330,16 @@ class ClusterCalls(AdminCalls):
         """
 
         await self._one(lambda: self._changed_by(UnregisterBrokerRequest(broker_id=broker_id)))
+
+    async def unregister_controller(self, controller_id: int) -> None:
+        """Forget a controller that will not come back, so that the versions it supports no longer limit the cluster's
+        features. Needs a cluster of Kafka 4.4 (metadata.version 4.4-IV2).
+
+        Example:
+
+            await admin.unregister_controller(4)
+        """
+        await self._one(lambda: self._changed_by(UnregisterControllerRequest(controller_id=controller_id)))
 
 
 def _replica(state: ReplicaState) -> QuorumReplica:
