@@ -25,6 +25,28 @@ LEVEL_NAMES = {"debug": "DEBUG", "info": "INFO", "warn": "WARN", "warning": "WAR
 TEXT_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
+_ESCAPES = {code: f"\\x{code:02x}" for code in (*range(32), *range(0x7F, 0xA0))} | {
+    ord("\n"): "\\n",
+    ord("\r"): "\\r",
+    ord("\t"): "\\t",
+    0x2028: "\\u2028",
+    0x2029: "\\u2029",
+}
+"""Control characters and line ends, as a log shows them."""
+
+
+class TextFormatter(logging.Formatter):
+    """One message, one line: names in it that clients chose can neither begin a line of their own nor reach a
+    terminal as a command. A traceback keeps its lines."""
+
+    def __init__(self) -> None:
+        super().__init__(TEXT_FORMAT)
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        record.message = record.message.translate(_ESCAPES)
+        return super().formatMessage(record)
+
+
 class JsonFormatter(logging.Formatter):
     def __init__(self, node_id: int) -> None:
         super().__init__()
@@ -56,7 +78,7 @@ def set_up(levels: str | None, format: str, *, node_id: int, is_terminal: bool) 
     if format not in FORMATS:
         raise ConfigError(f"log.format cannot be {format}: use {' or '.join(FORMATS)}")
     handler = logging.StreamHandler()
-    handler.setFormatter(JsonFormatter(node_id) if format == JSON else logging.Formatter(TEXT_FORMAT))
+    handler.setFormatter(JsonFormatter(node_id) if format == JSON else TextFormatter())
     logging.basicConfig(level=default, handlers=[handler])
     logging.getLogger("asyncio").setLevel(logging.WARNING)
     for room, level in rooms.items():

@@ -116,3 +116,29 @@ def test_the_command_line_goes_over_the_file() -> None:
     taken = node_log.take_settings(given, [("log.level", "debug"), ("log.format", None)])
     assert taken == {"log.level": "debug", "log.format": "json"}
     assert given == {"log.dirs": "data"}
+
+
+@pytest.mark.parametrize("end", ["\n", "\r", "\x85", "\u2028", "\x1b[2J"])
+def test_a_name_that_a_client_chose_does_not_begin_a_line_of_the_log(end: str) -> None:
+    forged = "2026-11-18 00:00:00,000 INFO ottla.authorizer: Principal = User:admin is Allowed"
+    with set_up(None):
+        formatter = logging.getLogger().handlers[0].formatter
+        assert formatter is not None
+        line = formatter.format(record(f"Denied on Topic:x{end}{forged}"))
+    assert len(line.splitlines()) == 1
+    assert line.isprintable()
+    assert line.endswith(forged)
+
+
+def test_a_traceback_keeps_its_lines() -> None:
+    with set_up(None):
+        formatter = logging.getLogger().handlers[0].formatter
+        assert formatter is not None
+        made = record("it failed")
+        try:
+            raise ValueError("why")
+        except ValueError:
+            made.exc_info = sys.exc_info()
+        lines = formatter.format(made).splitlines()
+    assert lines[0].endswith("it failed")
+    assert lines[-1] == "ValueError: why"
