@@ -1,4 +1,4 @@
-"""`ottla pipeline init|run|dry-run|status|stop|letters|redrive|compact|graph NAME`: data pipelines on Spark."""
+"""`ottla pipeline init|test|run|dry-run|status|stop|letters|redrive|compact|graph NAME`: data pipelines on Spark."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ottla.cli.output import FORMATS, JSON, TABLE, Column, duration_text, emit, notice, table_lines, write_document
+from ottla.cli.pipeline_cases import add_test_options, test_pipelines
 from ottla.cli.pipeline_graph import GRAPH_EXAMPLES, GRAPH_OUTPUTS, show_graph
 from ottla.cli.session import (
     HELP,
@@ -41,6 +42,7 @@ SHOWN_EVERY_S = 5.0
 RESUMABLE = ("paused", "failed", "backing off")
 EXAMPLES = """\
   ottla pipeline init clean                     make the folder pipelines/clean to begin with
+  ottla pipeline test clean                     run the cases in its tests/*.yml, without a broker
   ottla pipeline dry-run clean                  check everything, run nothing
   ottla pipeline run clean                      until Ctrl-C or 'ottla pipeline stop clean'
   ottla pipeline run clean --once               what is there now, then end
@@ -78,6 +80,7 @@ def parser() -> argparse.ArgumentParser:
     )
     summaries = {
         "init": "make a pipeline to begin with",
+        "test": "run the cases of pipelines (tests/*.yml): rows in, expected rows out; without a broker",
         "run": "run a pipeline and show how its flows do",
         "dry-run": "check a pipeline: its file, SQL, columns and topics; nothing is run",
         "status": "how a pipeline does, or did when it last ran",
@@ -92,12 +95,18 @@ def parser() -> argparse.ArgumentParser:
         outputs = GRAPH_OUTPUTS if name == "graph" else FORMATS
         examples = GRAPH_EXAMPLES if name == "graph" else f"  ottla pipeline {name} orders\n\n{EXIT_CODES}"
         one = add_subcommand(commands, name, summary, examples, outputs)
-        one.add_argument("name", metavar="NAME", help="a folder in --folder, or the path of one")
+        if name == "test":
+            one.add_argument("name", metavar="NAME", nargs="?", help="a pipeline; without it all that have cases")
+        else:
+            one.add_argument("name", metavar="NAME", help="a folder in --folder, or the path of one")
         one.add_argument("--folder", default="pipelines", metavar="DIR", help="where pipelines are (./pipelines)")
         if name == "init":
             continue
         if name == "resume":
             one.add_argument("flow", metavar="FLOW", help="a flow of the pipeline, or dead_letters")
+        if name == "test":
+            add_test_options(one)
+            continue
         one.add_argument("--state", metavar="DIR", help="checkpoints and the like (.state in the pipeline's folder)")
         one.add_argument(
             "--set", dest="variables", metavar="NAME=VALUE", type=key_value, action="append", default=[],
@@ -126,6 +135,8 @@ def _run(options: argparse.Namespace) -> int:
         return _init(options)
     if not has_spark():
         raise CommandError(SPARK_ADVICE)
+    if options.command == "test":
+        return test_pipelines(options, _existing_folder)
     from ottla.spark.pipelines.definition import Pipeline
     from ottla.spark.pipelines.redaction import Redaction
 

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ottla.testing.broker import Broker, BrokerFailed
     from ottla.testing.cluster import Cluster
+    from ottla.testing.pipelines import pipeline_cases
 
-__all__ = ["Broker", "BrokerFailed", "Cluster"]
+__all__ = ["Broker", "BrokerFailed", "Cluster", "pipeline_cases"]
 
-_MODULES = {"Broker": "broker", "BrokerFailed": "broker", "Cluster": "cluster"}
+_MODULES = {"Broker": "broker", "BrokerFailed": "broker", "Cluster": "cluster", "pipeline_cases": "pipelines"}
 
 
 def __getattr__(name: str) -> Any:

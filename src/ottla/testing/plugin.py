@@ -13,7 +13,13 @@
     def test_a_killed_leader(kafka_cluster):
         kafka_cluster.leader("orders").kill()
 
-`kafka_session` is one broker for the whole run, for tests that only need some broker and names of their own.
+    def test_a_pipeline(pipeline):
+        outcome = pipeline("pipelines/orders").run({"web_orders": [{"order_id": 1}]})
+        assert outcome.flows["accepted"] == []
+
+`pipeline` runs pipelines on rows of the test in one Spark, without a broker; nothing of Spark is imported before a test
+asks for it. `kafka_session` is one broker for the whole run, for tests that only need some broker and names of their
+own.
 """
 
 from __future__ import annotations
@@ -26,6 +32,7 @@ import pytest
 if TYPE_CHECKING:
     from ottla.testing.broker import Broker
     from ottla.testing.cluster import Cluster
+    from ottla.testing.pipelines import Pipelines
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -71,3 +78,18 @@ def kafka_session() -> Iterator[Broker]:
 
     with Broker() as broker:
         yield broker
+
+
+@pytest.fixture(scope="session")
+def _pipelines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipelines]:
+    """One Spark for all tests of the run that ask for it."""
+    from ottla.testing.pipelines import Pipelines
+
+    with Pipelines(tmp_path_factory.mktemp("pipelines")) as pipelines:
+        yield pipelines
+
+
+@pytest.fixture
+def pipeline(_pipelines: Pipelines) -> Pipelines:
+    """Pipelines on rows of the test: `pipeline(FOLDER).run({SOURCE: [row, ...]})`, `pipeline(FOLDER).check(case)`."""
+    return _pipelines

@@ -201,7 +201,7 @@ def _protobuf(pipeline: Pipeline, schema: str, message: str | None) -> tuple[byt
 
 def flow_encoder(pipeline: Pipeline, flow: Flow, columns: StructType, *, may_change: bool) -> Encoder:
     """The encoder of a flow to a topic. Its schema is registered only where the pipeline is about to run."""
-    kind = to_arrow_type(columns)
+    kind = to_arrow_type(columns, timezone="UTC")
     try:
         if flow.format == "avro":
             return _avro_encoder(pipeline, flow, kind, may_change)
@@ -249,11 +249,23 @@ def _protobuf_encoder(pipeline: Pipeline, flow: Flow, columns: Any, may_change: 
     return ProtobufEncoder(files, message, columns, schema_id)
 
 
+def own_encoder(pipeline: Pipeline, source: Source, columns: Any) -> Encoder:
+    """The encoder of rows that a source of Avro or Protobuf with a schema of its own would decode."""
+    assert source.schema is not None
+    if source.format == "avro":
+        from ottla.converters.avro import AvroEncoder
+
+        return AvroEncoder(_avro_text(pipeline, source.schema), (), columns)
+    from ottla.converters.protobuf import ProtobufEncoder
+
+    return ProtobufEncoder(*_protobuf(pipeline, source.schema, source.message), columns)
+
+
 def json_header(pipeline: Pipeline, flow: Flow, columns: StructType, *, may_change: bool) -> bytes:
     """What stands before JSON that has a registered schema."""
     settings = _settings(pipeline, flow)
     assert settings is not None
-    text = json.dumps(json_schema.json_schema_of(to_arrow_type(columns)))
+    text = json.dumps(json_schema.json_schema_of(to_arrow_type(columns, timezone="UTC")))
     try:
         schema_id = _schema_id(settings, flow, RegisteredSchema(registry.JSON, text), may_change)
     except ConverterError as error:

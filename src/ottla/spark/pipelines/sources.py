@@ -42,6 +42,11 @@ def raw_topic(spark: SparkSession, pipeline: Pipeline, source: Source, connectio
     if source.is_counted:
         is_ours = _header(SOURCE_HEADER) == F.lit(source.name)
         records = records.filter((F.col("topic") != pipeline.redrive_topic) | F.coalesce(is_ours, F.lit(False)))
+    return raw_records(pipeline, source, records)
+
+
+def raw_records(pipeline: Pipeline, source: Source, records: DataFrame) -> DataFrame:
+    """Records of topics as raw rows: where each comes from, and what every record has."""
     return records.select(
         F.struct(
             "key",
@@ -95,7 +100,12 @@ def raw_lines(spark: SparkSession, pipeline: Pipeline, source: Source, redriven:
     else:
         lines = spark.read.format("text").options(**source.options).load(path)
     place = F.regexp_replace("_metadata.file_path", "://[^/@]*:[^/@]*@", "://")
-    lines = lines.select("value", place.alias("_file")).filter("trim(value) != ''")
+    return raw_of_lines(source, lines.select("value", place.alias("_file")))
+
+
+def raw_of_lines(source: Source, lines: DataFrame) -> DataFrame:
+    """Lines of text with their `_file` as raw rows, without empty ones and without a line of column names."""
+    lines = lines.filter("trim(value) != ''")
     if source.header and source.schema is not None:
         names = ",".join(converters.schema_of(source.name, source.schema).names).lower()
         lines = lines.filter(F.lower(F.regexp_replace("value", '[" ]', "")) != F.lit(names))
