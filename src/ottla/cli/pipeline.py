@@ -8,12 +8,15 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ottla.cli import pipeline_observers
 from ottla.cli.output import FORMATS, JSON, TABLE, Column, duration_text, emit, notice, table_lines, write_document
 from ottla.cli.pipeline_cases import add_test_options, test_pipelines
 from ottla.cli.pipeline_graph import GRAPH_EXAMPLES, GRAPH_OUTPUTS, show_graph
+from ottla.cli.pipeline_view import LiveView
 from ottla.cli.session import (
     HELP,
     INTERRUPTED,
@@ -116,6 +119,7 @@ def parser() -> argparse.ArgumentParser:
             one.add_argument("--master", default="local[*]", help="where Spark runs (local[*]; e.g. spark://HOST:PORT)")
         if name == "run":
             one.add_argument("--once", action="store_true", help="end when everything that is there has been read")
+            pipeline_observers.add_options(one)
         if name == "redrive":
             one.add_argument(
                 "--file", metavar="FILE", help="repaired letters, as 'ottla pipeline letters -o json' prints them"
@@ -254,9 +258,10 @@ class Waiting:
     """What a command waits for, and for how long: one line that counts on a terminal, a line now and then elsewhere.
     It keeps a stderr of its own, since Spark's is a file while it starts."""
 
-    def __init__(self) -> None:
+    def __init__(self, line: Callable[[str], str] | None = None) -> None:
         self._out = os.fdopen(os.dup(2), "w")
-        self._is_terminal = self._out.isatty()
+        self._is_terminal = self._out.isatty() and line is None
+        self._line = line
         self._lock = threading.Lock()
         self._ended = threading.Event()
         self._text = ""
@@ -296,7 +301,8 @@ class Waiting:
 
     def _show(self, waited: str) -> None:
         start, end = ("\r\x1b[K", "") if self._is_terminal else ("", "\n")
-        self._out.write(f"{start}{self._text} ...{waited}{end}")
+        text = f"{self._text} ...{waited}"
+        self._out.write(f"{start}{text if self._line is None else self._line(text)}{end}")
         self._out.flush()
         self._shown_at = time.monotonic()
 
@@ -310,7 +316,7 @@ def _session(options: argparse.Namespace, pipeline: Pipeline, state: PipelineSta
     """Spark, once the broker has answered: that takes no seconds, and without it there is nothing to do."""
     from ottla.spark.pipelines.session import new_session
 
-    with Waiting() as waiting:
+    with Waiting(pipeline_observers.wait_line(options, pipeline.name)) as waiting:
         if pipeline.uses_topics:
             waiting.say(f"waiting for the broker at {connection.bootstrap_servers}")
             with connection.admin() as admin:
@@ -383,32 +389,38 @@ def _run_pipeline(options: argparse.Namespace, pipeline: Pipeline, state: Pipeli
 
     signals = Signals()
     state.acquire()
-    spark = None
+    spark, observers, ended = None, None, None
     try:
+        observers = pipeline_observers.Observers(options, pipeline, connection)
         spark = _session(options, pipeline, state, connection)
         from ottla.spark.pipelines.run import PipelineRun, run_pipeline
 
         run = PipelineRun(pipeline, spark, state, connection)
-        display = ProgressDisplay()
+        is_logged = options.log_format == pipeline_observers.JSON_LINES
+        display = ProgressDisplay(is_silent=is_logged)
         try:
-            with Waiting() as waiting:
+            with Waiting(pipeline_observers.wait_line(options, pipeline.name)) as waiting:
                 run.doing = waiting.say
 
                 def show(run: PipelineRun) -> None:
                     signals.is_running = True
                     waiting.end()
                     display.show(run)
+                    observers.look(run)
 
                 run_pipeline(
                     run, state, signals.stopped, show, is_once=options.once,
                     stop_timeout_s=pipeline.stop_timeout_ms / 1000, hurried=signals.hurried,
                 )  # fmt: skip
         finally:
+            ended = state.read_status()
             display.end(run, options.output)
     except KeyboardInterrupt:
         notice("stopped before the flows ran")
     finally:
         signals.is_running = True
+        if observers is not None:
+            observers.end(ended)
         if spark is not None:
             end_session(spark)
         state.release()
@@ -416,31 +428,25 @@ def _run_pipeline(options: argparse.Namespace, pipeline: Pipeline, state: Pipeli
 
 
 class ProgressDisplay:
-    """The table of flows: redrawn in place on a terminal, a line per flow now and then elsewhere."""
+    """How the flows do: the live view on a terminal, a table now and then elsewhere, nothing where logs are JSON."""
 
-    def __init__(self) -> None:
-        self._is_terminal = sys.stderr.isatty()
-        self._line_count = 0
+    def __init__(self, *, is_silent: bool = False) -> None:
+        self._is_silent = is_silent
+        self._view = LiveView(sys.stderr, time.monotonic()) if sys.stderr.isatty() and not is_silent else None
         self._next_at = 0.0
 
     def show(self, run: PipelineRun) -> None:
         now = time.monotonic()
-        if not self._is_terminal and now < self._next_at:
-            return
-        self._next_at = now + SHOWN_EVERY_S
-        lines = status_lines(run.status("running"))
-        self._erase()
-        print("\n".join(lines), file=sys.stderr, flush=True)
-        self._line_count = len(lines)
-
-    def _erase(self) -> None:
-        if self._is_terminal and self._line_count:
-            sys.stderr.write(f"\x1b[{self._line_count}A\x1b[J")
+        if self._view is not None:
+            self._view.draw(run.status("running"), now)
+        elif not self._is_silent and now >= self._next_at:
+            self._next_at = now + SHOWN_EVERY_S
+            print("\n".join(status_lines(run.status("running"))), file=sys.stderr, flush=True)
 
     def end(self, run: PipelineRun, output: str) -> None:
         """The last word, on stdout."""
-        self._erase()
-        self._line_count = 0
+        if self._view is not None:
+            self._view.erase()
         show_status(run.status("ended"), output)
 
 

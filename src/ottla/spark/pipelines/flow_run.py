@@ -50,6 +50,7 @@ class FlowRun:
     def begin(self, start: Callable[[], StreamingQuery | None], now: int) -> None:
         """Start its query. None: there was no stream, and all of it is written."""
         self.life.begun()
+        self.progress.starts += 1
         self._heard_at = now
         try:
             self._query = start()

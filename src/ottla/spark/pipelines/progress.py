@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
+from datetime import datetime
 from typing import Any
 
 from ottla.converters.json_values import OTHERS, UNEXPECTED
@@ -14,8 +15,58 @@ from ottla.spark.pipelines.definition import Source
 from ottla.spark.pipelines.expectations import KEPT, LETTERS, ROWS, rule_counter, rule_names
 from ottla.spark.pipelines.targets import OUT
 
+MAX_BATCHES = 60
+"""Batches of a flow that are kept for what is drawn and logged."""
+MAX_ARRIVALS = 1000
 MAX_FIELDS = 50
 """Unexpected fields of a source that are counted by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A batch that is done."""
+
+    batch_id: int
+    started_at: float
+    """Seconds since 1970."""
+    duration_ms: int
+    rows_in: int
+    rows_out: int
+    steps_ms: Mapping[str, int]
+    """Spark's own steps: latestOffset, queryPlanning, addBatch, walCommit, commitOffsets."""
+
+    @classmethod
+    def of(cls, report: Mapping[str, Any], rows_in: int, rows_out: int, duration_ms: int) -> Batch:
+        steps = {name: int(ms) for name, ms in (report.get("durationMs") or {}).items() if name != "triggerExecution"}
+        return cls(int(report["batchId"]), _seconds(report["timestamp"]), duration_ms, rows_in, rows_out, steps)
+
+    @property
+    def place(self) -> tuple[int, float]:
+        return self.batch_id, self.started_at
+
+
+@dataclass(slots=True)
+class Arrivals:
+    """When records came, seen from the ends of topics: the age of the oldest record that has not been read."""
+
+    ends: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=MAX_ARRIVALS))
+
+    def age_s(self, positions: tuple[int, int] | None, at: float) -> float | None:
+        if positions is None:
+            return None
+        read, end = positions
+        if not self.ends or end > self.ends[-1][1]:
+            self.ends.append((at, end))
+        while self.ends and self.ends[0][1] <= read and len(self.ends) > 1:
+            self.ends.popleft()
+        return max(at - self.ends[0][0], 0.0) if read < end else 0.0
+
+
+def _seconds(timestamp: object) -> float:
+    try:
+        return datetime.fromisoformat(str(timestamp)).timestamp()
+    except ValueError:
+        return 0.0
 
 
 @dataclass(slots=True)
@@ -40,12 +91,25 @@ class FlowProgress:
     failures: int = 0
     """Failures since the last batch that succeeded."""
     retry_in_s: int | None = None
+    lag_s: float | None = None
+    """How long ago the oldest record came that it has not read; at least so long for what was there at the start."""
+    state_rows: int = 0
+    state_bytes: int = 0
+    """What its aggregations, joins and deduplications keep, in memory."""
+    starts: int = 0
+    """How often it was begun in this run."""
+    busy_ms: int = 0
+    """All its batches together."""
+    succeeded_at: float | None = None
+    """When its last batch ended, in seconds since 1970."""
     waits_for: str | None = None
     waited_s: int | None = None
     """What it waits for, and for how long; None: it does not."""
     reports: int = 0
     """What Spark has reported, batches without rows included."""
     _last: tuple[int, str] = field(default=(-1, ""), repr=False)
+    _arrivals: Arrivals = field(default_factory=Arrivals, repr=False)
+    _batches: deque[Batch] = field(default_factory=lambda: deque(maxlen=MAX_BATCHES), repr=False)
 
     def note(self, report: Mapping[str, Any]) -> bool:
         """Add what Spark reports of a batch; False if it has been added before."""
@@ -64,8 +128,21 @@ class FlowProgress:
         self.rows_in += rows_in
         self.rows_out += rows_out
         self.lag = lag_of(report)
-        self.late += sum(int(one.get("numRowsDroppedByWatermark") or 0) for one in report.get("stateOperators") or ())
+        operators = report.get("stateOperators") or ()
+        self.late += sum(int(one.get("numRowsDroppedByWatermark") or 0) for one in operators)
+        self.state_rows = sum(int(one.get("numRowsTotal") or 0) for one in operators)
+        self.state_bytes = sum(int(one.get("memoryUsedBytes") or 0) for one in operators)
+        done = Batch.of(report, rows_in, rows_out, self.batch_ms)
+        self.busy_ms += self.batch_ms
+        self.succeeded_at = done.started_at + done.duration_ms / 1000
+        self.lag_s = self._arrivals.age_s(positions_of(report), done.started_at)
+        if rows_in or rows_out:
+            self._batches.append(done)
         return True
+
+    def batches_after(self, last: tuple[int, float] | None) -> list[Batch]:
+        """The newest batches with rows, at most MAX_BATCHES, that came after another one."""
+        return [batch for batch in self._batches if last is None or batch.place > last]
 
     @property
     def has_reported(self) -> bool:
@@ -75,7 +152,8 @@ class FlowProgress:
         self.waits_for, self.waited_s = what, None if what is None or seconds is None else int(seconds)
 
     def to_json(self) -> dict[str, Any]:
-        return {name: value for name, value in asdict(self).items() if not name.startswith("_")}
+        shown = (one.name for one in fields(self) if not one.name.startswith("_"))
+        return {name: getattr(self, name) for name in shown}
 
 
 @dataclass(slots=True)
@@ -125,7 +203,13 @@ class SourceCounts:
 
 def lag_of(report: Mapping[str, Any]) -> int | None:
     """How many records the topics of a query have that it has not read; None where there are no topics."""
-    total = None
+    found = positions_of(report)
+    return None if found is None else max(found[1] - found[0], 0)
+
+
+def positions_of(report: Mapping[str, Any]) -> tuple[int, int] | None:
+    """Offsets of all partitions of a query's topics together: how far it has read, and where they end."""
+    total: tuple[int, int] | None = None
     for source in report.get("sources") or ():
         try:
             end, latest = _offset(source.get("endOffset")), _offset(source.get("latestOffset"))
@@ -133,8 +217,10 @@ def lag_of(report: Mapping[str, Any]) -> int | None:
             continue
         if end is None or latest is None:
             continue
+        ends = sum(latest.positions.values())
         behind = sum(max(offset - end.positions.get(place, 0), 0) for place, offset in latest.positions.items())
-        total = (total or 0) + behind
+        read, known = total or (0, 0)
+        total = (read + ends - behind, known + ends)
     return total
 
 
