@@ -13,6 +13,7 @@ from ottla.config.keys import (
     GZIP_LEVEL,
     HIGH,
     LOW,
+    MAX_ARRAY_BYTES,
     MAX_INT,
     MAX_LONG,
     MEDIUM,
@@ -89,6 +90,7 @@ class BrokerSettings(Settings):
     # The server.
     broker_id: Int = setting(-1, HIGH)
     message_max_bytes: Int = setting(1_048_588, HIGH, at_least(0), CLUSTER_WIDE)
+    max_decompressed_message_bytes: Int = setting(MAX_ARRAY_BYTES, MEDIUM, between(1, MAX_ARRAY_BYTES), CLUSTER_WIDE)
     num_io_threads: Int = setting(8, HIGH, at_least(1), CLUSTER_WIDE)
     num_replica_alter_log_dirs_threads: Int | None = setting(None, HIGH)
     background_threads: Int = setting(10, HIGH, at_least(1), CLUSTER_WIDE)

@@ -19,6 +19,7 @@ flush.ms: Time after which records that are only in memory are forced to disk.
 retention.bytes: Size of a partition above which its oldest log files are deleted; -1 for no limit.
 retention.ms: Age of a log file's newest record at which the file is deleted; -1 keeps it for ever.
 max.message.bytes: Largest record batch, after compression, that is accepted.
+max.decompressed.message.bytes: Largest single record of a compressed batch, after decompression, that is accepted.
 index.interval.bytes: Bytes of log between two entries of its index. Fewer make reads more exact and indexes larger.
 delete.retention.ms: How long a deletion marker of a compacted topic stays readable after the key was cleaned.
 min.compaction.lag.ms: Age before which a record is not compacted away.

@@ -34,7 +34,8 @@ _BROKER: Final = """
     metadata.log.dir metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms
     metadata.log.segment.bytes metadata.log.segment.ms metadata.max.retention.bytes metadata.max.retention.ms
     log.dir log.dirs num.partitions default.replication.factor auto.create.topics.enable delete.topic.enable
-    message.max.bytes fetch.max.bytes max.incremental.fetch.session.cache.slots max.request.partition.size.limit
+    message.max.bytes max.decompressed.message.bytes fetch.max.bytes
+    max.incremental.fetch.session.cache.slots max.request.partition.size.limit
     compression.type compression.gzip.level compression.lz4.level compression.zstd.level min.insync.replicas
     unclean.leader.election.enable
     log.segment.bytes log.roll.ms log.roll.hours log.roll.jitter.ms log.roll.jitter.hours

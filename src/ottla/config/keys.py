@@ -26,6 +26,8 @@ UpdateMode = Literal["read-only", "per-broker", "cluster-wide"]
 
 MAX_INT: Final = 2**31 - 1
 MAX_LONG: Final = 2**63 - 1
+MAX_ARRAY_BYTES: Final = 2**31 - 9
+"""The largest array that a JVM allocates: some of Kafka's bounds."""
 
 
 class Password(str):

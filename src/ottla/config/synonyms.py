@@ -48,6 +48,7 @@ TOPIC_SYNONYMS: Final[dict[str, tuple[str, ...]]] = {
     "retention.bytes": ("log.retention.bytes",),
     "retention.ms": _LOG_RETENTION,
     "max.message.bytes": ("message.max.bytes",),
+    "max.decompressed.message.bytes": ("max.decompressed.message.bytes",),
     "index.interval.bytes": ("log.index.interval.bytes",),
     "delete.retention.ms": ("log.cleaner.delete.retention.ms",),
     "min.compaction.lag.ms": ("log.cleaner.min.compaction.lag.ms",),

@@ -9,6 +9,7 @@ from ottla.config.broker import BrokerConfig
 from ottla.config.broker_settings import CLEANUP_POLICY, COMPRESSION_TYPE, TIMESTAMP_TYPE
 from ottla.config.keys import (
     GZIP_LEVEL,
+    MAX_ARRAY_BYTES,
     MAX_LONG,
     MEDIUM,
     THROTTLED_REPLICAS,
@@ -48,6 +49,7 @@ class TopicConfig(Settings):
     retention_bytes: Long = setting(-1, MEDIUM)
     retention_ms: Long = setting(604_800_000, MEDIUM, at_least(-1))
     max_message_bytes: Int = setting(1_048_588, MEDIUM, at_least(0))
+    max_decompressed_message_bytes: Int = setting(MAX_ARRAY_BYTES, MEDIUM, between(1, MAX_ARRAY_BYTES))
     index_interval_bytes: Int = setting(4096, MEDIUM, at_least(0))
     delete_retention_ms: Long = setting(86_400_000, MEDIUM, at_least(0))
     min_compaction_lag_ms: Long = setting(0, MEDIUM, at_least(0))

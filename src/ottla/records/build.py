@@ -147,6 +147,7 @@ def check(
     after_max_ms: int,
     requires_key: bool,
     max_decompressed: int = DEFAULT_MAX_SIZE,
+    max_record: int = DEFAULT_MAX_SIZE,
     is_client: bool = True,
 ) -> Validated:
     """CRC and LogValidator's checks of one produced batch, in one call: what Log.append does before it stamps.
@@ -163,6 +164,7 @@ def check(
         requires_key,
         is_client,
         max_decompressed,
+        max_record,
     )
 
 
@@ -176,6 +178,7 @@ def validate(
     after_max_ms: int,
     requires_key: bool,
     max_decompressed: int = DEFAULT_MAX_SIZE,
+    max_record: int = DEFAULT_MAX_SIZE,
     is_client: bool = True,
 ) -> Validated:
     """`check` without the CRC, for a batch whose CRC has been seen to hold."""
@@ -189,6 +192,7 @@ def validate(
         requires_key,
         is_client,
         max_decompressed,
+        max_record,
     )
 
 

@@ -442,11 +442,11 @@ cdef Cursor cursor_of(object buffer, const unsigned char[::1] data, Py_ssize_t m
     data="const unsigned char[::1]", size=Py_ssize_t, attributes=cython.int, count=cython.int, last_offset_delta=cython.int,
     has_log_append_time=cython.int, base_timestamp=cython.longlong, record_timestamp=cython.longlong,
     max_timestamp=cython.longlong, index_of_max=cython.int, index=cython.int, is_in_place=cython.bint, error=cython.int,
-    problem=cython.int, cursor=Cursor,
+    problem=cython.int, is_compressed=cython.int, cursor=Cursor,
 )
 cpdef check(
     object buffer, bint verify_crc, long long timestamp, long long earliest, long long latest, bint log_append_time,
-    bint requires_key, bint is_client, Py_ssize_t max_decompressed,
+    bint requires_key, bint is_client, Py_ssize_t max_decompressed, Py_ssize_t max_record,
 )
 
 @cython.locals(

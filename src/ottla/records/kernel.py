@@ -389,6 +389,7 @@ def check(
     requires_key: bool,
     is_client: bool,
     max_decompressed: int,
+    max_record: int,
 ) -> Validated:
     """What Kafka's LogValidator checks of one batch that a producer sent; the buffer holds the batch and no more."""
     data = buffer
@@ -408,6 +409,7 @@ def check(
         if native_int64(data, 43) > -1 and native_int32(data, 53) < 0:
             return refused(INVALID_RECORD, "a batch with a producer id and no sequence", [])
     has_log_append_time = attributes & LOG_APPEND_TIME_FLAG
+    is_compressed = attributes & 7
     base_timestamp = native_int64(data, 27)
     record_timestamp = native_int64(data, 35)
     max_timestamp = NO_TIMESTAMP
@@ -422,6 +424,11 @@ def check(
         cursor = cursor_of(buffer, data, max_decompressed)
         while index < count:
             cursor.advance()
+            if is_compressed and cursor.end - cursor.start > max_record:
+                size_of_record = cursor.end - cursor.start
+                raise CorruptRecords(
+                    f"a record has {size_of_record} bytes, max.decompressed.message.bytes is {max_record}"
+                )
             if not has_log_append_time:
                 record_timestamp = native_add(base_timestamp, cursor.timestamp_delta)
             if cursor.offset_delta != index:

@@ -213,6 +213,7 @@ class Log(LogFlush):
                 after_max_ms=self._after_max_ms,
                 requires_key=self._is_compacted and not header.is_control,
                 max_decompressed=MAX_DECOMPRESSED,
+                max_record=self._max_record_bytes,
                 is_client=is_client,
             )
             if checked.error:

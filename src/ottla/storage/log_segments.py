@@ -155,6 +155,7 @@ class LogSegments(LogTail):
         self._config = config
         self._segment_bytes = config.segment_bytes
         self._max_message_bytes = config.max_message_bytes
+        self._max_record_bytes = config.max_decompressed_message_bytes
         self._index_interval_bytes = config.index_interval_bytes
         self._has_log_append_time = config.message_timestamp_type == "LogAppendTime"
         self._before_max_ms = config.message_timestamp_before_max_ms

@@ -21,6 +21,7 @@ cdef class SegmentTail:
 cdef class LogTail:
     cdef public SegmentTail _active
     cdef public long long _after_max_ms, _before_max_ms, _flush_messages, _index_interval_bytes, _max_message_bytes
+    cdef public long long _max_record_bytes
     cdef public long long _roll_after, _roll_after_wall, _segment_bytes
     cdef public long long high_watermark, log_end_offset, log_start_offset, recovery_point
     cdef public bint _is_compacted, _keeps_batches, is_cut, is_offline

@@ -123,6 +123,7 @@ class LogTail:
         "_is_compacted",
         "_keeps_batches",
         "_max_message_bytes",
+        "_max_record_bytes",
         "_on_failure",
         "_roll_after",
         "_roll_after_wall",
@@ -146,6 +147,7 @@ class LogTail:
         _is_compacted: bool
         _keeps_batches: bool
         _max_message_bytes: int
+        _max_record_bytes: int
         _on_failure: Callable[[Any, OSError], None] | None
         _roll_after: int
         _roll_after_wall: int
@@ -202,6 +204,7 @@ class LogTail:
             self._is_compacted,
             True,
             MAX_DECOMPRESSED,
+            self._max_record_bytes,
         )
         if checked[0] or checked[3] != max_timestamp or not checked[5]:
             return -1

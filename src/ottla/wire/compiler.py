@@ -22,6 +22,8 @@ from ottla.wire.primitives import UnsupportedVersion, WireError, decode_unsigned
 MAX_STRING_SIZE = 0x7FFF
 MAX_REQUEST_ELEMENTS = 1_000_000
 """Structs, strings and ids in all arrays of a request together: each becomes an object, of two bytes or more."""
+MAX_ARRAY_ELEMENTS = 1_000_000
+"""Numbers in one array, as in Kafka since 4.4."""
 MAX_TAGGED_FIELDS = 10_000
 """Unknown tagged fields of one struct; also how many of all structs of a request are kept. The others are skipped."""
 _CACHED_FORMATS = 2048
@@ -123,6 +125,8 @@ def _long_numbers(
     """An array of more than 126 numbers."""
     count, position = _long_varint(buffer, position, first)
     count -= 1
+    if count > MAX_ARRAY_ELEMENTS:
+        _raise_long(field)
     if count * size > len(buffer) - position:
         _raise_count(field)
     return [*_UNPACK_ARRAY[code][count](buffer, position)], position + count * size
@@ -173,6 +177,10 @@ def _raise_null(field: str) -> None:
 
 def _raise_count(field: str) -> None:
     raise WireError(f"{field} has more elements than the bytes left can hold")
+
+
+def _raise_long(field: str) -> None:
+    raise WireError(f"{field} has more than {MAX_ARRAY_ELEMENTS} elements")
 
 
 def _raise_many(field: str) -> None:
@@ -307,6 +315,7 @@ class _DecoderSource(_Source):
             long_numbers=_long_numbers,
             varint=decode_unsigned_varint,
             unknown_tags=_unknown_tags,
+            raise_long=_raise_long,
             raise_many=_raise_many,
             raise_tag_count=_raise_tag_count,
         )
@@ -431,6 +440,7 @@ class _DecoderSource(_Source):
         if is_numbers:
             code, size = STRUCT_FORMATS[field.type]
             unpack = self.constant(f"A_{code}", _UNPACK_ARRAY[code])
+            self.line(f"if {n} > {MAX_ARRAY_ELEMENTS}: raise_long('{field.name}')")
             self.line(f"if {n}: {target} = [*{unpack}[{n}](b, p)]; p += {n}" + (f" * {size}" if size > 1 else ""))
             self.line(f"else: {target} = []")
         else:

@@ -29,6 +29,8 @@ TUNED_TOPIC = {
 }
 # Kafka 4.3 writes this one itself when a folder is formatted with eligible leader replicas.
 DEFAULT_DYNAMIC = {"min.insync.replicas": "1"}
+NEWER = {"max.decompressed.message.bytes"}
+"""Settings that came with Kafka 4.4."""
 
 
 def rows(entries: list[DescribedConfig]) -> dict[str, list[Any]]:
@@ -42,6 +44,7 @@ def rows(entries: list[DescribedConfig]) -> dict[str, list[Any]]:
             [[synonym.name, synonym.value, synonym.source.kafka_name] for synonym in entry.synonyms],
         ]
         for entry in entries
+        if entry.name not in NEWER
     }
 
 

@@ -56,6 +56,7 @@ def check(kernel: ModuleType, batch: Any, **changes: Any) -> Validated:
         "requires_key": False,
         "is_client": True,
         "max_decompressed": LIMIT,
+        "max_record": LIMIT,
     } | changes
     result: Validated = kernel.check(batch, *arguments.values())
     return result
@@ -240,6 +241,19 @@ def test_integers_wrap_as_in_java(kernel: ModuleType) -> None:
     (record,) = kernel.read(batch, LIMIT)
     assert record.timestamp == NOW + 2**63 - 1 - 2**64
     assert check(kernel, batch).error == INVALID_TIMESTAMP
+
+
+def test_a_single_record_of_a_compressed_batch_is_limited(kernel: ModuleType) -> None:
+    records = [Record(timestamp=NOW, value=bytes(500)), Record(1, timestamp=NOW, value=bytes(600))]
+    for codec in Compression:
+        batch = build(records, compression=codec)
+        assert check(kernel, batch, max_record=1000).error == 0
+        result = check(kernel, batch, max_record=600)
+        if codec is Compression.NONE:
+            assert result.error == 0
+        else:
+            assert result.error == INVALID_RECORD
+            assert "max.decompressed.message.bytes is 600" in (result.message or "")
 
 
 def test_decompressed_records_are_limited(kernel: ModuleType) -> None:

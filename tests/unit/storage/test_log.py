@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from ottla.config import TopicConfig
-from ottla.records import Compression, crc_ok, end_txn_marker, read, read_header
+from ottla.records import Compression, Record, build, crc_ok, end_txn_marker, read, read_header
 from ottla.storage import Log, OsDisk, RecordsRefused
 from ottla.storage.disk import OsFile
 from ottla.storage.index import AbortedTransaction
@@ -79,6 +79,15 @@ def test_append_refuses_what_kafka_refuses(tmp_path: Path) -> None:
     marker = end_txn_marker(producer_id=1, producer_epoch=0, is_commit=True, coordinator_epoch=0, timestamp=NOW)
     assert refused(log, marker) == ErrorCode.INVALID_RECORD
     append(log)
+    assert offsets(log) == [0, 1]
+
+
+def test_append_refuses_a_compressed_record_that_is_larger_than_the_topic_allows(tmp_path: Path) -> None:
+    log = new_log(tmp_path, max_decompressed_message_bytes=1000)
+    large = build([Record(timestamp=NOW, key=b"k", value=bytes(2000))], compression=Compression.ZSTD)
+    assert refused(log, large) == ErrorCode.INVALID_RECORD
+    append(log, batch(value=bytes(2000)))
+    append(log, build([Record(timestamp=NOW, key=b"k", value=bytes(900))], compression=Compression.ZSTD))
     assert offsets(log) == [0, 1]
 
 

@@ -28,6 +28,7 @@ from ottla.wire.messages.fetch import (
     FetchRequest,
     FetchResponse,
     FetchTopic,
+    ForgottenTopic,
     PartitionData,
 )
 from ottla.wire.messages.heartbeat import HeartbeatRequest
@@ -220,6 +221,16 @@ def test_a_varint_that_is_cut_short_or_too_long_is_refused(length: bytes) -> Non
 def test_lengths_of_one_to_four_bytes(size: int) -> None:
     request = ProduceRequest(topic_data=[TopicProduceData(partition_data=[PartitionProduceData(records=bytes(size))])])
     assert decode(ProduceRequest, 9, encode_bytes(request, 9)) == request
+
+
+@pytest.mark.parametrize("version", [7, 12])
+def test_an_array_of_numbers_has_at_most_a_million(version: int) -> None:
+    partitions = [0] * 1_000_000
+    request = FetchRequest(forgotten_topics_data=[ForgottenTopic(topic="t", partitions=partitions)])
+    assert decode(FetchRequest, version, encode_bytes(request, version)) == request
+    partitions.append(0)
+    with pytest.raises(WireError, match="partitions has more than 1000000 elements"):
+        decode(FetchRequest, version, encode_bytes(request, version))
 
 
 def test_a_topic_of_many_partitions_has_a_long_array_of_numbers() -> None:
