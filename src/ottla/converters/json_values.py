@@ -95,6 +95,8 @@ class JsonDecoder(Decoder):
         kept = [pyarrow.nulls(len(values), self._kind), pyarrow.nulls(len(values), pyarrow.string())]
         if self._is_fast:
             kept, given = self._read_fast(values, unexpected)
+            if not given:  # and no list becomes an array: that would import pandas
+                return self._rows(kept[0], kept[1], unexpected), pyarrow.nulls(len(values), ERRORS)
         errors: list[str | None] = [None] * len(given)
         rows: list[dict[str, Any] | None] = [None] * len(given)
         rescued: list[str | None] = [None] * len(given)

@@ -27,6 +27,8 @@ from ottla.wire.primitives import ZERO_UUID
 if TYPE_CHECKING:
     import pyarrow
 
+    from ottla.spark.value_columns import ValueColumns
+
 FETCH_WAIT_MS = 500
 LAST_FETCH_VERSION_WITH_NAMES = 12
 LAST_FETCH_VERSION = 17
@@ -52,6 +54,7 @@ class ReadTask(NamedTuple):
     poll_timeout_ms: int
     fails_on_data_loss: bool
     query_name: str
+    values: ValueColumns | None = None
 
 
 class PartitionReader:
@@ -190,9 +193,15 @@ class PartitionReader:
             if found.count:
                 batch = self._columns.batch(found, [self._wanted.topic])
                 self._tables.keep(self._columns, found)
-                yield _with_null_headers(batch) if "headers" in self._task.columns else batch
+                batch = _with_null_headers(batch) if "headers" in self._task.columns else batch
+                values = self._task.values
+                yield batch if values is None else values.decoded(batch, self._place)
 
     # Trouble
+
+    @property
+    def _place(self) -> str:
+        return f"topic {self._wanted.topic}, partition {self._wanted.partition}"
 
     @property
     def _is_late(self) -> bool:

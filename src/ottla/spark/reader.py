@@ -18,6 +18,8 @@ from ottla.spark.starting_points import ending_points, starting_points
 if TYPE_CHECKING:
     import pyarrow
 
+    from ottla.spark.value_columns import ValueColumns
+
 
 @dataclass
 class RangePartition(InputPartition):
@@ -26,7 +28,7 @@ class RangePartition(InputPartition):
     wanted: OffsetRange | None
 
 
-def read_task(options: ReadOptions, columns: list[str]) -> ReadTask:
+def read_task(options: ReadOptions, columns: list[str], values: ValueColumns | None = None) -> ReadTask:
     return ReadTask(
         options.config,
         tuple(columns),
@@ -35,6 +37,7 @@ def read_task(options: ReadOptions, columns: list[str]) -> ReadTask:
         options.poll_timeout_ms,
         options.fails_on_data_loss,
         options.query_name,
+        values,
     )
 
 
@@ -47,9 +50,9 @@ def read_partition(task: ReadTask, partition: InputPartition) -> Iterator[pyarro
 class BatchReader(DataSourceReader):
     """Reads what lies between two sets of offsets when the query is planned."""
 
-    def __init__(self, options: ReadOptions, columns: list[str]) -> None:
+    def __init__(self, options: ReadOptions, columns: list[str], values: ValueColumns | None = None) -> None:
         self._options = options
-        self._task = read_task(options, columns)
+        self._task = read_task(options, columns, values)
 
     def partitions(self) -> list[InputPartition]:
         options = self._options

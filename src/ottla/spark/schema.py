@@ -6,6 +6,8 @@ nothing of the columns that a query uses, and what is not decoded costs nothing.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -51,18 +53,23 @@ def check_read_schema(schema: StructType) -> list[str]:
     """The names of the columns that are wanted; OptionError for one that a topic does not have."""
     names = []
     for column in schema.fields:
-        kind = COLUMNS.get(column.name)
-        if kind is None:
-            raise OptionError(f"a topic has no column {column.name}: it has {', '.join(COLUMNS)}")
-        if not _is_same(kind, column.dataType):
-            raise OptionError(
-                f"the column {column.name} of a topic is {kind.simpleString()}, not {column.dataType.simpleString()}: "
-                "read it as it is and cast it afterwards"
-            )
+        check_column(column, COLUMNS)
         names.append(column.name)
     if not names:
         raise OptionError(f"the schema names no column: a topic has {', '.join(COLUMNS)}")
     return names
+
+
+def check_column(column: StructField, known: Mapping[str, DataType]) -> None:
+    """OptionError for a column that a source does not have."""
+    kind = known.get(column.name)
+    if kind is None:
+        raise OptionError(f"a topic has no column {column.name}: it has {', '.join(known)}")
+    if not _is_same(kind, column.dataType):
+        raise OptionError(
+            f"the column {column.name} of a topic is {kind.simpleString()}, not {column.dataType.simpleString()}: "
+            "read it as it is and cast it afterwards"
+        )
 
 
 def check_write_schema(schema: StructType, topic: str | None) -> None:

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from ottla.spark.reader import BatchReader
     from ottla.spark.stream_reader import StreamReader
     from ottla.spark.stream_writer import StreamWriter
+    from ottla.spark.value_columns import ValueColumns
     from ottla.spark.writer import BatchWriter
+
+VALUE_OPTIONS = ("valueFormat", "valueSchema", "rescuedDataColumn")
 
 
 class OttlaDataSource(DataSource):
@@ -25,18 +28,37 @@ class OttlaDataSource(DataSource):
     def name(cls) -> str:
         return "ottla"
 
-    def schema(self) -> StructType:
-        return read_schema(self.options.get("includeHeaders", "false").strip().lower() == "true")
+    def schema(self) -> StructType | str:
+        includes_headers = self.options.get("includeHeaders", "false").strip().lower() == "true"
+        if not self._decodes_values:
+            return read_schema(includes_headers)
+        from ottla.spark.value_columns import decoded_schema, value_format
+
+        value_format(self.options)
+        return decoded_schema(self.options, includes_headers)
+
+    @property
+    def _decodes_values(self) -> bool:
+        return any(self.options.get(name) is not None for name in VALUE_OPTIONS)
+
+    def _columns(self, schema: StructType) -> tuple[list[str], ValueColumns | None]:
+        """The columns that tasks read, and how they decode values, if they do."""
+        if not self._decodes_values:
+            return check_read_schema(schema), None
+        from ottla.spark.value_columns import value_columns
+
+        found = value_columns(self.options, schema)
+        return (check_read_schema(schema), None) if found is None else (list(found.read_columns), found)
 
     def reader(self, schema: StructType) -> BatchReader:
         from ottla.spark.reader import BatchReader
 
-        return BatchReader(parse_read_options(self.options, is_streaming=False), check_read_schema(schema))
+        return BatchReader(parse_read_options(self.options, is_streaming=False), *self._columns(schema))
 
     def streamReader(self, schema: StructType) -> StreamReader:
         from ottla.spark.stream_reader import StreamReader
 
-        return StreamReader(parse_read_options(self.options, is_streaming=True), check_read_schema(schema))
+        return StreamReader(parse_read_options(self.options, is_streaming=True), *self._columns(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         from ottla.spark.writer import BatchWriter

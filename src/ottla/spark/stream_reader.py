@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -33,6 +33,9 @@ from ottla.spark.starting_points import starting_points
 from ottla.spark.workers import acknowledge_at_once
 from ottla.wire.primitives import ZERO_UUID
 
+if TYPE_CHECKING:
+    from ottla.spark.value_columns import ValueColumns
+
 _log = logging.getLogger("ottla.spark")
 COMMIT_TIMEOUT_MS = 5_000
 
@@ -40,9 +43,9 @@ COMMIT_TIMEOUT_MS = 5_000
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans the batches of one query. `read` runs in executors, everything else beside the driver."""
 
-    def __init__(self, options: ReadOptions, columns: list[str]) -> None:
+    def __init__(self, options: ReadOptions, columns: list[str], values: ValueColumns | None = None) -> None:
         self._options = options
-        self._task = read_task(options, columns)
+        self._task = read_task(options, columns, values)
         self._cluster: BlockingCluster | None = None
         self._is_available_now = False
         self._target: Positions | None = None
