@@ -30,7 +30,7 @@ CLIENT_SECRET = "client-secret-of-the-nodes"
 KEY = SigningKey("one", "ES256")
 
 
-class Cluster(SecuredCluster):
+class LoginCluster(SecuredCluster):
     """Ready when each node listens; its clients log in."""
 
     client: dict[str, Any]
@@ -48,7 +48,7 @@ class Cluster(SecuredCluster):
         return "\n".join(node.log.read_text() for node in self.nodes if node.log.exists())
 
 
-def check(cluster: Cluster, secrets: list[str]) -> None:
+def check(cluster: LoginCluster, secrets: list[str]) -> None:
     """Records are on two of three nodes after the first one is gone: followers and coordinators reach the others."""
     with Admin(cluster.client) as admin:
         admin.create_topic("orders", partition_count=3, replication_factor=3, config={"min.insync.replicas": "2"})
@@ -68,7 +68,7 @@ def check(cluster: Cluster, secrets: list[str]) -> None:
         assert secret not in said
 
 
-def produce(cluster: Cluster, numbers: range) -> None:
+def produce(cluster: LoginCluster, numbers: range) -> None:
     with Producer(cluster.client | {"acks": "all", "delivery.timeout.ms": 120_000}) as producer:
         for sent in [producer.send("orders", b"%d" % number) for number in numbers]:
             sent.result()
@@ -77,7 +77,7 @@ def produce(cluster: Cluster, numbers: range) -> None:
 def test_nodes_log_in_to_brokers_by_scram(tmp_path: Path) -> None:
     node = {"username": NODE_USER, "password": NODE_PASSWORD}
     plain = jaas("plain.PlainLoginModule", **node, **{f"user_{NODE_USER}": NODE_PASSWORD})
-    cluster = Cluster(
+    cluster = LoginCluster(
         tmp_path,
         "SASL_PLAINTEXT",
         [
@@ -163,7 +163,7 @@ def test_nodes_log_in_with_tokens(tmp_path: Path, source: str) -> None:
             (tmp_path / "token").write_text(token())
             url = f"file://{tmp_path}/token"
         module = jaas("oauthbearer.OAuthBearerLoginModule", **options)
-        cluster = Cluster(
+        cluster = LoginCluster(
             tmp_path,
             "SASL_PLAINTEXT",
             [

@@ -45,7 +45,7 @@ class Security:
     def context(self) -> ssl.SSLContext:
         return self._context
 
-    def authentication(self) -> None:
+    def authentication(self, host: str) -> None:
         return None
 
     def failed(self, address: str, error: Exception) -> None:

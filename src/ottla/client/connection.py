@@ -273,7 +273,7 @@ class Connection:
         token = ""
         if credentials.token is not None:
             token = await self._loop.run_in_executor(None, new_token, credentials)
-        return Authentication(credentials, SystemRandom(), token)
+        return Authentication(credentials, SystemRandom(), token, self.host)
 
     async def _next_step(self, exchange: Authentication, response: Message) -> Message | None:
         try:

@@ -14,10 +14,10 @@ from ottla.client.security_config import SecurityConfig
 from ottla.net.bearer_tokens import NoToken, TokenEndpoint
 from ottla.net.jaas_tls import jaas_context, jaas_tls
 from ottla.net.tls_contexts import TlsSettingsError
-from ottla.security.authentication import MECHANISMS, OAUTHBEARER, PLAIN, Credentials
+from ottla.security.authentication import GSSAPI, MECHANISMS, OAUTHBEARER, PLAIN, Credentials
 from ottla.security.jaas import LoginModule, parse_jaas
 
-_MODULES = {PLAIN: "PlainLoginModule", OAUTHBEARER: "OAuthBearerLoginModule"}
+_MODULES = {PLAIN: "PlainLoginModule", OAUTHBEARER: "OAuthBearerLoginModule", GSSAPI: "Krb5LoginModule"}
 _SCRAM_MODULE = "ScramLoginModule"
 _CLAIM = "unsecuredLoginStringClaim_"
 _EXTENSION = "extension_"
@@ -28,14 +28,16 @@ def credentials_of(config: SecurityConfig) -> Credentials:
     """The credentials of these settings, checked as far as that needs no broker."""
     mechanism = config.sasl_mechanism
     if mechanism not in MECHANISMS:
-        default = ", which is Kafka's default" if mechanism == "GSSAPI" else ""
         raise ConfigError(
-            f"security.protocol is {config.security_protocol}, and sasl.mechanism is {mechanism}{default}: this client "
+            f"security.protocol is {config.security_protocol}, and sasl.mechanism is {mechanism}: this client "
             f"has {', '.join(MECHANISMS)}. Set sasl.mechanism to what the broker's listener offers"
         )
     module = None if config.sasl_jaas_config is None else _module(config.sasl_jaas_config, mechanism)
+    options = {} if module is None else module.options
     if mechanism == OAUTHBEARER:
-        return _bearer(config, {} if module is None else module.options)
+        return _bearer(config, options)
+    if mechanism == GSSAPI:
+        return _kerberos(config, options)
     username, password = config.sasl_username, config.sasl_password
     is_token = False
     if module is not None:
@@ -79,6 +81,37 @@ def _module(text: str, mechanism: str) -> LoginModule:
             f"{_module_name(mechanism)}"
         )
     return module
+
+
+def _kerberos(config: SecurityConfig, options: Mapping[str, str]) -> Credentials:
+    """A ticket of the keytab that the settings name, else of the ticket cache that kinit fills."""
+    otherwise = ", ".join(one for one in MECHANISMS if one != GSSAPI)
+    service = config.sasl_kerberos_service_name or options.get("serviceName")
+    if not service:
+        raise ConfigError(
+            f"security.protocol is {config.security_protocol}, and sasl.mechanism is GSSAPI, which is Kafka's default: "
+            f"set sasl.mechanism to what the broker's listener offers ({otherwise}), or for Kerberos "
+            "sasl.kerberos.service.name, which is kafka if the brokers are kafka/HOST@REALM"
+        )
+    try:
+        from ottla.net.kerberos import GssapiClient
+    except ImportError as error:
+        raise ConfigError(
+            f"sasl.mechanism is GSSAPI, which needs the package gssapi ({error}): apt-get install libkrb5-dev gcc, "
+            f"then pip install 'ottla[gssapi]'. Without Kerberos there are {otherwise}"
+        ) from None
+    principal = options.get("principal") or config.sasl_kerberos_principal
+    keytab = config.sasl_kerberos_keytab
+    if options.get("useKeyTab", "").lower() == "true":
+        keytab = options.get("keyTab", "").removeprefix("file:") or keytab
+    if keytab and not principal:
+        raise ConfigError("a keytab needs the principal to log in as: principal in sasl.jaas.config")
+    cache = options.get("ticketCache")
+
+    def mechanism_at(host: str) -> GssapiClient:
+        return GssapiClient(service, host, principal, keytab, cache)
+
+    return Credentials(GSSAPI, principal or "", mechanism_at=mechanism_at)
 
 
 def _bearer(config: SecurityConfig, options: Mapping[str, str]) -> Credentials:

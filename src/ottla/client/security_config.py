@@ -28,7 +28,6 @@ UNUSED = (
     "sasl.client.callback.handler.class",
     "sasl.kerberos.kinit.cmd",
     "sasl.kerberos.min.time.before.relogin",
-    "sasl.kerberos.service.name",
     "sasl.kerberos.ticket.renew.jitter",
     "sasl.kerberos.ticket.renew.window.factor",
     "sasl.login.callback.handler.class",
@@ -141,8 +140,11 @@ class SecurityConfig(Settings):
     )
     ssl_enabled_protocols: tuple[str, ...] = setting(("TLSv1.2", "TLSv1.3"), "The versions of TLS that may be spoken.")
     sasl_mechanism: str = setting(
-        "GSSAPI", "How to log in: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER.", parse=parse_upper
+        "GSSAPI", "How to log in: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER or GSSAPI.", parse=parse_upper
     )
+    sasl_kerberos_service_name: str | None = setting(None, "The first part of the brokers' Kerberos names: kafka.")
+    sasl_kerberos_principal: str | None = setting(None, "The Kerberos name to log in as, as librdkafka calls it.")
+    sasl_kerberos_keytab: str | None = setting(None, "A file with its key, as librdkafka calls it.")
     sasl_jaas_config: str | None = setting(
         None, "The credentials as Java's clients have them: a login module and its options.", is_secret=True
     )

@@ -33,6 +33,9 @@ class ClientSettings(TypedDict, total=False):
     ssl_endpoint_identification_algorithm: str
     ssl_enabled_protocols: str | Sequence[str]
     sasl_mechanism: str
+    sasl_kerberos_service_name: str | None
+    sasl_kerberos_principal: str | None
+    sasl_kerberos_keytab: str | None
     sasl_jaas_config: str | None
     sasl_username: str | None
     sasl_password: str | None

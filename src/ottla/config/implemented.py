@@ -25,6 +25,7 @@ _BROKER: Final = """
     sasl.oauthbearer.jwks.endpoint.url sasl.oauthbearer.jwks.endpoint.refresh.ms
     sasl.oauthbearer.jwks.endpoint.retry.backoff.ms sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms
     sasl.oauthbearer.expected.issuer sasl.oauthbearer.expected.audience sasl.oauthbearer.clock.skew.seconds
+    sasl.kerberos.service.name sasl.kerberos.principal.to.local.rules
     sasl.oauthbearer.token.endpoint.url sasl.oauthbearer.scope sasl.oauthbearer.client.credentials.client.id
     sasl.oauthbearer.client.credentials.client.secret sasl.login.callback.handler.class
     sasl.oauthbearer.sub.claim.name sasl.oauthbearer.scope.claim.name sasl.server.callback.handler.class

@@ -64,8 +64,8 @@ class PeerSecurity(Protocol):
         """None without TLS; KafkaError if the settings do not give one."""
         ...
 
-    def authentication(self) -> Authentication | None:
-        """A login that has not begun; None without SASL, KafkaError if the settings do not give one."""
+    def authentication(self, host: str) -> Authentication | None:
+        """A login to a host that has not begun; None without SASL, KafkaError if the settings do not give one."""
         ...
 
     def failed(self, address: str, error: Exception) -> None:
@@ -348,7 +348,7 @@ class _Connection:
 
     def _log_in(self) -> None:
         try:
-            login = None if self._security is None else self._security.authentication()
+            login = None if self._security is None else self._security.authentication(self._address.rpartition(":")[0])
         except KafkaError as error:
             self._refuse(error)
             return

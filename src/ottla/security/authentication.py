@@ -25,7 +25,8 @@ from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandsha
 
 PLAIN = "PLAIN"
 OAUTHBEARER = "OAUTHBEARER"
-MECHANISMS = (PLAIN, *SCRAM_MECHANISMS, OAUTHBEARER)
+GSSAPI = "GSSAPI"
+MECHANISMS = (PLAIN, *SCRAM_MECHANISMS, OAUTHBEARER, GSSAPI)
 MAX_ROUND_COUNT = 10
 """No mechanism takes more than two; a broker that goes on asking is given up."""
 _KVSEP = "\x01"
@@ -43,6 +44,8 @@ class Credentials:
     """Where an OAUTHBEARER token comes from, before each authentication; it may block."""
     extensions: Mapping[str, str] = field(default_factory=dict)
     """SASL extensions (KIP-342) that go with the token."""
+    mechanism_at: Callable[[str], Mechanism] | None = field(default=None, repr=False)
+    """Of GSSAPI: the mechanism for the broker on a host."""
 
 
 class Mechanism(Protocol):
@@ -90,11 +93,15 @@ class OAuthBearer:
         return _KVSEP.encode()
 
 
-def mechanism_of(credentials: Credentials, rng: Random, token: str | Callable[[], str] = "") -> Mechanism:
+def mechanism_of(
+    credentials: Credentials, rng: Random, token: str | Callable[[], str] = "", host: str = ""
+) -> Mechanism:
     """The mechanism for these credentials; `token` is what `credentials.token` gave, or that function itself if it may
     be called in the course of the exchange."""
     if credentials.mechanism == PLAIN:
         return Plain(credentials.username, credentials.password)
+    if credentials.mechanism_at is not None:
+        return credentials.mechanism_at(host)
     if credentials.mechanism == OAUTHBEARER:
         return OAuthBearer(token, credentials.extensions)
     return Scram(
@@ -109,18 +116,22 @@ def mechanism_of(credentials: Credentials, rng: Random, token: str | Callable[[]
 class Authentication:
     """One exchange, from the handshake to the broker's consent."""
 
-    def __init__(self, credentials: Credentials, rng: Random, token: str | Callable[[], str] = "") -> None:
+    def __init__(
+        self, credentials: Credentials, rng: Random, token: str | Callable[[], str] = "", host: str = ""
+    ) -> None:
+        """`host`: that of the broker, as the client knows it; a ticket of Kerberos is for one host."""
         self.session_lifetime_ms = 0
         """How long the broker lets the connection live before it wants to hear the credentials again; 0: for ever."""
         self._credentials = credentials
-        self._mechanism = mechanism_of(credentials, rng, token)
+        self._mechanism = mechanism_of(credentials, rng, token, host)
         self._rounds = 0
         self._rng = rng
 
     @property
     def is_slow(self) -> bool:
-        """Whether `handle` hashes a password as often as the broker asks for, up to a second: not for an event loop."""
-        return isinstance(self._mechanism, Scram)
+        """Whether `handle` hashes a password as often as the broker asks for, up to a second, or asks a KDC: not for an
+        event loop."""
+        return isinstance(self._mechanism, Scram) or self._credentials.mechanism_at is not None
 
     def begin(self) -> Message:
         return SaslHandshakeRequest(mechanism=self._credentials.mechanism)
@@ -179,6 +190,11 @@ class Authentication:
         reason = f" ({message})" if message else ""
         if mechanism == OAUTHBEARER:
             what, advice = "the OAUTHBEARER token", "is it expired, and meant for this cluster?"
+        elif mechanism == GSSAPI:
+            what, advice = (
+                "the Kerberos ticket",
+                "do sasl.kerberos.principal.to.local.rules of the broker know the name?",
+            )
         else:
             what = f"user {username!r} with this password by {mechanism}"
             advice = "are sasl.mechanism, user and password right, and has the password changed or expired?"

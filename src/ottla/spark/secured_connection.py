@@ -72,7 +72,7 @@ class SecuredConnection(BlockingConnection):
             return
         credentials = self._config.credentials()
         token = new_token(credentials) if credentials.token is not None else ""
-        exchange = Authentication(credentials, self._blocking.rng, token)
+        exchange = Authentication(credentials, self._blocking.rng, token, self.host)
         request: Message | None = exchange.begin()
         try:
             while request is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
@@ -79,7 +80,7 @@ def test_credentials_in_java_form(mechanism: str, jaas: str, expected: Credentia
     ("settings", "reason"),
     [
         ({**SERVERS, "security.protocol": "TLS"}, "one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
-        ({**SERVERS, "security.protocol": "SASL_SSL"}, "GSSAPI, which is Kafka's default: this client has PLAIN"),
+        ({**SERVERS, "security.protocol": "SASL_SSL"}, "GSSAPI, which is Kafka's default: set sasl.mechanism .*PLAIN"),
         (sasl("AWS_MSK_IAM"), "sasl.mechanism is AWS_MSK_IAM: this client has"),
         (sasl("PLAIN"), "PLAIN needs sasl.username and sasl.password, or sasl.jaas.config=.*PlainLoginModule"),
         (sasl("PLAIN", sasl_username="u"), "PLAIN needs"),
@@ -134,3 +135,9 @@ def test_no_secret_is_in_what_is_shown() -> None:
         shown = repr(kind.parse({**sasl("PLAIN"), **settings}))
         assert "hush" not in shown
         assert "security_protocol='SASL_SSL'" in shown
+
+
+def test_kerberos_without_its_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ottla.net.kerberos", None)
+    with pytest.raises(ConfigError, match=r"needs the package gssapi .*pip install 'ottla\[gssapi\]'"):
+        ClientConfig.parse({**sasl("GSSAPI"), "sasl.kerberos.service.name": "kafka"})

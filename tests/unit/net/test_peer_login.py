@@ -30,7 +30,7 @@ class Security:
     def context(self) -> None:
         return None
 
-    def authentication(self) -> Authentication:
+    def authentication(self, host: str) -> Authentication:
         if self.error is not None:
             raise self.error
         return Authentication(Credentials(PLAIN, "node", "secret"), Random(1))

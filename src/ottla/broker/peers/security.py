@@ -14,9 +14,10 @@ from collections.abc import Callable
 from random import Random
 
 from ottla.broker.listener_tls import has_tls, peer_context
+from ottla.broker.peers.kerberos_settings import kerberos_credentials
 from ottla.broker.peers.token_source import bearer_credentials
 from ottla.config import BrokerConfig, ConfigError
-from ottla.security.authentication import OAUTHBEARER, PLAIN, Authentication, Credentials
+from ottla.security.authentication import GSSAPI, OAUTHBEARER, PLAIN, Authentication, Credentials
 from ottla.security.errors import AuthenticationError
 from ottla.security.jaas import parse_jaas
 from ottla.security.scram import MECHANISMS as SCRAM_MECHANISMS
@@ -26,7 +27,7 @@ log = logging.getLogger("ottla.peers")
 LOG_EVERY_S = 30.0
 MAX_TROUBLES = 1_000
 """Addresses whose trouble is kept."""
-MECHANISMS = (PLAIN, *SCRAM_MECHANISMS, OAUTHBEARER)
+MECHANISMS = (PLAIN, *SCRAM_MECHANISMS, OAUTHBEARER, GSSAPI)
 _MODULES = {PLAIN: "plain.PlainLoginModule", OAUTHBEARER: "oauthbearer.OAuthBearerLoginModule"}
 _SCRAM_MODULE = "scram.ScramLoginModule"
 
@@ -107,12 +108,12 @@ class NodeSecurity:
             return None
         return peer_context(self._config(), self._listener, self._security_protocol)
 
-    def authentication(self) -> Authentication | None:
+    def authentication(self, host: str) -> Authentication | None:
         if not self._logs_in:
             return None
         credentials = credentials_of(self._config(), self._listener, self._mechanism)
         # The exchange runs beside the loop, and there asks for a token.
-        return Authentication(credentials, self._rng, credentials.token or "")
+        return Authentication(credentials, self._rng, credentials.token or "", host)
 
     def failed(self, address: str, error: Exception) -> None:
         self._troubles.add(address, explain(error, self._listener, self._security_protocol))
@@ -150,7 +151,7 @@ class Unverified:
         context.verify_mode = ssl.CERT_NONE
         return context
 
-    def authentication(self) -> Authentication | None:
+    def authentication(self, host: str) -> Authentication | None:
         return None
 
     def failed(self, address: str, error: Exception) -> None: ...
@@ -168,6 +169,8 @@ def credentials_of(config: BrokerConfig, listener: str, mechanism: str) -> Crede
         raise ConfigError(
             f"{which} is {mechanism}: nodes log in to listener {listener} by one of {', '.join(MECHANISMS)}"
         )
+    if mechanism == GSSAPI:
+        return kerberos_credentials(config, listener)
     setting = f"listener.name.{listener.lower()}.{mechanism.lower()}.sasl.jaas.config"
     module_name = _MODULES.get(mechanism, _SCRAM_MODULE)
     options = "" if mechanism == OAUTHBEARER else ' username="NAME" password="PASSWORD"'

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from ottla.broker.audit import AuditEvent
 from ottla.broker.caller import Caller, Client
 from ottla.broker.serving.jwks import Jwks
+from ottla.broker.serving.kerberos_server import KerberosServer
 from ottla.broker.serving.sasl_settings import PLAIN, SaslSettings, read_sasl_settings
 from ottla.config import BrokerConfig, ConfigError
-from ottla.security.authentication import OAUTHBEARER
+from ottla.security.authentication import GSSAPI, OAUTHBEARER
 from ottla.security.bearer_server import BearerServer
 from ottla.security.exchange import Exchange, Exchanging, LoggedIn, Login, Refused, Terms
 from ottla.security.jwt import UnknownKey, validate
@@ -45,6 +46,8 @@ SASL_HANDSHAKE_KEY = 17
 SASL_AUTHENTICATE_KEY = 36
 LOGIN_TIMEOUT_MS = 30_000
 """From the connection to the end of its login. Kafka waits for connections.max.idle.ms, ten minutes."""
+CHECKS_AT_ONCE = 4
+"""Tickets of Kerberos that are checked in threads at the same time: reads of the disk need some, too."""
 REFUSAL_TIMEOUT_MS = 5_000
 """How long a client may take to receive that its login failed."""
 MIN_REAUTHENTICATION_INTERVAL_MS = 1_000
@@ -89,6 +92,7 @@ class ListenerLogins:
         settings = self._settings = read_sasl_settings(ground.static_config, listener)
         self._jwks = Jwks(ground, settings.bearer) if settings.bearer is not None else None
         """Of the settings at the start: where keys come from is never changed from outside."""
+        self._checks = asyncio.Semaphore(CHECKS_AT_ONCE)
 
     def terms(self) -> Terms:
         settings = self._current(self.ground.config)
@@ -117,6 +121,9 @@ class ListenerLogins:
             return PlainServer(settings.plain_users)
         if mechanism == OAUTHBEARER:
             return BearerServer(partial(self._validate, settings))
+        if mechanism == GSSAPI:
+            assert settings.kerberos is not None
+            return KerberosServer(settings.kerberos)
         credentials = self._credentials
         return ScramServer(
             mechanism,
@@ -126,12 +133,19 @@ class ListenerLogins:
         )
 
     def preparing(self, exchange: Exchange, token: bytes) -> Awaitable[None] | None:
-        """What has to end before this token is answered, if anything: the keys of a delegation token are derived."""
+        """What has to end before this token is answered, if anything: the keys of a delegation token are derived, and
+        Kerberos checks a ticket, both beside the loop."""
         state = exchange.state
+        if isinstance(state, Exchanging) and isinstance(state.server, KerberosServer):
+            return self._check_ticket(state.server, token)
         if not isinstance(state, Exchanging) or not isinstance(state.server, ScramServer):
             return None
         token_id = state.server.wanted_token(token)
         return None if token_id is None else self._credentials.tokens.prepare(state.mechanism, token_id)
+
+    async def _check_ticket(self, server: KerberosServer, token: bytes) -> None:
+        async with self._checks:
+            await self.ground.loop.run_in_executor(None, server.prepare, token)
 
     def _validate(self, settings: SaslSettings, token: str, timestamp: int) -> Identity:
         if self._jwks is None or settings.bearer is None:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from ottla.broker.peers.kerberos_settings import LOGIN_MODULE as KERBEROS_MODULE
+from ottla.broker.peers.kerberos_settings import KerberosSettings, read_kerberos_settings
 from ottla.broker.peers.token_source import check_allowed
 from ottla.config import BrokerConfig, ConfigError
 from ottla.config.hash_order import hash_order, string_hash
@@ -14,19 +16,19 @@ from ottla.config.synonyms import without_listener_prefix
 from ottla.net.jaas_tls import jaas_context
 from ottla.net.tls_contexts import TlsSettingsError
 from ottla.security import signatures
-from ottla.security.authentication import OAUTHBEARER
+from ottla.security.authentication import GSSAPI, OAUTHBEARER
 from ottla.security.jaas import LoginModule, parse_jaas
 from ottla.security.jwt import TokenRules
 from ottla.security.plain_server import LOGIN_MODULE, plain_users
 from ottla.security.scram import MECHANISMS as SCRAM_MECHANISMS
 
 PLAIN = "PLAIN"
-GSSAPI = "GSSAPI"
-SERVED_MECHANISMS = (PLAIN, *SCRAM_MECHANISMS, OAUTHBEARER)
+SERVED_MECHANISMS = (PLAIN, *SCRAM_MECHANISMS, OAUTHBEARER, GSSAPI)
 LOGIN_MODULES = {
     PLAIN: LOGIN_MODULE,
     **dict.fromkeys(SCRAM_MECHANISMS, "ScramLoginModule"),
     OAUTHBEARER: "OAuthBearerLoginModule",
+    GSSAPI: KERBEROS_MODULE,
 }
 
 
@@ -56,6 +58,8 @@ class SaslSettings:
     """Of a frame before the login is complete."""
     bearer: BearerSettings | None = None
     """If OAUTHBEARER is enabled."""
+    kerberos: KerberosSettings | None = None
+    """If GSSAPI is enabled."""
 
 
 def is_sasl(security_protocol: str) -> bool:
@@ -87,10 +91,11 @@ def read_sasl_settings(config: BrokerConfig, listener: str) -> SaslSettings:
         reauth[mechanism] = value
     users = _plain_users(config, listener) if PLAIN in enabled else {}
     bearer = _bearer(config, listener) if OAUTHBEARER in enabled else None
+    kerberos = read_kerberos_settings(config, listener) if GSSAPI in enabled else None
     max_receive_bytes = config.of_listener(listener, "sasl.server.max.receive.size")
     assert isinstance(max_receive_bytes, int)
     mechanisms = tuple(hash_order(dict.fromkeys(enabled), string_hash))
-    return SaslSettings(mechanisms, users, reauth, max_receive_bytes, bearer)
+    return SaslSettings(mechanisms, users, reauth, max_receive_bytes, bearer, kerberos)
 
 
 def _check_mechanisms(listener: str, enabled: tuple[str, ...]) -> None:
@@ -99,12 +104,6 @@ def _check_mechanisms(listener: str, enabled: tuple[str, ...]) -> None:
     if not enabled:
         raise ConfigError(f"listener {listener} has no SASL mechanism: set {setting} to some of {served}")
     for mechanism in enabled:
-        if mechanism == GSSAPI:
-            raise ConfigError(
-                f"listener {listener} offers GSSAPI, which is Kafka's default for sasl.enabled.mechanisms and which "
-                f"Ottla does not serve: set {setting} (or sasl.enabled.mechanisms) to some of {served}, for example "
-                "SCRAM-SHA-512"
-            )
         if mechanism not in SERVED_MECHANISMS:
             raise ConfigError(f"{setting} names {mechanism}, which is not served; served are {served}")
 

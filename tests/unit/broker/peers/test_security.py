@@ -60,8 +60,8 @@ def test_brokers_and_controllers_are_reached_with_their_own_protocol_and_credent
     assert to_brokers is not None and to_brokers.has_tls
     assert to_controllers is not None and not to_controllers.has_tls
     assert to_controllers.context() is None
-    assert to_controllers.authentication() is not None
-    assert to_controllers.without_login().authentication() is None
+    assert to_controllers.authentication("localhost") is not None
+    assert to_controllers.without_login().authentication("localhost") is None
     ours = credentials_of(parsed, "SECURE", "PLAIN")
     assert (ours.username, ours.password) == ("node", "p1")
     theirs = credentials_of(parsed, "CONTROLLER", "SCRAM-SHA-512")
@@ -76,7 +76,7 @@ def test_listeners_in_the_open_need_nothing() -> None:
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"sasl.mechanism.inter.broker.protocol": "GSSAPI"}, "sasl.mechanism.inter.broker.protocol is GSSAPI"),
+        ({"sasl.mechanism.inter.broker.protocol": "CRAM"}, "sasl.mechanism.inter.broker.protocol is CRAM"),
         ({"listener.name.secure.plain.sasl.jaas.config": ""}, "plain.sasl.jaas.config is not set"),
         ({"listener.name.secure.plain.sasl.jaas.config": SCRAM_MODULE}, "names ScramLoginModule"),
         (
@@ -152,7 +152,7 @@ def test_a_token_comes_from_a_file_anew_for_each_login(tmp_path: Path) -> None:
     assert to_brokers is not None
     for token in ("one", "two"):
         file.write_text(token)
-        login = to_brokers.authentication()
+        login = to_brokers.authentication("localhost")
         assert login is not None
         login.begin()
         request = login.handle(SaslHandshakeResponse(mechanisms=["OAUTHBEARER"]))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from ottla.broker.serving.sasl_settings import check_sasl, read_sasl_settings
@@ -182,3 +184,15 @@ def test_kafkas_validator_of_unsigned_tokens_is_refused() -> None:
     )
     with pytest.raises(ConfigError, match="accepts tokens that no one signed"):
         config(**{LISTENER + "oauthbearer.sasl.server.callback.handler.class": unsecured})
+
+
+def test_kerberos_without_its_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ottla.net.kerberos", None)
+    module = 'com.sun.security.auth.module.Krb5LoginModule required keyTab="/k" principal="kafka/h@R";'
+    settings = {
+        "sasl.enabled.mechanisms": "GSSAPI",
+        "sasl.kerberos.service.name": "kafka",
+        "listener.name.secure.gssapi.sasl.jaas.config": module,
+    }
+    with pytest.raises(ConfigError, match=r"needs the package gssapi .*pip install 'ottla\[gssapi\]'"):
+        read_sasl_settings(config(**settings), "SECURE")
