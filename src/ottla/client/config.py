@@ -88,7 +88,7 @@ class ClientConfig(SecurityConfig):
         doc="Where the cluster is found: host:port of one broker or more.", parse=parse_addresses
     )
     client_id: str = setting("", "A name for this client in the brokers' logs, metrics and quotas.")
-    client_rack: str = setting("", "Where this client is: a consumer reads from a replica in the same rack if it can.")
+    client_rack: str = setting("", "Where this client is: consumers read from a replica in the same rack if they can.")
     request_timeout_ms: int = setting(
         30_000, "How long an answer may take before its connection is given up.", low=1, high=MAX_INT
     )

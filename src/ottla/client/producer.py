@@ -30,7 +30,7 @@ from ottla.client.config import ProducerConfig
 from ottla.client.connection import OS_SOCKETS
 from ottla.client.core.accumulator import MAX_RECORD_OVERHEAD, Accumulator, Batch, PartitionQueue
 from ottla.client.core.offsets import OffsetAndMetadata
-from ottla.client.core.partitioner import RoundRobin, StickyPartition, partition_for_key
+from ottla.client.core.partitioner import RoundRobin, StickyPartition, in_rack, partition_for_key
 from ottla.client.core.sequences import Sequences
 from ottla.client.delivery import Delivery, PendingDelivery, RecordMetadata
 from ottla.client.errors import (
@@ -327,11 +327,21 @@ class Producer(lifetimes.Client):
         return topic.sticky.partition
 
     def _choose_sticky(self, topic: _Topic) -> None:
-        candidates = _with_leaders(topic.info.partitions) or range(topic.count)
+        candidates = self._anywhere(topic.info.partitions)
         sizes = None
         if self.config.partitioner_adaptive_partitioning_enable:
             sizes = [len(topic.queues[partition].batches) for partition in candidates]
         topic.sticky_queue = topic.queues[topic.sticky.choose(candidates, sizes)]
+
+    def _anywhere(self, partitions: tuple[PartitionInfo, ...]) -> list[int]:
+        """Where records without a key may go: to partitions that have a leader, near this client if that is asked."""
+        led = _with_leaders(partitions)
+        if not led:
+            return list(range(len(partitions)))
+        if not (self.config.partitioner_rack_aware and self.config.client_rack):
+            return led
+        racks = {broker.id: broker.rack for broker in self._cluster.metadata.brokers.values()}
+        return in_rack(led, [partitions[one].leader_id for one in led], racks, self.config.client_rack)
 
     # What cannot be put into a batch at once
 
@@ -574,7 +584,7 @@ class Producer(lifetimes.Client):
         tally = tables.Tally()
         for send in sends:
             known = await self._topic(send.topic)
-            anywhere = _with_leaders(known.info.partitions) or list(range(known.count))
+            anywhere = self._anywhere(known.info.partitions)
             first = self._cluster.rng.randrange(len(anywhere))
             timestamp = time_ns() // 1_000_000
             for done in send.encoded(known.count, anywhere[first:] + anywhere[:first], timestamp, self._spares):

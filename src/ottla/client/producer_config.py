@@ -69,6 +69,10 @@ class ProducerConfig(ClientConfig):
     partitioner_adaptive_partitioning_enable: bool = setting(
         True, "Whether partitions with fewer waiting batches get more of the records without keys."
     )
+    partitioner_rack_aware: bool = setting(
+        False,
+        "Whether records without keys go to partitions whose leader is in client.rack, if one is (sticky only).",
+    )
     metadata_max_idle_ms: int = setting(300_000, "A topic nobody writes to for so long is forgotten.", low=5_000)
     transactional_id: str | None = setting(
         None, "The name under which transactions survive this process; at most one producer has it at a time."

@@ -93,6 +93,7 @@ class ProducerSettings(ClientSettings, total=False):
     partitioner: str | Callable[[str, bytes | None, int], int]
     partitioner_ignore_keys: bool
     partitioner_adaptive_partitioning_enable: bool
+    partitioner_rack_aware: bool
     metadata_max_idle_ms: int
     transactional_id: str | None
     transaction_timeout_ms: int

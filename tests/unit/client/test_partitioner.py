@@ -7,7 +7,9 @@ from random import Random
 
 import pytest
 
-from ottla.client.core.partitioner import RoundRobin, StickyPartition, murmur2, partition_for_key
+from ottla.client.core.partitioner import RoundRobin, StickyPartition, in_rack, murmur2, partition_for_key
+from ottla.client.metadata import Broker, Metadata, PartitionInfo
+from ottla.client.producer import Producer
 
 # key in hex, murmur2 as Java's int, toPositive(murmur2) % 7
 JAVA = [
@@ -108,3 +110,22 @@ def test_round_robin_passes_over_partitions_without_a_leader() -> None:
     turns = RoundRobin()
     assert [turns.choose(3, [0, 2]) for _ in range(4)] == [0, 2, 0, 2]
     assert turns.choose(3, []) in range(3)
+
+
+def test_partitions_led_in_the_own_rack_are_preferred_while_there_are_some() -> None:
+    racks = {1: "a", 2: "b", 3: None}
+    assert in_rack([0, 1, 2, 4], [1, 2, 3, 2], racks, "b") == [1, 4]
+    assert in_rack([0, 2], [1, 3], racks, "b") == [0, 2], "better far away than nowhere"
+    assert in_rack([0, 1], [9, 1], racks, "a") == [1], "a leader that the metadata does not name"
+
+
+@pytest.mark.parametrize(("is_aware", "rack", "expected"), [(True, "b", [1]), (False, "b", [0, 1]), (True, "", [0, 1])])
+def test_a_producer_sends_records_without_keys_to_leaders_in_its_rack(
+    is_aware: bool, rack: str, expected: list[int]
+) -> None:
+    producer = Producer(bootstrap_servers="localhost:1", partitioner_rack_aware=is_aware, client_rack=rack)
+    brokers = {1: Broker(1, "one", 9092, "a"), 2: Broker(2, "two", 9092, "b")}
+    producer._cluster.metadata = Metadata(brokers=brokers)
+    partitions = tuple(PartitionInfo("t", index, leader, 0, (), ()) for index, leader in enumerate((1, 2, -1)))
+    assert producer._anywhere(partitions) == expected
+    assert producer._anywhere(partitions[2:]) == [0]

@@ -8,13 +8,20 @@ fewer requests. Partitions whose queues are long are then chosen less often.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from random import Random
 
 from ottla.records.kernel import murmur2, partition_for_key
 
-__all__ = ["RoundRobin", "StickyPartition", "murmur2", "partition_for_key"]
+__all__ = ["RoundRobin", "StickyPartition", "in_rack", "murmur2", "partition_for_key"]
+
+
+def in_rack(candidates: Sequence[int], leaders: Sequence[int], racks: Mapping[int, str | None], rack: str) -> list[int]:
+    """The candidates whose leader is in this rack (KIP-1123); all of them if none is. `leaders` names the leader of
+    each candidate, `racks` the rack of each broker."""
+    near = [partition for partition, leader in zip(candidates, leaders, strict=True) if racks.get(leader) == rack]
+    return near or list(candidates)
 
 
 class StickyPartition:
