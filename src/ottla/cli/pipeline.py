@@ -1,4 +1,4 @@
-"""`ottla pipeline init|test|run|dry-run|status|stop|letters|redrive|compact|graph NAME`: data pipelines on Spark."""
+"""`ottla pipeline ACTION NAME`: data pipelines on Spark; `ottla pipeline --help` has the actions."""
 
 from __future__ import annotations
 
@@ -90,6 +90,7 @@ def parser() -> argparse.ArgumentParser:
         "stop": "end a pipeline that runs, in this terminal or elsewhere",
         "resume": "begin a flow again that is paused or has failed, in a pipeline that runs",
         "letters": "the rows that were put aside, with the rule and the error",
+        "webhook": "take HTTP requests as records of a source's topic, until Ctrl-C",
         "graph": "draw what reads what: sources, views, flows",
         "compact": "make large files of the small ones in the Delta and Iceberg tables of a pipeline",
         "redrive": "send rows that were put aside through the same pipeline again",
@@ -146,7 +147,7 @@ def _run(options: argparse.Namespace) -> int:
 
     commands = {
         "run": _run_pipeline, "dry-run": _dry_run, "status": _status, "stop": _stop,
-        "letters": _letters, "redrive": _redrive, "compact": _compact, "resume": _resume,
+        "webhook": _webhook, "letters": _letters, "redrive": _redrive, "compact": _compact, "resume": _resume,
     }  # fmt: skip
     redacted, broker = Redaction.of(None, None), options.broker or ""
     try:
@@ -173,7 +174,7 @@ def _opened(options: argparse.Namespace) -> tuple[Any, PipelineState, Connection
     folder, variables = _existing_folder(options), {**os.environ, **dict(options.variables)}
     target = choose_cluster(options)
     pipeline: Outline
-    if options.command in ("run", "dry-run"):
+    if options.command in ("run", "dry-run", "webhook"):
         pipeline = load_pipeline(folder, variables, RegistrySettings.parse(target.settings))
     else:
         pipeline = (load_tables if options.command == "compact" else load_outline)(folder, variables)
@@ -543,6 +544,12 @@ def _resume(options: argparse.Namespace, pipeline: Outline, state: PipelineState
     state.request_resume(options.flow)
     notice(f"{options.flow} begins again; 'ottla pipeline status {options.name}' shows how it does")
     return 0
+
+
+def _webhook(options: argparse.Namespace, pipeline: Pipeline, state: PipelineState, connection: Connection) -> int:
+    from ottla.cli.pipeline_webhook import serve_webhooks
+
+    return serve_webhooks(options, pipeline, connection)
 
 
 def _compact(options: argparse.Namespace, pipeline: Pipeline, state: PipelineState, connection: Connection) -> int:

@@ -52,7 +52,10 @@ class Connection:
         return Consumer({**self._for(ConsumerConfig), **more})
 
     def producer(self, more: Mapping[str, str]) -> Producer:
-        return Producer({**self._for(ProducerConfig), **more})
+        return Producer({**self.producer_settings(), **more})
+
+    def producer_settings(self) -> dict[str, str]:
+        return self._for(ProducerConfig)
 
     def _for(self, kind: type[ClientConfig]) -> dict[str, str]:
         return {**settings_for(kind, self.settings), "bootstrap.servers": self.bootstrap_servers}

@@ -29,6 +29,7 @@ from ottla.spark.pipelines.lifecycle import ON_FAILURE, STOP
 from ottla.spark.pipelines.record_parts import Key, WrittenTopic
 from ottla.spark.pipelines.redaction import public_address
 from ottla.spark.pipelines.variables import VARIABLE, Substitution
+from ottla.spark.pipelines.webhook import Webhook, webhook_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -90,6 +91,8 @@ class Source:
     part: str = "value"
     """Which part of the records is meant: `key` while a decoder of keys is made."""
     key: Key | None = None
+    webhook: Webhook | None = None
+    """HTTP requests that become records of its topic, by `ottla pipeline webhook`."""
     files: str | None = field(default=None, repr=False)
     jdbc: str | None = field(default=None, repr=False)
     delta: str | None = field(default=None, repr=False)
@@ -448,7 +451,7 @@ _FILE_KEYS = (
     *("on_failure", "retry_for", "stop_timeout"),
 )
 _SOURCE_KEYS = (
-    *(*SOURCE_KINDS, *SEVERAL_TOPICS, "key"),
+    *(*SOURCE_KINDS, *SEVERAL_TOPICS, "key", "webhook"),
     *("format", "schema", "starting", "header", "static", "table", "incremental", "watermark"),
     *("expect", "unparsable", "lenient", "rescue", "options", "message", "wire", "catalog"),
 )
@@ -496,6 +499,7 @@ def _source(name: str, document: object, registry: RegistrySettings | None, writ
         topics=topics,
         pattern=record_parts.read_pattern(given, where, written) if kind == "topic" else None,
         key=_source_key(given, where, kind, registry),
+        webhook=webhook_of(given, where),
         spark_format=values.text(given, "spark_format", where) if kind == "spark_format" else None,
         files=values.text(given, "files", where) if kind == "files" else None,
         jdbc=values.text(given, "jdbc", where) if kind == "jdbc" else None,

@@ -131,6 +131,9 @@ def _settings(pipeline: Pipeline | None, connection: Connection | None) -> Itera
     for one in ends:
         yield from one.options.items()
         yield from one.catalog.items()
+        webhook = getattr(one, "webhook", None)
+        if webhook is not None:
+            yield from (("password", text) for text in (webhook.secret, webhook.token) if text)
         request = getattr(one, "request", None)
         if request is not None:
             yield from (("password", text) for text in (request.secret, *request.headers.values()) if text)
