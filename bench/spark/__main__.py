@@ -17,12 +17,15 @@ from tests.interop.servers import Ottla
 from tests.spark.official import official_jars
 
 from bench.observation import load_average
+from bench.spark.processes import Processes
+from bench.spark.queries import CONNECTORS, Queries, filled
 from bench.spark.workloads import OFFICIAL, OURS, Workloads
 
 RESULTS = Path(__file__).parents[1] / "results"
 SIZES = {"100 B": (100, 2_000_000, 1_000_000), "1 KB": (1000, 400_000, 300_000)}
 """Size of values, rows that are read, rows that are written."""
-KINDS = ("read", "stream", "write", "wide", "sink", "latency")
+KINDS = ("read", "stream", "write", "wide", "sink", "latency", "queries")
+QUERY_ROWS = 1_000_000
 WIDE = {
     "24 partitions": (24, "even", 1),
     "24 partitions, no keys": (24, "none", 1),
@@ -39,6 +42,12 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--rounds", type=int, default=3, metavar="COUNT", help="each round runs both connectors (3)")
     made.add_argument("--only", default=",".join(KINDS), metavar="KINDS", help=f"some of {', '.join(KINDS)}")
     made.add_argument("--scale", type=float, default=1.0, help="rows, as a part of the full number")
+    made.add_argument("--rows", type=int, metavar="COUNT", help="rows of each topic that is read or written")
+    made.add_argument("--partitions", default="4,24,200", metavar="COUNTS", help="of the kind queries (4,24,200)")
+    made.add_argument("--minutes", type=float, default=60.0, help="begin nothing new after so many (60)")
+    made.add_argument(
+        "--output", type=Path, metavar="FILE", help="write the table there, and the figures beside it as .json"
+    )
     made.add_argument("--note", default="", metavar="TEXT", help="what a reader of the results should know")
     made.add_argument("--no-write", action="store_true", help="print only")
     return made
@@ -47,9 +56,14 @@ def parser() -> argparse.ArgumentParser:
 class Run:
     """Figures as they come."""
 
-    def __init__(self) -> None:
+    def __init__(self, minutes: float) -> None:
         self.measures: Measures = {}
         self.started = time.monotonic()
+        self.end = self.started + 60 * minutes
+
+    @property
+    def is_over(self) -> bool:
+        return time.monotonic() > self.end
 
     def add(self, row: str, who: str, figure: float) -> None:
         self.measures.setdefault(row, {}).setdefault(who, []).append(figure)
@@ -61,11 +75,15 @@ def in_turns(number: int, *work: Callable[[], None]) -> None:
         one()
 
 
-def measure(run: Run, work: Workloads, kinds: list[str], rounds: int, scale: float) -> None:
+def measure(run: Run, work: Workloads, kinds: list[str], rounds: int, scale: float, rows: int | None) -> None:
     for size, (value_bytes, read_count, write_count) in SIZES.items():
-        read_count, write_count = int(read_count * scale), int(write_count * scale)
+        if not set(kinds) & {"read", "stream", "write", "wide", "sink"}:
+            break
+        read_count, write_count = rows or int(read_count * scale), rows or int(write_count * scale)
         topic = work.fill(read_count, value_bytes)
         for number in range(rounds):
+            if run.is_over:
+                break
             _reads(run, work, kinds, number, size, topic, read_count)
             _writes(run, work, kinds, number, size, value_bytes, write_count)
             _wide_writes(run, work, kinds, number, size, value_bytes, write_count)
@@ -76,6 +94,39 @@ def measure(run: Run, work: Workloads, kinds: list[str], rounds: int, scale: flo
     if "latency" in kinds:
         for number in range(rounds):
             _latencies(run, work, number)
+
+
+def measure_queries(run: Run, work: Workloads, rounds: int, count: int, partition_counts: list[int]) -> None:
+    """Queries on topics of JSON. Both connectors have to find the same."""
+    processes = Processes()
+    try:
+        for partition_count in partition_counts:
+            topic = filled(work, count, partition_count)
+            queries = Queries(work, processes, topic, count)
+            for number in range(rounds):
+                for name in queries.named(OURS):
+                    if run.is_over:
+                        return
+                    found: list[object] = []
+                    row = f"{name}, {partition_count} partitions"
+                    in_turns(number, *(_query(run, queries, row, name, who, found) for who in CONNECTORS))
+                    if found[0] != found[1]:
+                        raise AssertionError(f"{row}: the connectors disagree: {found}")
+            work.delete(topic)
+    finally:
+        processes.close()
+
+
+def _query(run: Run, queries: Queries, row: str, name: str, who: str, found: list[object]) -> Callable[[], None]:
+    def job() -> None:
+        measured, answer = queries.measured(queries.named(who)[name])
+        found.append(answer)
+        run.add(f"{row}, ms", who, measured.seconds * 1000)
+        run.add(f"{row}, CPU ms", who, measured.cpu_seconds * 1000)
+        run.add(f"{row}, peak of the JVM, MB", who, measured.jvm_bytes / 1e6)
+        run.add(f"{row}, peak of workers, MB", who, measured.worker_bytes / 1e6)
+
+    return job
 
 
 def _reads(run: Run, work: Workloads, kinds: list[str], number: int, size: str, topic: str, count: int) -> None:
@@ -195,7 +246,7 @@ def table(measures: Measures) -> str:
         official = median(by_who.get(OFFICIAL, [0]))
         ours = median(by_who.get(OURS, [0]))
         once = median(by_who.get("ottla exactly once", [0]))
-        cells = [row, f"{official:,.0f}", f"{ours:,.0f}", f"{ours / official:.2f}x" if official else ""]
+        cells = [row, f"{official:,.0f}", f"{ours:,.0f}", f"{ours / official:.2f}x" if official and ours else ""]
         cells.append(f"{once:,.0f}" if once else "")
         cells.append(f"{(1 - once / ours) * 100:.0f} %" if once and ours and "rows/s" in row else "")
         lines.append("| " + " | ".join(cells) + " |")
@@ -211,7 +262,10 @@ def main() -> int:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     from pyspark.sql import SparkSession
 
-    run = Run()
+    import ottla.spark  # noqa: F401  (workers that start at once, as its users have them)
+
+    run = Run(options.minutes)
+    kinds = options.only.split(",")
     load = [load_average()]
     with tempfile.TemporaryDirectory(prefix="ottla-bench-spark-") as folder:
         broker = Ottla(Path(folder) / "data")
@@ -227,7 +281,10 @@ def main() -> int:
         spark.sparkContext.setLogLevel("ERROR")
         try:
             work = Workloads(spark, broker.bootstrap, Path(folder))
-            measure(run, work, options.only.split(","), options.rounds, options.scale)
+            measure(run, work, kinds, options.rounds, options.scale, options.rows)
+            if "queries" in kinds:
+                counts = [int(one) for one in options.partitions.split(",")]
+                measure_queries(run, work, options.rounds, options.rows or int(QUERY_ROWS * options.scale), counts)
         finally:
             spark.stop()
             broker.stop()
@@ -238,8 +295,9 @@ def main() -> int:
     print(f"{heading}\n\n{table(run.measures)}")
     if not options.no_write:
         result: dict[str, Any] = {"date": date, "command": command, "load_average": load, "measures": run.measures}
-        (RESULTS / "spark.json").write_text(json.dumps(result, indent=1) + "\n")
-        (RESULTS / "spark.md").write_text(f"{heading}\n\n{table(run.measures)}\n")
+        output: Path = options.output or RESULTS / "spark.md"
+        output.with_suffix(".json").write_text(json.dumps(result, indent=1) + "\n")
+        output.write_text(f"{heading}\n\n{table(run.measures)}\n")
     return 0
 
 
