@@ -6,14 +6,16 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import unquote
 
 import pyarrow
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyarrow.dataset import field
 from pyarrow.fs import FileSystem, PyFileSystem
 
+from ottla.spark.tables.change_plan import OPERATION, PUT, REMOVE
 from ottla.spark.tables.data_files import (
     DataFile,
     chunks,
@@ -23,11 +25,12 @@ from ottla.spark.tables.data_files import (
     partitions,
     write_file,
 )
+from ottla.spark.tables.matching import Bounds, bounds_of, bounds_sql, with_keys
 from ottla.spark.tables.table import BatchOfQuery, Compacted, FileToRead, NoTable, Table, TableError, TableSettings
 
 try:
     from deltalake import CommitProperties, DeltaTable, Field, Transaction
-    from deltalake.exceptions import TableNotFoundError
+    from deltalake.exceptions import CommitFailedError, TableNotFoundError
     from deltalake.fs import DeltaStorageHandler
     from deltalake.schema import Schema
     from deltalake.transaction import AddAction
@@ -35,6 +38,9 @@ except ModuleNotFoundError as error:
     raise TableError("Delta tables need delta-rs: pip install 'ottla[delta]'") from error
 
 LOG = "_delta_log"
+STAGING = "_ottla_staging"
+"""Not looked at by readers and by vacuum, as everything that begins with an underscore."""
+COMMIT_ATTEMPTS = 5
 UNREADABLE = ("deletionVectors", "columnMapping", "v2Checkpoint")
 
 
@@ -77,7 +83,7 @@ class DeltaFiles(Table):
 
     def add_columns(self, fields: list[pyarrow.Field]) -> None:
         schema = Schema.from_arrow(_as_delta_has(pyarrow.schema(fields)))
-        self._table.alter.add_columns([Field(field.name, field.type, nullable=True) for field in schema.fields])
+        self._table.alter.add_columns([Field(one.name, one.type, nullable=True) for one in schema.fields])
         self._cached_schema = None
 
     def _files(self) -> FileSystem:
@@ -87,7 +93,7 @@ class DeltaFiles(Table):
 
     def write_files(self, batches: Iterator[pyarrow.RecordBatch]) -> list[DataFile]:
         names = self.partition_columns()
-        stored = [field.name for field in self.schema() if field.name not in names]
+        stored = [one.name for one in self.schema() if one.name not in names]
         return [
             write_file(self._files(), partition_folder(values), mine.select(stored), values)
             for rows in chunks(batches, self.schema())
@@ -103,17 +109,74 @@ class DeltaFiles(Table):
         return self._table.transaction_version(query_id)
 
     def commit(self, files: list[DataFile], batch: BatchOfQuery | None) -> None:
+        self._write(files, "append", batch)
+
+    def replace(self, files: list[DataFile], batch: BatchOfQuery | None) -> None:
+        self._write(files, "overwrite", batch)
+
+    def _write(self, files: list[DataFile], mode: Literal["append", "overwrite"], batch: BatchOfQuery | None) -> None:
         now = int(time.time() * 1000)
-        properties = None
-        if batch is not None:
-            properties = CommitProperties(app_transactions=[Transaction(batch.query_id, batch.batch_id, now)])
         self._table.create_write_transaction(
             [AddAction(file.path, file.size, file.values, now, True, file.statistics) for file in files],
-            "append",
+            mode,
             self._table.schema(),
             self.partition_columns() or None,
-            commit_properties=properties,
+            commit_properties=_properties(batch),
         )
+
+    # Changing rows
+
+    def rows_with(self, keys: pyarrow.Table, columns: list[str]) -> pyarrow.Table:
+        self._check_readable()
+        where = None
+        for name, (least, greatest) in bounds_of(keys, keys.column_names).items():
+            is_near = (field(name) >= least) & (field(name) <= greatest)
+            where = is_near if where is None else where & is_near
+        read = [*columns, *(name for name in keys.column_names if name not in columns)]
+        scanner = self._table.to_pyarrow_dataset(schema=self.schema()).scanner(columns=read, filter=where)
+        kept = (with_keys(pyarrow.Table.from_batches([one]), keys, keys.column_names) for one in scanner.to_batches())
+        empty = pyarrow.schema([self.schema().field(name) for name in read]).empty_table()
+        return pyarrow.concat_tables([empty, *(one for one in kept if one.num_rows)]).select(columns)
+
+    def staging(self) -> tuple[FileSystem, str]:
+        return self._files(), STAGING
+
+    def change(
+        self, operations: pyarrow.Table, match: tuple[str, ...], bounds: Bounds, batch: BatchOfQuery | None
+    ) -> None:
+        failure: Exception | None = None
+        for _ in range(COMMIT_ATTEMPTS):
+            try:
+                self._merge(operations, match, bounds, batch)
+                return
+            except CommitFailedError as error:
+                failure = error
+            self._table.update_incremental()
+            if self.has_batch(batch):
+                return
+        raise TableError(
+            f"the Delta table {self.settings.place} was changed by others {COMMIT_ATTEMPTS} times while a batch was to "
+            f"be committed: {failure}"
+        )
+
+    def _merge(
+        self, operations: pyarrow.Table, match: tuple[str, ...], bounds: Bounds, batch: BatchOfQuery | None
+    ) -> None:
+        is_same = [f"old.`{name}` = new.`{name}`" for name in match]
+        values = {f"`{name}`": f"new.`{name}`" for name in operations.column_names if name != OPERATION}
+        merger = self._table.merge(
+            operations,
+            " and ".join([*is_same, *bounds_sql(bounds, "old")]),
+            source_alias="new",
+            target_alias="old",
+            commit_properties=_properties(batch),
+        )
+        merger = merger.when_matched_delete(f"new.`{OPERATION}` = '{REMOVE}'")
+        merger = merger.when_matched_update(values, f"new.`{OPERATION}` = '{PUT}'")
+        merger.when_not_matched_insert(values, f"new.`{OPERATION}` = '{PUT}'").execute()
+
+    def remove_below(self, column: str, value: int) -> None:
+        self._table.delete(f"`{column}` < {value}")
 
     def compact(self) -> Compacted:
         metrics = self._table.optimize.compact()
@@ -177,6 +240,13 @@ class DeltaFiles(Table):
                 yield from in_columns(rows, schema).to_batches()
 
 
+def _properties(batch: BatchOfQuery | None) -> CommitProperties | None:
+    if batch is None:
+        return None
+    done = Transaction(batch.query_id, batch.batch_id, int(time.time() * 1000))
+    return CommitProperties(app_transactions=[done])
+
+
 def _column(text: str | None, kind: Any, count: int) -> Any:
     """A partition's value, as the log has it, for each row of a file. Moments are in UTC, with or without a Z."""
     given = pyarrow.array([text] * count, pyarrow.string())
@@ -194,4 +264,4 @@ def _partition_values(given: Any) -> Mapping[str, str | None]:
 
 def _as_delta_has(schema: pyarrow.Schema) -> pyarrow.Schema:
     """Every column of a stream's table may be null: what comes later may lack it."""
-    return pyarrow.schema([field.with_nullable(True) for field in schema])
+    return pyarrow.schema([one.with_nullable(True) for one in schema])

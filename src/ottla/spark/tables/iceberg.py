@@ -3,15 +3,20 @@ a property of the table that the same commit sets: snapshots expire."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from datetime import date
 from typing import Any
 from urllib.parse import urlsplit
+from warnings import catch_warnings, simplefilter
 
 import pyarrow
+import pyarrow.compute as pc
 from pyarrow.fs import FileSystem
 
-from ottla.spark.tables.data_files import DataFile, chunks, partitions, write_file
+from ottla.spark.tables.change_plan import OPERATION, PUT
+from ottla.spark.tables.data_files import DataFile, chunks, in_columns, partitions, write_file
+from ottla.spark.tables.matching import Bounds, bounds_of, positions, with_keys
 from ottla.spark.tables.table import (
     NOTHING,
     BatchOfQuery,
@@ -24,6 +29,7 @@ from ottla.spark.tables.table import (
 )
 
 try:
+    from pyiceberg import expressions
     from pyiceberg.catalog import Catalog, load_catalog
     from pyiceberg.exceptions import (
         CommitFailedException,
@@ -31,17 +37,22 @@ try:
         NoSuchTableError,
         TableAlreadyExistsError,
     )
-    from pyiceberg.io.pyarrow import ArrowScan, _dataframe_to_data_files
+    from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression
+    from pyiceberg.io.pyarrow import ArrowScan, _dataframe_to_data_files, parquet_files_to_data_files
+    from pyiceberg.manifest import DataFile as FileOfTable
     from pyiceberg.table import Table as PyIcebergTable
+    from pyiceberg.table import TableProperties, Transaction
     from pyiceberg.table.snapshots import Operation
 except ModuleNotFoundError as error:
     raise TableError("Iceberg tables need pyiceberg: pip install 'ottla[iceberg]'") from error
 
 BATCH_PROPERTY = "ottla.batch."
 QUERY_SUMMARY, BATCH_SUMMARY = "ottla.query-id", "ottla.batch-id"
+STAGING = "ottla-staging"
 TARGET_FILE_SIZE = 128 * 1024 * 1024
 COMMIT_ATTEMPTS = 5
 RETRIES = "commit.retry.num-retries"
+_MADE: Any = expressions  # the hints of its conditions do not have the arguments that they take
 
 
 class IcebergFiles(Table):
@@ -126,32 +137,106 @@ class IcebergFiles(Table):
         return None if found is None else int(found)
 
     def commit(self, files: list[DataFile], batch: BatchOfQuery | None) -> None:
-        """One snapshot. Where another commit was faster it is tried again on top of that, but not by pyiceberg, which
-        would not look whether the other one was this batch."""
+        paths = [self._address(file.path) for file in files]
+
+        def write(transaction: Transaction, summary: dict[str, str]) -> None:
+            transaction.add_files(paths, snapshot_properties=summary, check_duplicate_files=False)
+
+        if not self._in_one_commit(batch, write):
+            self.drop_files(files)
+
+    def replace(self, files: list[DataFile], batch: BatchOfQuery | None) -> None:
+        paths = [self._address(file.path) for file in files]
+
+        def write(transaction: Transaction, summary: dict[str, str]) -> None:
+            present = [task.file for task in self._table.scan().plan_files()]
+            if transaction.table_metadata.name_mapping() is None:
+                names = transaction.table_metadata.schema().name_mapping.model_dump_json()
+                transaction.set_properties({TableProperties.DEFAULT_NAME_MAPPING: names})
+            added = parquet_files_to_data_files(self._table.io, transaction.table_metadata, iter(paths))
+            _overwrite(transaction, summary, present, added)
+
+        if not self._in_one_commit(batch, write):
+            self.drop_files(files)
+
+    def _in_one_commit(self, batch: BatchOfQuery | None, write: Callable[[Transaction, dict[str, str]], None]) -> bool:
+        """One snapshot that names its batch; False: the batch was there already. Where another commit was faster it is
+        tried again on top of that, but not by pyiceberg, which would not look whether the other one was this batch."""
         for _ in range(COMMIT_ATTEMPTS):
+            self._table.metadata.properties[RETRIES] = "0"
+            summary: dict[str, str] = {}
             try:
-                self._commit(files, batch)
-                return
+                with self._table.transaction() as transaction:
+                    if batch is not None:
+                        summary = {QUERY_SUMMARY: batch.query_id, BATCH_SUMMARY: str(batch.batch_id)}
+                        transaction.set_properties({BATCH_PROPERTY + batch.query_id: str(batch.batch_id)})
+                    write(transaction, summary)
+                return True
             except CommitFailedException as error:
                 failure = error
             self._table.refresh()
             if self.has_batch(batch):
-                self.drop_files(files)
-                return
+                return False
         raise TableError(
             f"the Iceberg table {self.settings.place} was changed by others {COMMIT_ATTEMPTS} times while a batch was "
             f"to be committed: {failure}"
         )
 
-    def _commit(self, files: list[DataFile], batch: BatchOfQuery | None) -> None:
-        self._table.metadata.properties[RETRIES] = "0"
-        summary: dict[str, str] = {}
-        with self._table.transaction() as transaction:
-            if batch is not None:
-                summary = {QUERY_SUMMARY: batch.query_id, BATCH_SUMMARY: str(batch.batch_id)}
-                transaction.set_properties({BATCH_PROPERTY + batch.query_id: str(batch.batch_id)})
-            paths = [self._address(file.path) for file in files]
-            transaction.add_files(paths, snapshot_properties=summary, check_duplicate_files=False)
+    # Changing rows
+
+    def rows_with(self, keys: pyarrow.Table, columns: list[str]) -> pyarrow.Table:
+        read = [*columns, *(name for name in keys.column_names if name not in columns)]
+        schema = self.schema()
+        empty = pyarrow.schema([schema.field(name) for name in read]).empty_table()
+        scan = self._table.scan(_near(bounds_of(keys, keys.column_names)), selected_fields=tuple(read))
+        found = [empty]
+        for batch in scan.to_arrow_batch_reader():
+            rows = pyarrow.Table.from_batches([batch]).select(read).cast(empty.schema)
+            found.append(with_keys(rows, keys, keys.column_names))
+        return pyarrow.concat_tables(found).select(columns)
+
+    def staging(self) -> tuple[FileSystem, str]:
+        system, folder = FileSystem.from_uri(f"{self._table.location()}/{STAGING}")
+        return system, str(folder)
+
+    def change(
+        self, operations: pyarrow.Table, match: tuple[str, ...], bounds: Bounds, batch: BatchOfQuery | None
+    ) -> None:
+        puts = operations.filter(pc.equal(operations.column(OPERATION), PUT)).drop_columns([OPERATION])
+
+        def write(transaction: Transaction, summary: dict[str, str]) -> None:
+            removed, added = self._rewritten(operations, match, bounds)
+            if puts.num_rows:
+                added += self._written(puts)
+            _overwrite(transaction, summary, removed, added)
+
+        self._in_one_commit(batch, write)
+
+    def _rewritten(
+        self, operations: pyarrow.Table, match: tuple[str, ...], bounds: Bounds
+    ) -> tuple[list[FileOfTable], list[FileOfTable]]:
+        """The files that hold rows to be replaced, and files with their other rows. One is in memory at a time."""
+        removed: list[FileOfTable] = []
+        added: list[FileOfTable] = []
+        keys = self._table.schema().select(*match)
+        for task in self._table.scan(_near(bounds)).plan_files():
+            given = ArrowScan(self._table.metadata, self._table.io, keys, AlwaysTrue()).to_table([task])
+            if not len(positions(_as_plain(given), operations, match)):
+                continue
+            removed.append(task.file)
+            kept = with_keys(_as_plain(self._scan().to_table([task])), operations, match, are_in=False)
+            if kept.num_rows:
+                added += self._written(kept)
+        return removed, added
+
+    def _written(self, rows: pyarrow.Table) -> list[FileOfTable]:
+        rows = in_columns(rows, self.schema())
+        return list(_dataframe_to_data_files(self._table.metadata, rows, self._table.io))
+
+    def remove_below(self, column: str, value: int) -> None:
+        with catch_warnings():
+            simplefilter("ignore")  # that there is no such row
+            self._table.delete(_MADE.LessThan(column, value))
 
     def _address(self, path: str) -> str:
         """The path of a file with the scheme of its table."""
@@ -245,9 +330,30 @@ class IcebergFiles(Table):
             yield from pyarrow.Table.from_batches([batch]).cast(schema).to_batches()
 
     def _scan(self) -> ArrowScan:
-        from pyiceberg.expressions import AlwaysTrue
-
         return ArrowScan(self._table.metadata, self._table.io, self._table.schema(), AlwaysTrue())
+
+
+def _overwrite(
+    transaction: Transaction, summary: dict[str, str], removed: Iterable[FileOfTable], added: Iterable[FileOfTable]
+) -> None:
+    with transaction.update_snapshot(snapshot_properties=summary).overwrite() as overwrite:
+        for file in removed:
+            overwrite.delete_data_file(file)
+        for file in added:
+            overwrite.append_data_file(file)
+
+
+def _near(bounds: Bounds) -> BooleanExpression:
+    """What rows within the bounds fulfil."""
+    where: BooleanExpression = AlwaysTrue()
+    for name, (least, greatest) in bounds.items():
+        texts = [str(value) if isinstance(value, date) else value for value in (least, greatest)]
+        where = And(where, _MADE.GreaterThanOrEqual(name, texts[0]), _MADE.LessThanOrEqual(name, texts[1]))
+    return where
+
+
+def _as_plain(rows: pyarrow.Table) -> pyarrow.Table:
+    return rows.cast(_plain_text(rows.schema))
 
 
 def _plain_text(schema: pyarrow.Schema) -> pyarrow.Schema:

@@ -10,8 +10,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import pyarrow
+from pyarrow.fs import FileSystem
 
 from ottla.spark.tables.data_files import DataFile
+from ottla.spark.tables.matching import Bounds
 
 DELTA, ICEBERG = "delta", "iceberg"
 NOTHING = -1
@@ -109,6 +111,31 @@ class Table(ABC):
     @abstractmethod
     def commit(self, files: list[DataFile], batch: BatchOfQuery | None) -> None:
         """Make files part of the table, in one step."""
+
+    # Changing rows
+
+    @abstractmethod
+    def rows_with(self, keys: pyarrow.Table, columns: list[str]) -> pyarrow.Table:
+        """Some columns of the rows whose keys are in a table."""
+
+    @abstractmethod
+    def replace(self, files: list[DataFile], batch: BatchOfQuery | None) -> None:
+        """Make files the whole content of the table, in one step."""
+
+    @abstractmethod
+    def staging(self) -> tuple[FileSystem, str]:
+        """A folder for files that are never of the table."""
+
+    @abstractmethod
+    def change(
+        self, operations: pyarrow.Table, match: tuple[str, ...], bounds: Bounds, batch: BatchOfQuery | None
+    ) -> None:
+        """Put and remove rows, in one step. Rows of `operations` (see `change_plan`) have the table's columns; those
+        of the table with the same values in the columns `match` are replaced."""
+
+    @abstractmethod
+    def remove_below(self, column: str, value: int) -> None:
+        """Remove the rows whose column is less than a value."""
 
     @abstractmethod
     def compact(self) -> Compacted:
@@ -213,17 +240,21 @@ def _plain(kind: Any) -> str:
     return text
 
 
-def write_batch(table: Table, files: list[DataFile], batch: BatchOfQuery | None) -> bool:
-    """Commit what the tasks of a batch wrote; False: the batch was in the table already, and the files are gone."""
+def write_batch(table: Table, files: list[DataFile], batch: BatchOfQuery | None, *, replaces: bool = False) -> bool:
+    """Commit what the tasks of a batch wrote, beside the rows of the table or in their place. False: the batch was in
+    the table already, and the files are gone."""
     from ottla.spark.faults import fault_point
 
     number = NOTHING if batch is None else batch.batch_id
     if table.has_batch(batch):
         table.drop_files(files)
         return False
-    if not files:
+    if not files and not replaces:
         return True
     fault_point("table-undecided", number)
-    table.commit(files, batch)
+    if replaces:
+        table.replace(files, batch)
+    else:
+        table.commit(files, batch)
     fault_point("table-committed", number)
     return True
