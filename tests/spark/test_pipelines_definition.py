@@ -47,7 +47,7 @@ def parse(sources: Any, flows: Any, **more: Any) -> Any:
     return parse_pipeline(Path("/tmp/some"), {"sources": sources, "flows": flows, **more}, {"PLACE": "here"})
 
 
-@pytest.mark.parametrize("name", ["word-count", "orders", "clickstream"])
+@pytest.mark.parametrize("name", ["word-count", "orders", "clickstream", "cdc", "lake"])
 def test_the_pipelines_that_ship_are_in_order(name: str) -> None:
     pipeline = load_pipeline(PIPELINES / name, {})
     assert pipeline.name == name
@@ -106,7 +106,6 @@ def test_a_source_is_a_database_where_one_is_given_and_files_where_not() -> None
             "only avro, protobuf, json have the Confluent wire",
         ),
         ({"lines": LINES}, {"a": {**TO_TOPIC, "wire": "confluent"}}, "it needs 'registry: {url: ...}' at the top"),
-        ({"lines": LINES}, {"a": {"delta": "t", "mode": "update"}}, "delta can only be appended to"),
         ({"lines": LINES}, {"a": {"delta": "t", "compact_every": 0}}, "a number of batches is expected"),
         ({"lines": LINES}, {"a": {"jdbc": "x", "table": "t", "guarantee": "twice"}}, "'twice' is none of exactly_once"),
         ({"lines": {"jdbc": "x"}}, {"a": TO_TOPIC}, "a jdbc source needs 'table: NAME'"),
@@ -120,9 +119,24 @@ def test_a_source_is_a_database_where_one_is_given_and_files_where_not() -> None
         ({"lines": LINES}, {"a": {"topic": "x", "files": "y"}}, "it needs one of topic, files, jdbc"),
         ({"lines": LINES}, {"a": {"files": "y", "mode": "update"}}, "files can only be appended to"),
         ({"bad-name": LINES}, {"a": TO_TOPIC}, "it is the name of a view"),
-        ({"lines": LINES}, {"a": {"jdbc": "x", "table": "t", "mode": "update"}}, "jdbc can only be appended to"),
-        ({"lines": LINES}, {"a": {"jdbc": "x", "table": "t", "mode": "complete"}}, "'complete' would add a row for"),
-        ({"lines": LINES}, {"a": {"iceberg": "n.t", "mode": "complete"}}, "iceberg can only be appended to"),
+        ({"lines": LINES}, {"a": {"files": "y", "keys": ["id"]}}, "a.keys: files can only be appended to"),
+        ({"lines": LINES}, {"a": {"iceberg": "n.t", "mode": "complete", "keys": ["id"]}}, "replaces all rows"),
+        ({"lines": LINES}, {"a": {"delta": "t", "sequence_by": "at"}}, "'sequence_by' needs 'keys: [...]'"),
+        ({"lines": LINES}, {"a": {**TO_TOPIC, "keys": ["id"], "scd": 2}}, "a topic keeps its history by itself"),
+        ({"lines": LINES}, {"a": {"delta": "t", "keys": ["id"], "scd": 3}}, "'3' is none of 1, 2"),
+        ({"lines": LINES}, {"a": {"delta": "t", "keys": ["id"], "tombstones": "long"}}, "no time such as '2 days'"),
+        ({"lines": LINES}, {"a": {"delta": "t", "mode": "update", "scd": 2}}, "an aggregation are replaced"),
+        (
+            {"lines": LINES},
+            {"a": {"jdbc": "x", "table": "t", "keys": ["id"], "guarantee": "at_least_once"}},
+            "are written exactly once: leave 'guarantee' out",
+        ),
+        (
+            {"lines": LINES},
+            {"a": {**TO_TOPIC, "keys": ["id"], "mode": "update", "sequence_by": "n"}},
+            "the rows of a topic have keys, deletes and except only",
+        ),
+        ({"lines": {"topic": "x", "format": "debezium"}}, {"a": TO_TOPIC}, "format debezium needs a schema"),
         (
             {"lines": {**LINES, "files": "x"}},
             {"a": TO_TOPIC},

@@ -265,3 +265,35 @@ def test_keys_of_several_columns_are_matched_together() -> None:
     assert with_keys(given, keys, ("a", "b")).column("tags").to_pylist() == [[], None]
     assert with_keys(given, keys, ("a", "b"), are_in=False).column("tags").to_pylist() == [["p"], ["q"]]
     assert with_keys(given, keys.slice(0, 0), ("a", "b")).num_rows == 0
+
+
+class Killed(BaseException):
+    """What a test has instead of a killed driver."""
+
+
+@pytest.mark.parametrize("rules", [TYPE_1, TYPE_2], ids=["type 1", "type 2"])
+@pytest.mark.parametrize("step", ["table-undecided", "merge-tombstones", "merge-undecided", "merge-committed"])
+def test_a_batch_that_was_interrupted_anywhere_is_done_again(
+    place: TableSettings, rules: ChangeRules, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = made(place, rules)
+    batches: list[list[Change]] = [
+        [(1, "Ann", 10), (2, "Bob", 10)],
+        [(1, "Anna", 20), (2, None, 30), (4, None, 40), (1, "An", 5)],
+        [(2, "late", 29), (4, "late", 39)],
+    ]
+
+    def kill(at: str, batch_id: int) -> None:
+        if (at, batch_id) == (step, 1):
+            raise Killed
+
+    apply(settings, batches[0], 0)
+    with monkeypatch.context() as patched:
+        patched.setattr(merge, "fault_point", kill)
+        patched.setattr("ottla.spark.faults.fault_point", kill)
+        with pytest.raises(Killed):
+            apply(settings, batches[1], 1)
+    for batch_id in (1, 2):
+        apply(settings, batches[batch_id], batch_id)
+    found = versions(settings) if rules.is_history else people(settings)
+    assert found == expected(rules, [change for batch in batches for change in batch])

@@ -114,6 +114,16 @@ def registered_decoder(
     return protobuf.ProtobufDecoder(files, protobuf_schema.message_of(files, message), settings, is_lenient)
 
 
+def registered_avro(pipeline: Pipeline, source: Source) -> Decoder:
+    """The decoder of the newest Avro schema of a topic."""
+    assert pipeline.registry is not None and source.topic is not None
+    try:
+        schema = _latest(pipeline.registry, source.topic, "avro")
+        return registered_decoder(pipeline.registry, schema, None, source.lenient)
+    except ConverterError as error:
+        raise PipelineError(f"sources.{source.name}.schema: {error}") from None
+
+
 def message_of_newest(settings: RegistrySettings, values: Sequence[bytes | None]) -> str | None:
     """Which message of its file the last Protobuf value is; None: no value tells."""
     from ottla.converters.protobuf_schema import written_message

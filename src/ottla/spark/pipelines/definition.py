@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ottla.converters.errors import RegistryError
 from ottla.converters.registry import RegistrySettings
 from ottla.spark.pipelines import record_parts, values
+from ottla.spark.pipelines.change_definition import CHANGE_KEYS, Changes, parse_changes
 from ottla.spark.pipelines.errors import BadData as BadData
 from ottla.spark.pipelines.errors import FlowFailed as FlowFailed
 from ottla.spark.pipelines.errors import PipelineError as PipelineError
@@ -44,6 +45,7 @@ SEVERAL_TOPICS = ("topics", "pattern")
 TABLE_KINDS = ("delta", "iceberg")
 WARN, DROP, QUARANTINE, FAIL = ACTIONS = ("warn", "drop", "quarantine", "fail")
 CONVERTERS = ("json", "csv", "string", "raw", "avro", "protobuf")
+DEBEZIUM = "debezium"
 REGISTERED = ("avro", "protobuf", "json")
 PLAIN, CONFLUENT = WIRES = ("plain", "confluent")
 EXACTLY_ONCE, AT_LEAST_ONCE = GUARANTEES = ("exactly_once", "at_least_once")
@@ -204,6 +206,8 @@ class Flow:
     key: str | None = None
     table: str | None = None
     mode: str = "append"
+    changes: Changes | None = None
+    """How rows change those of the target; None: they are appended."""
     partition_by: tuple[str, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
     on_failure: str | None = None
@@ -460,6 +464,7 @@ _FLOW_KEYS = (
     *("schema", "message", "wire", "register", "guarantee", "catalog", "evolve", "compact_every"),
     *("headers", "partitions", "replication", "config", "request"),
     *("on_failure", "retry_for"),
+    *CHANGE_KEYS,
 )
 
 
@@ -477,14 +482,14 @@ def _source(name: str, document: object, registry: RegistrySettings | None, writ
     topics = record_parts.read_topics(given, where) if kind == "topic" else ()
     if kind == "jdbc" and "table" not in given:
         raise PipelineError(f"{where}: a jdbc source needs 'table: NAME'")
-    allowed = {"topic": CONVERTERS, "files": FILE_FORMATS}.get(kind, ())
+    allowed = {"topic": (*CONVERTERS, DEBEZIUM), "files": FILE_FORMATS}.get(kind, ())
     chosen = (values.choice(given, "format", where, allowed) or "json") if allowed else None
     schema = values.text(given, "schema", where) if allowed or kind == "spark_format" else None
     wire = _wire(given, where, chosen, registry)
     is_registered = registry is not None and wire == CONFLUENT and "pattern" not in given
     if schema is None and chosen in ("avro", "protobuf") and not is_registered:
         raise PipelineError(f"{where}: {_needs_schema(chosen)}")
-    if chosen in ("json", "csv", "parquet") and schema is None and not is_registered:
+    if chosen in ("json", "csv", "parquet", DEBEZIUM) and schema is None and not is_registered:
         raise PipelineError(f"{where}: format {chosen} needs a schema, e.g. 'schema: id bigint, name string'")
     watermark = None
     if "watermark" in given:
@@ -563,7 +568,7 @@ def _flow_key(given: Mapping[str, Any], where: str, registry: RegistrySettings |
 def _wire(given: Mapping[str, Any], where: str, chosen: str | None, registry: RegistrySettings | None) -> str:
     """Whether values have the Confluent wire format: Avro and Protobuf have, where there is a registry."""
     wire = values.choice(given, "wire", where, WIRES)
-    if wire == CONFLUENT and chosen not in REGISTERED:
+    if wire == CONFLUENT and chosen not in (*REGISTERED, DEBEZIUM):
         raise PipelineError(f"{where}.wire: only {', '.join(REGISTERED)} have the Confluent wire format")
     if wire == CONFLUENT and registry is None:
         raise PipelineError(f"{where}.wire: it needs 'registry: {{url: ...}}' at the top of the file")
@@ -623,12 +628,8 @@ def _flow(name: str, document: object, registry: RegistrySettings | None) -> Flo
             "plain', or one flow for each topic"
         )
     mode = values.choice(given, "mode", where, MODES) or "append"
-    if kind not in ("topic", "http", "spark_format") and mode != "append":
-        raise PipelineError(
-            f"{where}.mode: {kind} can only be appended to: '{mode}' would add a row for each change of a key, and "
-            "the old ones would stay. Write the changes to a topic, or group by a window of a source with a watermark: "
-            "then 'mode: append' writes each row once, when it is final"
-        )
+    guarantee = values.choice(given, "guarantee", where, GUARANTEES) or EXACTLY_ONCE
+    changes = parse_changes(given, where, kind, mode, guarantee)
     compact_every = values.text(given, "compact_every", where)
     if compact_every is not None and (not compact_every.isdecimal() or int(compact_every) == 0):
         raise PipelineError(f"{where}.compact_every: a number of batches is expected, not {compact_every!r}")
@@ -651,13 +652,14 @@ def _flow(name: str, document: object, registry: RegistrySettings | None) -> Flo
         message=values.text(given, "message", where),
         wire=wire,
         registers=registers,
-        guarantee=values.choice(given, "guarantee", where, GUARANTEES) or EXACTLY_ONCE,
+        guarantee=guarantee,
         evolves=values.flag(given, "evolve", where),
         compact_every=None if compact_every is None else int(compact_every),
         format=chosen or {"topic": "json", "files": "parquet"}.get(kind),
         key=key,
         table=values.text(given, "table", where),
         mode=mode,
+        changes=changes,
         partition_by=values.listed(given, "partition_by", where),
         options=values.texts(given, "options", where),
         on_failure=values.choice(given, "on_failure", where, ON_FAILURE),

@@ -7,6 +7,8 @@ import re
 from ottla.spark.pipelines.definition import BadData, FlowFailed, PipelineError, Unavailable
 
 SLOW_START = "Python worker failed to connect back"
+RAISED = "[USER_RAISED_EXCEPTION]"
+"""Before what a rule says of its row. Without the brackets it is part of every plan with such a rule."""
 SLOW_START_ADVICE = (
     "Spark gives a Python process ten seconds to start, and this machine was too busy for that. Nothing is lost: run "
     "the pipeline again when there is less to do, or with fewer tasks at a time (--master 'local[2]')"
@@ -40,8 +42,8 @@ def cause_of(text: str) -> str:
     Spark's own first sentence."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     for line in lines:
-        if "USER_RAISED_EXCEPTION" in line:
-            return line.split("USER_RAISED_EXCEPTION]", 1)[-1].strip().removesuffix("SQLSTATE: P0001").strip()
+        if RAISED in line:
+            return line.split(RAISED, 1)[-1].strip().removesuffix("SQLSTATE: P0001").strip()
     found = [match for match in map(_PYTHON_ERROR.match, lines) if match is not None]
     own = [match for match in found if not match.group(1).startswith(("org.", "java.", "pyspark."))]
     if own:
@@ -57,7 +59,7 @@ def failure(
 ) -> PipelineError:
     """The error of its kind for what failed, from all that is said about it; `default` is for an unknown kind."""
     shown = f"{what}: {cause or cause_of(text)}" if what else cause or cause_of(text)
-    if "USER_RAISED_EXCEPTION" in text:
+    if RAISED in text:
         return BadData(shown)
     if SLOW_START in text:
         return Unavailable(f"{shown}. {SLOW_START_ADVICE}")

@@ -21,6 +21,7 @@ from ottla.spark.pipelines.state import PipelineState
 from ottla.spark.pipelines.views import create_views
 from ottla.spark.registration import register
 from ottla.spark.tables.data_source import TableSource
+from ottla.spark.tables.merge import ChangeSink
 
 
 class Frames:
@@ -31,6 +32,7 @@ class Frames:
         self.spark = spark.newSession()
         register(self.spark, BatchOfStream)
         register(self.spark, TableSource)
+        register(self.spark, ChangeSink)
         self.spark.sql(keys.HEADER_FUNCTION)
         self._state = state
         self._connection = connection

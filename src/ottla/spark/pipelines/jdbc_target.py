@@ -8,7 +8,7 @@ the batch done when it goes on.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -42,6 +42,7 @@ class JdbcTarget:
         assert flow.jdbc is not None and flow.table is not None
         self._flow = flow
         self._url, self._table = flow.jdbc, flow.table
+        self._replaces = flow.changes is not None and flow.changes.is_replaced
         self._options = {"url": self._url, **driver(self._url), **flow.options}
         self._jvm: Any = spark.sparkContext._jvm
 
@@ -59,16 +60,14 @@ class JdbcTarget:
             self._make_tables(connection, batch, query_id)
             if self._last_batch(connection, query_id) >= batch_id:
                 return
-            columns = ", ".join(_quoted(connection, name) for name in batch.columns)
-            self._run(connection, f"drop table if exists {staging}")
-            self._run(connection, f"create table {staging} as select {columns} from {self._table} where 1 = 0")
+            self._make_staging(connection, staging, batch)
             connection.commit()
-        self.append(batch, staging)
+        self._stage(batch, staging)
         fault_point("jdbc-staged", batch_id)
         with self._connection() as connection:
             note = f"update {BATCHES} set batch_id = {batch_id} where query_id = ? and batch_id < {batch_id}"
             if self._run(connection, note, query_id) == 1:
-                self._run(connection, f"insert into {self._table} ({columns}) select {columns} from {staging}")
+                self._move(connection, staging, batch)
                 fault_point("jdbc-undecided", batch_id)
                 connection.commit()
                 fault_point("jdbc-committed", batch_id)
@@ -76,10 +75,25 @@ class JdbcTarget:
             self._run(connection, f"drop table {staging}")
             connection.commit()
 
+    def _make_staging(self, connection: Any, staging: str, batch: DataFrame) -> None:
+        columns = quoted_list(connection, batch.columns)
+        self._run(connection, f"drop table if exists {staging}")
+        self._run(connection, f"create table {staging} as select {columns} from {self._table} where 1 = 0")
+
+    def _stage(self, batch: DataFrame, staging: str) -> None:
+        self.append(batch, staging)
+
+    def _move(self, connection: Any, staging: str, batch: DataFrame) -> None:
+        """Bring a staged batch to the target, within the transaction that notes it."""
+        columns = quoted_list(connection, batch.columns)
+        if self._replaces:
+            self._run(connection, f"delete from {self._table}")
+        self._run(connection, f"insert into {self._table} ({columns}) select {columns} from {staging}")
+
     def _make_tables(self, connection: Any, batch: DataFrame, query_id: str) -> None:
         """The target, if there is none, and the query's row of `ottla_batches`."""
         if not self._is_there(connection, self._table):
-            self.append(batch.limit(0))
+            self._make_target(connection, batch)
         if not self._is_there(connection, BATCHES):
             self._run(
                 connection, f"create table {BATCHES} (query_id varchar(64) primary key, batch_id bigint not null)"
@@ -87,6 +101,9 @@ class JdbcTarget:
         if not self._rows(connection, f"select 1 from {BATCHES} where query_id = ?", query_id):
             self._run(connection, f"insert into {BATCHES} (query_id, batch_id) values (?, {NO_BATCH})", query_id)
         connection.commit()
+
+    def _make_target(self, connection: Any, batch: DataFrame) -> None:
+        self.append(batch.limit(0))
 
     def _is_there(self, connection: Any, table: str) -> bool:
         try:
@@ -168,6 +185,10 @@ class JdbcTarget:
         )
 
 
-def _quoted(connection: Any, name: str) -> str:
+def quoted_list(connection: Any, names: Iterable[str], prefix: str = "") -> str:
+    return ", ".join(prefix + quoted(connection, name) for name in names)
+
+
+def quoted(connection: Any, name: str) -> str:
     mark = connection.getMetaData().getIdentifierQuoteString().strip()
     return f"{mark}{name.replace(mark, mark * 2)}{mark}" if mark else name

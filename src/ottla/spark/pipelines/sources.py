@@ -17,9 +17,9 @@ from pyspark.sql import functions as F
 from ottla.client.dead_letters import OFFSET, PARTITION, TOPIC
 from ottla.converters.errors import ConverterError
 from ottla.converters.json_values import JsonDecoder
-from ottla.spark.pipelines import converters
+from ottla.spark.pipelines import converters, debezium
 from ottla.spark.pipelines.connection import Connection
-from ottla.spark.pipelines.definition import CONFLUENT, Pipeline, PipelineError, Source
+from ottla.spark.pipelines.definition import CONFLUENT, DEBEZIUM, Pipeline, PipelineError, Source
 from ottla.spark.pipelines.expectations import ORIGIN, PARSE_ERROR, SOURCE_HEADER, first_line
 from ottla.spark.pipelines.keys import own_headers
 from ottla.spark.pipelines.text_forms import MOMENTS
@@ -122,6 +122,8 @@ def parsed(pipeline: Pipeline, source: Source, raw: DataFrame) -> DataFrame:
     """Raw rows with their value as columns, and `_parse_error` where that could not be done."""
     value = F.col(f"{ORIGIN}.value")
     others = [name for name in raw.columns if name != ORIGIN]
+    if source.format == DEBEZIUM:
+        return debezium.parsed(pipeline, source, raw, session_zone(raw.sparkSession))
     if source.format == "raw":
         return raw.select(ORIGIN, _no_error(), value.alias("value"), *others)
     if source.format == "string":

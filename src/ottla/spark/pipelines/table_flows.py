@@ -12,7 +12,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from ottla.spark.pipelines.definition import TABLE_KINDS, Flow, Pipeline, PipelineError, Source
 from ottla.spark.pipelines.expectations import first_line
 from ottla.spark.pipelines.failures import failure
-from ottla.spark.tables.data_source import NAME, SETTINGS
+from ottla.spark.tables.data_source import NAME, REPLACES, SETTINGS
 from ottla.spark.tables.table import (
     DELTA,
     Compacted,
@@ -51,7 +51,7 @@ def prepare(pipeline: Pipeline, flow: Flow, rows: DataFrame, *, may_change: bool
     """Make the table of a flow ready for its rows; or only look whether it would be."""
     settings = table_settings(pipeline, flow)
     schema = to_arrow_schema(rows.schema, timezone="UTC")
-    with _explained(f"flows.{flow.name}"):
+    with explained(f"flows.{flow.name}"):
         if may_change:
             prepare_table(settings, schema)
         else:
@@ -59,7 +59,7 @@ def prepare(pipeline: Pipeline, flow: Flow, rows: DataFrame, *, may_change: bool
 
 
 @contextmanager
-def _explained(where: str) -> Iterator[None]:
+def explained(where: str) -> Iterator[None]:
     """What goes wrong with a table, its catalog or its store, in one sentence and of its kind."""
     try:
         yield
@@ -72,15 +72,16 @@ def _explained(where: str) -> Iterator[None]:
         raise failure(where, f"{text}\n{error}", cause=text) from None
 
 
-def append(settings: TableSettings, rows: DataFrame) -> None:
-    """Write rows as one commit of the table."""
-    rows.write.format(NAME).option(SETTINGS, settings.to_json()).mode("append").save()
+def append(settings: TableSettings, rows: DataFrame, *, replaces: bool = False) -> None:
+    """Write rows as one commit of the table, beside those it has or in their place."""
+    writer = rows.write.format(NAME).option(SETTINGS, settings.to_json())
+    writer.option(REPLACES, str(replaces).lower()).mode("append").save()
 
 
 def table_rows(spark: SparkSession, pipeline: Pipeline, source: Source) -> DataFrame:
     """The rows of a table, or the stream of what is appended to it."""
     settings = table_settings(pipeline, source)
-    with _explained(f"sources.{source.name}"):
+    with explained(f"sources.{source.name}"):
         try:
             open_table(settings)
         except NoTable as error:
@@ -96,6 +97,6 @@ def compact(pipeline: Pipeline) -> dict[str, Compacted]:
     done = {}
     for flow in pipeline.flows:
         if flow.kind in TABLE_KINDS:
-            with _explained(f"flows.{flow.name}"):
+            with explained(f"flows.{flow.name}"):
                 done[flow.name] = open_table(table_settings(pipeline, flow)).compact()
     return done

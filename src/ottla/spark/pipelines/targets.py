@@ -7,29 +7,37 @@ same commit as the rows.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
+from uuid import uuid4
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from ottla.spark.pipelines import batch_sink, converters, http_target, keys, table_flows
+from ottla.spark.pipelines import batch_sink, changes, converters, http_target, keys, table_flows
 from ottla.spark.pipelines.connection import Connection
 from ottla.spark.pipelines.definition import CONFLUENT, TABLE_KINDS, Flow, Pipeline, PipelineError
 from ottla.spark.pipelines.expectations import first_line
+from ottla.spark.pipelines.jdbc_changes import JdbcChanges
 from ottla.spark.pipelines.jdbc_target import JdbcTarget
 from ottla.spark.pipelines.text_forms import EXACT_CSV, MOMENTS
 from ottla.spark.stream_writer import QUERY_ID
 from ottla.spark.tables.table import open_table
 
 OUT = "written"
+MODE = "ottla.mode"
+"""The mode of a query where it is not its flow's, as metadata of the column value."""
 MODE_CHECK = "spark.sql.streaming.unsupportedOperationCheck"
 _TEXT_OPTIONS = {"json": MOMENTS, "csv": EXACT_CSV}
 
 
-def as_records(pipeline: Pipeline, flow: Flow, rows: DataFrame, *, may_change: bool) -> DataFrame:
-    """Rows as records of a topic: key and value, and if the flow has them headers and topic."""
+def as_records(
+    pipeline: Pipeline, flow: Flow, rows: DataFrame, *, may_change: bool, deleted: Column | None = None
+) -> DataFrame:
+    """Rows as records of a topic: key and value, and if the flow has them headers and topic. The value of a row that is
+    deleted is null."""
     columns = written_columns(rows)
     where = f"flows.{flow.name}"
     if flow.format in ("string", "raw"):
@@ -38,8 +46,10 @@ def as_records(pipeline: Pipeline, flow: Flow, rows: DataFrame, *, may_change: b
                 f"{where}: format {flow.format} writes the column value; there are {', '.join(columns)}"
             )
         value = F.col("value").cast("string" if flow.format == "string" else "binary")
+        if deleted is not None:
+            value = F.when(~deleted, value)
     else:
-        value = _converted(pipeline, flow, rows.select(*columns), may_change)
+        value = _converted(pipeline, flow, rows.select(*columns), may_change, deleted)
     key, headers = keys.key_column(pipeline, flow, rows, may_change=may_change), keys.headers_column(flow, rows)
     try:
         more = [] if headers is None else [headers.alias("headers")]
@@ -56,9 +66,13 @@ def _topic_of_row(flow: Flow) -> Column:
     return F.coalesce(topic, F.raise_error(missing).cast("string"))
 
 
-def _converted(pipeline: Pipeline, flow: Flow, rows: DataFrame, may_change: bool) -> Column:
+def _converted(
+    pipeline: Pipeline, flow: Flow, rows: DataFrame, may_change: bool, deleted: Column | None = None
+) -> Column:
     """The columns as one value."""
-    row = F.struct(*rows.columns)
+    row = F.struct(*(F.col(f"`{name}`") for name in rows.columns))
+    if deleted is not None:
+        row = F.when(~deleted, row)
     if flow.format in ("avro", "protobuf"):
         encoder = converters.flow_encoder(pipeline, flow, rows.schema, may_change=may_change)
         return converters.encoded(encoder, row)
@@ -78,11 +92,15 @@ def prepare(pipeline: Pipeline, flow: Flow, rows: DataFrame, *, may_change: bool
     """What is written, and counted as it is. Schemas are registered and tables made, unless nothing may change."""
     _check_mode(flow, rows)
     if flow.kind == "topic":
-        records = as_records(pipeline, flow, rows, may_change=may_change)
+        made = changed_records if flow.changes is not None else as_records
+        records = made(pipeline, flow, rows, may_change=may_change)
         return records.observe(OUT, F.count(F.lit(1)).alias(OUT))
     if flow.kind == "http":
         bodies = http_target.calls(flow, rows, written_columns(rows))
         return bodies.observe(OUT, F.count(F.lit(1)).alias(OUT))
+    if flow.changes is not None and not flow.changes.is_replaced:
+        prepared = changes.prepare_changes(pipeline, flow, rows, may_change=may_change)
+        return prepared.observe(OUT, F.count(F.lit(1)).alias(OUT))
     kept = rows.select(*written_columns(rows))
     for name in flow.partition_by:
         if name not in kept.columns:
@@ -90,6 +108,25 @@ def prepare(pipeline: Pipeline, flow: Flow, rows: DataFrame, *, may_change: bool
     if flow.kind in TABLE_KINDS:
         table_flows.prepare(pipeline, flow, kept, may_change=may_change)
     return kept.observe(OUT, F.count(F.lit(1)).alias(OUT))
+
+
+def changed_records(pipeline: Pipeline, flow: Flow, rows: DataFrame, *, may_change: bool) -> DataFrame:
+    """Changes as records of a topic: by their keys, null for a delete. With a sequence only the newest change of a
+    key, which the query's state knows: then the query is one that updates."""
+    made = changes.FlowChanges(flow, rows)
+    keyed = replace(flow, key=flow.key or made.record_key())
+    if not made.is_sequenced or flow.mode != "append":
+        kept = made.plain_rows()
+        return as_records(pipeline, keyed, kept, may_change=may_change, deleted=changes.deleted_keys())
+    newest = made.newest_rows()
+    _check_mode(replace(flow, mode="update"), newest)
+    records = as_records(pipeline, keyed, newest, may_change=may_change, deleted=changes.deleted_keys())
+    return records.withMetadata("value", {MODE: "update"})
+
+
+def _mode_of(flow: Flow, prepared: DataFrame) -> str:
+    known = prepared.schema["value"].metadata if flow.kind == "topic" else {}
+    return str(known.get(MODE, flow.mode))
 
 
 def _check_mode(flow: Flow, rows: DataFrame) -> None:
@@ -111,20 +148,21 @@ def _mode_advice(flow: Flow) -> str:
         return ". 'complete' writes all groups again, and needs a GROUP BY"
     if flow.mode == "update":
         return ""
-    changes = "; or say 'mode: update', which writes each change" if flow.kind == "topic" else ""
-    return f". Groups are appended when they are final: group by a window of a source with a 'watermark'{changes}"
+    other = "" if flow.kind == "files" else "; or say 'mode: update', which writes each change"
+    return f". Groups are appended when they are final: group by a window of a source with a 'watermark'{other}"
 
 
 def start(
     pipeline: Pipeline, flow: Flow, prepared: DataFrame, connection: Connection, checkpoint: str, *, is_once: bool
 ) -> StreamingQuery:
     """Begin to write a stream."""
-    writer = prepared.writeStream.queryName(f"{pipeline.name}.{flow.name}").outputMode(flow.mode)
+    writer = prepared.writeStream.queryName(f"{pipeline.name}.{flow.name}")
+    writer = writer.outputMode(_mode_of(flow, prepared))
     writer = writer.option("checkpointLocation", checkpoint)
     writer = writer.trigger(availableNow=True) if is_once else writer.trigger(processingTime=pipeline.trigger)
     if flow.kind == "topic":
         options = _topic_options(flow, connection)
-        if flow.mode == "append":
+        if _mode_of(flow, prepared) == "append":
             return writer.format("ottla").options(**options).start()
 
         def send(batch: DataFrame, _: int) -> None:
@@ -152,13 +190,13 @@ def start(
         settings = table_flows.table_settings(pipeline, flow)
 
         def commit(batch: DataFrame, batch_id: int) -> None:
-            table_flows.append(settings, batch)
+            _write_table(pipeline, flow, batch)
             if flow.compact_every is not None and (batch_id + 1) % flow.compact_every == 0:
                 open_table(settings).compact()
 
         return writer.foreachBatch(commit).start()
 
-    target = JdbcTarget(prepared.sparkSession, flow)
+    target = _database(flow, prepared)
 
     def append(batch: DataFrame, batch_id: int) -> None:
         query_id = batch.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
@@ -185,9 +223,26 @@ def write_once(pipeline: Pipeline, flow: Flow, prepared: DataFrame, connection: 
         plain = prepared.write.format(flow.spark_format or "").mode("append").options(**flow.options)
         plain.partitionBy(*flow.partition_by).save()
     elif flow.kind in TABLE_KINDS:
-        table_flows.append(table_flows.table_settings(pipeline, flow), prepared)
+        _write_table(pipeline, flow, prepared)
+    elif flow.changes is not None:
+        _database(flow, prepared).write(prepared, f"once-{flow.name}-{uuid4()}", 0)
     else:
         JdbcTarget(prepared.sparkSession, flow).append(prepared)
+
+
+def _write_table(pipeline: Pipeline, flow: Flow, rows: DataFrame) -> None:
+    """Append rows to a Delta or Iceberg table, apply them as changes, or replace its rows with them."""
+    if flow.changes is not None and not flow.changes.is_replaced:
+        changes.merge_batch(pipeline, flow, rows)
+        return
+    settings = table_flows.table_settings(pipeline, flow)
+    table_flows.append(settings, rows, replaces=flow.changes is not None)
+
+
+def _database(flow: Flow, prepared: DataFrame) -> JdbcTarget:
+    if flow.changes is None or flow.changes.is_replaced:
+        return JdbcTarget(prepared.sparkSession, flow)
+    return JdbcChanges(prepared.sparkSession, flow, changes.rules_of(prepared))
 
 
 def _topic_options(flow: Flow, connection: Connection) -> dict[str, str]:

@@ -76,8 +76,8 @@ def plan_changes(
     tombstones: pyarrow.Table | None = None,
 ) -> Plan:
     """What has to be done to a table. `changes` has the columns of the target, DELETED and ORDER, and SEQUENCE unless
-    what comes later is newer; `stored` has the target's rows of the same keys (type 1: at least keys and sequence),
-    `tombstones` the keys and sequences of deletes."""
+    what comes later is newer; `stored` has the target's rows of the same keys (type 1: at least keys and sequence;
+    None: they are not known), `tombstones` the keys and sequences of deletes."""
     target = [name for name in changes.column_names if name not in (SEQUENCE, DELETED, ORDER)]
     events = [_ranked(changes, _NEW)]
     if stored is not None and stored.num_rows:
@@ -88,7 +88,7 @@ def plan_changes(
     rows = pyarrow.concat_tables([_cast(one, kind) for one in events], promote_options="default").combine_chunks()
     given = [*rules.keys, *([SEQUENCE] if SEQUENCE in changes.column_names else [])]
     rows = rows.take(pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in (*given, _RANK, ORDER)]))
-    made = _versions(rules, rows) if rules.is_history else _newest(rules, rows)
+    made = _versions(rules, rows) if rules.is_history else _newest(rules, rows, is_known=stored is not None)
     return Plan(made.select([*target, OPERATION]), _tombstones_of(rules, rows))
 
 
@@ -117,10 +117,11 @@ def _cast(rows: pyarrow.Table, kinds: dict[str, Any]) -> pyarrow.Table:
     return rows.cast(pyarrow.schema([pyarrow.field(one.name, one.type) for one in fields]))
 
 
-def _newest(rules: ChangeRules, rows: pyarrow.Table) -> pyarrow.Table:
-    """Type 1: the last row of each key, unless it is stored already."""
+def _newest(rules: ChangeRules, rows: pyarrow.Table, *, is_known: bool) -> pyarrow.Table:
+    """Type 1: the last row of each key, unless it is stored already. Deletes of rows that are known not to be there
+    are left out."""
     last, rank = _is_last(rows, rules.keys), rows.column(_RANK).to_numpy()
-    is_there = _has_stored(last, rank) if rules.sequence is not None else True
+    is_there = _has_stored(last, rank) if is_known else True
     return _with_operation(rows.filter(pyarrow.array(last & (rank == _NEW) & (~_deleted(rows) | is_there))))
 
 

@@ -28,6 +28,7 @@ from ottla.spark.tables.table import NOTHING, BatchOfQuery, FileToRead, TableSet
 
 NAME = "ottla-table"
 SETTINGS = "settings"
+REPLACES = "replaces"
 VERSION = "tableVersion"
 
 
@@ -42,8 +43,9 @@ class TaskFiles(WriterCommitMessage):
 class TableWriter(DataSourceArrowWriter):
     """Writes rows to files, and makes them part of the table when all tasks are done."""
 
-    def __init__(self, settings: TableSettings) -> None:
+    def __init__(self, settings: TableSettings, replaces: bool) -> None:
         self._settings = settings
+        self._replaces = replaces
 
     def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> TaskFiles:
         context = TaskContext.get()
@@ -56,7 +58,7 @@ class TableWriter(DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         files, batch = _written(messages)
-        write_batch(open_table(self._settings), files, batch)
+        write_batch(open_table(self._settings), files, batch, replaces=self._replaces)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """The files stay where they are: a commit that failed for its writer may have reached the table all the same.
@@ -154,4 +156,4 @@ class TableSource(DataSource):
         return TableStreamReader(self._settings)
 
     def writer(self, schema: StructType, overwrite: bool) -> TableWriter:
-        return TableWriter(self._settings)
+        return TableWriter(self._settings, self.options.get(REPLACES) == "true")
