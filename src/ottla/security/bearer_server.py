@@ -28,19 +28,19 @@ class BearerServer:
 
     def __init__(self, validate: Validate) -> None:
         self._validate = validate
-        self._failure: str | None = None
+        self.failure: str | None = None
         """Why the token was refused: the client was answered so and acknowledges it next."""
         self.identity: Identity | None = None
         self.claimed = ""
 
     def respond(self, token: bytes, timestamp: int) -> bytes:
-        if self._failure is not None:
-            raise LoginRefused(self._failure, INVALID_TOKEN if token == ACKNOWLEDGED else None)
+        if self.failure is not None:
+            raise LoginRefused(self.failure, INVALID_TOKEN if token == ACKNOWLEDGED else None)
         authorization_id, bearer = _parse(token)
         try:
             identity = self._validate(bearer, timestamp)
         except LoginRefused as error:
-            self._failure = error.reason
+            self.failure = error.reason
             return INVALID_TOKEN.encode()
         if authorization_id and authorization_id != identity.principal.name:
             raise LoginRefused("the client asked for an authorization id that is not the token's principal")

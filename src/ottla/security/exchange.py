@@ -112,6 +112,13 @@ class Exchange:
         elif isinstance(state, Greeted):
             self.state = Refused(reason, "", "")
 
+    def abandon(self) -> None:
+        """The client closed the connection. If its token had been refused, the login failed: a client that does not
+        wait for the last answer is counted and audited as well."""
+        state = self.state
+        if isinstance(state, Exchanging) and state.server.failure is not None:
+            self.refuse(state.server.failure)
+
     def handshake(self, request: SaslHandshakeRequest, version: int) -> SaslHandshakeResponse:
         names = list(self._terms.mechanisms)
         if not isinstance(self.state, Greeted):
@@ -194,6 +201,7 @@ class _Unusable:
 
     identity: Identity | None = None
     claimed = ""
+    failure: str | None = None
 
     def __init__(self, wanted: str, previous: str) -> None:
         self._wanted = wanted

@@ -43,5 +43,9 @@ class ServerMechanism(Protocol):
     def claimed(self) -> str:
         """The user name that the client gave; empty before it gave one, and for mechanisms without."""
 
+    @property
+    def failure(self) -> str | None:
+        """Why the login has failed, if the client was answered so and its next token is only to acknowledge it."""
+
     def respond(self, token: bytes, timestamp: int) -> bytes:
         """The answer to a token of the client; LoginRefused if the login fails. `timestamp` is wall-clock time."""

@@ -31,6 +31,7 @@ class PlainServer:
         self._users = users
         self.identity: Identity | None = None
         self.claimed = ""
+        self.failure: str | None = None
 
     def respond(self, token: bytes, timestamp: int) -> bytes:
         fields = token.decode(errors="replace").split("\0", 3)

@@ -89,6 +89,7 @@ class ScramServer:
         self._gs2_header = self._client_first = self._server_first = ""
         self.identity: Identity | None = None
         self.claimed = ""
+        self.failure: str | None = None
 
     def wanted_token(self, message: bytes) -> str | None:
         """The id of the delegation token that a client-first message names; None for any other message."""

@@ -33,6 +33,7 @@ class Scripted:
     expires_at: int | None = None
     identity: Identity | None = None
     claimed: str = "alice"
+    failure: str | None = None
     seen: list[bytes] = field(default_factory=list)
 
     def respond(self, token: bytes, timestamp: int) -> bytes:

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 
 
 class KerberosServer:
+    failure: str | None = None
+
     def __init__(self, settings: KerberosSettings) -> None:
         from ottla.net.kerberos import GssapiServer
 

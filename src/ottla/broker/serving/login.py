@@ -217,6 +217,14 @@ class ConnectionLogin:
 
     def closed(self) -> None:
         """The connection is closed."""
+        self._stop_timer()
+        exchange = self._exchange
+        if exchange is not None and not isinstance(exchange.state, Refused):
+            exchange.abandon()
+            if isinstance(exchange.state, Refused):
+                self._refused(exchange.state)
+
+    def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -324,7 +332,7 @@ class ConnectionLogin:
             meter.successful_authentication_no_reauth += not self._supports_reauthentication
         else:
             meter.successful_reauthentication += 1
-        self.closed()
+        self._stop_timer()
         self._login = login
         self._exchange = None
         self._limit_frames(is_logged_in=True)
@@ -424,7 +432,7 @@ class ConnectionLogin:
         return self._logins.ground.config.connection_failed_authentication_delay_ms
 
     def _call_after(self, delay_ms: int, work: Callable[[], None]) -> None:
-        self.closed()
+        self._stop_timer()
         self._timer = self._logins.ground.loop.call_later(delay_ms / 1000, work)
 
     def _limit_frames(self, *, is_logged_in: bool) -> None:

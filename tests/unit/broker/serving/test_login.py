@@ -16,6 +16,7 @@ from ottla.broker.serving.connection import Connection
 from ottla.broker.serving.login import LOGIN_TIMEOUT_MS, ConnectionLogin, ListenerLogins
 from ottla.broker.serving.serving import Serving
 from ottla.net import OsSockets, ReceiveBuffers
+from ottla.security.exchange import Exchange
 from ottla.security.scram import Scram
 from ottla.wire import Message, decode
 from ottla.wire.apis import APIS, response_class
@@ -422,3 +423,26 @@ def test_no_api_but_three_passes_before_the_login(key: int) -> None:
         world.channel.close()
 
     run_timed(ask())
+
+
+@timed
+async def test_a_client_that_hangs_up_when_its_token_is_refused_has_failed_to_log_in() -> None:
+    class Refusing:
+        identity = None
+        claimed = ""
+        failure: str | None = None
+
+        def respond(self, token: bytes, timestamp: int) -> bytes:
+            if token == b"forged":
+                self.failure = "the signature is wrong"
+            return b"a challenge"
+
+    for token, reasons in ((b"forged", ["the signature is wrong"]), (b"unfinished", [])):
+        world = World()
+        world.logins._new_server = lambda mechanism, settings: Refusing()  # type: ignore[method-assign]
+        world.gate._exchange = Exchange(world.logins.terms())
+        world.handshake()
+        world.token(token)
+        world.channel.close()
+        assert world.meter.failed_authentication == len(reasons)
+        assert [event.reason for event in world.events] == reasons
