@@ -39,6 +39,7 @@ DEFAULT_PORT = 9092
 STOPPING = (signal.SIGTERM, signal.SIGINT)
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 CONTROLLER = "CONTROLLER"
+SECURED_PROTOCOLS = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
 SECURITY_PROTOCOLS = "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL"
 UNUSED = " is known to Kafka but not used by Ottla: ignored"
 ALONE = (
@@ -145,6 +146,11 @@ def properties(options: argparse.Namespace) -> dict[str, str]:
         port = options.port if options.port is not None else DEFAULT_PORT
         if not 0 <= port <= 65535:
             raise ConfigError(f"--port {port}: a port is a number from 0 to 65535")
+        if options.secure is None and (secured := _secured_listener(given)):
+            raise ConfigError(
+                f"--port {port} would replace the listeners of the settings, of which {secured} is secured, by one "
+                "without TLS and logins: leave it out and change the port in listeners, or add --secure"
+            )
         # The controller of a node that stands alone is reached from inside: port 0 opens no second door.
         protocol = "PLAINTEXT" if options.secure is None else "SASL_SSL"
         given["listeners"] = f"{protocol}://127.0.0.1:{port},{CONTROLLER}://127.0.0.1:0"
@@ -167,6 +173,14 @@ def properties(options: argparse.Namespace) -> dict[str, str]:
         for setting in ALONE:
             given.setdefault(setting, "1")
     return given
+
+
+def _secured_listener(given: dict[str, str]) -> str:
+    """A listener of these settings with TLS or logins; empty if there is none."""
+    mapped = (one.partition(":") for one in given.get("listener.security.protocol.map", "").split(","))
+    protocols = {name.strip(): protocol for name, _, protocol in mapped}
+    names = [one.partition("://")[0].strip() for one in given.get("listeners", "").split(",") if one]
+    return next((name for name in names if protocols.get(name, name).strip().upper() in SECURED_PROTOCOLS), "")
 
 
 def secure(given: dict[str, str], path: str) -> SecurityFolder:

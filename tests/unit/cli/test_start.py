@@ -60,6 +60,18 @@ def test_listeners_that_name_the_controller_get_no_second_one() -> None:
     ("arguments", "said"),
     [
         (("--port", "70000"), "--port 70000"),
+        (("--port", "9092", "--override", "listeners=SASL_SSL://127.0.0.1:9092"), "of which SASL_SSL is secured"),
+        (
+            (
+                "--port",
+                "9092",
+                "--override",
+                "listeners=IN://127.0.0.1:9092,OUT://127.0.0.1:9093",
+                "--override",
+                "listener.security.protocol.map=IN:PLAINTEXT,OUT:SASL_PLAINTEXT",
+            ),
+            "of which OUT is secured",
+        ),
         (("--override", "nonsense"), "expected KEY=VALUE"),
         (("--config", "no/such/file"), "cannot be read: No such file"),
         (("--override", "log.retention.hour=3"), "did you mean log.retention.hours?"),
