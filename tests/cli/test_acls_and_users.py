@@ -200,6 +200,7 @@ def test_the_rule_that_allows_or_denies_is_named(ottla: Ottla) -> None:
         said = ottla("acls", "explain", "eve", *arguments)
         assert (arguments, said.code, expected in said.out + said.err) == (arguments, code, True), said
     assert "super.users" in ottla("acls", "explain", "eve", "read", "group", "g").err
+    assert "some hosts" not in ottla("acls", "explain", "eve", "alter", "topic", "ev-1").err
     (document,) = json.loads(ottla("acls", "explain", "eve", "write", "topic", "ev-1", "-o", "json").out)
     assert (document["allowed"], document["rule"]["name"], document["rule"]["pattern"]) == (True, "ev-", "prefixed")
     ottla("acls", "revoke", "eve", "--yes")

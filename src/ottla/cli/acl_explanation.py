@@ -69,6 +69,9 @@ async def _rules(session: Session, resource: AclResource, name: str) -> list[Acl
     return found
 
 
+_Question = tuple[Principal, AclOperation, AclResource, str]
+
+
 def _explained(
     rules: list[Acl], principal: str, host: str | None, operation: AclOperation, resource: AclResource, name: str
 ) -> dict[str, Any]:
@@ -88,7 +91,7 @@ def _explained(
     ):
         is_allowed = True
         reason = "it may write some topic, which is enough for an idempotent producer"
-    elsewhere = _for_other_hosts(rules, principal, host, resource)
+    elsewhere = _for_other_hosts(rules, is_allowed, host, (who, operation, resource, name))
     if elsewhere:
         notes.append(f"from some hosts it may be otherwise (--host ADDRESS): {entry_text(elsewhere[0])}")
     if not is_allowed:
@@ -144,12 +147,15 @@ def _authorizer(rules: list[Acl]) -> tuple[StandardAuthorizer, dict[bytes, Acl]]
     return authorizer, by_id
 
 
-def _for_other_hosts(rules: list[Acl], principal: str, host: str | None, resource: AclResource) -> list[Acl]:
-    """Rules of this principal that count only from certain hosts, if no host was named."""
+def _for_other_hosts(rules: list[Acl], is_allowed: bool, host: str | None, asked: _Question) -> list[Acl]:
+    """Rules that count only from certain hosts and would there change the answer, if no host was named."""
     if host is not None:
         return []
-    return [
-        one
-        for one in rules
-        if one.host != EVERY_HOST and one.resource is resource and one.principal in (principal, "User:*")
-    ]
+    changing = Permission.DENY if is_allowed else Permission.ALLOW
+    return [one for one in rules if one.host != EVERY_HOST and one.permission is changing and _decides(one, asked)]
+
+
+def _decides(rule: Acl, asked: _Question) -> bool:
+    """Whether a rule is about this, from whichever host."""
+    authorizer, _ = _authorizer([rule._replace(host=EVERY_HOST)])
+    return authorizer.explain(asked[0], "", *asked[1:]).acl is not None
