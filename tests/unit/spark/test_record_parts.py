@@ -87,6 +87,12 @@ def test_what_is_wrong_is_said_with_what_would_do(source: Any, flow: Any, said: 
     assert said in str(raised.value)
 
 
+def test_files_on_s3_are_said_to_need_a_package() -> None:
+    flow = {"from": "lines", "files": "s3://bucket/x"}
+    with pytest.raises(PipelineError, match=r"flows\.copy\.files: Spark reads and writes S3 as s3a://"):
+        parse_pipeline(Path("some"), {"sources": {"lines": LINES}, "flows": {"copy": flow}}, {})
+
+
 def test_headers_and_partitions_are_of_topics_only() -> None:
     flow = {"from": "lines", "files": "x", "headers": {"a": "b"}}
     with pytest.raises(PipelineError, match=r"flows\.copy\.headers: only records of topics have it"):

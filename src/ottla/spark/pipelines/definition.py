@@ -388,6 +388,7 @@ def parse_pipeline(
         )
     if not flows:
         raise PipelineError("flows: at least one is needed, e.g. 'clean: {from: orders, topic: orders.clean}'")
+    _check_stores(sources, flows, values.texts(given, "spark", "the file"))
     trigger = values.text(given, "trigger", "the file") or DEFAULT_TRIGGER
     if not _TRIGGER.fullmatch(trigger):
         raise PipelineError(f"trigger: {trigger!r} is no interval such as '5 seconds' or '100 milliseconds'")
@@ -410,6 +411,21 @@ def parse_pipeline(
         stop_timeout_ms=DEFAULT_STOP_TIMEOUT_MS if stop_timeout_ms is None else stop_timeout_ms,
         secrets=tuple(sorted(substituted.secrets)),
     )
+
+
+def _check_stores(sources: Sequence[Source], flows: Sequence[Flow], spark: Mapping[str, str]) -> None:
+    """Spark itself knows no file system s3; tables are read and written without it."""
+    ends: list[tuple[str, Source | Flow]] = [
+        *((f"sources.{one.name}", one) for one in sources),
+        *((f"flows.{one.name}", one) for one in flows),
+    ]
+    for where, one in ends:
+        if (one.files or "").startswith("s3://") and "spark.hadoop.fs.s3.impl" not in spark:
+            raise PipelineError(
+                f"{where}.files: Spark reads and writes S3 as s3a://, with 'packages: "
+                "[org.apache.hadoop:hadoop-aws:VERSION]' at the top of the file; Delta and Iceberg tables in s3:// "
+                "need no package"
+            )
 
 
 def _has_topics(source: Mapping[str, Any]) -> bool:

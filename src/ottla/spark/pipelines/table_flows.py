@@ -41,9 +41,12 @@ def _catalog(pipeline: Pipeline, one: Flow | Source) -> dict[str, str]:
     """The catalog that is named; without one, a file in the pipeline's folder."""
     if "uri" in one.catalog or "type" in one.catalog:
         return dict(one.catalog)
-    folder = Path(pipeline.path(one.catalog.get("warehouse", ICEBERG_FOLDER)))
+    warehouse = one.catalog.get("warehouse", ICEBERG_FOLDER)
+    is_remote = "://" in warehouse
+    folder = Path(pipeline.path(ICEBERG_FOLDER if is_remote else warehouse))
     folder.mkdir(parents=True, exist_ok=True)
-    own = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}"}
+    place = warehouse if is_remote else f"file://{folder}"
+    own = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": place}
     return {**one.catalog, **own}
 
 

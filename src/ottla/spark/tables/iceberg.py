@@ -38,7 +38,12 @@ try:
         TableAlreadyExistsError,
     )
     from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression
-    from pyiceberg.io.pyarrow import ArrowScan, _dataframe_to_data_files, parquet_files_to_data_files
+    from pyiceberg.io.pyarrow import (
+        ArrowScan,
+        PyArrowFileIO,
+        _dataframe_to_data_files,
+        parquet_files_to_data_files,
+    )
     from pyiceberg.manifest import DataFile as FileOfTable
     from pyiceberg.table import Table as PyIcebergTable
     from pyiceberg.table import TableProperties, Transaction
@@ -112,10 +117,12 @@ class IcebergFiles(Table):
 
     # Writing
 
-    def _folder(self) -> tuple[FileSystem, str]:
-        """Where data files are."""
-        system, folder = FileSystem.from_uri(f"{self._table.location()}/data")
-        return system, str(folder)
+    def _folder(self, name: str = "data") -> tuple[FileSystem, str]:
+        """A folder of the table, in the file system that the catalog's properties reach (`s3.endpoint`, ...)."""
+        place = f"{self._table.location()}/{name}"
+        scheme, host, path = PyArrowFileIO.parse_location(place, self._table.io.properties)
+        files = PyArrowFileIO(self._table.io.properties)
+        return files.fs_by_scheme(scheme, host), path
 
     def write_files(self, batches: Iterator[pyarrow.RecordBatch]) -> list[DataFile]:
         system, folder = self._folder()
@@ -196,7 +203,7 @@ class IcebergFiles(Table):
         return pyarrow.concat_tables(found).select(columns)
 
     def staging(self) -> tuple[FileSystem, str]:
-        system, folder = FileSystem.from_uri(f"{self._table.location()}/{STAGING}")
+        system, folder = self._folder(STAGING)
         return system, str(folder)
 
     def change(
