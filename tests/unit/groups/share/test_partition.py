@@ -1,0 +1,295 @@
+"""The records that a share group has in flight: scenarios, and any order of events against a model with one entry for
+each record."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from ottla.groups.share.partition import (
+    Acknowledgement,
+    AcknowledgeType,
+    Acquired,
+    Change,
+    DeliveryState,
+    SharePartition,
+    StateBatch,
+)
+from ottla.wire.errors import ErrorCode, KafkaError
+
+LOCK_MS = 1_000
+GAP, ACCEPT, RELEASE, REJECT, RENEW = AcknowledgeType
+AVAILABLE, ACQUIRED, ACKNOWLEDGED, ARCHIVED = DeliveryState
+
+
+class Partition(SharePartition):
+    """With one batch per fetch and the arguments that most tests do not care for."""
+
+    def __init__(self, start: int = 0, *rows: StateBatch, deliveries: int = 3, in_flight: int = 100) -> None:
+        super().__init__(start, rows, max_delivery_count=deliveries, max_in_flight=in_flight, lock_duration_ms=LOCK_MS)
+
+    def take(self, member: str, last: int, count: int = 100, *, now: int = 0, is_strict: bool = True) -> list[Acquired]:
+        at = self.next_fetch_offset
+        acquired = self.acquire(member, at, [(at, last)] if at <= last else [], count, is_strict=is_strict, now=now)
+        self.check()
+        return acquired
+
+    def say(self, member: str, first: int, last: int, *kinds: int, now: int = 0) -> Change | None:
+        try:
+            return self.acknowledge(member, [Acknowledgement(first, last, kinds)], now)
+        finally:
+            self.check()
+
+    def done(self, member: str, first: int, last: int, *kinds: int) -> None:
+        change = self.say(member, first, last, *kinds)
+        assert change is not None
+        self.finish(change.id, is_written=True)
+        self.check()
+
+    def refused(self, member: str, first: int, last: int, *kinds: int) -> ErrorCode:
+        before = self.state_batches(), self.acquired_count
+        with pytest.raises(KafkaError) as caught:
+            self.say(member, first, last, *kinds)
+        assert (self.state_batches(), self.acquired_count) == before
+        return caught.value.code
+
+
+def test_a_record_is_handed_out_to_one_member_at_a_time_and_done_when_it_is_accepted() -> None:
+    queue = Partition()
+    assert queue.take("a", 9, 4) == [Acquired(0, 3, 1)]
+    assert queue.take("b", 9, 4) == [Acquired(4, 7, 1)]
+    assert (queue.start_offset, queue.end_offset, queue.next_fetch_offset) == (0, 8, 8)
+    queue.done("b", 4, 7, ACCEPT)
+    assert (queue.start_offset, queue.delivery_complete_count) == (0, 4)
+    queue.done("a", 0, 3, ACCEPT)
+    assert (queue.start_offset, queue.end_offset, queue.in_flight_count) == (8, 8, 0)
+    assert queue.take("a", 9) == [Acquired(8, 9, 1)]
+
+
+def test_what_is_released_comes_back_until_the_limit_of_deliveries() -> None:
+    queue = Partition(deliveries=2)
+    queue.take("a", 1)
+    queue.done("a", 0, 1, RELEASE, ACCEPT)
+    assert queue.next_fetch_offset == 0
+    assert queue.take("b", 1) == [Acquired(0, 0, 2)]
+    change = queue.say("b", 0, 0, RELEASE)
+    assert change is not None and change.batches == (StateBatch(0, 0, ARCHIVED, 2),)
+    queue.finish(change.id, is_written=True)
+    assert (queue.start_offset, queue.in_flight_count) == (2, 0)
+
+
+def test_each_record_may_be_said_something_else_of() -> None:
+    queue = Partition()
+    queue.take("a", 4)
+    change = queue.say("a", 0, 4, ACCEPT, ACCEPT, REJECT, RELEASE, GAP)
+    assert change == Change(
+        1,
+        0,
+        (
+            StateBatch(0, 1, ACKNOWLEDGED, 1),
+            StateBatch(2, 2, ARCHIVED, 1),
+            StateBatch(3, 3, AVAILABLE, 1),
+            StateBatch(4, 4, ARCHIVED, 1),
+        ),
+    )
+    queue.finish(change.id, is_written=True)
+    assert (queue.start_offset, queue.end_offset, queue.delivery_complete_count) == (3, 5, 1)
+    assert queue.state_batches() == [StateBatch(3, 3, AVAILABLE, 1), StateBatch(4, 4, ARCHIVED, 1)]
+
+
+def test_an_acknowledgement_counts_when_it_is_written() -> None:
+    queue = Partition()
+    queue.take("a", 3)
+    change = queue.say("a", 1, 2, RELEASE)
+    assert change is not None
+    assert queue.next_fetch_offset == 4, "what is being written is nobody's"
+    assert queue.refused("a", 1, 1, ACCEPT) is ErrorCode.INVALID_RECORD_STATE
+    assert queue.expire(LOCK_MS) == [StateBatch(0, 0, AVAILABLE, 1), StateBatch(3, 3, AVAILABLE, 1)]
+    queue.finish(change.id, is_written=False)
+    queue.check()
+    assert queue.deadline == LOCK_MS, "acquired as before, by a lock that has ended meanwhile"
+    assert queue.expire(LOCK_MS) == [StateBatch(1, 2, AVAILABLE, 1)]
+    assert queue.take("b", 3, now=LOCK_MS) == [Acquired(0, 3, 2)]
+
+
+def test_a_lock_ends_with_its_time_and_renew_gives_it_more() -> None:
+    queue = Partition()
+    queue.take("a", 1, now=0)
+    assert queue.say("a", 1, 1, RENEW, now=600) is None
+    assert queue.deadline == LOCK_MS
+    assert queue.expire(LOCK_MS - 1) == []
+    assert queue.expire(LOCK_MS) == [StateBatch(0, 0, AVAILABLE, 1)]
+    assert queue.refused("a", 0, 1, ACCEPT) is ErrorCode.INVALID_RECORD_STATE
+    queue.done("a", 1, 1, ACCEPT)
+    assert queue.deadline is None
+
+
+def test_a_member_that_leaves_releases_all_it_holds_and_counts_stay() -> None:
+    queue = Partition(deliveries=2)
+    queue.take("a", 5, 2)
+    queue.take("b", 5, 2)
+    queue.take("a", 5, 2)
+    assert queue.release_member("a") == [StateBatch(0, 1, AVAILABLE, 1), StateBatch(4, 5, AVAILABLE, 1)]
+    assert queue.take("c", 5) == [Acquired(0, 1, 2), Acquired(4, 5, 2)]
+    assert queue.release_member("c") == [StateBatch(0, 1, ARCHIVED, 2), StateBatch(4, 5, ARCHIVED, 2)]
+    assert queue.start_offset == 2
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "kinds", "code"),
+    [
+        (0, 2, (ACCEPT,), ErrorCode.INVALID_RECORD_STATE),  # 2 is of another member
+        (3, 4, (ACCEPT,), ErrorCode.INVALID_RECORD_STATE),  # 4 was never handed out
+        (9, 9, (ACCEPT,), ErrorCode.INVALID_RECORD_STATE),
+        (1, 0, (ACCEPT,), ErrorCode.INVALID_REQUEST),
+        (0, 1, (), ErrorCode.INVALID_REQUEST),
+        (0, 1, (ACCEPT, ACCEPT, ACCEPT), ErrorCode.INVALID_REQUEST),
+        (0, 0, (7,), ErrorCode.INVALID_REQUEST),
+        (-1, 0, (ACCEPT,), ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_an_acknowledgement_is_taken_whole_or_not_at_all(
+    first: int, last: int, kinds: tuple[int, ...], code: ErrorCode
+) -> None:
+    queue = Partition()
+    queue.take("a", 1)
+    queue.take("b", 3)
+    assert queue.refused("a", first, last, *kinds) is code
+    queue.done("a", 0, 1, ACCEPT)
+
+
+def test_a_record_is_acknowledged_once_in_a_request() -> None:
+    queue = Partition()
+    queue.take("a", 3)
+    with pytest.raises(KafkaError) as caught:
+        queue.acknowledge("a", [Acknowledgement(0, 2, (ACCEPT,)), Acknowledgement(2, 3, (REJECT,))], 0)
+    assert caught.value.code is ErrorCode.INVALID_REQUEST
+    queue.check()
+    assert queue.acquired_count == 4
+
+
+def test_what_is_done_since_long_may_be_acknowledged_again() -> None:
+    queue = Partition(50)
+    assert queue.say("a", 10, 20, ACCEPT) is None
+
+
+def test_members_get_whole_batches_unless_they_are_strict() -> None:
+    batches = [(0, 9), (10, 19), (20, 29)]
+    queue = Partition()
+    assert queue.acquire("a", 0, batches, 12, is_strict=False, now=0) == [Acquired(0, 19, 1)]
+    strict = Partition()
+    assert strict.acquire("a", 0, batches, 12, is_strict=True, now=0) == [Acquired(0, 11, 1)]
+    assert strict.acquire("b", 12, batches[1:], 3, is_strict=True, now=0) == [Acquired(12, 14, 1)]
+
+
+def test_the_window_is_bounded_and_grows_again_when_records_are_done() -> None:
+    queue = Partition(in_flight=10)
+    assert queue.take("a", 99) == [Acquired(0, 9, 1)]
+    assert not queue.can_acquire
+    assert queue.take("b", 99) == []
+    queue.done("a", 5, 9, ACCEPT)
+    assert not queue.can_acquire, "the window begins with records that are not done"
+    queue.done("a", 0, 0, RELEASE)
+    assert queue.can_acquire
+    assert queue.take("b", 99) == [Acquired(0, 0, 2)]
+    queue.done("b", 0, 0, ACCEPT)
+    queue.done("a", 1, 4, ACCEPT)
+    assert queue.take("b", 99) == [Acquired(10, 19, 1)]
+
+
+def test_offsets_that_were_compacted_away_do_not_hold_up_the_queue() -> None:
+    queue = Partition()
+    assert queue.acquire("a", 0, [(5, 6), (9, 9)], 100, is_strict=True, now=0) == [Acquired(5, 9, 1)]
+    assert queue.start_offset == 5
+    queue.done("a", 5, 9, RELEASE)
+    assert queue.acquire("a", 5, [(9, 9)], 100, is_strict=True, now=0) == [Acquired(9, 9, 2)]
+    assert queue.start_offset == 9
+    assert queue.acquire("a", 20, [(20, 21)], 100, is_strict=True, now=0) == [], "records between would be lost"
+
+
+def test_records_before_the_logs_start_are_gone() -> None:
+    queue = Partition()
+    queue.take("a", 9)
+    change = queue.say("a", 3, 5, ACCEPT)
+    assert change is not None
+    assert queue.log_start_moved(5)
+    queue.check()
+    assert not queue.log_start_moved(5)
+    assert (queue.start_offset, queue.acquired_count) == (5, 5)
+    queue.finish(change.id, is_written=True)
+    assert queue.start_offset == 6
+    assert queue.log_start_moved(100)
+    assert (queue.start_offset, queue.end_offset, queue.deadline) == (100, 100, None)
+
+
+def test_a_window_is_what_was_stored_of_it() -> None:
+    rows = (StateBatch(8, 9, AVAILABLE, 2), StateBatch(3, 4, ACKNOWLEDGED, 1), StateBatch(6, 6, ARCHIVED, 3))
+    queue = Partition(4, *rows)
+    assert (queue.start_offset, queue.end_offset) == (5, 10)
+    assert queue.take("a", 20, 5) == [Acquired(5, 5, 1), Acquired(7, 7, 1), Acquired(8, 9, 3), Acquired(10, 10, 1)]
+    again = Partition(queue.start_offset, *queue.state_batches())
+    assert again.take("b", 20, 2) == [Acquired(5, 5, 2), Acquired(7, 7, 2)]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_any_order_of_events_keeps_every_record_and_its_promises(seed: int) -> None:
+    rng = Random(seed)
+    queue = Partition(deliveries=3, in_flight=30)
+    counts: dict[int, int] = {}
+    holders: dict[int, str] = {}
+    accepted: set[int] = set()
+    changes: list[tuple[Change, dict[int, int]]] = []
+    now = 0
+    for _ in range(400):
+        now += rng.choice((0, 0, 1, 200))
+        event = rng.randrange(10)
+        member = rng.choice("abc")
+        if event < 4:
+            for first, last, count in queue.take(member, rng.randrange(120), rng.randrange(1, 9), now=now):
+                for offset in range(first, last + 1):
+                    assert offset not in holders and offset not in accepted, (
+                        "handed out while held, or after it is done"
+                    )
+                    counts[offset] = counts.get(offset, 0) + 1
+                    assert counts[offset] == count <= 3
+                    holders[offset] = member
+        elif event < 7 and (mine := sorted(offset for offset, holder in holders.items() if holder == member)):
+            first = rng.choice(mine)
+            last = first
+            while last + 1 in mine and rng.random() < 0.7:
+                last += 1
+            kinds = [rng.choice((ACCEPT, ACCEPT, RELEASE, REJECT)) for _ in range(first, last + 1)]
+            change = queue.say(member, first, last, *kinds, now=now)
+            assert change is not None
+            for offset in range(first, last + 1):
+                holders[offset] = "being written"
+            changes.append((change, dict(zip(range(first, last + 1), kinds, strict=True))))
+        elif event == 7 and changes:
+            change, said = changes.pop(rng.randrange(len(changes)))
+            is_written = rng.random() < 0.8
+            queue.finish(change.id, is_written=is_written)
+            queue.check()
+            for offset, kind in said.items():
+                del holders[offset]
+                if is_written and kind is ACCEPT:
+                    accepted.add(offset)
+                elif not is_written:
+                    holders[offset] = "unknown"
+            queue.expire(now + LOCK_MS)  # whoever had it: its lock ends, as all others do
+            holders = {offset: holder for offset, holder in holders.items() if holder == "being written"}
+        elif event == 8:
+            queue.release_member(member)
+            holders = {offset: holder for offset, holder in holders.items() if holder != member}
+        queue.check()
+        assert queue.in_flight_count <= 30
+        held = {offset for offset in holders if offset >= queue.start_offset}
+        assert queue.acquired_count >= len(held)
+    for change, _ in changes:
+        queue.finish(change.id, is_written=False)
+    queue.expire(now + LOCK_MS)
+    # Every record that is not accepted is offered again, or has used up its deliveries or was rejected.
+    for _ in range(200):
+        for first, last, _ in queue.take("z", 119, now=now):
+            queue.done("z", first, last, ACCEPT)
+    assert (queue.start_offset, queue.end_offset) == (120, 120)
