@@ -381,9 +381,9 @@ def offsets_are_refused(script: Script) -> None:
         script.commit_offset(producer, group, -1, version)
     for version in (3, 4, 5):
         script.note("members and generations that are not there")
-        script.commit_offset(producer, group, 1, version, generation_id_or_member_epoch=3, member_id="nobody")
-        script.commit_offset(producer, group, 1, version, generation_id_or_member_epoch=-1, member_id="nobody")
-        script.commit_offset(producer, group, 1, version, generation_id_or_member_epoch=3, member_id="")
+        script.commit_offset(producer, group, 1, version, generation_id=3, member_id="nobody")
+        script.commit_offset(producer, group, 1, version, generation_id=-1, member_id="nobody")
+        script.commit_offset(producer, group, 1, version, generation_id=3, member_id="")
         script.commit_offset(producer, group, 1, version, group_instance_id="nobody")
     script.fetch_offset(group, stable=True)
     script.abort(producer, 4)

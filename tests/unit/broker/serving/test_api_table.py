@@ -24,7 +24,7 @@ from ottla.wire.messages.describe_acls import DescribeAclsRequest, DescribeAclsR
 from tests.unit.broker.rooms import Ground, lead, make_logs, make_metadata, run_timed
 
 SOURCES = Path(__file__).resolve().parents[4] / "src"
-FORWARDED = {19, 20, 30, 31, 37, 43, 45, 46, 49, 51, 55, 57, 64, 80, 81}
+FORWARDED = {19, 20, 30, 31, 37, 43, 45, 46, 49, 51, 55, 57, 64, 80, 81, 94}
 CHECKED_THEN_FORWARDED = {33, 38, 39, 40, 44}
 FRAME_PARAMETERS = ["frame", "position", "version", "correlation_id"]
 ANSWERED_FROM_FRAMES = {0, 1, 8}
