@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pyarrow
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -32,7 +33,7 @@ from ottla.spark.pipelines import table_flows
 from ottla.spark.pipelines.definition import Flow, Pipeline, PipelineError
 from ottla.spark.pipelines.expectations import first_line
 from ottla.spark.pipelines.grouping import grouping_columns
-from ottla.spark.tables.change_plan import DELETED, ORDER, SEQUENCE, ChangeRules
+from ottla.spark.tables.change_plan import DELETED, OPERATION, ORDER, PUT, SEQUENCE, ChangeRules, plan_changes
 from ottla.spark.tables.merge import MERGE, NAME, MergeSettings, prepare_merge
 
 RULES = "ottla.changes"
@@ -221,6 +222,16 @@ def deleted_keys() -> Column:
 def rules_of(prepared: DataFrame) -> ChangeRules:
     """The rules that prepared rows carry along."""
     return ChangeRules.from_json(json.loads(prepared.schema[DELETED].metadata[RULES]))
+
+
+def final_rows(prepared: DataFrame, changes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What changes, in the order in which they came, make of an empty table."""
+    rules = rules_of(prepared)
+    if rules.sequence is None:
+        changes = [{**row, ORDER: f"{index:012d}"} for index, row in enumerate(changes)]
+    given = pyarrow.Table.from_pylist(changes, to_arrow_schema(prepared.schema, timezone="UTC"))
+    operations = plan_changes(rules, given).operations
+    return [row for row in operations.to_pylist() if row.pop(OPERATION) == PUT]
 
 
 def prepare_changes(pipeline: Pipeline, flow: Flow, rows: DataFrame, *, may_change: bool) -> DataFrame:

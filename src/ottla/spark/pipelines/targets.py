@@ -124,7 +124,8 @@ def changed_records(pipeline: Pipeline, flow: Flow, rows: DataFrame, *, may_chan
     return records.withMetadata("value", {MODE: "update"})
 
 
-def _mode_of(flow: Flow, prepared: DataFrame) -> str:
+def mode_of(flow: Flow, prepared: DataFrame) -> str:
+    """The mode of the query that writes a flow."""
     known = prepared.schema["value"].metadata if flow.kind == "topic" else {}
     return str(known.get(MODE, flow.mode))
 
@@ -157,12 +158,12 @@ def start(
 ) -> StreamingQuery:
     """Begin to write a stream."""
     writer = prepared.writeStream.queryName(f"{pipeline.name}.{flow.name}")
-    writer = writer.outputMode(_mode_of(flow, prepared))
+    writer = writer.outputMode(mode_of(flow, prepared))
     writer = writer.option("checkpointLocation", checkpoint)
     writer = writer.trigger(availableNow=True) if is_once else writer.trigger(processingTime=pipeline.trigger)
     if flow.kind == "topic":
         options = _topic_options(flow, connection)
-        if _mode_of(flow, prepared) == "append":
+        if mode_of(flow, prepared) == "append":
             return writer.format("ottla").options(**options).start()
 
         def send(batch: DataFrame, _: int) -> None:

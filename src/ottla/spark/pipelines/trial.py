@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from ottla.client.dead_letters import EXCEPTION_MESSAGE
-from ottla.spark.pipelines import cases, converters, keys, sources, targets
+from ottla.spark.pipelines import cases, changes, converters, keys, sources, targets
 from ottla.spark.pipelines.cases import Given
 from ottla.spark.pipelines.connection import Connection
 from ottla.spark.pipelines.definition import CONFLUENT, PLAIN, Flow, Pipeline, PipelineError, Source
@@ -59,6 +59,7 @@ class Trial:
         self._numbers = itertools.count()
         self._frames: dict[tuple[object, ...], CaseFrames] = {}
         self._plans: dict[str, Plan] = {}
+        self._modes: dict[str, str] = {}
 
     def run(self, batches: Sequence[Mapping[str, Given]], flows: Iterable[str], *, has_letters: bool = True) -> Outcome:
         """Run these flows, and those before them whose topics they read. PipelineError: it cannot be run at all."""
@@ -111,8 +112,9 @@ class Trial:
         if flow.name not in self._plans:
             frames = self._made(given, is_stream=True)
             self._plans.update({name: plan_of(rows) for name, rows in frames.flows.items()})
+            self._modes = {one.name: targets.mode_of(one, frames.flows[one.name]) for one in self._pipeline.flows}
         plan = self._plans[flow.name]
-        if plan.is_stateless or (len(given) == 1 and plan.may_run_at_once(flow.mode)):
+        if plan.is_stateless or (len(given) == 1 and plan.may_run_at_once(self._modes[flow.name])):
             return _collected(self._made(given, is_stream=False).flows[flow.name])
         found: list[dict[str, Any]] = []
         checkpoint = self._folder / f"checkpoint-{flow.name}-{next(self._numbers)}"
@@ -130,7 +132,7 @@ class Trial:
         def collect(batch: DataFrame, _: int) -> None:
             found.extend(_collected(batch))
 
-        writer = rows.writeStream.outputMode(flow.mode).option("checkpointLocation", str(checkpoint))
+        writer = rows.writeStream.outputMode(targets.mode_of(flow, rows)).option("checkpointLocation", str(checkpoint))
         query = writer.trigger(availableNow=True).foreachBatch(collect).start()
         try:
             query.awaitTermination()
@@ -141,7 +143,9 @@ class Trial:
                 query.stop()
 
     def _shown(self, flow: Flow, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Rows in columns: records of a topic are decoded."""
+        """Rows in columns: records of a topic are decoded, and changes are what they make of an empty table."""
+        if flow.changes is not None and not flow.changes.is_replaced and flow.topic is None:
+            return changes.final_rows(next(iter(self._frames.values())).flows[flow.name], rows)
         if flow.topic is None:
             return rows
         frames = next(iter(self._frames.values()))
