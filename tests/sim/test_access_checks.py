@@ -59,6 +59,7 @@ EXTRA_CASES = (
     Case("GetTelemetrySubscriptions", 0, {}),
     Case("PushTelemetry", 0, {}),
     Case("ControllerRegistration", 0, {"controller_id": 1}, "controller"),
+    Case("UnregisterController", 0, {"controller_id": 7}),
     Case(
         "Produce",
         9,
