@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from ottla.__main__ import main
 from ottla.spark.pipelines.definition import BadData, PipelineError, load_pipeline
+from ottla.spark.pipelines.history import History
 from ottla.spark.pipelines.redrive import Letter, read_letters, redrive
 from ottla.spark.pipelines.run import PipelineRun
 from tests.spark.conftest import Runner, Topics, pipeline_of
@@ -164,6 +165,14 @@ def test_sql_that_no_longer_fits_its_state_ends_with_advice(runner: Runner, topi
     runner.run(pipeline)
     counts.write_text("select length(value) as length, count(*) as n from rows group by length(value)")
     topics.produce(pipeline.name, [(None, "a")])
+    advice = rf"groups by length\(.*by rows.value STRING.*'ottla pipeline refresh {pipeline.name} rows'"
+    with pytest.raises(PipelineError, match=advice) as raised:
+        runner.run(pipeline)
+    assert raised.value.exit_code == 2
+    assert len(topics.values(flow["topic"])) == 1
+    assert [run["state"] for run in History(runner.state.folder).runs()] == ["done"]
+
+    (runner.state.folder / "checkpoints" / "rows.plan.json").unlink()  # a checkpoint of a version without fingerprints
     with pytest.raises(PipelineError, match=r"its SQL has changed.*STATE_STORE.*or remove that folder") as raised:
         runner.run(pipeline)
     assert runner.state.checkpoint("rows") in str(raised.value)

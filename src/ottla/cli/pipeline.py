@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.cli import pipeline_observers
 from ottla.cli.output import FORMATS, JSON, TABLE, Column, duration_text, emit, notice, table_lines, write_document
 from ottla.cli.pipeline_cases import add_test_options, test_pipelines
+from ottla.cli.pipeline_changes import show_history, show_plan
 from ottla.cli.pipeline_graph import GRAPH_EXAMPLES, GRAPH_OUTPUTS, show_graph
 from ottla.cli.pipeline_view import LiveView
 from ottla.cli.session import (
@@ -85,7 +86,8 @@ def parser() -> argparse.ArgumentParser:
         "init": "make a pipeline to begin with",
         "test": "run the cases of pipelines (tests/*.yml): rows in, expected rows out; without a broker",
         "run": "run a pipeline and show how its flows do",
-        "dry-run": "check a pipeline: its file, SQL, columns and topics; nothing is run",
+        "dry-run": "check a pipeline: its file, SQL, columns, topics, and what changes mean; nothing is run",
+        "history": "what ran when with which definition, and what came of it",
         "status": "how a pipeline does, or did when it last ran",
         "stop": "end a pipeline that runs, in this terminal or elsewhere",
         "resume": "begin a flow again that is paused or has failed, in a pipeline that runs",
@@ -148,6 +150,7 @@ def _run(options: argparse.Namespace) -> int:
     commands = {
         "run": _run_pipeline, "dry-run": _dry_run, "status": _status, "stop": _stop,
         "webhook": _webhook, "letters": _letters, "redrive": _redrive, "compact": _compact, "resume": _resume,
+        "history": show_history,
     }  # fmt: skip
     redacted, broker = Redaction.of(None, None), options.broker or ""
     try:
@@ -347,16 +350,14 @@ def _dry_run(options: argparse.Namespace, pipeline: Pipeline, state: PipelineSta
         with Waiting() as waiting:
             run.doing = waiting.say
             run.prepare(makes_topics=False)
-        columns = run.columns()
+        columns, changes = run.columns(), run.changes()
     finally:
         end_session(spark)
     rows = [
         {"flow": flow.name, "from": flow.reads, "target": flow.target, "columns": columns[flow.name]}
         for flow in pipeline.flows
     ]
-    heads = [Column("flow", "FLOW"), Column("from", "FROM"), Column("target", "TARGET"), Column("columns", "COLUMNS")]
-    emit(options.output, rows, heads)
-    return 0
+    return show_plan(options.output, pipeline.name, rows, changes)
 
 
 class Signals:

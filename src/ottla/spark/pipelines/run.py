@@ -22,14 +22,17 @@ from ottla.spark.pipelines import jdbc, targets
 from ottla.spark.pipelines.connection import Connection
 from ottla.spark.pipelines.definition import Flow, Pipeline, PipelineError
 from ottla.spark.pipelines.errors import Unavailable
+from ottla.spark.pipelines.fingerprints import Guard
 from ottla.spark.pipelines.flow_run import FlowRun
 from ottla.spark.pipelines.frames import Frames
+from ottla.spark.pipelines.history import History
 from ottla.spark.pipelines.lifecycle import BACKING_OFF, ONCE_RETRY_MS, PAUSED, FailurePolicy, Lifecycle
 from ottla.spark.pipelines.progress import FlowProgress, SourceCounts
 from ottla.spark.pipelines.redaction import Redaction
 from ottla.spark.pipelines.state import PipelineState
 from ottla.spark.pipelines.topics import check_topics
 from ottla.spark.pipelines.values import parse_interval_ms
+from ottla.spark.pipelines.verdicts import FlowChanges
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -59,6 +62,7 @@ class PipelineRun:
         self.listeners: list[Callable[[str, Report], None]] = [self._count]
         """Called with the name of a flow and what Spark reports of a batch of it, once for each."""
         self.redacted = Redaction.of(pipeline, connection)
+        self.guard = Guard(pipeline, state, self.redacted)
         self.counts = [SourceCounts.of(source) for source in pipeline.counted_sources]
 
     @property
@@ -74,9 +78,18 @@ class PipelineRun:
     def prepare(self, *, makes_topics: bool = True, is_once: bool = False) -> None:
         """Make the DataFrames of all flows, which checks schemas, SQL, columns and topics."""
         self._begin(f"waiting for the broker at {self._connection.bootstrap_servers}")
+        if makes_topics:
+            self.guard.check_refreshes()
+        if makes_topics and self.guard.is_changed:
+            check_topics(self._pipeline, self._connection, makes_missing=False)
+            self._begin("comparing the changed pipeline with its checkpoints")
+            self._frames.make(may_change=False)
+            self.guard.check(self._frames)
         check_topics(self._pipeline, self._connection, makes_missing=makes_topics)
         self._begin("checking sources, SQL and targets")
         self._frames.make(may_change=makes_topics)
+        if makes_topics:
+            self.guard.note(self._frames)
         self._is_once = is_once
         for flow in self._pipeline.flows:
             self._add(flow)
@@ -95,6 +108,10 @@ class PipelineRun:
 
     def _lifecycle(self, policy: FailurePolicy) -> Lifecycle:
         return Lifecycle(policy, Random())
+
+    def changes(self) -> list[FlowChanges]:
+        """What the pipeline, as it is prepared, means for the checkpoints of its flows."""
+        return self.guard.changes(self._frames)
 
     def columns(self) -> dict[str, str]:
         """The columns of what each flow reads, for people."""
@@ -256,6 +273,7 @@ def run_pipeline(
     """Run to the end, or until it is stopped: then each flow has `stop_timeout_s` for its batch, unless `hurried`.
     PipelineError: what has failed."""
     ended, cause, said = "failed", None, run.doing
+    history, started_at = History(state.folder), time.time()
 
     def doing(text: str) -> None:
         said(text)
@@ -264,6 +282,7 @@ def run_pipeline(
     run.doing = doing
     try:
         run.prepare(is_once=is_once)
+        history.begin(run.guard.definition, started_at)
         run.start()
         while run.poll():
             state.write_status(run.status("running"))
@@ -287,6 +306,7 @@ def run_pipeline(
     finally:
         run.stop()
         state.write_status(run.status(ended, cause))
+        history.end(started_at, run.status(ended, cause), ended, cause)
         show(run)
 
 

@@ -39,6 +39,46 @@ class PipelineState:
     def checkpoint(self, flow: str) -> str:
         return str(self.folder / "checkpoints" / flow)
 
+    def has_checkpoint(self, flow: str) -> bool:
+        """Whether a flow has read anything yet."""
+        offsets = Path(self.checkpoint(flow)) / "offsets"
+        return offsets.is_dir() and any(one.name.isdecimal() for one in offsets.iterdir())
+
+    def _plan(self, flow: str) -> Path:
+        return self.folder / "checkpoints" / f"{flow}.plan.json"
+
+    def read_plan(self, flow: str) -> dict[str, Any] | None:
+        """The fingerprint of the flow that made the checkpoint; None: it is of a version without one."""
+        try:
+            found: dict[str, Any] = json.loads(self._plan(flow).read_text())
+        except (FileNotFoundError, ValueError):
+            return None
+        return found
+
+    def write_plan(self, flow: str, plan: dict[str, Any]) -> None:
+        _replace(self._plan(flow), plan)
+
+    def _refresh(self, flow: str) -> Path:
+        return self.folder / "checkpoints" / f"{flow}.refresh.json"
+
+    def refreshes(self) -> list[str]:
+        """The flows whose refresh was begun and has not ended."""
+        return sorted(one.name.removesuffix(".refresh.json") for one in self.folder.glob("checkpoints/*.refresh.json"))
+
+    def read_refresh(self, flow: str) -> dict[str, Any] | None:
+        """What a refresh that is under way does; None: there is none."""
+        try:
+            found: dict[str, Any] = json.loads(self._refresh(flow).read_text())
+        except FileNotFoundError:
+            return None
+        return found
+
+    def write_refresh(self, flow: str, journal: dict[str, Any]) -> None:
+        _replace(self._refresh(flow), journal)
+
+    def end_refresh(self, flow: str) -> None:
+        self._refresh(flow).unlink(missing_ok=True)
+
     def copies(self, source: str) -> Path:
         """Where rows of a database that is followed are kept."""
         return self.folder / "copies" / source
@@ -126,3 +166,14 @@ class PipelineState:
         except (FileNotFoundError, ValueError):
             return None
         return found
+
+
+def _replace(path: Path, document: dict[str, Any]) -> None:
+    """Write a file so that it is whole or as it was, also after a crash."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_suffix(".new")
+    with temporary.open("w") as file:
+        json.dump(document, file, indent=2)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)

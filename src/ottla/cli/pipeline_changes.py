@@ -1,0 +1,85 @@
+"""What `ottla pipeline dry-run` says of changes, and `ottla pipeline history`."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ottla.cli.output import TABLE, Column, duration_text, emit, printable, wrapped, write_document
+from ottla.cli.session import MISUSED, CommandError
+
+if TYPE_CHECKING:
+    from ottla.spark.pipelines.connection import Connection
+    from ottla.spark.pipelines.definition import Outline
+    from ottla.spark.pipelines.state import PipelineState
+    from ottla.spark.pipelines.verdicts import FlowChanges
+
+PLAN_COLUMNS = [
+    Column("flow", "FLOW"),
+    Column("change", "CHANGE"),
+    Column("from", "FROM"),
+    Column("target", "TARGET"),
+    Column("columns", "COLUMNS"),
+]
+SHOWN_RUNS = 20
+
+
+def show_plan(output: str, pipeline: str, rows: list[dict[str, Any]], changes: Sequence[FlowChanges]) -> int:
+    """What flows would write, and what has changed since they ran; the exit code says whether they can run."""
+    from ottla.spark.pipelines.verdicts import advised, refusal
+
+    by_flow = {one.flow: one for one in changes}
+    own = [name for name in by_flow if name not in [row["flow"] for row in rows]]
+    rows += [{"flow": name, "from": None, "target": None, "columns": None} for name in own if by_flow[name].changes]
+    for row in rows:
+        change = by_flow.get(row["flow"])
+        row["change"] = None if change is None else change.verdict
+        row["reasons"] = [] if change is None else change.reasons
+    emit(output, rows, PLAN_COLUMNS)
+    if output == TABLE:
+        for one in changes:
+            if one.is_stopped:
+                print(wrapped(printable(advised(pipeline, one)), "  "))
+            elif one.changes:
+                print(wrapped(printable(f"flow {one.flow}: kept: {'; '.join(one.reasons)}"), "  "))
+    return MISUSED if refusal(pipeline, changes) is not None else 0
+
+
+def show_history(options: argparse.Namespace, pipeline: Outline, state: PipelineState, connection: Connection) -> int:
+    """The runs, the newest last, each with what had changed since the one before."""
+    from ottla.spark.pipelines.history import History, differences
+
+    history = History(state.folder)
+    runs = history.runs()
+    if not runs:
+        raise CommandError(f"{pipeline.name} has never run here ({state.folder} has no history)")
+    before: str | None = None
+    running = state.runner() is not None
+    for number, run in enumerate(runs, 1):
+        if run["state"] == "died" and running and number == len(runs):
+            run["state"] = "running"
+        run["changes"] = []
+        if before is not None and run["definition"] != before:
+            old, new = history.definition(before), history.definition(run["definition"])
+            run["changes"] = differences(old or {}, new or {})
+        before = run["definition"]
+    if options.output != TABLE:
+        write_document(options.output, runs)
+        return 0
+    for run in runs[-SHOWN_RUNS:]:
+        print("\n".join(map(printable, _lines(run))))
+    return 0
+
+
+def _lines(run: dict[str, Any]) -> list[str]:
+    began = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(run["started_at"]))
+    took = f" after {duration_text((run['ended_at'] - run['started_at']) * 1000)}" if "ended_at" in run else ""
+    flows = ", ".join(f"{name} {one['out']}" for name, one in (run.get("flows") or {}).items())
+    lines = [f"{began}  {run['definition']}  {run['state']}{took}{f'  rows: {flows}' if flows else ''}"]
+    if run.get("letters"):
+        lines.append(f"    {run['letters']} dead letters")
+    if run.get("cause"):
+        lines.append(f"    {run['cause']}")
+    return lines + [f"    {text}" for text in run["changes"]]
