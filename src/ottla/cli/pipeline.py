@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.cli import pipeline_observers
 from ottla.cli.output import FORMATS, JSON, TABLE, Column, duration_text, emit, notice, table_lines, write_document
 from ottla.cli.pipeline_cases import add_test_options, test_pipelines
-from ottla.cli.pipeline_changes import show_history, show_plan
+from ottla.cli.pipeline_changes import add_refresh_options, refresh_flow, show_history, show_plan
 from ottla.cli.pipeline_graph import GRAPH_EXAMPLES, GRAPH_OUTPUTS, show_graph
 from ottla.cli.pipeline_view import LiveView
 from ottla.cli.session import (
@@ -87,6 +87,7 @@ def parser() -> argparse.ArgumentParser:
         "test": "run the cases of pipelines (tests/*.yml): rows in, expected rows out; without a broker",
         "run": "run a pipeline and show how its flows do",
         "dry-run": "check a pipeline: its file, SQL, columns, topics, and what changes mean; nothing is run",
+        "refresh": "read all again for one flow and replace what it has written",
         "history": "what ran when with which definition, and what came of it",
         "status": "how a pipeline does, or did when it last ran",
         "stop": "end a pipeline that runs, in this terminal or elsewhere",
@@ -118,7 +119,9 @@ def parser() -> argparse.ArgumentParser:
             "--set", dest="variables", metavar="NAME=VALUE", type=key_value, action="append", default=[],
             help="a value for ${NAME} in pipeline.yml; may be repeated",
         )  # fmt: skip
-        if name in ("run", "dry-run"):
+        if name == "refresh":
+            add_refresh_options(one)
+        if name in ("run", "dry-run", "refresh"):
             one.add_argument("--master", default="local[*]", help="where Spark runs (local[*]; e.g. spark://HOST:PORT)")
         if name == "run":
             one.add_argument("--once", action="store_true", help="end when everything that is there has been read")
@@ -143,14 +146,14 @@ def _run(options: argparse.Namespace) -> int:
     if not has_spark():
         raise CommandError(SPARK_ADVICE)
     if options.command == "test":
-        return test_pipelines(options, _existing_folder)
+        return test_pipelines(options, _existing_folder, _opened)
     from ottla.spark.pipelines.definition import Pipeline
     from ottla.spark.pipelines.redaction import Redaction
 
     commands = {
         "run": _run_pipeline, "dry-run": _dry_run, "status": _status, "stop": _stop,
         "webhook": _webhook, "letters": _letters, "redrive": _redrive, "compact": _compact, "resume": _resume,
-        "history": show_history,
+        "history": show_history, "refresh": _refresh,
     }  # fmt: skip
     redacted, broker = Redaction.of(None, None), options.broker or ""
     try:
@@ -177,7 +180,7 @@ def _opened(options: argparse.Namespace) -> tuple[Any, PipelineState, Connection
     folder, variables = _existing_folder(options), {**os.environ, **dict(options.variables)}
     target = choose_cluster(options)
     pipeline: Outline
-    if options.command in ("run", "dry-run", "webhook"):
+    if options.command in ("run", "dry-run", "webhook", "refresh"):
         pipeline = load_pipeline(folder, variables, RegistrySettings.parse(target.settings))
     else:
         pipeline = (load_tables if options.command == "compact" else load_outline)(folder, variables)
@@ -358,6 +361,10 @@ def _dry_run(options: argparse.Namespace, pipeline: Pipeline, state: PipelineSta
         for flow in pipeline.flows
     ]
     return show_plan(options.output, pipeline.name, rows, changes)
+
+
+def _refresh(options: argparse.Namespace, pipeline: Pipeline, state: PipelineState, connection: Connection) -> int:
+    return refresh_flow(options, pipeline, state, connection, lambda: _session(options, pipeline, state, connection))
 
 
 class Signals:

@@ -21,16 +21,31 @@ if TYPE_CHECKING:
 
     from ottla.spark.pipelines.case_run import CaseResult
     from ottla.spark.pipelines.cases import Case
+    from ottla.spark.pipelines.connection import Connection
+    from ottla.spark.pipelines.state import PipelineState
 
 WATCH_EVERY_S = 0.5
 MAX_WATCHED = 10_000
 Folder = Callable[[argparse.Namespace], Path]
+Opened = Callable[[argparse.Namespace], tuple[Any, "PipelineState", "Connection"]]
 
 
 def add_test_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-k", dest="pattern", metavar="TEXT", help="only cases with this text in their name or file")
     parser.add_argument("--watch", action="store_true", help="run again whenever a file of the pipeline changes")
     parser.add_argument("--junit", metavar="FILE", help="write the results as JUnit XML, too")
+    parser.add_argument(
+        "--record",
+        metavar="SOURCE",
+        nargs="*",
+        help="make a case of the newest records of these sources or topics (all)",
+    )
+    parser.add_argument("--count", type=int, default=20, help="of --record: how many records of each source (20)")
+    parser.add_argument(
+        "--mask", metavar="FIELD,...", action="append", default=[],
+        help="of --record: fields that become pseudonyms, by path or name (email,customer.name; key for keys)",
+    )  # fmt: skip
+    parser.add_argument("--no-mask", action="store_true", help="of --record: take records as they are")
     parser.add_argument("--master", default="local[2]", help="where Spark runs (local[2])")
     parser.add_argument(
         "--set", dest="variables", metavar="NAME=VALUE", type=key_value, action="append", default=[],
@@ -38,10 +53,12 @@ def add_test_options(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def test_pipelines(options: argparse.Namespace, existing_folder: Folder) -> int:
+def test_pipelines(options: argparse.Namespace, existing_folder: Folder, opened: Opened) -> int:
     from ottla.spark.pipelines.redaction import Redaction
 
     try:
+        if options.record is not None:
+            return _record(options, existing_folder, opened)
         folders = _folders(options, existing_folder)
         with _spark(options) as (spark, workspace):
             if not options.watch:
@@ -170,6 +187,48 @@ def junit(results: list[tuple[str, CaseResult]]) -> str:
                 failure.text = printable("\n".join(one.lines))
     ElementTree.indent(root)
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
+
+
+# --- recording
+
+
+def _record(options: argparse.Namespace, existing_folder: Folder, opened: Opened) -> int:
+    """Make a case of what topics have, with what the pipeline makes of it now as what is expected."""
+    from ottla.spark.pipelines import recording
+    from ottla.spark.pipelines.case_run import CaseRunner
+    from ottla.spark.pipelines.cases import Given
+    from ottla.spark.pipelines.definition import load_pipeline
+    from ottla.spark.pipelines.masking import Mask
+    from ottla.spark.pipelines.variables import Unresolved
+
+    if options.name is None:
+        raise CommandError("--record needs the name of a pipeline", MISUSED)
+    if not 1 <= options.count <= recording.MAX_COUNT:
+        raise CommandError(f"--count is between 1 and {recording.MAX_COUNT}", MISUSED)
+    folder, options.state = existing_folder(options), None
+    pipeline = load_pipeline(folder, Unresolved(dict(options.variables)))
+    fields = [one.strip() for text in options.mask for one in text.split(",") if one.strip()]
+    sources = recording.chosen_sources(pipeline, options.record, is_masked=not options.no_mask)
+    _, state, connection = opened(options)
+    mask = None if options.no_mask else Mask(fields, recording.mask_key(state.folder))
+    given = {}
+    for source in sources:
+        records = recording.newest_records(connection, source.topics, options.count)
+        given[source.name] = [recording.row_of(one, mask) for one in records]
+        notice(f"{source.name}: {len(records)} records of {source.place}")
+    with _spark(options) as (spark, workspace):
+        made, trial = CaseRunner(folder, spark, workspace, dict(options.variables)).trial({})
+        batch = {name: Given(tuple(rows)) for name, rows in given.items()}
+        outcome = trial.run([batch], [flow.name for flow in made.flows])
+    path = recording.new_file(folder)
+    name = f"recorded {time.strftime('%Y-%m-%d %H:%M:%S')}"
+    recording.write_case(path, recording.case_document(name, given, outcome))
+    print(f"made {path}: read it before it is shared. What it expects is what the pipeline does now")
+    if mask is not None:
+        print(f"masked: {', '.join(sorted(mask.used)) or 'nothing'}")
+        if mask.suspicious:
+            print(f"not masked, and perhaps about people: {', '.join(sorted(mask.suspicious))}")
+    return 0
 
 
 # --- watching

@@ -1,18 +1,18 @@
-"""What `ottla pipeline dry-run` says of changes, and `ottla pipeline history`."""
+"""What `ottla pipeline dry-run` says of changes, `ottla pipeline refresh` and `ottla pipeline history`."""
 
 from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ottla.cli.output import TABLE, Column, duration_text, emit, printable, wrapped, write_document
-from ottla.cli.session import MISUSED, CommandError
+from ottla.cli.output import TABLE, Column, duration_text, emit, notice, printable, wrapped, write_document
+from ottla.cli.session import MISUSED, CommandError, add_yes_option, confirm
 
 if TYPE_CHECKING:
     from ottla.spark.pipelines.connection import Connection
-    from ottla.spark.pipelines.definition import Outline
+    from ottla.spark.pipelines.definition import Outline, Pipeline
     from ottla.spark.pipelines.state import PipelineState
     from ottla.spark.pipelines.verdicts import FlowChanges
 
@@ -45,6 +45,58 @@ def show_plan(output: str, pipeline: str, rows: list[dict[str, Any]], changes: S
             elif one.changes:
                 print(wrapped(printable(f"flow {one.flow}: kept: {'; '.join(one.reasons)}"), "  "))
     return MISUSED if refusal(pipeline, changes) is not None else 0
+
+
+def add_refresh_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("flow", metavar="FLOW", help="a flow of the pipeline")
+    parser.add_argument("--from", dest="starting", metavar="WHEN", default="beginning",
+                        help="beginning (the default), or for topics a time such as 2026-11-17T09:30:00Z")  # fmt: skip
+    parser.add_argument("--into", metavar="TOPIC", help="write to a new topic instead of the flow's own")
+    parser.add_argument("--dry-run", action="store_true", help="say what would go and come, and do nothing")
+    add_yes_option(parser)
+
+
+def refresh_flow(
+    options: argparse.Namespace,
+    pipeline: Pipeline,
+    state: PipelineState,
+    connection: Connection,
+    new_session: Callable[[], Any],
+) -> int:
+    from ottla.spark.pipelines.refresh_plan import refresh_plan
+    from ottla.spark.pipelines.session import end_session
+
+    flow = next((one for one in pipeline.flows if one.name == options.flow), None)
+    state.acquire()
+    spark = None
+    try:
+        from ottla.spark.pipelines.refresh import Refresh, is_compacted
+
+        compacted = options.into is None and is_compacted(flow, connection)
+        plan = refresh_plan(
+            pipeline, options.flow, starting=options.starting, into=options.into, is_compacted=compacted
+        )
+        refresh = Refresh(pipeline, plan, state, connection)
+        begun = refresh.check_journal()
+        print(f"goes:  {plan.goes}\ncomes: {plan.comes}, by the present definition of {options.flow}")
+        if options.dry_run:
+            return 0
+        if not begun:
+            confirm(f"refresh {options.flow} of {pipeline.name}", options)
+        else:
+            notice("the refresh was begun before and goes on where it was")
+        spark = new_session()
+        refresh.run(spark, lambda progress: None)
+    finally:
+        if spark is not None:
+            end_session(spark)
+        state.release()
+    notice(f"{options.flow} is refreshed: {refresh.progress.rows_out} rows written to {plan.flow.target}")
+    if options.into is not None:
+        notice(
+            f"now say 'topic: {options.into}' for {options.flow} in pipeline.yml: until then the pipeline does not run"
+        )
+    return 0
 
 
 def show_history(options: argparse.Namespace, pipeline: Outline, state: PipelineState, connection: Connection) -> int:

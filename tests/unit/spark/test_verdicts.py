@@ -94,6 +94,8 @@ def test_a_pipeline_runs_unless_a_flow_needs_a_refresh_or_is_refused() -> None:
     assert said is not None
     assert said.startswith("flow counts: needs refresh: ")
     assert "'ottla pipeline refresh shop counts'" in said
+    letters = refusal("shop", [compare("dead_letters", PLAN, {**PLAN, "sources": [SOURCE, OTHER]})])
+    assert letters is not None and "remove the folder checkpoints/dead_letters" in letters
 
 
 def test_checkpoints_decide_what_is_new_and_those_without_a_fingerprint_are_taken_as_they_are(tmp_path: Path) -> None:

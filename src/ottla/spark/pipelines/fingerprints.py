@@ -15,9 +15,7 @@ from ottla.spark.pipelines.frames import Frames
 from ottla.spark.pipelines.history import definition_id, definition_of
 from ottla.spark.pipelines.plans import plan_of
 from ottla.spark.pipelines.state import PipelineState
-from ottla.spark.pipelines.verdicts import MERGE_FIELDS, VERSION, FlowChanges, compare, refusal
-
-LETTERS = "dead_letters"
+from ottla.spark.pipelines.verdicts import LETTERS, MERGE_FIELDS, VERSION, FlowChanges, compare, refusal
 
 
 class Guard:
@@ -120,7 +118,7 @@ def _unknown(name: str) -> dict[str, Any]:
 
 
 def _written(flow: Flow, rows: DataFrame) -> dict[str, Any]:
-    merged = getattr(flow, "changes", None)
+    merged = flow.changes
     return {
         "target": flow.target,
         "mode": flow.mode,

@@ -121,7 +121,7 @@ def _value(pipeline: Pipeline, source: Source, row: Any) -> bytes | None:
         return as_bytes(value) if value is None or isinstance(value, str | bytes) else str(value).encode()
     if source.format == "csv":
         return _csv(source, columns)
-    if source.format == "json" or source.format is None:
+    if source.format in ("json", "debezium", None):
         return _json(columns)
     return _encoded(pipeline, source, columns)
 

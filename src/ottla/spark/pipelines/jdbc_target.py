@@ -50,15 +50,17 @@ class JdbcTarget:
         """Write rows as Spark does: what fails is tried again, and may have been written already."""
         rows.write.format("jdbc").mode("append").options(**self._options, dbtable=table or self._table).save()
 
-    def write(self, batch: DataFrame, query_id: str, batch_id: int) -> None:
-        """Write a batch of a query, unless it was written already."""
+    def write(self, batch: DataFrame, query_id: str, batch_id: int, *, replaces: bool = False) -> None:
+        """Write a batch of a query, unless it was written already. With `replaces` the first one takes the place of all
+        rows, in the same transaction."""
         if self._flow.guarantee == AT_LEAST_ONCE:
             self.append(batch)
             return
         staging = STAGING + query_id.replace("-", "")[:24]
         with self._connection() as connection:
             self._make_tables(connection, batch, query_id)
-            if self._last_batch(connection, query_id) >= batch_id:
+            last_batch = self._last_batch(connection, query_id)
+            if last_batch >= batch_id:
                 return
             self._make_staging(connection, staging, batch)
             connection.commit()
@@ -67,6 +69,8 @@ class JdbcTarget:
         with self._connection() as connection:
             note = f"update {BATCHES} set batch_id = {batch_id} where query_id = ? and batch_id < {batch_id}"
             if self._run(connection, note, query_id) == 1:
+                if replaces and last_batch == NO_BATCH:
+                    self._run(connection, f"delete from {self._table}")
                 self._move(connection, staging, batch)
                 fault_point("jdbc-undecided", batch_id)
                 connection.commit()

@@ -154,9 +154,16 @@ def _mode_advice(flow: Flow) -> str:
 
 
 def start(
-    pipeline: Pipeline, flow: Flow, prepared: DataFrame, connection: Connection, checkpoint: str, *, is_once: bool
+    pipeline: Pipeline,
+    flow: Flow,
+    prepared: DataFrame,
+    connection: Connection,
+    checkpoint: str,
+    *,
+    is_once: bool,
+    replaces: bool = False,
 ) -> StreamingQuery:
-    """Begin to write a stream."""
+    """Begin to write a stream. With `replaces` the first batch of its query takes the place of all rows of a table."""
     writer = prepared.writeStream.queryName(f"{pipeline.name}.{flow.name}")
     writer = writer.outputMode(mode_of(flow, prepared))
     writer = writer.option("checkpointLocation", checkpoint)
@@ -191,7 +198,8 @@ def start(
         settings = table_flows.table_settings(pipeline, flow)
 
         def commit(batch: DataFrame, batch_id: int) -> None:
-            _write_table(pipeline, flow, batch)
+            is_first = replaces and open_table(settings).last_batch(_query_id(batch)) is None
+            _write_table(pipeline, flow, batch, replaces=is_first)
             if flow.compact_every is not None and (batch_id + 1) % flow.compact_every == 0:
                 open_table(settings).compact()
 
@@ -200,11 +208,15 @@ def start(
     target = _database(flow, prepared)
 
     def append(batch: DataFrame, batch_id: int) -> None:
-        query_id = batch.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
-        assert query_id is not None, "Spark names the query of a batch in the thread that runs it"
-        target.write(batch, query_id, batch_id)
+        target.write(batch, _query_id(batch), batch_id, replaces=replaces)
 
     return writer.foreachBatch(append).start()
+
+
+def _query_id(batch: DataFrame) -> str:
+    query_id = batch.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
+    assert query_id is not None, "Spark names the query of a batch in the thread that runs it"
+    return query_id
 
 
 def _file_options(flow: Flow) -> dict[str, str]:
@@ -231,13 +243,13 @@ def write_once(pipeline: Pipeline, flow: Flow, prepared: DataFrame, connection: 
         JdbcTarget(prepared.sparkSession, flow).append(prepared)
 
 
-def _write_table(pipeline: Pipeline, flow: Flow, rows: DataFrame) -> None:
+def _write_table(pipeline: Pipeline, flow: Flow, rows: DataFrame, *, replaces: bool = False) -> None:
     """Append rows to a Delta or Iceberg table, apply them as changes, or replace its rows with them."""
     if flow.changes is not None and not flow.changes.is_replaced:
         changes.merge_batch(pipeline, flow, rows)
         return
     settings = table_flows.table_settings(pipeline, flow)
-    table_flows.append(settings, rows, replaces=flow.changes is not None)
+    table_flows.append(settings, rows, replaces=replaces or flow.changes is not None)
 
 
 def _database(flow: Flow, prepared: DataFrame) -> JdbcTarget:

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 NEW, KEPT, NEEDS_REFRESH, REFUSED = VERDICTS = ("new", "kept", "needs refresh", "refused")
+LETTERS = "dead_letters"
+"""The flow of rows that are put aside, which reads every source that has rules."""
 VERSION = 1
 MAX_SHOWN = 300
 MERGE_FIELDS = (
@@ -238,6 +240,11 @@ def advised(pipeline: str, found: FlowChanges) -> str:
     text = f"flow {found.flow}: {found.verdict}: {'; '.join(found.reasons)}"
     if found.verdict != NEEDS_REFRESH:
         return text
+    if found.flow == LETTERS:
+        return (
+            f"{text}. Put the old sources back; or remove the folder checkpoints/{LETTERS} of its state (.state) "
+            "while it does not run: rows that were put aside before then become letters once more, and none is lost"
+        )
     return (
         f"{text}. 'ottla pipeline refresh {pipeline} {found.flow}' begins it anew and replaces what it has written; "
         "or put the old definition back, or give the flow a new name and target"
