@@ -17,6 +17,7 @@ from ottla.cli.output import FORMATS, JSON, TABLE, Column, duration_text, emit, 
 from ottla.cli.pipeline_cases import add_test_options, test_pipelines
 from ottla.cli.pipeline_changes import add_refresh_options, refresh_flow, show_history, show_plan
 from ottla.cli.pipeline_graph import GRAPH_EXAMPLES, GRAPH_OUTPUTS, show_graph
+from ottla.cli.pipeline_quality import show_quality, suggest_schema
 from ottla.cli.pipeline_view import LiveView
 from ottla.cli.session import (
     HELP,
@@ -91,6 +92,8 @@ def parser() -> argparse.ArgumentParser:
         "history": "what ran when with which definition, and what came of it",
         "status": "how a pipeline does, or did when it last ran",
         "stop": "end a pipeline that runs, in this terminal or elsewhere",
+        "quality": "what the rules found in the last run, with the trend of the runs before",
+        "schema": "suggest a schema for a source, from its newest records",
         "resume": "begin a flow again that is paused or has failed, in a pipeline that runs",
         "letters": "the rows that were put aside, with the rule and the error",
         "webhook": "take HTTP requests as records of a source's topic, until Ctrl-C",
@@ -109,6 +112,10 @@ def parser() -> argparse.ArgumentParser:
         one.add_argument("--folder", default="pipelines", metavar="DIR", help="where pipelines are (./pipelines)")
         if name == "init":
             continue
+        if name == "schema":
+            one.add_argument("source", metavar="SOURCE", help="a source of the pipeline that is a topic")
+        if name == "quality":
+            one.add_argument("--html", metavar="FILE", help="write the report as one HTML file")
         if name == "resume":
             one.add_argument("flow", metavar="FLOW", help="a flow of the pipeline, or dead_letters")
         if name == "test":
@@ -154,6 +161,7 @@ def _run(options: argparse.Namespace) -> int:
         "run": _run_pipeline, "dry-run": _dry_run, "status": _status, "stop": _stop,
         "webhook": _webhook, "letters": _letters, "redrive": _redrive, "compact": _compact, "resume": _resume,
         "history": show_history, "refresh": _refresh,
+        "quality": show_quality, "schema": suggest_schema,
     }  # fmt: skip
     redacted, broker = Redaction.of(None, None), options.broker or ""
     try:

@@ -13,7 +13,6 @@ from ottla.spark.pipelines.lifecycle import (
     MAX_PAUSE_MS,
     PAUSED,
     RUNNING,
-    SEARCHING,
     STARTING,
     STOPPED,
     FailurePolicy,
@@ -99,32 +98,6 @@ def test_a_flow_that_was_resumed_begins_at_once_and_with_a_short_pause(on_failur
     assert (one.state, one.is_due(0), one.cause) == (STARTING, True, None)
     one.begun()
     assert not one.resumed()
-
-
-def test_a_batch_that_fails_often_enough_begins_the_search() -> None:
-    one = flow(poison_after=3)
-    fail_again(one, 0, is_transient=False)
-    fail_again(one, 0)
-    fail_again(one, 0, is_transient=False)
-    assert one.state == BACKING_OFF, "what was away counts for nothing"
-    fail_again(one, 0, is_transient=False)
-    assert one.state == SEARCHING
-    one.set_aside()
-    assert one.is_due(0)
-
-
-def test_a_batch_without_a_poison_record_is_a_failure() -> None:
-    one = flow("pause", poison_after=1)
-    fail_again(one, 0, is_transient=False)
-    one.not_found("no single record fails", now=0)
-    assert (one.state, one.cause) == (PAUSED, "no single record fails")
-
-
-def test_a_search_that_finds_the_broker_away_is_tried_again() -> None:
-    one = flow(poison_after=1)
-    fail_again(one, 0, is_transient=False)
-    one.search_failed("no broker answers", now=0)
-    assert one.state == BACKING_OFF
 
 
 @pytest.mark.parametrize("on_failure", ["stop", "pause"])

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.converters.errors import RegistryError
 from ottla.converters.registry import RegistrySettings
-from ottla.spark.pipelines import record_parts, values
+from ottla.spark.pipelines import measures, record_parts, values
 from ottla.spark.pipelines.change_definition import CHANGE_KEYS, Changes, parse_changes
 from ottla.spark.pipelines.errors import BadData as BadData
 from ottla.spark.pipelines.errors import FlowFailed as FlowFailed
@@ -27,6 +27,7 @@ from ottla.spark.pipelines.errors import PipelineError as PipelineError
 from ottla.spark.pipelines.errors import Unavailable as Unavailable
 from ottla.spark.pipelines.http_request import HttpRequest, http_request
 from ottla.spark.pipelines.lifecycle import ON_FAILURE, STOP
+from ottla.spark.pipelines.measures import Measure
 from ottla.spark.pipelines.record_parts import Key, WrittenTopic
 from ottla.spark.pipelines.redaction import public_address
 from ottla.spark.pipelines.variables import VARIABLE, Substitution
@@ -81,6 +82,14 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
+class Expectations:
+    """What is expected of the rows of a view: of each, and across them."""
+
+    rules: tuple[Rule, ...] = ()
+    measures: tuple[Measure, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Source:
     """Where rows come from. One of SOURCE_KINDS is set."""
 
@@ -117,6 +126,8 @@ class Source:
     """A column of a JDBC table that grows: rows are read as they come. Without it the table is read once."""
     watermark: tuple[str, str] | None = None
     rules: tuple[Rule, ...] = ()
+    measures: tuple[Measure, ...] = ()
+    """What is expected across the rows that the rules keep."""
     unparsable: str = QUARANTINE
     lenient: bool = False
     """JSON and CSV are read by Spark's own functions, which guess where a value is not of the schema; of Avro and
@@ -210,6 +221,8 @@ class Flow:
     """How rows change those of the target; None: they are appended."""
     partition_by: tuple[str, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    rules: tuple[Rule, ...] = ()
+    measures: tuple[Measure, ...] = ()
     on_failure: str | None = None
     """What becomes of the flow after a failure that does not pass by itself; None: as the pipeline says."""
     retry_for_ms: int | None = None
@@ -242,6 +255,8 @@ class Outline:
     dead_letters: str
     broker: str | None = None
     source_kinds: Mapping[str, str] = field(default_factory=dict)
+    source_topics: Mapping[str, str] = field(default_factory=dict)
+    """The topics of the sources that are one."""
 
     @property
     def redrive_topic(self) -> str:
@@ -260,6 +275,9 @@ class Pipeline(Outline):
     packages: tuple[str, ...] = ()
     jars: tuple[str, ...] = ()
     registry: RegistrySettings | None = None
+    views: Mapping[str, Expectations] = field(default_factory=dict)
+    quality_topic: str | None = None
+    """Where the report on the data's quality is written at the end of a run."""
     on_failure: str = STOP
     retry_for_ms: int | None = None
     """How long what is away is tried again; None: for ever, in a run to the end for two minutes."""
@@ -270,7 +288,15 @@ class Pipeline(Outline):
     @property
     def uses_topics(self) -> bool:
         ends: list[Source | Flow] = [*self.sources, *self.flows]
-        return bool(self.counted_sources) or any(one.kind in ("topic", "http") for one in ends)
+        is_used = self.quality_topic is not None or self.puts_rows_aside
+        return is_used or bool(self.counted_sources) or any(one.kind in ("topic", "http") for one in ends)
+
+    @property
+    def puts_rows_aside(self) -> bool:
+        """Whether rows of views or flows may become letters."""
+        rules = [rule for one in self.views.values() for rule in one.rules]
+        rules += [rule for flow in self.flows for rule in flow.rules]
+        return any(rule.action == QUARANTINE for rule in rules)
 
     @property
     def counted_sources(self) -> list[Source]:
@@ -366,7 +392,18 @@ def parse_outline(folder: Path, document: Mapping[str, Any], variables: Mapping[
         dead_letters=values.text(given, "dead_letters", "the file") or f"{name}.dead-letters",
         broker=values.text(given, "broker", "the file"),
         source_kinds=kinds,
+        source_topics=_source_topics(sources, substituted),
     )
+
+
+def _source_topics(sources: object, substituted: Substitution) -> dict[str, str]:
+    """The topics of sources, those left out whose variables have no value here."""
+    found = {}
+    for name, source in sources.items() if isinstance(sources, dict) else ():
+        if isinstance(source, dict) and isinstance(source.get("topic"), str):
+            with suppress(PipelineError):
+                found[str(name)] = str(substituted(source["topic"]))
+    return found
 
 
 def parse_pipeline(
@@ -406,6 +443,8 @@ def parse_pipeline(
         packages=values.listed(given, "packages", "the file"),
         jars=values.listed(given, "jars", "the file"),
         registry=registry,
+        views={name: _expectations(value, f"views.{name}") for name, value in values.named(given, "views").items()},
+        quality_topic=values.text(given, "quality_topic", "the file"),
         on_failure=values.choice(given, "on_failure", "the file", ON_FAILURE) or STOP,
         retry_for_ms=values.interval_ms(given, "retry_for", "the file"),
         stop_timeout_ms=DEFAULT_STOP_TIMEOUT_MS if stop_timeout_ms is None else stop_timeout_ms,
@@ -468,7 +507,7 @@ def _registry(given: Mapping[str, Any]) -> RegistrySettings | None:
 
 _FILE_KEYS = (
     *("name", "broker", "trigger", "dead_letters", "spark", "packages", "jars", "registry", "sources", "flows"),
-    *("on_failure", "retry_for", "stop_timeout"),
+    *("views", "quality_topic", "on_failure", "retry_for", "stop_timeout"),
 )
 _SOURCE_KEYS = (
     *(*SOURCE_KINDS, *SEVERAL_TOPICS, "key", "webhook"),
@@ -479,7 +518,7 @@ _FLOW_KEYS = (
     *("from", *TARGET_KINDS, "format", "key", "table", "mode", "partition_by", "options"),
     *("schema", "message", "wire", "register", "guarantee", "catalog", "evolve", "compact_every"),
     *("headers", "partitions", "replication", "config", "request"),
-    *("on_failure", "retry_for"),
+    *("expect", "on_failure", "retry_for"),
     *CHANGE_KEYS,
 )
 
@@ -538,13 +577,14 @@ def _source(name: str, document: object, registry: RegistrySettings | None, writ
         incremental=values.text(given, "incremental", where) if kind == "jdbc" else None,
         watermark=watermark,
         rules=_rules(given.get("expect", {}), f"{where}.expect"),
+        measures=_measures(given.get("expect", {}), f"{where}.expect"),
         unparsable=values.choice(given, "unparsable", where, (DROP, QUARANTINE, FAIL))
         or (FAIL if values.flag(given, "static", where) else QUARANTINE),
         lenient=values.flag(given, "lenient", where),
         rescue=values.text(given, "rescue", where),
         options=values.texts(given, "options", where),
     )
-    if made.rules and not made.is_stream:
+    if (made.rules or made.measures) and not made.is_stream:
         raise PipelineError(f"{where}.expect: only rows of a stream are judged, and this source is read once")
     if made.static and made.unparsable == QUARANTINE:
         raise PipelineError(f"{where}.unparsable: rows of a source that is read once are not put aside: drop or fail")
@@ -603,7 +643,9 @@ def _rules(document: object, where: str) -> tuple[Rule, ...]:
         )
     rules = []
     for name, value in document.items():
-        given = values.section(value, f"{where}.{name}", ("rule", "action"))
+        if _is_measure(value):
+            continue
+        given = values.section(value, f"{where}.{name}", ("rule", "action", *measures.KINDS))
         expression = values.text(given, "rule", f"{where}.{name}")
         if expression is None:
             raise PipelineError(f"{where}.{name}: 'rule' is missing: an SQL expression that is true for good rows")
@@ -612,6 +654,24 @@ def _rules(document: object, where: str) -> tuple[Rule, ...]:
             raise PipelineError(f"{where}.{name}: '{PARSE_RULE}' names rows that cannot be parsed; take another name")
         rules.append(Rule(str(name), expression, action))
     return tuple(rules)
+
+
+def _is_measure(document: object) -> bool:
+    return isinstance(document, Mapping) and "rule" not in document and bool(set(document) & set(measures.KINDS))
+
+
+def _measures(document: Mapping[str, Any], where: str) -> tuple[Measure, ...]:
+    """The rules across rows."""
+    return tuple(
+        measures.parse_measure(str(name), given, f"{where}.{name}")
+        for name, given in document.items()
+        if _is_measure(given)
+    )
+
+
+def _expectations(document: object, where: str) -> Expectations:
+    given = values.section(document, where, ("expect",)).get("expect", {})
+    return Expectations(_rules(given, f"{where}.expect"), _measures(given, f"{where}.expect"))
 
 
 def _flow(name: str, document: object, registry: RegistrySettings | None) -> Flow:
@@ -678,6 +738,8 @@ def _flow(name: str, document: object, registry: RegistrySettings | None) -> Flo
         changes=changes,
         partition_by=values.listed(given, "partition_by", where),
         options=values.texts(given, "options", where),
+        rules=_rules(given.get("expect", {}), f"{where}.expect"),
+        measures=_measures(given.get("expect", {}), f"{where}.expect"),
         on_failure=values.choice(given, "on_failure", where, ON_FAILURE),
         retry_for_ms=values.interval_ms(given, "retry_for", where),
     )

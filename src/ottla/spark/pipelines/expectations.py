@@ -20,7 +20,7 @@ from ottla.spark.pipelines.definition import DROP, FAIL, PARSE_RULE, QUARANTINE,
 
 ORIGIN, PARSE_ERROR, FAILED, VERDICT = "_origin", "_parse_error", "_failed", "_verdict"
 PIPELINE_HEADER, SOURCE_HEADER, RULE_HEADER = "ottla.pipeline", "ottla.source", "ottla.rule"
-FLOW_HEADER = "ottla.flow"
+FLOW_HEADER, VIEW_HEADER = "ottla.flow", "ottla.view"
 OWN_PREFIX = "ottla."
 RULE_FAILED = "ottla.spark.pipelines.RuleFailed"
 UNPARSABLE = "ottla.spark.pipelines.Unparsable"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.spark.pipelines.definition import Flow
 from ottla.spark.pipelines.errors import PipelineError, Unavailable
 from ottla.spark.pipelines.failures import failure, flow_failure
-from ottla.spark.pipelines.lifecycle import SEARCHING, Lifecycle
+from ottla.spark.pipelines.lifecycle import Lifecycle
 from ottla.spark.pipelines.progress import FlowProgress
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class FlowRun:
         if self._query is not None:
             self._query.stop()
             self._query = None
-        if not self.life.is_over:
+        if self.life.is_begun:  # also one that has ended with that batch
             self._fail(error, now)
         self._show(now)
 
@@ -108,9 +108,7 @@ class FlowRun:
 
     def note_wait(self, now: int) -> None:
         """What the flow waits for, if it has not reported yet, or not for long."""
-        if self.life.state == SEARCHING:
-            self.progress.wait("the record that fails: it is looked for", None)
-        elif self.life.is_due(now):
+        if self.life.is_due(now):
             self.progress.wait("the flows before it", None)
         query = self._query
         if query is None or not query.isActive:

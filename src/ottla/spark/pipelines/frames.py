@@ -16,12 +16,27 @@ from pyspark.sql import functions as F
 from ottla.spark.pipelines import expectations, jdbc, keys, sources, table_flows, targets
 from ottla.spark.pipelines.batch_sink import BatchOfStream
 from ottla.spark.pipelines.connection import Connection
-from ottla.spark.pipelines.definition import TABLE_KINDS, Pipeline, PipelineError, Source
+from ottla.spark.pipelines.definition import (
+    QUARANTINE,
+    TABLE_KINDS,
+    Expectations,
+    Pipeline,
+    PipelineError,
+    Rule,
+    Source,
+)
+from ottla.spark.pipelines.judged_rows import FLOW, SOURCE, VIEW, judge_rows, kept_rows
+from ottla.spark.pipelines.judged_rows import letters as letters_of_rows
+from ottla.spark.pipelines.measures import Measure
+from ottla.spark.pipelines.quality import Subject
 from ottla.spark.pipelines.state import PipelineState
 from ottla.spark.pipelines.views import create_views
 from ottla.spark.registration import register
 from ottla.spark.tables.data_source import TableSource
 from ottla.spark.tables.merge import ChangeSink
+
+LETTERS_FLOW = "dead_letters"
+LETTERS_OF = "letters_of_"
 
 
 class Frames:
@@ -38,13 +53,18 @@ class Frames:
         self._connection = connection
         self.flows: dict[str, DataFrame] = {}
         self.letters: DataFrame | None = None
+        self.more_letters: dict[str, DataFrame] = {}
+        """Letters of views and flows, by the name of the query that writes them."""
+        self.subjects: list[Subject] = []
+        self.judged_once: list[str] = []
+        """Rules on rows that are no stream: a run has nothing to count them by."""
         self.followers: dict[str, jdbc.Follower] = {}
 
     def make(self, *, may_change: bool) -> None:
         """Make all of them. With `may_change` schemas are registered and tables are made."""
         try:
             letters = [made for source in self._pipeline.sources if (made := self._create_source(source)) is not None]
-            create_views(self.spark, self._pipeline)
+            create_views(self.spark, self._pipeline, self._judged_view)
             self._make_flows(may_change)
         except AnalysisException as error:
             raise PipelineError(expectations.first_line(error)) from None
@@ -65,10 +85,39 @@ class Frames:
             rows = expectations.kept_rows(source, expectations.judge(source, rows))
         else:
             rows = rows.drop(expectations.ORIGIN, expectations.PARSE_ERROR)
+        subject = Subject(
+            SOURCE, source.name, tuple(expectations.rule_names(source)), source.measures, source.is_counted
+        )
+        if source.is_counted or source.measures:
+            self.subjects.append(subject)
+        if source.measures:
+            measured = judge_rows(subject, rows, (), f"sources.{source.name}.expect")
+            rows = kept_rows(subject, measured, ())
         if source.watermark is not None:
             rows = rows.withWatermark(*source.watermark)
         rows.createOrReplaceTempView(source.name)
         return letters
+
+    def _judged_view(self, name: str, rows: DataFrame) -> DataFrame:
+        expected = self._pipeline.views.get(name, Expectations())
+        return self._judged(VIEW, name, rows, expected.rules, expected.measures)
+
+    def _judged(
+        self, kind: str, name: str, rows: DataFrame, rules: tuple[Rule, ...], measures: tuple[Measure, ...]
+    ) -> DataFrame:
+        """The rows of a view or a flow that its rules keep."""
+        if not rules and not measures:
+            return rows
+        where = f"{kind}s.{name}.expect"
+        if not rows.isStreaming:
+            self.judged_once.append(where)
+        subject = Subject(kind, name, tuple(rule.name for rule in rules), measures)
+        judged = judge_rows(subject, rows, rules, where)
+        if any(rule.action == QUARANTINE for rule in rules):
+            made = letters_of_rows(self._pipeline, subject, judged, rules, where)
+            self.more_letters[f"{LETTERS_OF}{name}"] = made.observe(targets.OUT, F.count(F.lit(1)).alias(targets.OUT))
+        self.subjects.append(subject)
+        return kept_rows(subject, judged, rules)
 
     def _make_flows(self, may_change: bool) -> None:
         for flow in self._pipeline.flows:
@@ -76,7 +125,7 @@ class Frames:
                 raise PipelineError(
                     f"flows.{flow.name}: there is no source and no transformation with the name {flow.reads}"
                 )
-            rows = self.spark.table(flow.reads)
+            rows = self._judged(FLOW, flow.name, self.spark.table(flow.reads), flow.rules, flow.measures)
             self.flows[flow.name] = targets.prepare(self._pipeline, flow, rows, may_change=may_change)
 
     def rows(self, source: Source) -> DataFrame:
@@ -110,6 +159,18 @@ class Frames:
         if source.is_counted:
             return sources.with_redriven(rows, source.place, self._state.redriven(source.name))
         return sources.with_origin(rows, source.place)
+
+    @property
+    def all_letters(self) -> list[DataFrame]:
+        """Of sources, views and flows."""
+        return [*([] if self.letters is None else [self.letters]), *self.more_letters.values()]
+
+    def flow(self, name: str) -> DataFrame:
+        """What a query writes: that of a flow, or of letters."""
+        if name == LETTERS_FLOW:
+            assert self.letters is not None
+            return self.letters
+        return self.more_letters[name] if name in self.more_letters else self.flows[name]
 
     def columns(self) -> dict[str, str]:
         """The columns of what each flow reads, for people."""

@@ -4,16 +4,14 @@
     starting      begun + reported -> running; ended -> done; failed -> see below; stopped
     running       ended -> done; failed -> see below; stopped
     backing off   its time has come, begun -> starting; stopped
-    searching     (for the record that fails) set_aside -> starting; not_found -> as the flow's `on_failure` says
     paused        resumed -> starting; stopped -> stays paused
     failed        resumed -> starting
     done, stopped nothing
 
 A failure is transient (a broker, a database, a store is away; a Python worker started too slowly or died) or it is not
 (a rule, SQL, a schema). Transient failures are tried again with pauses that double up to a limit, for ever or for
-`retry_for_ms`. Others are counted while no batch succeeds in between; `poison_after` of them begin the search for the
-record, if the flow has that setting. What remains is decided by `on_failure`: `stop` (the flow has failed), `pause`
-(the same, but the run waits for `ottla pipeline resume`), `retry` (as if it were transient).
+`retry_for_ms`. Others are decided by `on_failure`: `stop` (the flow has failed), `pause` (the same, but the run waits
+for `ottla pipeline resume`), `retry` (as if it were transient).
 
 Invariants: I1 a flow that backs off has a time; I2 only a flow that has begun fails or ends.
 """
@@ -25,7 +23,7 @@ from random import Random
 
 from ottla.client.core.backoff import Backoff
 
-STARTING, RUNNING, BACKING_OFF, SEARCHING = "starting", "running", "backing off", "searching"
+STARTING, RUNNING, BACKING_OFF = "starting", "running", "backing off"
 PAUSED, FAILED, DONE, STOPPED = "paused", "failed", "done", "stopped"
 STOP, RETRY, PAUSE = ON_FAILURE = ("stop", "retry", "pause")
 FIRST_PAUSE_MS = 2_000
@@ -41,8 +39,6 @@ class FailurePolicy:
     on_failure: str = STOP
     retry_for_ms: int | None = None
     """How long transient failures in a row are tried again; None: for ever."""
-    poison_after: int | None = None
-    """After how many failures of the same batch the record that fails is looked for; None: it is not."""
 
 
 class Lifecycle:
@@ -52,13 +48,12 @@ class Lifecycle:
         self._policy = policy
         self._backoff = Backoff(FIRST_PAUSE_MS, MAX_PAUSE_MS, rng)
         self.state = STARTING
-        self._is_begun = False
+        self.is_begun = False
+        """Whether its query was begun, and has not failed."""
         self._first_failed_at: int | None = None
         self.retry_at: int | None = None
         self.failure_count = 0
         """Failures since the last batch that succeeded."""
-        self._lasting_count = 0
-        """Those of them that were not transient."""
         self.cause: str | None = None
         """Why it does not run, or did not when it was last tried."""
 
@@ -69,46 +64,39 @@ class Lifecycle:
 
     @property
     def is_in_trouble(self) -> bool:
-        return self.state in (BACKING_OFF, SEARCHING, PAUSED, FAILED)
+        return self.state in (BACKING_OFF, PAUSED, FAILED)
 
     def is_due(self, now: int) -> bool:
         """Whether its query is to be begun."""
         if self.state == BACKING_OFF:
             assert self.retry_at is not None, "I1"
             return now >= self.retry_at
-        return self.state == STARTING and not self._is_begun
+        return self.state == STARTING and not self.is_begun
 
     def begun(self) -> None:
-        self.state, self._is_begun, self.retry_at = STARTING, True, None
+        self.state, self.is_begun, self.retry_at = STARTING, True, None
 
     def reported(self) -> None:
         """A batch has succeeded."""
-        if self._is_begun and not self.is_over:
+        if self.is_begun and not self.is_over:
             self.state, self.cause = RUNNING, None
-            self.failure_count = self._lasting_count = 0
+            self.failure_count = 0
             self._first_failed_at = None
 
     def ended(self) -> None:
-        assert self._is_begun, "I2"
+        assert self.is_begun, "I2"
         self.state, self.cause = DONE, None
 
     def failed(self, cause: str, *, is_transient: bool, now: int) -> None:
-        assert self._is_begun, "I2"
-        self._is_begun, self.cause = False, cause
+        assert self.is_begun, "I2"
+        self.is_begun, self.cause = False, cause
         self.failure_count += 1
         if self._first_failed_at is None:
             self._first_failed_at = now
-        if is_transient:
+        if is_transient or self._policy.on_failure == RETRY:
             self._try_again(now)
-            return
-        self._lasting_count += 1
-        poison_after = self._policy.poison_after
-        if poison_after is None:
-            self._give_in(now)
-        elif self._lasting_count >= poison_after:
-            self.state = SEARCHING
         else:
-            self._back_off(now)
+            self.state = PAUSED if self._policy.on_failure == PAUSE else FAILED
 
     def _try_again(self, now: int) -> None:
         limit = self._policy.retry_for_ms
@@ -122,31 +110,6 @@ class Lifecycle:
         self.state = BACKING_OFF
         self.retry_at = now + int(self._backoff.pause_ms(self.failure_count))
 
-    def _give_in(self, now: int) -> None:
-        if self._policy.on_failure == RETRY:
-            self._try_again(now)
-        else:
-            self.state = PAUSED if self._policy.on_failure == PAUSE else FAILED
-
-    def set_aside(self) -> None:
-        """The record that fails was found and put aside: the flow goes on behind it."""
-        assert self.state == SEARCHING
-        self._start_anew()
-
-    def not_found(self, cause: str, *, now: int) -> None:
-        """No single record is to blame."""
-        assert self.state == SEARCHING
-        self.cause = cause
-        self._lasting_count = 0
-        self._give_in(now)
-
-    def search_failed(self, cause: str, *, now: int) -> None:
-        """The search itself met a failure that may pass."""
-        assert self.state == SEARCHING
-        self.cause = cause
-        self.failure_count += 1
-        self._try_again(now)
-
     def resumed(self) -> bool:
         """Begin again; False if it is neither paused nor failed nor waits to be tried again."""
         if self.state not in (PAUSED, FAILED, BACKING_OFF):
@@ -155,8 +118,8 @@ class Lifecycle:
         return True
 
     def _start_anew(self) -> None:
-        self.state, self._is_begun, self.retry_at = STARTING, False, None
-        self.failure_count = self._lasting_count = 0
+        self.state, self.is_begun, self.retry_at = STARTING, False, None
+        self.failure_count = 0
         self._first_failed_at = None
         self.cause = None
 

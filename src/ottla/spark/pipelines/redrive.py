@@ -165,7 +165,7 @@ def redrive(pipeline: Outline, state: PipelineState, connection: Connection, fil
             admin.connect()
             committed = admin.group_offsets(group)
         starts = {place: offset.offset for place, offset in committed.items()}
-        found = [letter for letter in read_letters(pipeline, connection, starts) if not letter.flow]
+        found = [letter for letter in read_letters(pipeline, connection, starts) if letter.source]
     kinds = pipeline.source_kinds
     for letter in found:
         _check(letter, kinds)

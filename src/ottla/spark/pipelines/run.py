@@ -21,13 +21,15 @@ from ottla.converters.errors import ConverterError
 from ottla.spark.pipelines import jdbc, targets
 from ottla.spark.pipelines.connection import Connection
 from ottla.spark.pipelines.definition import Flow, Pipeline, PipelineError
-from ottla.spark.pipelines.errors import Unavailable
+from ottla.spark.pipelines.errors import BadData, Unavailable
 from ottla.spark.pipelines.fingerprints import Guard
 from ottla.spark.pipelines.flow_run import FlowRun
-from ottla.spark.pipelines.frames import Frames
+from ottla.spark.pipelines.frames import LETTERS_FLOW, Frames
 from ottla.spark.pipelines.history import History
 from ottla.spark.pipelines.lifecycle import BACKING_OFF, ONCE_RETRY_MS, PAUSED, FailurePolicy, Lifecycle
 from ottla.spark.pipelines.progress import FlowProgress, SourceCounts
+from ottla.spark.pipelines.quality import Broken, Quality, fails
+from ottla.spark.pipelines.quality_report import write_report
 from ottla.spark.pipelines.redaction import Redaction
 from ottla.spark.pipelines.state import PipelineState
 from ottla.spark.pipelines.topics import check_topics
@@ -37,9 +39,9 @@ from ottla.spark.pipelines.verdicts import FlowChanges
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-LETTERS_FLOW = "dead_letters"
 TICK_S = 0.5
 STOP_TICK_S = 0.1
+QUALITY_EVERY_MS = 10_000
 
 Report = dict[str, Any]
 
@@ -63,6 +65,10 @@ class PipelineRun:
         """Called with the name of a flow and what Spark reports of a batch of it, once for each."""
         self.redacted = Redaction.of(pipeline, connection)
         self.guard = Guard(pipeline, state, self.redacted)
+        self.quality = Quality(pipeline.name, (), None, _wall_ms())
+        self._broken: list[Broken] = []
+        """Expectations across rows that were not met at the end, and whose action is `fail`."""
+        self._kept_at = 0
         self.counts = [SourceCounts.of(source) for source in pipeline.counted_sources]
 
     @property
@@ -88,6 +94,8 @@ class PipelineRun:
         check_topics(self._pipeline, self._connection, makes_missing=makes_topics)
         self._begin("checking sources, SQL and targets")
         self._frames.make(may_change=makes_topics)
+        for where in self._frames.judged_once:
+            raise PipelineError(f"{where}: only rows of a stream are judged, and these are read once")
         if makes_topics:
             self.guard.note(self._frames)
         self._is_once = is_once
@@ -95,6 +103,10 @@ class PipelineRun:
             self._add(flow)
         if self._frames.letters is not None:
             self._add(self._letters_flow)
+        for name in self._frames.more_letters:
+            self._add(Flow(name, name, topic=self._pipeline.dead_letters))
+        history = self._state.read_quality()
+        self.quality = Quality(self._pipeline.name, self._frames.subjects, history, _wall_ms())
         for name, follower in self._frames.followers.items():
             self._followers[name] = follower, self._lifecycle(FailurePolicy(self._pipeline.on_failure))
 
@@ -161,8 +173,7 @@ class PipelineRun:
 
     def _query(self, flow: Flow) -> StreamingQuery | None:
         """A new query; None: the flow is no stream, and has been written here."""
-        frame = self._frames.letters if flow.name == LETTERS_FLOW else self._frames.flows[flow.name]
-        assert frame is not None
+        frame = self._frames.flow(flow.name)
         if not frame.isStreaming:
             targets.write_once(self._pipeline, flow, frame, self._connection)
             return None
@@ -173,6 +184,7 @@ class PipelineRun:
         """Take in what has been reported, and begin what is due; True while anything may still come."""
         for run in self._runs.values():
             self._tell(run.flow.name, run.poll(_now()))
+        self._keep_quality()
         self._resume()
         self._start_due()
         self._poll_followers()
@@ -189,11 +201,41 @@ class PipelineRun:
         for report in reports:
             for listener in self.listeners:
                 listener(name, report)
+            if name not in self._frames.flows:  # letters: their rows are those of flows
+                continue
+            broken = fails(self.quality.note(name, report, _wall_ms()))
+            if broken:
+                self._runs[name].fail_after_batch(BadData("; ".join(one.text for one in broken)), _now())
 
     def _count(self, name: str, report: Report) -> None:
         if name == LETTERS_FLOW:
             for counts in self.counts:
                 counts.note(report)
+                self.quality.note_counts(
+                    f"source {counts.source}", counts.rows, counts.kept, counts.letters, counts.failed, _wall_ms()
+                )
+
+    def _keep_quality(self) -> None:
+        """Now and then: judge by the clock, and keep what was measured."""
+        now = _now()
+        if not self.quality.subjects or now - self._kept_at < QUALITY_EVERY_MS:
+            return
+        self._kept_at = now
+        owners = {one.subject.title: one.owner for one in self.quality.subjects}
+        for broken in fails(self.quality.tick(_wall_ms())):
+            owner = owners[broken.subject.title]
+            if owner in self._runs:
+                self._runs[owner].fail_after_batch(BadData(broken.text), now)
+        self._state.write_quality(self.quality.history(_wall_ms()))
+
+    def end_quality(self) -> None:
+        """Judge what is known at the end of the run, keep it, and write it to the topic of reports."""
+        if not self.quality.subjects:
+            return
+        self._broken = fails(self.quality.end(_wall_ms(), is_once=self._is_once))
+        self._state.write_quality(self.quality.history(_wall_ms()))
+        if self._pipeline.quality_topic is not None:
+            write_report(self._connection, self._pipeline.quality_topic, self.quality.report(_wall_ms()))
 
     def _resume(self) -> None:
         for name in self._state.take_resumed():
@@ -236,10 +278,12 @@ class PipelineRun:
         """What has failed for good or is paused, as one error of the first one's kind."""
         failed = [run.failure for run in self._runs.values() if run.life.is_in_trouble and run.failure is not None]
         followed = [life for _, life in self._followers.values() if life.is_in_trouble and life.cause]
-        texts = [*map(str, failed), *(str(life.cause) for life in followed)]
+        known = "; ".join(map(str, failed))
+        broken = [one.text for one in self._broken if one.text not in known]
+        texts = [*map(str, failed), *(str(life.cause) for life in followed), *broken]
         if not texts:
             return None
-        kind = type(failed[0]) if failed else PipelineError
+        kind = type(failed[0]) if failed else PipelineError if followed else BadData
         return kind("; ".join(dict.fromkeys(texts)))
 
     def status(self, state: str, cause: str | None = None) -> dict[str, Any]:
@@ -290,6 +334,7 @@ def run_pipeline(
             if stopped.wait(TICK_S):
                 run.stop(stop_timeout_s, hurried)
                 break
+        run.end_quality()
         failure = run.failure()
         if failure is not None:
             raise failure
@@ -308,6 +353,10 @@ def run_pipeline(
         state.write_status(run.status(ended, cause))
         history.end(started_at, run.status(ended, cause), ended, cause)
         show(run)
+
+
+def _wall_ms() -> int:
+    return int(time.time() * 1000)
 
 
 def _now() -> int:

@@ -155,6 +155,23 @@ class PipelineState:
 
     # How it does
 
+    @property
+    def _quality(self) -> Path:
+        return self.folder / "quality.json"
+
+    def write_quality(self, history: dict[str, Any]) -> None:
+        """Keep what was measured in this run and those before it."""
+        temporary = self._quality.with_suffix(".new")
+        temporary.write_text(json.dumps(history))
+        temporary.replace(self._quality)
+
+    def read_quality(self) -> dict[str, Any] | None:
+        try:
+            found: dict[str, Any] = json.loads(self._quality.read_text())
+        except (FileNotFoundError, ValueError):
+            return None
+        return found
+
     def write_status(self, status: dict[str, Any]) -> None:
         temporary = self._status.with_suffix(".new")
         temporary.write_text(json.dumps(status, indent=2))

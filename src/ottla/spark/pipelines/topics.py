@@ -12,8 +12,10 @@ def check_topics(pipeline: Pipeline, connection: Connection, *, makes_missing: b
     read = [topic for source in pipeline.sources for topic in source.topics]
     if pipeline.counted_sources:
         written |= {name: NewTopic(name) for name in (pipeline.dead_letters, pipeline.redrive_topic)}
-    elif any(flow.kind == "http" for flow in pipeline.flows):
+    elif pipeline.puts_rows_aside or any(flow.kind == "http" for flow in pipeline.flows):
         written[pipeline.dead_letters] = NewTopic(pipeline.dead_letters)
+    if pipeline.quality_topic is not None:
+        written[pipeline.quality_topic] = NewTopic(pipeline.quality_topic)
     if not pipeline.uses_topics:
         return
     with connection.admin() as admin:

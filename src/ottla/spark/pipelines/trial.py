@@ -77,8 +77,11 @@ class Trial:
                     before = given[0].get(reader.name, Given(()))
                     given[0][reader.name] = Given(before.rows + tuple(map(_as_given, rows)))
             if has_letters:
-                letters = self._made(given, is_stream=False).letters
-                outcome.letters = [] if letters is None else [_letter(row) for row in _collected(letters)]
+                outcome.letters = [
+                    _letter(row)
+                    for letters in self._made(given, is_stream=False).all_letters
+                    for row in _collected(letters)
+                ]
         except _Ended as ended:
             outcome.error = ended.cause
         return outcome

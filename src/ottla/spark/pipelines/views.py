@@ -17,14 +17,20 @@ NOT_FOUND = "TABLE_OR_VIEW_NOT_FOUND"
 Make = Callable[[SparkSession], DataFrame]
 
 
-def create_views(spark: SparkSession, pipeline: Pipeline) -> None:
-    """Make all views. One that needs another waits for it; what still misses something at the end is an error."""
+def create_views(
+    spark: SparkSession, pipeline: Pipeline, judged: Callable[[str, DataFrame], DataFrame] = lambda name, rows: rows
+) -> None:
+    """Make all views, of the rows that `judged` leaves of each. One that needs another waits for it; what still misses
+    something at the end is an error."""
     waiting = {name: (path, make) for path in pipeline.transformations for name, make in _views_of(path).items()}
     for source in pipeline.sources:
         if source.name in waiting:
             raise PipelineError(
                 f"{waiting[source.name][0].name}: there is a source with the name {source.name} already"
             )
+    for name in pipeline.views:
+        if name not in waiting:
+            raise PipelineError(f"views.{name}: there is no transformation with that name")
     while waiting:
         errors = {}
         for name, (path, make) in list(waiting.items()):
@@ -32,7 +38,7 @@ def create_views(spark: SparkSession, pipeline: Pipeline) -> None:
                 made = make(spark)
                 if not isinstance(made, DataFrame):
                     raise PipelineError(f"{path.name}: {name} returns {type(made).__name__}, not a DataFrame")
-                made.createOrReplaceTempView(name)
+                judged(name, made).createOrReplaceTempView(name)
             except AnalysisException as error:
                 if error.getCondition() != NOT_FOUND:
                     raise PipelineError(f"{path.name}: {first_line(error)}") from None
