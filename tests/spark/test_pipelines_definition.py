@@ -47,7 +47,7 @@ def parse(sources: Any, flows: Any, **more: Any) -> Any:
     return parse_pipeline(Path("/tmp/some"), {"sources": sources, "flows": flows, **more}, {"PLACE": "here"})
 
 
-@pytest.mark.parametrize("name", ["word-count", "orders", "clickstream", "cdc", "lake"])
+@pytest.mark.parametrize("name", ["word-count", "orders", "clickstream", "fraud", "cdc", "lake"])
 def test_the_pipelines_that_ship_are_in_order(name: str) -> None:
     pipeline = load_pipeline(PIPELINES / name, {})
     assert pipeline.name == name
