@@ -271,7 +271,7 @@ class Cluster(lifetimes.Open):
         return connection
 
     def _met_another_node(self, broker: Broker) -> NetworkError:
-        """The node at a broker's address says that it is another one, or of another cluster (KIP-1242)."""
+        """The node at a broker's address has a different node id or cluster id (KIP-1242)."""
         reason = f"{broker.label} is now another node or belongs to another cluster"
         if self.config.metadata_recovery_strategy == "none":
             return NetworkError(reason)

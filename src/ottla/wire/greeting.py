@@ -66,7 +66,7 @@ class Greeting:
     __slots__ = ("_is_repeated", "request", "version")
 
     def __init__(self, cluster_id: str | None = None, node_id: int = ANY_NODE) -> None:
-        """With a cluster id and a node id the other side answers REBOOTSTRAP_REQUIRED if it is another node (KIP-1242,
+        """With a cluster id and a node id the other side answers REBOOTSTRAP_REQUIRED if its own differ (KIP-1242,
         since Kafka 4.4; older brokers do not look)."""
         self._is_repeated = False
         self.request = ApiVersionsRequest(

@@ -253,7 +253,7 @@ class SharePartition:
         return acquired
 
     def _archive_gap(self, first_offset: int, last_offset: int) -> None:
-        """Records of this range are in the log no longer: what nobody holds of it is done."""
+        """The log no longer has the records of this range: those that no member has acquired are archived."""
         for run in list(self._within(first_offset, last_offset)):
             if run.is_free:
                 part = self._split(run, max(run.first_offset, first_offset), min(run.last_offset, last_offset))

@@ -103,7 +103,7 @@ def test_an_acknowledgement_counts_when_it_is_written() -> None:
     queue.take("a", 3)
     change = queue.say("a", 1, 2, RELEASE)
     assert change is not None
-    assert queue.next_fetch_offset == 4, "what is being written is nobody's"
+    assert queue.next_fetch_offset == 4, "records whose state is being written are not available"
     assert queue.refused("a", 1, 1, ACCEPT) is ErrorCode.INVALID_RECORD_STATE
     assert queue.expire(LOCK_MS) == [StateBatch(0, 0, AVAILABLE, 1), StateBatch(3, 3, AVAILABLE, 1)]
     queue.finish(change.id, is_written=False)
@@ -276,7 +276,7 @@ def test_any_order_of_events_keeps_every_record_and_its_promises(seed: int) -> N
                     accepted.add(offset)
                 elif not is_written:
                     holders[offset] = "unknown"
-            queue.expire(now + LOCK_MS)  # whoever had it: its lock ends, as all others do
+            queue.expire(now + LOCK_MS)  # its lock ends, as all others do
             holders = {offset: holder for offset, holder in holders.items() if holder == "being written"}
         elif event == 8:
             queue.release_member(member)
