@@ -95,6 +95,8 @@ def ask(connection: socket.socket, frame: bytes) -> bytes:
     return read_exactly(connection, size)
 
 
+SINCE_4_4 = ("max.decompressed.message.bytes",)
+"""Settings that Kafka 4.3.1 does not have."""
 API_VERSIONS_V0 = struct.pack(">hhih", 18, 0, 1, -1)
 METADATA_V1_NO_TOPICS = struct.pack(">hhihi", 3, 1, 2, -1, 0)
 METADATA_V1_ALL_TOPICS = struct.pack(">hhihi", 3, 1, 2, -1, -1)

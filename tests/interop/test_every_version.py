@@ -143,7 +143,7 @@ def test_a_right_request_succeeds_in_every_version(target: Target, api_key: int)
         assert len(offered) >= len(requests.versions(api_key)) - (
             api_key == 22
         )  # the newest InitProducerId is unstable
-        for version in range(first, offered.stop):
+        for version in range(first, min(offered.stop, requests.versions(api_key).stop)):  # kio knows those of 4.3
             for _ in range(1_200):
                 received = ask(connection, requests.frame(right_request(api_key, version, target)))
                 message = requests.answer(api_key, version, received)

@@ -11,11 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.interop.conftest import ON_KAFKA
-from tests.interop.servers import Server, kafka_anchor
+from tests.interop.servers import SINCE_4_4, Server, kafka_anchor
 from tests.interop.toolbox import Printed, Toolbox
-
-SINCE_4_4 = ("max.decompressed.message.bytes",)
-"""Settings that Kafka 4.3.1 does not have."""
 
 
 class Tools:
