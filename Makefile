@@ -18,7 +18,7 @@ check: $(DEV)  ## format, lint, types, layers
 	$(VENV)/bin/lint-imports
 
 test: $(DEV)  ## everything a change needs, four at once, as most of it waits; another order of tests: make test ORDER=2
-	$(PYTHON) -m pytest -n 4 --dist loadfile --randomly-seed=$(ORDER)
+	$(PYTHON) -m pytest -n 4 --randomly-seed=$(ORDER)
 
 sim: $(DEV)  ## simulation in bulk: make sim SEEDS=200; WORLD=replicas for one kind, SEED=7 SECONDS=5 to replay one
 	$(PYTHON) -m ottla.sim $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(if $(WORLD),--only $(WORLD)) $(if $(SECONDS),--seconds $(SECONDS))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -25,6 +26,22 @@ def _new_noted_disk(disk: OsDisk, max_open: int | None = None) -> None:
 
 
 OsDisk.__init__ = _new_noted_disk  # type: ignore[assignment, method-assign]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With `-n`, tests go to workers by file, and those of Spark to two workers: each worker that has one starts a JVM,
+    whose first queries take ten times as long as the later ones."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.split("::", 1)[0]
+            if not file.startswith("tests/spark/"):
+                return file
+            return "Spark's pipelines" if file.startswith("tests/spark/test_pipeline") else "Spark"
+
+    return ByFile(config, log)
 
 
 @pytest.fixture(autouse=True)
