@@ -423,7 +423,8 @@ class _Connection:
             self._is_refused = True
         # Closed after the handshake and before the first answer: with TLS 1.3 that is how a certificate is refused if
         # the alert gets lost. A process that is gone has no handshake.
-        is_there = self._is_refused or (self._is_tls and not self._known)
+        # After the first answer a node closes a connection that goes on without the login that its listener wants.
+        is_there = self._is_refused or (self._security is not None if self._known else self._is_tls)
         self._end(NoAnswer(is_closed=not self._is_refused, is_there=is_there))
 
     def _end(self, reason: NoAnswer) -> None:

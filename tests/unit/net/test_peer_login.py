@@ -103,6 +103,17 @@ def test_requests_wait_until_the_login_is_accepted(other: Secured) -> None:
     assert len(other.answers) == 1
 
 
+def test_a_node_that_closes_after_its_first_answer_because_it_wants_a_login_is_there(
+    other: Secured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So a look at a broker ends on a SASL listener: a controller took it for gone and fenced it."""
+    monkeypatch.setattr(other.security, "authentication", lambda host: None)
+    other.ask(BrokerHeartbeatRequest())
+    other.greet()
+    other.close()
+    assert other.answers == [NoAnswer(is_closed=True, is_there=True)]
+
+
 def test_a_refused_login_ends_the_connection_and_does_not_look_like_a_node_that_is_gone(other: Secured) -> None:
     other.ask(BrokerHeartbeatRequest())
     other.greet()
