@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 
 import pytest
 
+from ottla.broker.peers.suspicions import Look
 from ottla.client import KafkaError, Producer
 from ottla.sim import shape
 from ottla.sim.checkers import Violation
@@ -13,7 +15,7 @@ from ottla.sim.loop import Overdue
 from ottla.sim.replica_world import SECURED
 from ottla.sim.replicas import Cluster
 from ottla.sim.secured import TOPIC, Permissions, User
-from ottla.sim.shape import Shape
+from ottla.sim.shape import SASL_PORT, Shape
 from ottla.sim.world import run_seed
 from ottla.wire.errors import ErrorCode
 
@@ -88,6 +90,27 @@ def test_nodes_whose_principal_is_no_super_user_say_what_is_missing(
         sim.run(sim.start_all(), within_s=10)
     sim.abandon()
     assert "super.users of every node has to name the nodes' principal" in caplog.text
+
+
+def test_looks_at_nodes_that_want_a_login_are_answered_and_are_no_failed_logins(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """They asked ApiVersions twice, which a node takes once before a login."""
+    sim = Cluster(3, shape=Shape(has_logins=True))
+    nodes = sim.live()
+
+    async def looks() -> list[Look]:
+        found = [await nodes[0].peers.look_at(name, SASL_PORT, 1_000) for name in sim.names[1:] for _ in range(3)]
+        await asyncio.sleep(1)  # a refused login is closed after 100 ms
+        return found
+
+    assert sim.run(looks()) == [Look.ANSWERED] * 6
+    sim.kill("node-2")
+    assert sim.run(nodes[0].peers.look_at("node-2", SASL_PORT, 1_000)) is Look.REFUSED
+    assert [node.ground.metrics.logins("SASL_PLAINTEXT").failed_authentication for node in nodes] == [0] * 3
+    assert "before the end of the login" not in caplog.text
+    sim.heal()
+    sim.finish()
 
 
 def test_a_world_of_changing_passwords_and_acls_keeps_every_promise() -> None:

@@ -52,8 +52,6 @@ class Security:
         self.failures.append(error)
 
     def opened(self, address: str) -> None: ...
-    def without_login(self) -> Security:
-        return self
 
 
 def ask(

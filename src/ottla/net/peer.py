@@ -140,28 +140,44 @@ class Peer:
         """Send a request in the newest version that both sides know. `on_answer` is called once, never from in here."""
         connection = self._connection
         if connection is None or connection.is_closed:
-            try:
-                context = None if self._security is None else self._security.context()
-                sock = self._sockets.connect(self._host, self._port)
-            except KafkaError as error:
-                assert self._security is not None
-                self._security.failed(self._address, error)
-                self._loop.call_soon(on_answer, NoAnswer(is_closed=False))
+            connection = self._connect(on_answer)
+            if connection is None:
                 return
-            except OSError as error:
-                # A name that cannot be found, no route or no descriptor left say nothing of the other side.
-                is_refused = isinstance(error, ConnectionError)
-                self._loop.call_soon(on_answer, NoAnswer(is_closed=is_refused))
-                return
-            connection = self._connection = _Connection(
-                self._loop, self._deadlines, self._client_id, self._address, self._security
-            )
-            if context is None:
-                connection.open(self._channel(sock, is_tls=False))
-            else:
-                self._shake(connection, sock, context)
         self._correlation_id = self._correlation_id % 0x7FFFFFFF + 1
         connection.ask(self._correlation_id, request, on_answer, timeout_ms)
+
+    def look(self, on_answer: OnAnswer, *, timeout_ms: int) -> None:
+        """Make a connection that only shows whether the other side is there: the answer is that to the first question,
+        and no login follows. The caller closes it then. It does not replace a request of ApiVersions: the first
+        question's version leaves out features whose minimum is 0."""
+        assert self._connection is None, "a look has a connection of its own"
+        connection = self._connect(on_answer)
+        if connection is not None:
+            connection.look(on_answer, timeout_ms)
+
+    def _connect(self, on_answer: OnAnswer) -> _Connection | None:
+        """None if there is no connection: `on_answer` gets the reason."""
+        try:
+            context = None if self._security is None else self._security.context()
+            sock = self._sockets.connect(self._host, self._port)
+        except KafkaError as error:
+            assert self._security is not None
+            self._security.failed(self._address, error)
+            self._loop.call_soon(on_answer, NoAnswer(is_closed=False))
+            return None
+        except OSError as error:
+            # A name that cannot be found, no route or no descriptor left say nothing of the other side.
+            is_refused = isinstance(error, ConnectionError)
+            self._loop.call_soon(on_answer, NoAnswer(is_closed=is_refused))
+            return None
+        connection = self._connection = _Connection(
+            self._loop, self._deadlines, self._client_id, self._address, self._security
+        )
+        if context is None:
+            connection.open(self._channel(sock, is_tls=False))
+        else:
+            self._shake(connection, sock, context)
+        return connection
 
     def _channel(self, sock: Socket, *, is_tls: bool) -> Channel:
         return Channel(
@@ -261,6 +277,14 @@ class _Connection:
         if self._versions is not None:
             self._send(id, waiting, self._versions)
 
+    def look(self, on_answer: OnAnswer, timeout_ms: int) -> None:
+        """Ask for nothing but the answer to the first question, which `open` sends."""
+        if self.is_closed:  # the connection was refused
+            self._loop.call_soon(on_answer, NoAnswer(is_closed=True))
+            return
+        timer = self._deadlines.call_later(timeout_ms / 1000, self._time_out, HANDSHAKE_ID)
+        self._waiting[HANDSHAKE_ID] = _Waiting(Greeting().request, API_VERSIONS, on_answer, timer)
+
     def _send(self, id: int, waiting: _Waiting, versions: dict[int, int]) -> None:
         request, waiting.request = waiting.request, None
         assert request is not None
@@ -328,6 +352,11 @@ class _Connection:
     def _take_versions(self, frame: memoryview) -> None:
         _, position = frames.decode_response_header(frame, API_VERSIONS, API_VERSIONS_VERSION)
         response = decoder(ApiVersionsResponse, API_VERSIONS_VERSION)(frame, position)[0]
+        look = self._waiting.pop(HANDSHAKE_ID, None)
+        if look is not None:
+            look.timer.cancel()
+            look.on_answer(response)
+            return
         if response.error_code:
             raise WireError(f"ApiVersions was refused with {response.error_code}")
         versions = Versions.of(response)
@@ -423,8 +452,7 @@ class _Connection:
             self._is_refused = True
         # Closed after the handshake and before the first answer: with TLS 1.3 that is how a certificate is refused if
         # the alert gets lost. A process that is gone has no handshake.
-        # After the first answer a node closes a connection that goes on without the login that its listener wants.
-        is_there = self._is_refused or (self._security is not None if self._known else self._is_tls)
+        is_there = self._is_refused or (self._is_tls and not self._known)
         self._end(NoAnswer(is_closed=not self._is_refused, is_there=is_there))
 
     def _end(self, reason: NoAnswer) -> None:

@@ -33,13 +33,16 @@ class OtherNode:
         self.time = 0.0
         self.timers: list[Callable[[], None]] = []
         monkeypatch.setattr(peer, "Channel", lambda *_, **__: self)
-        nothing: Any = None
         self.connect_error: OSError | None = None
+        self.peer = self.new_peer()
+
+    def new_peer(self) -> Peer:
+        nothing: Any = None
         sockets: Any = SimpleNamespace(connect=self._connect, supports_sendfile=False)
         loop: Any = SimpleNamespace(
             call_soon=lambda act, *given: act(*given), call_later=self._call_later, time=lambda: self.time
         )
-        self.peer = Peer(loop, sockets, nothing, "127.0.0.1", 9093, client_id="1")
+        return Peer(loop, sockets, nothing, "127.0.0.1", 9093, client_id="1")
 
     def _connect(self, host: str, port: int) -> None:
         if self.connect_error is not None:
@@ -201,3 +204,15 @@ def test_who_never_says_its_versions_has_not_answered(other: OtherNode) -> None:
     other.let_time_pass()
     assert other.is_closed
     assert other.answers == [NoAnswer(is_closed=False)]
+
+
+def test_a_look_at_who_refuses_or_is_silent_says_so(other: OtherNode) -> None:
+    other.is_refusing = True
+    other.peer.look(other.answers.append, timeout_ms=1000)
+    other.peer.close()
+    other.peer = other.new_peer()
+    other.is_refusing = False
+    other.peer.look(other.answers.append, timeout_ms=1000)
+    other.let_time_pass()
+    assert other.answers == [NoAnswer(is_closed=True), NoAnswer(is_closed=False)]
+    assert other.is_closed

@@ -103,15 +103,16 @@ def test_requests_wait_until_the_login_is_accepted(other: Secured) -> None:
     assert len(other.answers) == 1
 
 
-def test_a_node_that_closes_after_its_first_answer_because_it_wants_a_login_is_there(
-    other: Secured, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """So a look at a broker ends on a SASL listener: a controller took it for gone and fenced it."""
-    monkeypatch.setattr(other.security, "authentication", lambda host: None)
-    other.ask(BrokerHeartbeatRequest())
+def test_a_look_is_answered_by_the_first_answer_and_does_not_log_in(other: Secured) -> None:
+    """A second ApiVersions before the login counted as a failed login, and the node closed the connection."""
+    other.peer.look(other.answers.append, timeout_ms=1000)
     other.greet()
+    (answer,) = other.answers
+    assert isinstance(answer, ApiVersionsResponse) and other.asked == [(API_VERSIONS, 3)]
+    assert not other.security.opened_at, "whether this node may log in was not tried"
+    other.let_time_pass()
     other.close()
-    assert other.answers == [NoAnswer(is_closed=True, is_there=True)]
+    assert len(other.answers) == 1
 
 
 def test_a_refused_login_ends_the_connection_and_does_not_look_like_a_node_that_is_gone(other: Secured) -> None:

@@ -18,7 +18,6 @@ from ottla.net import NoAnswer, Peer, ReceiveBuffers, Sockets
 from ottla.net.peer import PeerSecurity
 from ottla.net.tls import HandshakeTurns
 from ottla.wire import Message
-from ottla.wire.messages.api_versions import ApiVersionsRequest
 
 log = logging.getLogger("ottla.peers")
 
@@ -145,30 +144,10 @@ class Peers:
         """Look a name up again before the next connection to it."""
         self._found.pop(name, None)
 
-    def ask_once(
-        self,
-        host: str,
-        port: int,
-        request: Message,
-        on_answer: Callable[[Message | NoAnswer], None],
-        timeout_ms: int,
-        *,
-        name: str = "",
-        security: PeerSecurity | None = None,
-    ) -> None:
-        """On a connection of its own, which shows whether somebody is there now."""
-        peer = self._new_peer(host, port, name or host, security)
-
-        def answered(answer: Message | NoAnswer) -> None:
-            self._loop.call_soon(peer.close)
-            on_answer(answer)
-
-        peer.send(request, answered, timeout_ms=timeout_ms)
-
     async def look_at(self, host: str, port: int, timeout_ms: int, *, is_foreign_tls: bool | None = None) -> Look:
-        """Whether a broker answers at an address, which needs no login. A process that is about to end may still take a
-        connection, but it closes it instead of answering. `is_foreign_tls`: the address is not that of the listener for
-        brokers, and whether it speaks TLS."""
+        """Whether a broker answers at an address, on a connection of its own, which needs no login. A process that is
+        about to end may still take a connection, but it closes it instead of answering. `is_foreign_tls`: the address
+        is not that of the listener for brokers, and whether it speaks TLS."""
         name = host
         if self._sockets.is_name(host):
             address = await self._address_of(host, timeout_ms)
@@ -184,14 +163,15 @@ class Peers:
                 else:
                     seen.set_result(Look.REFUSED if answer.is_closed else Look.SILENT)
 
-        security: PeerSecurity | None
-        if is_foreign_tls is None:
-            ours = self._security[BROKERS]
-            security = None if ours is None else ours.without_login()
-        else:
+        security: PeerSecurity | None = self._security[BROKERS]
+        if is_foreign_tls is not None:
             security = Unverified() if is_foreign_tls else None
-        self.ask_once(host, port, ApiVersionsRequest(), take, timeout_ms, name=name, security=security)
-        return await seen
+        peer = self._new_peer(host, port, name, security)
+        peer.look(take, timeout_ms=timeout_ms)
+        try:
+            return await seen
+        finally:
+            peer.close()
 
     async def trouble(self, host: str, port: int, timeout_ms: int) -> str:
         """Why no connection to a controller can be made, in words; empty if one was made."""

@@ -70,8 +70,6 @@ class NodeSecurity:
         mechanism: str,
         rng: Random,
         troubles: Troubles,
-        *,
-        logs_in: bool = True,
     ) -> None:
         self._config = config
         self._listener = listener
@@ -79,23 +77,11 @@ class NodeSecurity:
         self._mechanism = mechanism
         self._rng = rng
         self._troubles = troubles
-        self._logs_in = logs_in and security_protocol.startswith("SASL_")
+        self._logs_in = security_protocol.startswith("SASL_")
 
     @property
     def has_tls(self) -> bool:
         return has_tls(self._security_protocol)
-
-    def without_login(self) -> NodeSecurity:
-        """The same for connections that only look whether a node is there."""
-        return NodeSecurity(
-            self._config,
-            self._listener,
-            self._security_protocol,
-            self._mechanism,
-            self._rng,
-            self._troubles,
-            logs_in=False,
-        )
 
     def check(self) -> None:
         """ConfigError if the settings give no context or no credentials."""

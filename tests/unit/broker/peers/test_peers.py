@@ -59,19 +59,14 @@ class Names(Peers):
         self.unanswered_count = 0
         """So many requests from here on get no answer."""
 
-    def ask_once(
-        self,
-        host: str,
-        port: int,
-        request: Message,
-        on_answer: Callable[[Message | NoAnswer], None],
-        timeout_ms: int,
-        *,
-        name: str = "",
-        security: PeerSecurity | None = None,
-    ) -> None:
-        self.asked.append(host)
-        on_answer(ApiVersionsResponse())
+    def _new_peer(self, host: str, port: int, name: str, security: PeerSecurity | None) -> Peer:
+        def look(on_answer: Callable[[Message | NoAnswer], None], *, timeout_ms: int) -> None:
+            self.asked.append(host)
+            on_answer(ApiVersionsResponse())
+
+        peer = super()._new_peer(host, port, name, security)
+        peer.look = look  # type: ignore[method-assign]
+        return peer
 
     def _send(
         self,

@@ -61,7 +61,6 @@ def test_brokers_and_controllers_are_reached_with_their_own_protocol_and_credent
     assert to_controllers is not None and not to_controllers.has_tls
     assert to_controllers.context() is None
     assert to_controllers.authentication("localhost") is not None
-    assert to_controllers.without_login().authentication("localhost") is None
     ours = credentials_of(parsed, "SECURE", "PLAIN")
     assert (ours.username, ours.password) == ("node", "p1")
     theirs = credentials_of(parsed, "CONTROLLER", "SCRAM-SHA-512")
