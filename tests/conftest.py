@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 from collections.abc import Iterator
 from typing import Any
@@ -42,6 +43,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return "Spark's pipelines" if file.startswith("tests/spark/test_pipeline") else "Spark"
 
     return ByFile(config, log)
+
+
+def pytest_collection_finish() -> None:
+    """Modules and test items live until the end of the run. The collector does not walk through them again: with all of
+    them one `gc.collect` takes 0.3 s, and every world of the simulator ends with one."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
