@@ -230,6 +230,8 @@ class Node:
                 coordinators,
                 coordinators.groups,
                 coordinators.transactions,
+                coordinators.shares,
+                coordinators.persister,
                 coordinators.producer_ids,
                 serving.quotas,
                 serving.telemetry,

@@ -86,6 +86,8 @@ def node_settings(node_id: int, ports: Mapping[int, int], controller_ports: Mapp
         f"offsets.topic.replication.factor={copies}",
         f"transaction.state.log.replication.factor={copies}",
         f"transaction.state.log.min.isr={min(2, copies)}",
+        f"share.coordinator.state.topic.replication.factor={copies}",
+        f"share.coordinator.state.topic.min.isr={min(2, copies)}",
     ]
 
 

@@ -1,4 +1,5 @@
-"""FindCoordinator v0-v6: which broker coordinates a group or a transactional id; several at once from v4 on.
+"""FindCoordinator v0-v6: which broker coordinates a group, a transactional id or, from v6 on, a share partition;
+several at once from v4 on.
 
 The internal topic is created when the first client looks for a coordinator, and the answer waits for it.
 """
@@ -11,9 +12,11 @@ from typing import Any, NamedTuple
 
 from ottla.broker.caller import Caller
 from ottla.broker.coordinators.coordinators import Coordinators
+from ottla.broker.coordinators.runtime import Coordinator as CoordinatorOfType
 from ottla.broker.ground import Ground
 from ottla.broker.peers.presence import Presence
 from ottla.broker.serving.api import Api, Need
+from ottla.groups.share.state_records import SharePartitionKey
 from ottla.wire.acls import AclOperation, AclResource
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.find_coordinator import (
@@ -23,6 +26,7 @@ from ottla.wire.messages.find_coordinator import (
 )
 
 FIRST_BATCHED_VERSION = 4
+FIRST_SHARE_VERSION = 6
 GROUP_COORDINATOR, TRANSACTION_COORDINATOR, SHARE_COORDINATOR = range(3)
 SUCCESS_MESSAGE = "NONE"
 """What Kafka says in the versions whose response has a message even without an error."""
@@ -51,7 +55,7 @@ def _is_topic_missing(
     request: FindCoordinatorRequest, ground: Ground, coordinators: Coordinators, caller: Caller
 ) -> bool:
     """Whether an answer to this caller needs an internal topic that there is not yet."""
-    coordinator = coordinators.by_type.get(request.key_type)
+    coordinator = _coordinator(request.key_type, coordinators, caller)
     if coordinator is None or coordinator.topic in ground.image.topics_by_name:
         return False
     keys = [request.key] if caller.api_version < FIRST_BATCHED_VERSION else request.coordinator_keys
@@ -97,8 +101,17 @@ def _answer(
     return FindCoordinatorResponse(coordinators=rows)
 
 
+def _coordinator(key_type: int, coordinators: Coordinators, caller: Caller) -> CoordinatorOfType[Any] | None:
+    """None for a type that this version of the API does not have."""
+    if key_type == SHARE_COORDINATOR and caller.api_version < FIRST_SHARE_VERSION:
+        return None
+    return coordinators.by_type.get(key_type)
+
+
 def _denial(key_type: int, key: str, caller: Caller) -> ErrorCode | None:
-    """Why the caller is not answered where this group or transactional id has its coordinator."""
+    """Why the caller is not answered where this group, transactional id or share partition has its coordinator."""
+    if key_type == SHARE_COORDINATOR:
+        return _share_key_error(key)
     resource = {GROUP_COORDINATOR: AclResource.GROUP, TRANSACTION_COORDINATOR: AclResource.TRANSACTIONAL_ID}.get(
         key_type
     )
@@ -109,11 +122,19 @@ def _denial(key_type: int, key: str, caller: Caller) -> ErrorCode | None:
     return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
+def _share_key_error(key: str) -> ErrorCode | None:
+    try:
+        SharePartitionKey.parse(key)
+    except KafkaError as error:
+        return error.code
+    return None
+
+
 def _find(key_type: int, key: str, ground: Ground, coordinators: Coordinators, caller: Caller) -> Found:
     denied = _denial(key_type, key, caller)
     if denied is not None:
         return Found(denied)
-    coordinator = coordinators.by_type.get(key_type)
+    coordinator = _coordinator(key_type, coordinators, caller)
     if coordinator is None:
         message = "" if key_type == SHARE_COORDINATOR else f"Unknown coordinator type: {key_type}"
         return Found(ErrorCode.INVALID_REQUEST, message=message)

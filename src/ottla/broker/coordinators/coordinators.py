@@ -1,11 +1,14 @@
-"""The room of coordinators: the groups and the transactions whose internal topics' partitions this node leads."""
+"""The room of coordinators: the groups, the transactions and the states of share partitions whose internal topics'
+partitions this node leads."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.coordinators.groups import GroupCoordinator
+from ottla.broker.coordinators.persister import Persister
 from ottla.broker.coordinators.producer_ids import ProducerIds
+from ottla.broker.coordinators.shares import ShareCoordinator
 from ottla.broker.coordinators.transactions import TransactionCoordinator
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
 
 GROUP_COORDINATOR = 0
 TRANSACTION_COORDINATOR = 1
+SHARE_COORDINATOR = 2
 CREATE_TIMEOUT_MS = 30_000
 
 
@@ -28,10 +32,13 @@ class Coordinators:
         self._controller = controller
         self.producer_ids = ProducerIds(ground, controller)
         self.groups = GroupCoordinator(ground, replicas, controller)
+        self.shares = ShareCoordinator(ground, replicas, controller)
+        self.persister = Persister(ground, self.shares, peers)
         self.transactions = TransactionCoordinator(ground, replicas, controller, peers, self.groups, self.producer_ids)
         self.by_type: dict[int, Coordinator[Any]] = {
             GROUP_COORDINATOR: self.groups,
             TRANSACTION_COORDINATOR: self.transactions,
+            SHARE_COORDINATOR: self.shares,
         }
         """By FindCoordinator's type of key."""
 

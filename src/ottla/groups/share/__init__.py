@@ -1,4 +1,4 @@
 """Share groups (KIP-932): a queue on a topic, whose members acknowledge each record by itself.
 
-Here are machines only so far; no API of share groups is served yet.
+`partition` is what the leader of a partition decides, `state_*` the share coordinator's shard and its records.
 """
