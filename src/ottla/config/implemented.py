@@ -60,6 +60,15 @@ _BROKER: Final = """
     group.consumer.migration.policy group.consumer.assignment.interval.ms
     group.consumer.min.assignment.interval.ms group.consumer.max.assignment.interval.ms
     group.consumer.regex.refresh.interval.ms
+    share.coordinator.state.topic.num.partitions share.coordinator.state.topic.replication.factor
+    share.coordinator.state.topic.min.isr share.coordinator.state.topic.segment.bytes
+    share.coordinator.state.topic.compression.codec share.coordinator.state.topic.prune.interval.ms
+    share.coordinator.snapshot.update.records.per.snapshot share.coordinator.write.timeout.ms
+    share.coordinator.cold.partition.snapshot.interval.ms
+    group.share.session.timeout.ms group.share.min.session.timeout.ms group.share.max.session.timeout.ms
+    group.share.heartbeat.interval.ms group.share.min.heartbeat.interval.ms group.share.max.heartbeat.interval.ms
+    group.share.max.size group.share.assignors group.share.initialize.retry.interval.ms
+    group.share.assignment.interval.ms group.share.min.assignment.interval.ms group.share.max.assignment.interval.ms
     transaction.state.log.replication.factor transaction.state.log.min.isr
     transaction.state.log.num.partitions transaction.state.log.segment.bytes
     transaction.partition.verification.enable transactional.id.expiration.ms transaction.max.timeout.ms
