@@ -362,10 +362,17 @@ def _dry_run(options: argparse.Namespace, pipeline: Pipeline, state: PipelineSta
             run.doing = waiting.say
             run.prepare(makes_topics=False)
         columns, changes = run.columns(), run.changes()
+        poison = {flow.name: run.poison_after(flow) for flow in pipeline.flows}
     finally:
         end_session(spark)
     rows = [
-        {"flow": flow.name, "from": flow.reads, "target": flow.target, "columns": columns[flow.name]}
+        {
+            "flow": flow.name,
+            "from": flow.reads,
+            "target": flow.target,
+            "columns": columns[flow.name],
+            "poison": poison[flow.name],
+        }
         for flow in pipeline.flows
     ]
     return show_plan(options.output, pipeline.name, rows, changes)
@@ -478,6 +485,11 @@ def status_lines(status: dict[str, Any]) -> list[str]:
     troubled = [(flow["flow"], flow) for flow in status["flows"]]
     troubled += [(f"source {one['source']}", one) for one in status.get("followed", ())]
     lines += [_trouble_line(name, one) for name, one in troubled if one.get("cause")]
+    lines += [
+        f"{flow['flow']} has set aside {flow['set_aside']} poison records as dead letters"
+        for flow in status["flows"]
+        if flow.get("set_aside")
+    ]
     if status["sources"]:
         lines += ["", *_lines(SOURCE_COLUMNS, status["sources"])]
     return lines

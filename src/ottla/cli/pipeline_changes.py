@@ -44,6 +44,11 @@ def show_plan(output: str, pipeline: str, rows: list[dict[str, Any]], changes: S
                 print(wrapped(printable(advised(pipeline, one)), "  "))
             elif one.changes:
                 print(wrapped(printable(f"flow {one.flow}: kept: {'; '.join(one.reasons)}"), "  "))
+        for row in rows:
+            if row.get("poison") is not None:
+                tries = "once" if row["poison"] == 1 else f"{row['poison']} times"
+                text = f"flow {row['flow']}: records that make a batch fail {tries} are set aside as dead letters"
+                print(wrapped(printable(text), "  "))
     return MISUSED if refusal(pipeline, changes) is not None else 0
 
 

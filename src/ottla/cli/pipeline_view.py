@@ -22,7 +22,8 @@ BARS = "▁▂▃▄▅▆▇█"
 GREEN, YELLOW, RED, DIM, BOLD, PLAIN = "\x1b[32m", "\x1b[33m", "\x1b[31m", "\x1b[2m", "\x1b[1m", "\x1b[0m"
 _MARKS = {
     "running": ("●", GREEN), "done": ("✔", GREEN), "starting": ("○", YELLOW), "backing off": ("↻", YELLOW),
-    "paused": ("‖", YELLOW), "failed": ("✘", RED), "stopped": ("■", DIM), "not started": ("·", DIM),
+    "isolating": ("?", YELLOW), "paused": ("‖", YELLOW), "failed": ("✘", RED),
+    "stopped": ("■", DIM), "not started": ("·", DIM),
 }  # fmt: skip
 _NUMBERS = (("IN/S", 8), ("LAG", 8), ("BEHIND", 7), ("BATCH", 7), ("OUT", 10))
 _FIXED = 2 + sum(1 + width for _, width in _NUMBERS)

@@ -10,6 +10,7 @@ from ottla.spark.pipelines.lifecycle import (
     BACKING_OFF,
     DONE,
     FAILED,
+    ISOLATING,
     MAX_PAUSE_MS,
     PAUSED,
     RUNNING,
@@ -112,3 +113,57 @@ def test_the_end_of_a_run_hides_no_failure(on_failure: str) -> None:
     assert other.state == STOPPED
     other.reported()
     assert other.state == STOPPED
+
+
+def test_the_poison_of_a_batch_is_isolated_after_its_tries() -> None:
+    one = flow("stop", poison_after=3)
+    for now in (0, 10_000):
+        fail_again(one, now, is_transient=False)
+        assert one.state == BACKING_OFF
+    fail_again(one, 20_000, is_transient=True)
+    assert one.state == BACKING_OFF, "what is away says nothing about records"
+    fail_again(one, 30_000, is_transient=False)
+    assert (one.state, one.is_over, one.is_in_trouble) == (ISOLATING, False, True)
+    assert not one.is_due(10**9)
+    one.isolated()
+    assert (one.state, one.is_due(30_000), one.failure_count, one.cause) == (STARTING, True, 0, None)
+
+
+def test_a_batch_that_succeeds_begins_the_tries_anew() -> None:
+    one = flow("stop", poison_after=2)
+    fail_again(one, 0, is_transient=False)
+    one.begun()
+    one.reported()
+    one.failed("bad", is_transient=False, now=1)
+    assert one.state == BACKING_OFF
+
+
+@pytest.mark.parametrize(("on_failure", "state"), [("stop", FAILED), ("pause", PAUSED), ("retry", BACKING_OFF)])
+def test_without_a_record_to_set_aside_on_failure_decides(on_failure: str, state: str) -> None:
+    one = flow(on_failure, poison_after=1)
+    fail_again(one, 0, is_transient=False)
+    one.not_isolated("they fail only together", is_transient=False, now=5)
+    assert (one.state, one.cause) == (state, "they fail only together")
+
+
+def test_a_search_that_could_not_be_made_is_made_after_the_next_failure() -> None:
+    one = flow("stop", poison_after=2)
+    for now in (0, 10_000):
+        fail_again(one, now, is_transient=False)
+    one.not_isolated("no broker", is_transient=True, now=11_000)
+    assert one.state == BACKING_OFF
+    fail_again(one, 20_000, is_transient=False)
+    assert one.state == ISOLATING
+
+
+def test_a_rule_that_ends_the_flow_ends_it_at_once() -> None:
+    one = flow("stop", poison_after=3)
+    one.failed("a row fails", is_transient=False, now=0, may_be_poison=False)
+    assert one.state == FAILED
+
+
+def test_a_flow_that_is_isolating_can_be_stopped() -> None:
+    one = flow("stop", poison_after=1)
+    fail_again(one, 0, is_transient=False)
+    one.stopped()
+    assert one.state == STOPPED

@@ -51,6 +51,12 @@ COUNTED = {**PLAN, "stateful": [COUNT], "mode": "update"}
             NEEDS_REFRESH,
             "orders became orders2",
         ),
+        (
+            {**PLAN, "sources": [{"name": "x", "kind": "view", "place": "~StreamingRelationV2 P@4f", "topics": []}]},
+            PLAN,
+            KEPT,
+            None,
+        ),
         (PLAN, {**PLAN, "sources": [SOURCE, OTHER]}, NEEDS_REFRESH, "reads more, too"),
         ({**PLAN, "sources": [SOURCE, OTHER]}, PLAN, NEEDS_REFRESH, "no longer reads more"),
         ({**PLAN, "sources": [SOURCE, OTHER]}, {**PLAN, "sources": [OTHER, SOURCE]}, NEEDS_REFRESH, "became"),

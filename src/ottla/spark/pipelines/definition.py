@@ -226,6 +226,8 @@ class Flow:
     on_failure: str | None = None
     """What becomes of the flow after a failure that does not pass by itself; None: as the pipeline says."""
     retry_for_ms: int | None = None
+    poison: int | None = None
+    """After how many failures of a batch the records that make it fail become letters; None: as the pipeline says."""
 
     @property
     def kind(self) -> str:
@@ -281,6 +283,8 @@ class Pipeline(Outline):
     on_failure: str = STOP
     retry_for_ms: int | None = None
     """How long what is away is tried again; None: for ever, in a run to the end for two minutes."""
+    poison: int | None = None
+    """After how many failures of a batch the records that make it fail become letters; None: never."""
     stop_timeout_ms: int = DEFAULT_STOP_TIMEOUT_MS
     secrets: tuple[str, ...] = field(default=(), repr=False)
     """Values of files and commands, and of variables whose names tell a secret."""
@@ -288,7 +292,7 @@ class Pipeline(Outline):
     @property
     def uses_topics(self) -> bool:
         ends: list[Source | Flow] = [*self.sources, *self.flows]
-        is_used = self.quality_topic is not None or self.puts_rows_aside
+        is_used = self.quality_topic is not None or self.puts_rows_aside or self.has_poison
         return is_used or bool(self.counted_sources) or any(one.kind in ("topic", "http") for one in ends)
 
     @property
@@ -297,6 +301,11 @@ class Pipeline(Outline):
         rules = [rule for one in self.views.values() for rule in one.rules]
         rules += [rule for flow in self.flows for rule in flow.rules]
         return any(rule.action == QUARANTINE for rule in rules)
+
+    @property
+    def has_poison(self) -> bool:
+        """Whether records that make a batch fail may become letters."""
+        return self.poison is not None or any(flow.poison is not None for flow in self.flows)
 
     @property
     def counted_sources(self) -> list[Source]:
@@ -447,6 +456,7 @@ def parse_pipeline(
         quality_topic=values.text(given, "quality_topic", "the file"),
         on_failure=values.choice(given, "on_failure", "the file", ON_FAILURE) or STOP,
         retry_for_ms=values.interval_ms(given, "retry_for", "the file"),
+        poison=values.number(given, "poison", "the file"),
         stop_timeout_ms=DEFAULT_STOP_TIMEOUT_MS if stop_timeout_ms is None else stop_timeout_ms,
         secrets=tuple(sorted(substituted.secrets)),
     )
@@ -507,7 +517,7 @@ def _registry(given: Mapping[str, Any]) -> RegistrySettings | None:
 
 _FILE_KEYS = (
     *("name", "broker", "trigger", "dead_letters", "spark", "packages", "jars", "registry", "sources", "flows"),
-    *("views", "quality_topic", "on_failure", "retry_for", "stop_timeout"),
+    *("views", "quality_topic", "on_failure", "retry_for", "poison", "stop_timeout"),
 )
 _SOURCE_KEYS = (
     *(*SOURCE_KINDS, *SEVERAL_TOPICS, "key", "webhook"),
@@ -518,7 +528,7 @@ _FLOW_KEYS = (
     *("from", *TARGET_KINDS, "format", "key", "table", "mode", "partition_by", "options"),
     *("schema", "message", "wire", "register", "guarantee", "catalog", "evolve", "compact_every"),
     *("headers", "partitions", "replication", "config", "request"),
-    *("expect", "on_failure", "retry_for"),
+    *("expect", "on_failure", "retry_for", "poison"),
     *CHANGE_KEYS,
 )
 
@@ -742,4 +752,5 @@ def _flow(name: str, document: object, registry: RegistrySettings | None) -> Flo
         measures=_measures(given.get("expect", {}), f"{where}.expect"),
         on_failure=values.choice(given, "on_failure", where, ON_FAILURE),
         retry_for_ms=values.interval_ms(given, "retry_for", where),
+        poison=values.number(given, "poison", where),
     )

@@ -22,6 +22,10 @@ class BadData(PipelineError):
     exit_code = 4
 
 
+class RuleBroken(BadData):
+    """A row that a rule with the action `fail` forbids: its author wants the flow to end."""
+
+
 class FlowFailed(PipelineError):
     """A flow failed for a reason of none of these kinds."""
 

@@ -34,7 +34,11 @@ class Event:
     def level(self) -> str:
         if self.fields.get("state") == "failed":
             return ERROR
-        return WARNING if self.name == "letters" or self.fields.get("state") in ("paused", "backing off") else INFO
+        return (
+            WARNING
+            if self.name == "letters" or self.fields.get("state") in ("paused", "backing off", "isolating")
+            else INFO
+        )
 
     def to_json(self, pipeline: str) -> dict[str, Any]:
         flow = {} if self.flow is None else {"flow": self.flow}

@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 
 from ottla.spark.pipelines.definition import BadData, FlowFailed, PipelineError, Unavailable
+from ottla.spark.pipelines.errors import RuleBroken
 
 SLOW_START = "Python worker failed to connect back"
 RAISED = "[USER_RAISED_EXCEPTION]"
 """Before what a rule says of its row. Without the brackets it is part of every plan with such a rule."""
+BROKEN = ": a row fails "
+"""What a rule with the action `fail` says."""
 SLOW_START_ADVICE = (
     "Spark gives a Python process ten seconds to start, and this machine was too busy for that. Nothing is lost: run "
     "the pipeline again when there is less to do, or with fewer tasks at a time (--master 'local[2]')"
@@ -60,7 +63,7 @@ def failure(
     """The error of its kind for what failed, from all that is said about it; `default` is for an unknown kind."""
     shown = f"{what}: {cause or cause_of(text)}" if what else cause or cause_of(text)
     if RAISED in text:
-        return BadData(shown)
+        return RuleBroken(shown) if BROKEN in shown else BadData(shown)
     if SLOW_START in text:
         return Unavailable(f"{shown}. {SLOW_START_ADVICE}")
     raised = _OWN.search(text)  # by a flow, in a thread of Spark's

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ottla.spark.pipelines.definition import Flow
-from ottla.spark.pipelines.errors import PipelineError, Unavailable
+from ottla.spark.pipelines.errors import PipelineError, RuleBroken, Unavailable
 from ottla.spark.pipelines.failures import failure, flow_failure
 from ottla.spark.pipelines.lifecycle import Lifecycle
 from ottla.spark.pipelines.progress import FlowProgress
@@ -93,12 +93,30 @@ class FlowRun:
             self._query.stop()
             self._query = None
         if self.life.is_begun:  # also one that has ended with that batch
-            self._fail(error, now)
+            self._fail(error, now, may_be_poison=False)
         self._show(now)
 
-    def _fail(self, error: PipelineError, now: int) -> None:
+    def _fail(self, error: PipelineError, now: int, *, may_be_poison: bool = True) -> None:
         self.failure = type(error)(self._redacted(str(error)))
-        self.life.failed(str(self.failure), is_transient=isinstance(error, Unavailable), now=now)
+        self.life.failed(
+            str(self.failure),
+            is_transient=isinstance(error, Unavailable),
+            now=now,
+            may_be_poison=may_be_poison and not isinstance(error, RuleBroken),
+        )
+
+    def isolated(self, count: int, now: int) -> None:
+        """Records that make its batch fail are set aside."""
+        self.progress.set_aside += count
+        self.life.isolated()
+        self._show(now)
+
+    def not_isolated(self, error: PipelineError, now: int) -> None:
+        """None can be, and `error` says why. What the batch failed with is said before it."""
+        said = self._redacted(f"{self.failure}; {error}")
+        self.failure = Unavailable(said) if isinstance(error, Unavailable) else type(self.failure or error)(said)
+        self.life.not_isolated(said, is_transient=isinstance(error, Unavailable), now=now)
+        self._show(now)
 
     def _show(self, now: int) -> None:
         self.progress.state = self.life.state

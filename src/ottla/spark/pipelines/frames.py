@@ -7,6 +7,7 @@ a letter is written exactly once, as everything else is, and whether a flow runs
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from functools import reduce
 
 from pyspark.errors import AnalysisException
@@ -28,6 +29,7 @@ from ottla.spark.pipelines.definition import (
 from ottla.spark.pipelines.judged_rows import FLOW, SOURCE, VIEW, judge_rows, kept_rows
 from ottla.spark.pipelines.judged_rows import letters as letters_of_rows
 from ottla.spark.pipelines.measures import Measure
+from ottla.spark.pipelines.poison import Record, Span
 from ottla.spark.pipelines.quality import Subject
 from ottla.spark.pipelines.state import PipelineState
 from ottla.spark.pipelines.views import create_views
@@ -40,10 +42,22 @@ LETTERS_OF = "letters_of_"
 
 
 class Frames:
-    """The DataFrames of one pipeline in a session of their own; `make` makes them."""
+    """The DataFrames of one pipeline in a session of their own; `make` makes them. Records of topics that are
+    `left_out` do not come; with `spans` of a source its records are those, read once and not as a stream."""
 
-    def __init__(self, pipeline: Pipeline, spark: SparkSession, state: PipelineState, connection: Connection) -> None:
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        spark: SparkSession,
+        state: PipelineState,
+        connection: Connection,
+        *,
+        left_out: Collection[Record] = (),
+        spans: Mapping[str, Sequence[Span]] | None = None,
+    ) -> None:
         self._pipeline = pipeline
+        self._left_out = left_out
+        self._spans = spans or {}
         self.spark = spark.newSession()
         register(self.spark, BatchOfStream)
         register(self.spark, TableSource)
@@ -80,6 +94,7 @@ class Frames:
             judged = expectations.judge(source, rows)
             if source.is_counted:
                 letters = expectations.letters(self._pipeline, source, expectations.counted(source, judged))
+                letters = letters.alias(source.name)  # by this its fingerprint knows the source
             rows = expectations.kept_rows(source, judged)
         elif source.can_fail_to_parse:
             rows = expectations.kept_rows(source, expectations.judge(source, rows))
@@ -137,9 +152,7 @@ class Frames:
             self.followers[source.name] = follower
             return self._judged_rows(source, follower.stream())
         if source.kind == "topic":
-            rows = sources.parsed(
-                self._pipeline, source, sources.raw_topic(self.spark, self._pipeline, source, self._connection)
-            )
+            rows = sources.parsed(self._pipeline, source, self._records(source))
             return keys.with_key(self._pipeline, source, rows, sources.session_zone(self.spark))
         if source.has_bytes:
             redriven = self._state.redriven(source.name)
@@ -153,6 +166,13 @@ class Frames:
         else:
             rows = sources.parquet_files(self.spark, self._pipeline, source)
         return self._judged_rows(source, rows) if source.is_stream else rows
+
+    def _records(self, source: Source) -> DataFrame:
+        left_out = [record for record in self._left_out if record.source == source.name]
+        if source.name in self._spans:
+            spans = self._spans[source.name]
+            return sources.raw_spans(self.spark, self._pipeline, source, self._connection, spans, left_out)
+        return sources.raw_topic(self.spark, self._pipeline, source, self._connection, left_out)
 
     def _judged_rows(self, source: Source, rows: DataFrame) -> DataFrame:
         """Rows of a stream that never were bytes, with those that come back where rows may be put aside."""

@@ -50,13 +50,15 @@ class JdbcTarget:
         """Write rows as Spark does: what fails is tried again, and may have been written already."""
         rows.write.format("jdbc").mode("append").options(**self._options, dbtable=table or self._table).save()
 
-    def write(self, batch: DataFrame, query_id: str, batch_id: int, *, replaces: bool = False) -> None:
+    def write(
+        self, batch: DataFrame, query_id: str, batch_id: int, *, replaces: bool = False, is_kept: bool = True
+    ) -> None:
         """Write a batch of a query, unless it was written already. With `replaces` the first one takes the place of all
-        rows, in the same transaction."""
+        rows, in the same transaction. If it is not kept, that transaction is rolled back."""
         if self._flow.guarantee == AT_LEAST_ONCE:
             self.append(batch)
             return
-        staging = STAGING + query_id.replace("-", "")[:24]
+        staging = _staging(query_id)
         with self._connection() as connection:
             self._make_tables(connection, batch, query_id)
             last_batch = self._last_batch(connection, query_id)
@@ -73,10 +75,19 @@ class JdbcTarget:
                     self._run(connection, f"delete from {self._table}")
                 self._move(connection, staging, batch)
                 fault_point("jdbc-undecided", batch_id)
-                connection.commit()
-                fault_point("jdbc-committed", batch_id)
+                if is_kept:
+                    connection.commit()
+                    fault_point("jdbc-committed", batch_id)
             connection.rollback()
             self._run(connection, f"drop table {staging}")
+            connection.commit()
+
+    def forget(self, query_id: str) -> None:
+        """Remove what is left of a query that was not kept."""
+        with self._connection() as connection:
+            self._run(connection, f"drop table if exists {_staging(query_id)}")
+            if self._is_there(connection, BATCHES):
+                self._run(connection, f"delete from {BATCHES} where query_id = ?", query_id)
             connection.commit()
 
     def _make_staging(self, connection: Any, staging: str, batch: DataFrame) -> None:
@@ -187,6 +198,10 @@ class JdbcTarget:
             f"flows.{self._flow.name}: {explained(error)} ({statement}). To write exactly once the tables {BATCHES} "
             f"and {STAGING}... are made beside {self._table}; 'guarantee: at_least_once' does without them"
         )
+
+
+def _staging(query_id: str) -> str:
+    return STAGING + query_id.replace("-", "")[:24]
 
 
 def quoted_list(connection: Any, names: Iterable[str], prefix: str = "") -> str:

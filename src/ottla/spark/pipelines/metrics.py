@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-STATES = ("starting", "running", "backing off", "paused", "failed", "stopped", "done", "not started")
+STATES = ("starting", "running", "backing off", "isolating", "paused", "failed", "stopped", "done", "not started")
 REQUEST_TIMEOUT_S = 10.0
 
 Labels = Mapping[str, str]
@@ -20,6 +20,7 @@ _FLOW: tuple[tuple[str, str, str, Callable[[Mapping[str, Any]], float | None]], 
     ("late_rows_total", "counter", "Rows that came after the watermark.", lambda flow: flow["late"]),
     ("batch_seconds_total", "counter", "Time of all batches together.", lambda flow: flow["busy_ms"] / 1000),
     ("restarts_total", "counter", "How often it was begun again.", lambda flow: max(flow["starts"] - 1, 0)),
+    ("set_aside_total", "counter", "Poison records that became dead letters.", lambda flow: flow.get("set_aside", 0)),
     ("failures", "gauge", "Failures since its last batch that succeeded.", lambda flow: flow["failures"]),
     ("lag_records", "gauge", "Records of its topics that it has not read.", lambda flow: flow["lag"]),
     ("lag_seconds", "gauge", "Age of the oldest record that it has not read.", lambda flow: flow["lag_s"]),

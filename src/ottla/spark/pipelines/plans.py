@@ -105,7 +105,7 @@ class _Reader:
         if not node.isStreaming():
             return
         if not children:
-            self._sources.append(source or str(node.simpleString(200)).split("[")[0].strip())
+            self._sources.append(source or _unnamed(str(node.simpleString(200))))
         if kind == WATERMARK:
             self._watermarks.append(f"{node.eventTime().sql()} {node.delay().toString()}")
         elif kind == "Join":
@@ -156,6 +156,11 @@ class _Reader:
                 if made != name:
                     text = made if text == name else f"{text} with {name} = {made}"
         return text
+
+
+def _unnamed(text: str) -> str:
+    """What is known of a stream that is none of the sources, without the numbers of objects: those are never equal."""
+    return re.sub(r"@[0-9a-f]+", "", text.split("[")[0]).strip()
 
 
 def _window(text: str) -> str:

@@ -91,6 +91,8 @@ class FlowProgress:
     failures: int = 0
     """Failures since the last batch that succeeded."""
     retry_in_s: int | None = None
+    set_aside: int = 0
+    """Poison records that it has left out, each a letter."""
     lag_s: float | None = None
     """How long ago the oldest record came that it has not read; at least so long for what was there at the start."""
     state_rows: int = 0

@@ -204,7 +204,9 @@ def _letters_of(file: str) -> list[Letter]:
 
 def _check(letter: Letter, kinds: Mapping[str, str]) -> None:
     if not letter.source:
-        raise PipelineError("a letter is of a flow, whose target refused the row: only rows of sources can be redriven")
+        raise PipelineError(
+            "a letter is of a flow, not of a source: other flows have had its record, or its target refused the row"
+        )
     if letter.source not in kinds:
         raise PipelineError(f"a letter is of the source {letter.source!r}, which the pipeline does not have (any more)")
 

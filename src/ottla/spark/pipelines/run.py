@@ -14,19 +14,22 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from ottla.client.errors import KafkaError
 from ottla.converters.errors import ConverterError
 from ottla.spark.pipelines import jdbc, targets
 from ottla.spark.pipelines.connection import Connection
-from ottla.spark.pipelines.definition import Flow, Pipeline, PipelineError
+from ottla.spark.pipelines.definition import Flow, Pipeline, PipelineError, Source
 from ottla.spark.pipelines.errors import BadData, Unavailable
 from ottla.spark.pipelines.fingerprints import Guard
 from ottla.spark.pipelines.flow_run import FlowRun
 from ottla.spark.pipelines.frames import LETTERS_FLOW, Frames
 from ottla.spark.pipelines.history import History
-from ottla.spark.pipelines.lifecycle import BACKING_OFF, ONCE_RETRY_MS, PAUSED, FailurePolicy, Lifecycle
+from ottla.spark.pipelines.isolation import Isolation, set_aside_of, write_letters
+from ottla.spark.pipelines.lifecycle import BACKING_OFF, ISOLATING, ONCE_RETRY_MS, PAUSED, FailurePolicy, Lifecycle
+from ottla.spark.pipelines.plans import plan_of
+from ottla.spark.pipelines.poison import SetAside
 from ottla.spark.pipelines.progress import FlowProgress, SourceCounts
 from ottla.spark.pipelines.quality import Broken, Quality, fails
 from ottla.spark.pipelines.quality_report import write_report
@@ -52,8 +55,12 @@ class PipelineRun:
     def __init__(self, pipeline: Pipeline, spark: SparkSession, state: PipelineState, connection: Connection) -> None:
         self._pipeline = pipeline
         self._frames = Frames(pipeline, spark, state, connection)
+        self._spark = spark
         self._state = state
         self._connection = connection
+        self._sources_read: dict[str, tuple[str, ...]] = {}
+        """The sources of each query in the order of its plan, if poison records are to be set aside."""
+        self._isolations: dict[str, Isolation] = {}
         self._runs: dict[str, FlowRun] = {}
         self._followers: dict[str, tuple[jdbc.Follower, Lifecycle]] = {}
         self._is_once = False
@@ -99,6 +106,7 @@ class PipelineRun:
         if makes_topics:
             self.guard.note(self._frames)
         self._is_once = is_once
+        self._note_readers()
         for flow in self._pipeline.flows:
             self._add(flow)
         if self._frames.letters is not None:
@@ -110,10 +118,36 @@ class PipelineRun:
         for name, follower in self._frames.followers.items():
             self._followers[name] = follower, self._lifecycle(FailurePolicy(self._pipeline.on_failure))
 
+    def _note_readers(self) -> None:
+        """Which sources each query reads, if poison records are to be set aside."""
+        if not self._pipeline.has_poison:
+            return
+        sources = {source.name: source for source in self._pipeline.sources}
+        frames = {**self._frames.flows, **self._frames.more_letters}
+        if self._frames.letters is not None:
+            frames[LETTERS_FLOW] = self._frames.letters
+        self._sources_read = {name: plan_of(rows, frozenset(sources)).sources for name, rows in frames.items()}
+        for flow in self._pipeline.flows:
+            others = [name for name in self._sources_read[flow.name] if not _is_topic(sources.get(name))]
+            if flow.poison is not None and (others or not self._sources_read[flow.name]):
+                raise PipelineError(
+                    f"flows.{flow.name}.poison: only records of topics can be set aside, and it reads "
+                    f"{', '.join(others) or 'no stream'}"
+                )
+
+    def poison_after(self, flow: Flow) -> int | None:
+        """After how many failures of a batch the poison records of a query are set aside; None: never."""
+        sources = {source.name: source for source in self._pipeline.sources}
+        read = self._sources_read.get(flow.name, ())
+        if not read or not all(_is_topic(sources.get(name)) for name in read):
+            return None
+        return flow.poison or self._pipeline.poison
+
     def _add(self, flow: Flow) -> None:
         policy = FailurePolicy(
             flow.on_failure or self._pipeline.on_failure,
             flow.retry_for_ms or self._pipeline.retry_for_ms or (ONCE_RETRY_MS if self._is_once else None),
+            self.poison_after(flow),
         )
         life = self._lifecycle(policy)
         self._runs[flow.name] = FlowRun(flow, life, self._state.checkpoint(flow.name), self.redacted)
@@ -177,8 +211,44 @@ class PipelineRun:
         if not frame.isStreaming:
             targets.write_once(self._pipeline, flow, frame, self._connection)
             return None
+        aside = set_aside_of(self._state, flow.name)
+        if aside is not None:
+            frame = self._frame_without(flow, aside)
         checkpoint = self._state.checkpoint(flow.name)
         return targets.start(self._pipeline, flow, frame, self._connection, checkpoint, is_once=self._is_once)
+
+    def _frame_without(self, flow: Flow, aside: SetAside) -> DataFrame:
+        """What a query writes without records that are set aside, whose letters are written here."""
+        readers = [one.name for one in self._pipeline.flows if set(self._sources_read.get(one.name, ()))
+                   & {record.source for record in aside.records}]  # fmt: skip
+        write_letters(
+            self._pipeline,
+            flow.name,
+            aside,
+            self._connection,
+            self.redacted,
+            is_only_reader=readers == [flow.name],
+        )
+        frames = Frames(self._pipeline, self._spark, self._state, self._connection, left_out=list(aside.records))
+        frames.make(may_change=False)
+        return frames.flow(flow.name)
+
+    def _isolate(self) -> None:
+        """Look for the poison records of flows whose batch has failed too often."""
+        for name, run in self._runs.items():
+            if run.life.state != ISOLATING:
+                continue
+            if name not in self._isolations:
+                sources = self._sources_read[name]
+                made = Isolation(self._pipeline, run.flow, self._spark, self._state, self._connection, sources)
+                self._isolations[name] = made
+                made.start()
+            elif self._isolations[name].is_done:
+                done = self._isolations.pop(name)
+                if done.error is None:
+                    run.isolated(done.count, _now())
+                else:
+                    run.not_isolated(done.error, _now())
 
     def poll(self) -> bool:
         """Take in what has been reported, and begin what is due; True while anything may still come."""
@@ -186,6 +256,7 @@ class PipelineRun:
             self._tell(run.flow.name, run.poll(_now()))
         self._keep_quality()
         self._resume()
+        self._isolate()
         self._start_due()
         self._poll_followers()
         now = _now()
@@ -264,6 +335,8 @@ class PipelineRun:
         for follower, life in self._followers.values():
             follower.stop()
             life.stopped()
+        for isolation in self._isolations.values():
+            isolation.stop()
         end = time.monotonic() + timeout_s
         while time.monotonic() < end and not (hurried is not None and hurried.is_set()):
             for run in self._runs.values():
@@ -353,6 +426,10 @@ def run_pipeline(
         state.write_status(run.status(ended, cause))
         history.end(started_at, run.status(ended, cause), ended, cause)
         show(run)
+
+
+def _is_topic(source: Source | None) -> bool:
+    return source is not None and source.kind == "topic"
 
 
 def _wall_ms() -> int:

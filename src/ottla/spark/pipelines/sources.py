@@ -8,7 +8,9 @@ be parsed is still there as it was. JSON and CSV are parsed strictly, or by Spar
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -22,14 +24,19 @@ from ottla.spark.pipelines.connection import Connection
 from ottla.spark.pipelines.definition import CONFLUENT, DEBEZIUM, Pipeline, PipelineError, Source
 from ottla.spark.pipelines.expectations import ORIGIN, PARSE_ERROR, SOURCE_HEADER, first_line
 from ottla.spark.pipelines.keys import own_headers
+from ottla.spark.pipelines.poison import Record, Span
 from ottla.spark.pipelines.text_forms import MOMENTS
 
 CORRUPT = "_corrupt"
 ROW = "_row"
+_OF_STREAMS = ("starting", "ending", "max", "min", "groupid", "commit")
+"""How the options begin that say what a stream reads, and when."""
 HEADERS = "array<struct<key:string,value:binary>>"
 
 
-def raw_topic(spark: SparkSession, pipeline: Pipeline, source: Source, connection: Connection) -> DataFrame:
+def raw_topic(
+    spark: SparkSession, pipeline: Pipeline, source: Source, connection: Connection, left_out: Iterable[Record] = ()
+) -> DataFrame:
     """A topic's records, and those of this source that come back as redriven letters."""
     options = {
         **connection.options,
@@ -39,9 +46,43 @@ def raw_topic(spark: SparkSession, pipeline: Pipeline, source: Source, connectio
         "includeHeaders": "true",
     }
     records = spark.readStream.format("ottla").options(**options).option(*_subscription(pipeline, source)).load()
+    return _own_records(pipeline, source, records, left_out)
+
+
+def raw_spans(
+    spark: SparkSession,
+    pipeline: Pipeline,
+    source: Source,
+    connection: Connection,
+    spans: Iterable[Span],
+    left_out: Iterable[Record] = (),
+) -> DataFrame:
+    """The same of some ranges of offsets, read once."""
+    own = {name: value for name, value in source.options.items() if not name.lower().startswith(_OF_STREAMS)}
+    partitions: dict[str, list[int]] = {}
+    starts: dict[str, dict[str, int]] = {}
+    ends: dict[str, dict[str, int]] = {}
+    for span in spans:
+        partitions.setdefault(span.topic, []).append(span.partition)
+        starts.setdefault(span.topic, {})[str(span.partition)] = span.start_offset
+        ends.setdefault(span.topic, {})[str(span.partition)] = span.end_offset
+    options = {**connection.options, **own, "includeHeaders": "true", "assign": json.dumps(partitions)}
+    limits = {"startingOffsets": json.dumps(starts), "endingOffsets": json.dumps(ends)}
+    records = spark.read.format("ottla").options(**options, **limits).load()
+    return _own_records(pipeline, source, records, left_out)
+
+
+def _own_records(pipeline: Pipeline, source: Source, records: DataFrame, left_out: Iterable[Record]) -> DataFrame:
+    """Raw rows without letters that come back to other sources, and without the records that are set aside."""
     if source.is_counted:
         is_ours = _header(SOURCE_HEADER) == F.lit(source.name)
         records = records.filter((F.col("topic") != pipeline.redrive_topic) | F.coalesce(is_ours, F.lit(False)))
+    offsets: dict[tuple[str, int], list[int]] = {}
+    for record in left_out:
+        offsets.setdefault((record.topic, record.partition), []).append(record.offset)
+    for (topic, partition), some in offsets.items():
+        is_there = (F.col("topic") == topic) & (F.col("partition") == partition) & F.col("offset").isin(some)
+        records = records.filter(~is_there)
     return raw_records(pipeline, source, records)
 
 

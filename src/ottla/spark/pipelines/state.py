@@ -79,6 +79,35 @@ class PipelineState:
     def end_refresh(self, flow: str) -> None:
         self._refresh(flow).unlink(missing_ok=True)
 
+    def planned_batch(self, flow: str) -> tuple[int, str, str | None] | None:
+        """The batch that a flow has planned and not done, and its offsets and those of the one before; None: all that
+        it has planned is done."""
+        folder = Path(self.checkpoint(flow))
+        planned = [int(one.name) for one in folder.glob("offsets/*") if one.name.isdecimal()]
+        if not planned or (folder / "commits" / str(max(planned))).exists():
+            return None
+        number = max(planned)
+        before = folder / "offsets" / str(number - 1)
+        return number, (folder / "offsets" / str(number)).read_text(), before.read_text() if number else None
+
+    def _set_aside(self, flow: str) -> Path:
+        """Beside the offsets of the checkpoint, and gone with it."""
+        return Path(self.checkpoint(flow)) / "set-aside.json"
+
+    def read_set_aside(self, flow: str) -> dict[str, Any] | None:
+        """The records that a flow leaves out of the batch that it has planned; None: there are none."""
+        try:
+            found: dict[str, Any] = json.loads(self._set_aside(flow).read_text())
+        except FileNotFoundError:
+            return None
+        return found
+
+    def write_set_aside(self, flow: str, records: dict[str, Any]) -> None:
+        _replace(self._set_aside(flow), records)
+
+    def end_set_aside(self, flow: str) -> None:
+        self._set_aside(flow).unlink(missing_ok=True)
+
     def copies(self, source: str) -> Path:
         """Where rows of a database that is followed are kept."""
         return self.folder / "copies" / source

@@ -18,7 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from ottla.spark.pipelines import batch_sink, changes, converters, http_target, keys, table_flows
 from ottla.spark.pipelines.connection import Connection
-from ottla.spark.pipelines.definition import CONFLUENT, TABLE_KINDS, Flow, Pipeline, PipelineError
+from ottla.spark.pipelines.definition import CONFLUENT, EXACTLY_ONCE, TABLE_KINDS, Flow, Pipeline, PipelineError
 from ottla.spark.pipelines.expectations import first_line
 from ottla.spark.pipelines.jdbc_changes import JdbcChanges
 from ottla.spark.pipelines.jdbc_target import JdbcTarget
@@ -241,6 +241,18 @@ def write_once(pipeline: Pipeline, flow: Flow, prepared: DataFrame, connection: 
         _database(flow, prepared).write(prepared, f"once-{flow.name}-{uuid4()}", 0)
     else:
         JdbcTarget(prepared.sparkSession, flow).append(prepared)
+
+
+def try_rows(flow: Flow, prepared: DataFrame) -> None:
+    """Do what writing rows that are no stream would do, and leave the target as it is."""
+    if flow.kind == "jdbc" and flow.guarantee == EXACTLY_ONCE:
+        target, query_id = _database(flow, prepared), f"try-{uuid4()}"
+        try:
+            target.write(prepared, query_id, 0, is_kept=False)
+        finally:
+            target.forget(query_id)
+    else:
+        prepared.write.format("noop").mode("overwrite").save()
 
 
 def _write_table(pipeline: Pipeline, flow: Flow, rows: DataFrame, *, replaces: bool = False) -> None:

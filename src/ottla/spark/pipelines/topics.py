@@ -12,7 +12,7 @@ def check_topics(pipeline: Pipeline, connection: Connection, *, makes_missing: b
     read = [topic for source in pipeline.sources for topic in source.topics]
     if pipeline.counted_sources:
         written |= {name: NewTopic(name) for name in (pipeline.dead_letters, pipeline.redrive_topic)}
-    elif pipeline.puts_rows_aside or any(flow.kind == "http" for flow in pipeline.flows):
+    elif pipeline.puts_rows_aside or pipeline.has_poison or any(flow.kind == "http" for flow in pipeline.flows):
         written[pipeline.dead_letters] = NewTopic(pipeline.dead_letters)
     if pipeline.quality_topic is not None:
         written[pipeline.quality_topic] = NewTopic(pipeline.quality_topic)

@@ -16,6 +16,8 @@ LETTERS = "dead_letters"
 """The flow of rows that are put aside, which reads every source that has rules."""
 VERSION = 1
 MAX_SHOWN = 300
+UNNAMED = "StreamingRelation"
+"""In the place of a source that a fingerprint of an earlier version has no name for: its place says nothing."""
 MERGE_FIELDS = (
     *("keys", "sequence_by", "deletes", "is_history", "is_replaced"),
     *("start_column", "end_column", "sequence_column"),
@@ -81,7 +83,7 @@ def _sources(old: Sequence[Mapping[str, Any]], new: Sequence[Mapping[str, Any]])
         return [Change(NEEDS_REFRESH, f"it {said}: the checkpoint has places in {_names(old)}")]
     found = []
     for one, other in zip(old, new, strict=True):
-        if _place(one) == _place(other):
+        if _place(one) == _place(other) or UNNAMED in one["place"]:
             continue
         if one["kind"] == other["kind"] == "topic" and set(one["topics"]) < set(other["topics"]):
             more = ", ".join(sorted(set(other["topics"]) - set(one["topics"])))
