@@ -83,7 +83,7 @@ class Listener:
     ) -> None:
         """`on_refused(host, reason)`: a TLS handshake failed, or `accept` refused a connection.
         `hold_ms(host)`: how long a connection that comes too soon is held before it is closed, 0 to take it.
-        `pause_ms()`: asked for each connection, how long to accept no other one after it."""
+        `pause_ms()`: asked for each connection, how long it waits, and those after it."""
         self.name = name
         self.is_protected = is_protected
         self.tls = tls
@@ -105,6 +105,8 @@ class Listener:
         self._idle_ms = idle_ms
         self._hold_ms = hold_ms
         self._held = 0
+        self._late: tuple[Socket, str, int] | None = None
+        """The connection that came too soon, its host and port: it is taken when the pause is over."""
         self._buffers = buffers if buffers is not None else ReceiveBuffers()
         self._listening: ListenSocket | None = None
         self._sweep: asyncio.TimerHandle | None = None
@@ -129,6 +131,9 @@ class Listener:
             self._loop.remove_reader(self._listening)
             self._listening.close()
             self._listening = None
+            if self._late is not None:
+                self._late[0].close()
+                self._late = None
 
     def close(self) -> None:
         self.stop_accepting()
@@ -169,22 +174,26 @@ class Listener:
                 self._held += 1
                 self._loop.call_later(hold_ms / 1000, self._let_go, sock)
                 continue
-            self.accepted += 1
-            self._per_ip[host] = self._per_ip.get(host, 0) + 1
-            if self.tls is None:
-                self._take(sock, host, address[1], None)
-            else:
-                self._shake(sock, host, address[1], self.tls)
             pause_ms = self._pause_ms()
             if pause_ms:
-                # More often than max.connection.creation.rate: the others wait in the backlog.
+                # More often than max.connection.creation.rate: this one waits, and the others in the backlog.
+                self._late = sock, host, address[1]
                 self._pause(pause_ms / 1000)
                 return
+            self._admit(sock, host, address[1])
+
+    def _admit(self, sock: Socket, host: str, port: int) -> None:
+        self.accepted += 1
+        self._per_ip[host] = self._per_ip.get(host, 0) + 1
+        if self.tls is None:
+            self._take(sock, host, port, None)
+        else:
+            self._shake(sock, host, port, self.tls)
 
     @property
     def connection_count(self) -> int:
-        """Connections that stand, that are in their handshake, and that are held."""
-        return len(self.channels) + len(self._handshakes) + self._held
+        """Connections that stand, that are in their handshake, that are held, and the late one."""
+        return len(self.channels) + len(self._handshakes) + self._held + (self._late is not None)
 
     def _take(self, sock: Socket, host: str, port: int, tls: TlsSocket | None) -> None:
         channel = Channel(
@@ -251,6 +260,9 @@ class Listener:
 
     def _listen_again(self) -> None:
         if self._listening is not None:
+            late, self._late = self._late, None
+            if late is not None:
+                self._admit(*late)
             self._loop.add_reader(self._listening, self._acceptable)
 
     def _end_idle(self) -> None:

@@ -26,6 +26,7 @@ class Listening:
     def __init__(self) -> None:
         self.waiting: list[tuple[Sock, tuple[str, int]]] = []
 
+    def close(self) -> None: ...
     def getsockname(self) -> tuple[str, int]:
         return "127.0.0.1", 9092
 
@@ -44,9 +45,16 @@ class World:
 
     supports_sendfile = False
 
-    def __init__(self, hold_ms: Callable[[str], int] = lambda host: 0, per_ip: int = 10, most: int = 100) -> None:
+    def __init__(
+        self,
+        hold_ms: Callable[[str], int] = lambda host: 0,
+        per_ip: int = 10,
+        most: int = 100,
+        pause_ms: Callable[[], int] = lambda: 0,
+    ) -> None:
         self.later: list[tuple[float, Callable[..., None], tuple[Any, ...]]] = []
         self.listening = Listening()
+        self.is_accepting = True
         self.listener = Listener(
             self,  # type: ignore[arg-type]
             self,  # type: ignore[arg-type]
@@ -56,6 +64,7 @@ class World:
             max_connections_per_ip=per_ip,
             idle_ms=1000,
             hold_ms=hold_ms,
+            pause_ms=pause_ms,
         )
         self.listener.open("127.0.0.1", 0)
 
@@ -67,8 +76,14 @@ class World:
     def time(self) -> float:
         return 0.0
 
-    def add_reader(self, sock: Any, callback: Callable[[], None]) -> None: ...
-    def remove_reader(self, sock: Any) -> None: ...
+    def add_reader(self, sock: Any, callback: Callable[[], None]) -> None:
+        if sock is self.listening:
+            self.is_accepting = True
+
+    def remove_reader(self, sock: Any) -> None:
+        if sock is self.listening:
+            self.is_accepting = False
+
     def call_later(self, delay: float, callback: Callable[..., None], *arguments: Any) -> Timer:
         self.later.append((delay, callback, arguments))
         return Timer()
@@ -76,7 +91,8 @@ class World:
     def connect(self, host: str) -> Sock:
         sock = Sock()
         self.listening.waiting.append((sock, (host, 5000)))
-        self.listener._acceptable()
+        if self.is_accepting:
+            self.listener._acceptable()
         return sock
 
     def channels(self) -> list[Channel]:
@@ -110,3 +126,28 @@ def test_who_comes_too_soon_is_held_and_then_closed() -> None:
 def test_those_who_are_held_count_as_connections() -> None:
     world = World(lambda host: 700, most=2)
     assert [world.connect("10.0.0.1").is_closed for _ in range(3)] == [False, False, True]
+
+
+def test_a_connection_over_the_rate_waits_and_so_do_those_after_it() -> None:
+    pauses = [0, 300, 0]
+    world = World(pause_ms=lambda: pauses.pop(0))
+    for _ in range(3):
+        world.connect("10.0.0.1")
+    assert len(world.channels()) == 1 and not world.is_accepting
+    assert len(world.listening.waiting) == 1, "it waits in the backlog"
+    assert world.listener.connection_count == 2, "the late one is accepted"
+    delay, listen_again, _ = world.later[-1]
+    assert delay == 0.3
+    listen_again()
+    assert len(world.channels()) == 2 and world.is_accepting
+    world.listener._acceptable()
+    assert len(world.channels()) == 3
+
+
+def test_a_connection_that_waits_is_closed_with_its_listener() -> None:
+    world = World(pause_ms=lambda: 300)
+    late = world.connect("10.0.0.1")
+    world.listener.stop_accepting()
+    assert late.is_closed
+    world.later[-1][1]()
+    assert not world.channels() and not world.is_accepting

@@ -47,8 +47,31 @@ class CreationRate:
         self._rate = WindowedRate(config.quota_window_num, self._window_ms)
 
     def pause_ms(self, now: int) -> int:
-        """A connection came: for how long no other one is to be accepted."""
+        """A connection came: how long it waits."""
         if self.limit >= MAX_INT:
             return 0
         self._rate.record(1, now)
         return min(self._rate.throttle_ms(self.limit, now), self._window_ms)
+
+
+class CreationRates:
+    """KIP-612: how fast connections come to each listener and to the node. The listener of other brokers has only a
+    limit of its own, if clients have other listeners: many clients do not keep brokers out."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self._of_node = CreationRate(config, config.max_connection_creation_rate)
+        self._of_listeners: dict[str, CreationRate] = {}
+
+    def add(self, config: BrokerConfig, listener: str) -> None:
+        self._of_listeners[listener] = CreationRate(config, own_limit(config, listener, MAX_CREATION_RATE))
+
+    def use(self, config: BrokerConfig) -> None:
+        """Take limits that changed."""
+        self._of_node.limit = config.max_connection_creation_rate
+        for listener, rate in self._of_listeners.items():
+            rate.limit = own_limit(config, listener, MAX_CREATION_RATE)
+
+    def pause_ms(self, listener: str, now: int, *, is_protected: bool) -> int:
+        """A connection came to a listener: how long it waits, and all that come after it."""
+        own_ms = self._of_listeners[listener].pause_ms(now)
+        return own_ms if is_protected else max(own_ms, self._of_node.pause_ms(now))

@@ -6,7 +6,6 @@ import errno
 import logging
 import ssl
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING
 
 from ottla.broker.access import Access
@@ -15,8 +14,7 @@ from ottla.broker.caller import Client
 from ottla.broker.listener_tls import has_tls, is_tls_setting, principal_mapping
 from ottla.broker.serving.admission import (
     MAX_CONNECTIONS,
-    MAX_CREATION_RATE,
-    CreationRate,
+    CreationRates,
     certified_principal,
     own_limit,
 )
@@ -82,9 +80,7 @@ class Serving:
         """Called with a broker whose heartbeats came through a connection that closed."""
         self._listeners: list[Listener] = []
         self._all_connections = NodeConnections(ground.config.max_connections)
-        self._rate = CreationRate(ground.config, ground.config.max_connection_creation_rate)
-        self._rates: dict[str, CreationRate] = {}
-        """By listener."""
+        self._rates = CreationRates(ground.config)
         self._connections: dict[Connection, None] = {}
 
     # Listeners
@@ -120,6 +116,7 @@ class Serving:
                 connection.gate = connection.client.login = ConnectionLogin(logins, connection, channel)
             return connection
 
+        is_protected = config.name == ground.config.inter_broker_listener and len(ground.config.listeners) > 1
         listener = Listener(
             ground.loop,
             self._sockets,
@@ -130,14 +127,14 @@ class Serving:
             idle_ms=ground.config.connections_max_idle_ms,
             buffers=self._buffers,
             hold_ms=self._hold_ms,
-            pause_ms=partial(self._pause_ms, config.name),
+            pause_ms=lambda: self._rates.pause_ms(config.name, ground.now(), is_protected=is_protected),
             node=self._all_connections,
             name=config.name,
-            is_protected=config.name == ground.config.inter_broker_listener and len(ground.config.listeners) > 1,
+            is_protected=is_protected,
             tls=tls_context,
             on_refused=RefusedHandshakes(ground, config.name).add,
         )
-        self._rates[config.name] = CreationRate(ground.config, own_limit(ground.config, config.name, MAX_CREATION_RATE))
+        self._rates.add(ground.config, config.name)
         listener.connections_per_ip = ground.config.connections_per_ip_overrides
         # Kafka's default of 50 is for a thread that does nothing but accept; ours also answers requests.
         backlog = max(ground.config.socket_listen_backlog_size, MIN_LISTEN_BACKLOG)
@@ -169,12 +166,6 @@ class Serving:
     def _hold_ms(self, host: str) -> int:
         """KIP-612: addresses that connect more often than their quota allows are held back, then closed."""
         return self.quotas.record_connection(host, self.ground.now()) if self.quotas.is_connection_quota_set else 0
-
-    def _pause_ms(self, listener: str) -> int:
-        """KIP-612: a listener, or all of them, that get more connections than their rate allows accept none for a
-        while."""
-        now = self.ground.now()
-        return max(self._rates[listener].pause_ms(now), self._rate.pause_ms(now))
 
     # Connections
 
@@ -240,12 +231,11 @@ class Serving:
         """Take limits and key stores from settings that changed. A key store is read again even if its path stays."""
         config = self.ground.config
         self._all_connections.max_connections = config.max_connections
-        self._rate.limit = config.max_connection_creation_rate
+        self._rates.use(config)
         for listener, declared in ((one, config.listener(one.name)) for one in self._listeners):
             listener.max_connections = own_limit(config, listener.name, MAX_CONNECTIONS)
             listener.max_connections_per_ip = config.max_connections_per_ip
             listener.connections_per_ip = config.connections_per_ip_overrides
-            self._rates[listener.name].limit = own_limit(config, listener.name, MAX_CREATION_RATE)
             if has_tls(declared.security_protocol):
                 self._load_again(listener, declared)
 

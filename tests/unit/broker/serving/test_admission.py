@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.serving.admission import MAX_CONNECTIONS, CreationRate, certified_principal, own_limit
+from ottla.broker.serving.admission import MAX_CONNECTIONS, CreationRate, CreationRates, certified_principal, own_limit
 from ottla.config import BrokerConfig
 from ottla.config.keys import MAX_INT
 from ottla.net.listener import ConnectionRefused
@@ -40,6 +40,18 @@ def test_a_rate_without_a_limit_never_pauses_and_one_over_its_limit_does() -> No
     pauses = [limited.pause_ms(0) for _ in range(300)]
     assert pauses[0] == 0 and 0 < pauses[-1] <= 1000
     assert limited.pause_ms(60_000) == 0, "time has passed"
+
+
+def test_the_rate_of_the_node_counts_clients_of_all_listeners_and_not_other_brokers() -> None:
+    limits = {"max.connection.creation.rate": "2", "listener.name.plaintext.max.connection.creation.rate": "1"}
+    config = BrokerConfig.parse(NODE | {"quota.window.num": "2"} | limits)
+    rates = CreationRates(config)
+    for name in ("PLAINTEXT", "CLIENTS"):
+        rates.add(config, name)
+    assert [rates.pause_ms("PLAINTEXT", 0, is_protected=True) > 0 for _ in range(4)] == [False, True, True, True]
+    assert [rates.pause_ms("CLIENTS", 0, is_protected=False) > 0 for _ in range(3)] == [False, False, True]
+    rates.use(BrokerConfig.parse(NODE))
+    assert not any(rates.pause_ms(name, 0, is_protected=False) for name in ("PLAINTEXT", "CLIENTS"))
 
 
 def test_a_client_is_the_principal_that_its_certificate_names() -> None:
