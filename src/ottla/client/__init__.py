@@ -1,4 +1,4 @@
-"""The Python client: producer, consumer and admin, against Ottla and Apache Kafka alike.
+"""The Python client: producer, consumer, share consumer and admin, against Ottla and Apache Kafka alike.
 
     from ottla.client import Admin, Consumer, Producer            # for asyncio
     from ottla.client.blocking import Admin, Consumer, Producer   # the same for threads
@@ -17,14 +17,18 @@ if TYPE_CHECKING:
     from ottla.client.core.fetching import ConsumerRecord
     from ottla.client.core.offsets import OffsetAndMetadata, OffsetAndTimestamp
     from ottla.client.core.partitions import TopicPartition
+    from ottla.client.core.share_acknowledgements import AcknowledgeType
+    from ottla.client.core.share_fetching import ShareRecord
     from ottla.client.dead_letters import DeadLetter, DeadLetters
     from ottla.client.delivery import Delivery, RecordMetadata
     from ottla.client.errors import KafkaError
     from ottla.client.producer import Producer
     from ottla.client.retry_topics import RetryTopics
+    from ottla.client.share_consumer import ShareConsumer
     from ottla.client.tables import TableDelivery
 
 __all__ = [
+    "AcknowledgeType",
     "Admin",
     "Consumer",
     "ConsumerRecord",
@@ -39,11 +43,14 @@ __all__ = [
     "RebalanceListener",
     "RecordMetadata",
     "RetryTopics",
+    "ShareConsumer",
+    "ShareRecord",
     "TableDelivery",
     "TopicPartition",
 ]
 
 _MODULES = {
+    "AcknowledgeType": "core.share_acknowledgements",
     "Admin": "admin",
     "Consumer": "consumer",
     "ConsumerRecord": "core.fetching",
@@ -58,6 +65,8 @@ _MODULES = {
     "RebalanceListener": "consumer",
     "RecordMetadata": "delivery",
     "RetryTopics": "retry_topics",
+    "ShareConsumer": "share_consumer",
+    "ShareRecord": "core.share_fetching",
     "TableDelivery": "tables",
     "TopicPartition": "core.partitions",
 }

@@ -27,9 +27,12 @@ from ottla.client import admin as async_admin
 from ottla.client import consumer as async_consumer
 from ottla.client import lifetimes
 from ottla.client import producer as async_producer
+from ottla.client import share_consumer as async_share_consumer
 from ottla.client.callbacks import call_back
 from ottla.client.config import AdminConfig, ProducerConfig
 from ottla.client.core.fetching import ConsumerRecord
+from ottla.client.core.share_acknowledgements import AcknowledgeType
+from ottla.client.core.share_fetching import ShareRecord
 from ottla.client.errors import ClientClosed, MadeBeforeFork, RequestTimedOut
 from ottla.client.producer import Delivery, Headers, RecordMetadata
 from ottla.client.times import check_ms
@@ -37,9 +40,9 @@ from ottla.net import new_event_loop
 
 if TYPE_CHECKING:
     from ottla.client.consumer_config import Deserializer
-    from ottla.client.setting_types import AdminSettings, ConsumerSettings, ProducerSettings
+    from ottla.client.setting_types import AdminSettings, ConsumerSettings, ProducerSettings, ShareConsumerSettings
 
-__all__ = ["Admin", "BlockingDelivery", "Consumer", "Producer"]
+__all__ = ["Admin", "BlockingDelivery", "Consumer", "Producer", "ShareConsumer"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -448,6 +451,53 @@ class Consumer(_Blocking[async_consumer.Consumer[Any, Any]]):
     group_metadata = _calls(async_consumer.Consumer[Any, Any].group_metadata)
 
 
+class ShareConsumer(_Blocking[async_share_consumer.ShareConsumer[Any, Any]]):
+    """A share consumer that blocks: `poll`, or `for record in consumer`."""
+
+    def __init__(
+        self,
+        config: Mapping[str, Any] | None = None,
+        /,
+        *,
+        key_deserializer: Deserializer | None = None,
+        value_deserializer: Deserializer | None = None,
+        **settings: Unpack[ShareConsumerSettings],
+    ) -> None:
+        given: dict[str, Any] = {**settings}
+        if key_deserializer is not None:
+            given["key_deserializer"] = key_deserializer
+        if value_deserializer is not None:
+            given["value_deserializer"] = value_deserializer
+        super().__init__("ottla-share-consumer", lambda: async_share_consumer.ShareConsumer(config, **given))
+
+    def __iter__(self) -> Iterator[ShareRecord[Any, Any]]:
+        """Records without end; stop by leaving the loop."""
+        while True:
+            yield from self._thread.run(self._client.next_record())
+
+    def acknowledge(self, record: ShareRecord[Any, Any], kind: AcknowledgeType = AcknowledgeType.ACCEPT, /) -> None:
+        """Say what becomes of a record of the last poll; see the async client's `acknowledge`.
+
+        Example:
+
+            for record in consumer.poll(1_000):
+                consumer.acknowledge(record, AcknowledgeType.ACCEPT)
+        """
+        self._client.acknowledge(record, kind)  # touches no socket: no need to change threads for every record
+
+    poll = _waits(async_share_consumer.ShareConsumer[Any, Any].poll)
+    commit_sync = _waits(async_share_consumer.ShareConsumer[Any, Any].commit_sync)
+    unsubscribe = _waits(async_share_consumer.ShareConsumer[Any, Any].unsubscribe)
+    acknowledge_offset = _calls(async_share_consumer.ShareConsumer[Any, Any].acknowledge_offset)
+    commit_async = _calls(async_share_consumer.ShareConsumer[Any, Any].commit_async)
+    set_acknowledgement_commit_callback = _calls(
+        async_share_consumer.ShareConsumer[Any, Any].set_acknowledgement_commit_callback
+    )
+    subscribe = _calls(async_share_consumer.ShareConsumer[Any, Any].subscribe)
+    subscription = _calls(async_share_consumer.ShareConsumer[Any, Any].subscription)
+    acquisition_lock_timeout_ms = _calls(async_share_consumer.ShareConsumer[Any, Any].acquisition_lock_timeout_ms)
+
+
 class Admin(_Blocking[async_admin.Admin]):
     """An admin client that blocks."""
 
@@ -483,6 +533,11 @@ class Admin(_Blocking[async_admin.Admin]):
     alter_group_offsets = _waits(async_admin.Admin.alter_group_offsets)
     delete_group_offsets = _waits(async_admin.Admin.delete_group_offsets)
     group_lag = _waits(async_admin.Admin.group_lag)
+    describe_share_groups = _waits(async_admin.Admin.describe_share_groups)
+    list_share_group_offsets = _waits(async_admin.Admin.list_share_group_offsets)
+    alter_share_group_offsets = _waits(async_admin.Admin.alter_share_group_offsets)
+    delete_share_group_offsets = _waits(async_admin.Admin.delete_share_group_offsets)
+    delete_share_groups = _waits(async_admin.Admin.delete_share_groups)
     remove_members = _waits(async_admin.Admin.remove_members)
     describe_cluster = _waits(async_admin.Admin.describe_cluster)
     describe_log_dirs = _waits(async_admin.Admin.describe_log_dirs)

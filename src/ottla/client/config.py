@@ -17,6 +17,7 @@ from ottla.client.settings import setting
 if TYPE_CHECKING:
     from ottla.client.consumer_config import ConsumerConfig as ConsumerConfig
     from ottla.client.producer_config import ProducerConfig as ProducerConfig
+    from ottla.client.share_consumer_config import ShareConsumerConfig as ShareConsumerConfig
 
 ErrorCallback = Callable[[KafkaError], Any]
 StatisticsCallback = Callable[[dict[str, Any]], Any]
@@ -154,7 +155,7 @@ def settings_for(kind: type[ClientConfig], settings: Mapping[str, str]) -> dict[
     has stays in, to be refused."""
     from ottla.client import config
 
-    kinds = (AdminConfig, config.ConsumerConfig, config.ProducerConfig)
+    kinds = (AdminConfig, config.ConsumerConfig, config.ProducerConfig, config.ShareConsumerConfig)
     every = {one.name for cls in kinds for one in fields(cls)}
     mine = {one.name for one in fields(kind)}
     return {name: value for name, value in settings.items() if name.replace(".", "_") not in every - mine}
@@ -170,4 +171,8 @@ def __getattr__(name: str) -> Any:
         from ottla.client.consumer_config import ConsumerConfig
 
         return ConsumerConfig
+    if name == "ShareConsumerConfig":
+        from ottla.client.share_consumer_config import ShareConsumerConfig
+
+        return ShareConsumerConfig
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

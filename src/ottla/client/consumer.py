@@ -42,7 +42,7 @@ from ottla.client.errors import (
     is_retriable,
 )
 from ottla.client.fetcher import Fetcher
-from ottla.client.group_member import GroupMember
+from ottla.client.group_member import GroupMember, new_membership
 from ottla.client.metadata import ConsumerGroupMetadata, Metadata, PartitionInfo
 from ottla.client.offset_requests import OffsetRequests
 from ottla.client.times import check_ms, check_timestamp
@@ -563,7 +563,8 @@ class Consumer(lifetimes.Client, Generic[K, V]):
     async def _join(self) -> None:
         """Tell the group what this consumer reads. A pattern needs to see the topics first."""
         if self._member is None:
-            self._member = GroupMember(self._cluster, self.config, self._wakes.set)
+            membership = new_membership(self.config, self._cluster)
+            self._member = GroupMember(self._cluster, self.config, membership, self._wakes.set)
             self._member.poll_began()
         self._cluster.track_all(self._subscription.pattern is not None)
         if self._subscription.pattern is not None:

@@ -31,8 +31,10 @@ from ottla.client.core.membership import (
 )
 from ottla.client.core.membership_classic import ClassicMembership
 from ottla.client.core.membership_consumer import ConsumerMembership
+from ottla.client.core.membership_share import ShareMembership
 from ottla.client.errors import ErrorCode, KafkaError, is_retriable
 from ottla.client.metadata import Metadata
+from ottla.client.share_consumer_config import ShareConsumerConfig
 from ottla.machine import Tick
 from ottla.net import Driver
 from ottla.wire import Message
@@ -72,6 +74,19 @@ def new_membership(config: ConsumerConfig, cluster: Cluster) -> Membership:
     return ConsumerMembership(settings, cluster.rng, _member_id(cluster))
 
 
+def new_share_membership(config: ShareConsumerConfig, cluster: Cluster) -> ShareMembership:
+    """The membership of a share consumer."""
+    settings = MembershipConfig(
+        group_id=config.group_id,
+        client_rack=config.client_rack or None,
+        max_poll_interval_ms=config.max_poll_interval_ms,
+        request_timeout_ms=config.request_timeout_ms,
+        retry_backoff_ms=config.retry_backoff_ms,
+        retry_backoff_max_ms=config.retry_backoff_max_ms,
+    )
+    return ShareMembership(settings, cluster.rng, _member_id(cluster))
+
+
 def _shape_leave(request: LeaveGroupRequest, version: int) -> None:
     """Before version 3 a LeaveGroup named its only member outside of the list."""
     if version < FIRST_LEAVE_VERSION_WITH_MEMBERS and request.members:
@@ -90,10 +105,16 @@ def _member_id(cluster: Cluster) -> str:
 class GroupMember:
     """The membership of one consumer, alive on the event loop."""
 
-    def __init__(self, cluster: Cluster, config: ConsumerConfig, wake: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        config: ConsumerConfig | ShareConsumerConfig,
+        membership: Membership,
+        wake: Callable[[], None],
+    ) -> None:
         assert config.group_id is not None
         self.group_id = config.group_id
-        self.membership = new_membership(config, cluster)
+        self.membership = membership
         self.asked: deque[Release | Take] = deque()
         """What the application is asked to do, in order; `poll` does it."""
         self.error: KafkaError | None = None

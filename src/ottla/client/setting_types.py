@@ -125,3 +125,19 @@ class ConsumerSettings(ClientSettings, total=False):
     exclude_internal_topics: bool
     allow_auto_create_topics: bool
     default_api_timeout_ms: int
+
+
+class ShareConsumerSettings(ClientSettings, total=False):
+    """Of a share consumer, but for its deserializers."""
+
+    group_id: str
+    share_acknowledgement_mode: str
+    share_acquire_mode: str
+    max_poll_interval_ms: int
+    max_poll_records: int
+    fetch_min_bytes: int
+    fetch_max_wait_ms: int
+    fetch_max_bytes: int
+    check_crcs: bool
+    allow_auto_create_topics: bool
+    default_api_timeout_ms: int

@@ -40,8 +40,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ottla.client.cluster import Cluster
     from ottla.client.core.accumulator import Accumulator
+    from ottla.client.core.partitions import TopicPartition
     from ottla.client.core.subscription import Subscription
     from ottla.client.group_member import GroupMember
 
@@ -87,13 +90,25 @@ def of_consumer(cluster: Cluster, subscription: Subscription, member: GroupMembe
             "fetched_bytes": state.fetched_size,
             "is_paused": state.is_paused,
         }
-    group: Dict | None = None
-    if member is not None:
-        membership = member.membership
-        group = {
-            "group_id": member.group_id,
-            "member_id": membership.member_id,
-            "generation": membership.generation,
-            "is_rebalancing": membership.is_rebalancing,
-        }
-    return {"type": "consumer", "group": group, "topics": topics}
+    return {"type": "consumer", "group": _of_member(member), "topics": topics}
+
+
+def of_share_consumer(member: GroupMember | None, in_flight: Mapping[TopicPartition, int]) -> Dict:
+    """in_flight: records that the application has and has not acknowledged."""
+    topics: Dict = {}
+    for partition, count in in_flight.items():
+        of_topic = topics.setdefault(partition.topic, {"partitions": {}})
+        of_topic["partitions"][str(partition.partition)] = {"in_flight": count}
+    return {"type": "share_consumer", "group": _of_member(member), "topics": topics}
+
+
+def _of_member(member: GroupMember | None) -> Dict | None:
+    if member is None:
+        return None
+    membership = member.membership
+    return {
+        "group_id": member.group_id,
+        "member_id": membership.member_id,
+        "generation": membership.generation,
+        "is_rebalancing": membership.is_rebalancing,
+    }

@@ -10,15 +10,21 @@ import sys
 import pytest
 
 import ottla.client
-from ottla.client import Admin, Consumer, Delivery, Producer, blocking
+from ottla.client import Admin, Consumer, Delivery, Producer, ShareConsumer, blocking
 from ottla.client.dead_letters import DeadLetters
 from ottla.client.retry_topics import RetryTopics
 from tests.client_examples import example_of, methods_of
 
-ASYNC = [(cls, name) for cls in (Producer, Consumer, Admin, Delivery) for name in methods_of(cls)]
+ASYNC = [(cls, name) for cls in (Producer, Consumer, ShareConsumer, Admin, Delivery) for name in methods_of(cls)]
 BLOCKING = [
     (cls, name)
-    for cls in (blocking.Producer, blocking.Consumer, blocking.Admin, blocking.BlockingDelivery)
+    for cls in (
+        blocking.Producer,
+        blocking.Consumer,
+        blocking.ShareConsumer,
+        blocking.Admin,
+        blocking.BlockingDelivery,
+    )
     for name in methods_of(cls)
 ]
 

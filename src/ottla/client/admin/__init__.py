@@ -37,7 +37,6 @@ from ottla.client.admin.configs import (
 )
 from ottla.client.admin.delegation_tokens import DelegationToken, TokenCalls
 from ottla.client.admin.groups import (
-    GroupCalls,
     GroupDescription,
     GroupListing,
     GroupMember,
@@ -50,6 +49,7 @@ from ottla.client.admin.security import (
     ScramMechanism,
     SecurityCalls,
 )
+from ottla.client.admin.share_groups import ShareGroupCalls, SharePartitionOffset
 from ottla.client.admin.topics import (
     END_OF_LOG,
     CreatedTopic,
@@ -116,12 +116,13 @@ __all__ = [
     "ResourceType",
     "ScramCredential",
     "ScramMechanism",
+    "SharePartitionOffset",
     "TransactionDescription",
     "TransactionListing",
 ]
 
 
-class Admin(lifetimes.Client, GroupCalls, ConfigCalls, ClusterCalls, TransactionCalls, SecurityCalls, TokenCalls):
+class Admin(lifetimes.Client, ShareGroupCalls, ConfigCalls, ClusterCalls, TransactionCalls, SecurityCalls, TokenCalls):
     """A client that manages a cluster. Settings are Kafka's, as keywords or in a dict."""
 
     def __init__(
