@@ -20,6 +20,7 @@ from ottla.groups.commits_read import MAX_WAITING_COUNT, CommitsRead, is_ordinar
 from ottla.groups.consumer_groups import ConsumerGroups
 from ottla.groups.offsets import Offsets, commit_refused, transactional_commit_refused
 from ottla.groups.records import GroupRecord, decode_record
+from ottla.groups.share.groups import SHARE_GROUP_KEYS, ShareGroups
 from ottla.groups.state import ShardState
 from ottla.machine import Answer, CoordinatorDecision
 from ottla.records import Record
@@ -43,9 +44,13 @@ from ottla.wire.messages.records.group_metadata_value import GroupMetadataValue
 from ottla.wire.messages.records.legacy_offset_commit_key import LegacyOffsetCommitKey
 from ottla.wire.messages.records.offset_commit_key import OffsetCommitKey
 from ottla.wire.messages.records.offset_commit_value import OffsetCommitValue
+from ottla.wire.messages.share_group_describe import ShareGroupDescribeRequest, ShareGroupDescribeResponse
+from ottla.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from ottla.wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 
+SHARE = "share"
+"""A share group stays until it is deleted: what it has instead of offsets is in the share coordinator."""
 EXPIRY_TIMER = ("expire-group-metadata",)
 TOPICS_DELETED_TIMER = ("topics-deleted",)
 MAX_TOMBSTONE_COUNT = 1000
@@ -72,6 +77,7 @@ class GroupShard:
         self.state = ShardState(image=image, config=config, group_config=group_config, rng=rng)
         self._classic = ClassicGroups(self.state)
         self._consumer = ConsumerGroups(self.state, self._classic)
+        self.share = ShareGroups(self.state)
         self.offsets = Offsets(
             self.state, create_group=self._classic.create_group, keep_session=self._classic.keep_session
         )
@@ -93,6 +99,8 @@ class GroupShard:
             self._classic.replay(key, value)
         elif type(key) in _CONSUMER_GROUP_KEYS:
             self._consumer.replay(key, value)
+        elif type(key) in SHARE_GROUP_KEYS:
+            self.share.replay(key, value)
         elif type(key) is LegacyOffsetCommitKey:
             self.offsets.replay(*_legacy_commit(key, value), producer_id)
 
@@ -169,6 +177,17 @@ class GroupShard:
     ) -> CoordinatorDecision[ConsumerGroupDescribeResponse]:
         """`request` names only groups of this shard."""
         return CoordinatorDecision([], ConsumerGroupDescribeResponse(groups=self._consumer.describe(request.group_ids)))
+
+    def share_group_heartbeat(
+        self, request: ShareGroupHeartbeatRequest, call: Call
+    ) -> CoordinatorDecision[ShareGroupHeartbeatResponse]:
+        return self.share.heartbeat(request, call)
+
+    def share_group_describe(
+        self, request: ShareGroupDescribeRequest, call: Call
+    ) -> CoordinatorDecision[ShareGroupDescribeResponse]:
+        """`request` names only groups of this shard."""
+        return CoordinatorDecision([], ShareGroupDescribeResponse(groups=self.share.describe(request.group_ids)))
 
     def _is_consumer_group(self, group_id: str) -> bool:
         group = self.state.groups.get(group_id)
@@ -268,6 +287,7 @@ class GroupShard:
         self._commits_read.take_in()
         self._classic.loaded(now, timestamp)
         self._consumer.loaded(now)
+        self.share.loaded(now)
         self._schedule_expiry(now)
 
     def deadline(self) -> int | None:
@@ -283,11 +303,15 @@ class GroupShard:
         """The cluster has changed: groups may have other partitions to share out."""
         self.state.image = image
         self._consumer.metadata_changed(changes, now)
+        self.share.metadata_changed(changes, image)
 
     def topics_deleted(self, topics: Iterable[TopicImage], call: Call) -> CoordinatorDecision[None]:
         """The offsets of deleted topics go. Where they are many, a part goes now and the rest as `next_due`."""
-        self._deleted_topics.update((topic.id, topic) for topic in topics)
-        return self._delete_topics(call.now, call.timestamp)
+        deleted = {topic.id: topic for topic in topics}
+        self._deleted_topics.update(deleted)
+        decision = self._delete_topics(call.now, call.timestamp)
+        decision.records += self.share.topics_deleted(deleted)
+        return decision
 
     def unload(self, call: Call) -> list[Answer]:
         """The shard is no longer this broker's: what to tell those who wait for an answer."""
@@ -340,7 +364,7 @@ class GroupShard:
             records += expired
             if len(expired) < room or is_all:
                 self._expiring.pop()
-            if is_all and group.is_empty:
+            if is_all and group.is_empty and group.type != SHARE:
                 records += group.tombstones()
         if self._expiring:
             self.state.timers.schedule(EXPIRY_TIMER, now + STEP_INTERVAL_MS, self._expire)

@@ -33,7 +33,7 @@ class Coordinators:
         self.producer_ids = ProducerIds(ground, controller)
         self.groups = GroupCoordinator(ground, replicas, controller)
         self.shares = ShareCoordinator(ground, replicas, controller)
-        self.persister = Persister(ground, self.shares, peers)
+        self.persister = self.groups.persister = Persister(ground, self.shares, peers)
         self.transactions = TransactionCoordinator(ground, replicas, controller, peers, self.groups, self.producer_ids)
         self.by_type: dict[int, Coordinator[Any]] = {
             GROUP_COORDINATOR: self.groups,

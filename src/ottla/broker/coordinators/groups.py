@@ -9,11 +9,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.broker.coordinators.events import log_records
 from ottla.broker.coordinators.runtime import Coordinator
-from ottla.cluster.features import GROUP_VERSION
+from ottla.cluster.features import GROUP_VERSION, SHARE_VERSION
 from ottla.cluster.image import BROKER_RESOURCE, GROUP_RESOURCE
 from ottla.config import ConfigError, GroupConfig
 from ottla.groups import Call, GroupRecord, decode_record, encode_record
 from ottla.groups.shard import GroupShard
+from ottla.groups.share.group import Partitions
+from ottla.groups.share.groups import InitializeShareState
+from ottla.groups.share.state_batches import NO_START_OFFSET
+from ottla.groups.share.state_records import SharePartitionKey
 from ottla.machine import CoordinatorDecision
 from ottla.records import Compression, Record
 from ottla.wire import WireError
@@ -23,6 +27,8 @@ from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConf
 
 if TYPE_CHECKING:
     from ottla.broker.caller import Caller
+    from ottla.broker.coordinators.hosted_shard import HostedShard
+    from ottla.broker.coordinators.persister import Persister
     from ottla.broker.ground import Ground
     from ottla.broker.metadata.ports import ControllerPort
     from ottla.broker.replicas.replicas import Replicas
@@ -37,6 +43,8 @@ class GroupCoordinator(Coordinator[GroupShard]):
     def __init__(self, ground: Ground, replicas: Replicas, controller: ControllerPort) -> None:
         super().__init__(ground, replicas, controller)
         self._group_configs: dict[str, GroupConfig] = {}
+        self.persister: Persister | None = None
+        """Keeps the states of share partitions; set by the room of coordinators."""
         self.past_counts: Counter[str] = Counter()
         """What shards counted that are no longer here."""
 
@@ -133,6 +141,35 @@ class GroupCoordinator(Coordinator[GroupShard]):
         protocols = self.ground.config.group_coordinator_rebalance_protocols
         return self.ground.image.features.get(GROUP_VERSION, 0) >= 1 and "consumer" in protocols
 
+    @property
+    def is_share_protocol_enabled(self) -> bool:
+        """KIP-932: the cluster has finalized `share.version`, and this broker's settings allow the protocol."""
+        protocols = self.ground.config.group_coordinator_rebalance_protocols
+        return self.ground.image.features.get(SHARE_VERSION, 0) >= 1 and "share" in protocols
+
+    # States of share partitions
+
+    def perform(self, hosted: HostedShard[GroupShard], effects: list[InitializeShareState]) -> None:
+        for effect in effects:
+            if self.persister is not None:
+                self.ground.spawn(self._initialize(hosted, effect))
+
+    async def _initialize(self, hosted: HostedShard[GroupShard], effect: InitializeShareState) -> None:
+        """Have the share coordinator know partitions, and tell the group which of them it does."""
+        assert self.persister is not None
+        keys = [
+            SharePartitionKey(effect.group_id, topic_id, index)
+            for topic_id, indexes in effect.partitions.items()
+            for index in sorted(indexes)
+        ]
+        results = await self.persister.initialize_all(keys, effect.state_epoch, NO_START_OFFSET)
+        done = [key for key, error in results.items() if error is None]
+        failed = [key for key, error in results.items() if error is not None]
+        machine = hosted.machine
+        if machine is not None:
+            call = self.own_call(self.ground.now(), self.ground.clock())
+            hosted.carry_out(machine.share.initialized(effect.group_id, _by_topic(done), _by_topic(failed), call), call)
+
     # Metadata
 
     def metadata_changed(self, changes: ImageChanges) -> None:
@@ -177,6 +214,13 @@ class GroupCoordinator(Coordinator[GroupShard]):
             except KafkaError as error:
                 results.append(refuse(request, error))
         return gathered(results, answer)
+
+
+def _by_topic(keys: Iterable[SharePartitionKey]) -> Partitions:
+    by_topic: dict[bytes, set[int]] = {}
+    for key in keys:
+        by_topic.setdefault(key.topic_id, set()).add(key.partition)
+    return {topic_id: frozenset(indexes) for topic_id, indexes in by_topic.items()}
 
 
 def gathered(results: list[Any], answer: Callable[[list[Any]], Any]) -> Any:

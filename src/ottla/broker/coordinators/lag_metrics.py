@@ -42,6 +42,7 @@ _COUNTERS = (
     ("offset-deletion", "offset_deletion_count_total", "Committed offsets that were deleted."),
     ("group-completed-rebalance-count", "group_completed_rebalance_count_total", "Rebalances of classic groups."),
     ("consumer-group-rebalance", "consumer_group_rebalance_count_total", "Rebalances of consumer groups."),
+    ("share-group-rebalance", "share_group_rebalance_count_total", "Rebalances of share groups."),
 )
 
 

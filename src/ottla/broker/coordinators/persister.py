@@ -19,7 +19,7 @@ without a task for a coordinator on this node.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.coordinators.shares import Outcome, ShareCoordinator
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 RETRY_FOR_MS = 15_000
 FIRST_BACKOFF_MS = 50
 MAX_BACKOFF_MS = 1000
+AT_A_TIME = 50
+"""How many share partitions are initialized or deleted at once for one request."""
 PURPOSE = "share"
 """Connections of their own: a Fetch of a follower that waits does not hold up a write."""
 RETRIABLE = frozenset(
@@ -71,6 +73,33 @@ class Persister:
         topic = initialize_share_group_state.InitializeStateData(topic_id=key.topic_id, partitions=[row])
         request = initialize_share_group_state.InitializeShareGroupStateRequest(group_id=key.group_id, topics=[topic])
         await self._run(key, lambda: self._shares.initialize(key, state_epoch, start_offset), request)
+
+    async def initialize_all(
+        self, keys: Iterable[SharePartitionKey], state_epoch: int, start_offset: int
+    ) -> dict[SharePartitionKey, KafkaError | None]:
+        """Initialize share partitions, several at a time: the errors of those that could not be."""
+        return await self._each(keys, lambda key: self.initialize(key, state_epoch, start_offset))
+
+    async def delete_all(self, keys: Iterable[SharePartitionKey]) -> dict[SharePartitionKey, KafkaError | None]:
+        return await self._each(keys, self.delete)
+
+    async def _each(
+        self, keys: Iterable[SharePartitionKey], work: Callable[[SharePartitionKey], Coroutine[Any, Any, None]]
+    ) -> dict[SharePartitionKey, KafkaError | None]:
+        results: dict[SharePartitionKey, KafkaError | None] = {}
+        waiting = list(keys)
+
+        async def one(key: SharePartitionKey) -> None:
+            try:
+                await work(key)
+            except KafkaError as error:
+                results[key] = error
+            else:
+                results[key] = None
+
+        for start in range(0, len(waiting), AT_A_TIME):
+            await asyncio.gather(*map(one, waiting[start : start + AT_A_TIME]))
+        return results
 
     async def read(self, key: SharePartitionKey, leader_epoch: int) -> ShareState:
         row = read_share_group_state.PartitionData(partition=key.partition, leader_epoch=leader_epoch)
