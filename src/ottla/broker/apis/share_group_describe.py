@@ -11,9 +11,9 @@ from ottla.groups.shard import GroupShard
 from ottla.wire.acls import AclOperation, AclResource
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.share_group_describe import (
+    DescribedGroup,
     ShareGroupDescribeRequest,
     ShareGroupDescribeResponse,
-    DescribedGroup,
 )
 
 

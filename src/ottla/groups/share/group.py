@@ -124,8 +124,6 @@ class ShareGroup:
         self.partitions = SharePartitions()
         self.refreshed_epoch: int | None = None
         """Not persisted: the group epoch for which the topics were last looked at; None when they have to be again."""
-        self.initializing_until: dict[bytes, int] = {}
-        """Not persisted: by topic id, until when an initialization that is on its way is waited for."""
 
     @property
     def state(self) -> str:
@@ -138,11 +136,6 @@ class ShareGroup:
     @property
     def needs_refresh(self) -> bool:
         return self.refreshed_epoch is None or self.epoch < self.refreshed_epoch
-
-    @property
-    def is_pending(self) -> bool:
-        """Whether members can expect another assignment soon."""
-        return self.epoch > self.assignment_epoch or bool(self.partitions.initializing)
 
     def member(self, member_id: str) -> ShareMember:
         member = self.members.get(member_id)

@@ -80,6 +80,8 @@ class ShareGroups:
     def __init__(self, state: ShardState) -> None:
         self._state = state
         self._topic_hashes: dict[str, int] = {}
+        self._initializing_until: dict[tuple[str, bytes], int] = {}
+        """Not persisted: by group and topic id, until when an initialization that is on its way is waited for."""
 
     # Commands; errors are answered, never raised.
 
@@ -88,7 +90,8 @@ class ShareGroups:
     ) -> CoordinatorDecision[ShareGroupHeartbeatResponse]:
         group = self._state.groups.get(request.group_id)
         if isinstance(group, ShareGroup) and _changes_nothing(group, request, call):
-            return CoordinatorDecision([], self._alive(group, request.member_id, request.member_epoch, call))
+            response = self._alive(group.id, request.member_id, request.member_epoch, call, is_pending=False)
+            return CoordinatorDecision([], response)
         try:
             _check(request)
             if request.member_epoch == LEAVING_EPOCH:
@@ -149,9 +152,8 @@ class ShareGroups:
         target_epoch, target = self._target(group, before, member, epoch, records, call)
         member = self._moved(group, member, target_epoch, target, records)
         effects = self._initialize(group, topics, epoch, records, call.now)
-        response = self._alive(group, member.id, member.epoch, call)
-        if effects or epoch > target_epoch:
-            response.heartbeat_interval_ms = min(response.heartbeat_interval_ms, PENDING_HEARTBEAT_INTERVAL_MS)
+        is_pending = bool(effects or group.partitions.initializing) or epoch > target_epoch
+        response = self._alive(group.id, member.id, member.epoch, call, is_pending=is_pending)
         if (
             is_joining
             or request.subscribed_topic_names is not None
@@ -160,12 +162,14 @@ class ShareGroups:
             response.assignment = _told(member.assigned)
         return CoordinatorDecision(records, response, effects=effects)
 
-    def _alive(self, group: ShareGroup, member_id: str, epoch: int, call: Call) -> ShareGroupHeartbeatResponse:
-        """The member was heard of: its session begins anew."""
-        config = self._state.group_config(group.id)
-        self._schedule_session(group.id, member_id, config.share_session_timeout_ms, call.now)
+    def _alive(
+        self, group_id: str, member_id: str, epoch: int, call: Call, *, is_pending: bool
+    ) -> ShareGroupHeartbeatResponse:
+        """The member was heard of: its session begins anew. `is_pending`: it can expect another assignment soon."""
+        config = self._state.group_config(group_id)
+        self._schedule_session(group_id, member_id, config.share_session_timeout_ms, call.now)
         interval_ms = config.share_heartbeat_interval_ms
-        if group.is_pending:
+        if is_pending:
             interval_ms = min(interval_ms, PENDING_HEARTBEAT_INTERVAL_MS)
         return ShareGroupHeartbeatResponse(member_id=member_id, member_epoch=epoch, heartbeat_interval_ms=interval_ms)
 
@@ -229,7 +233,7 @@ class ShareGroups:
         names: dict[bytes, str] = {}
         for name in topics:
             topic = self._state.image.topics_by_name.get(name)
-            if topic is None or group.initializing_until.get(topic.id, now) > now:
+            if topic is None or self._initializing_until.get((group.id, topic.id), now) > now:
                 continue
             indexes = topic.partitions.keys() - group.partitions.initialized.get(topic.id, frozenset())
             if indexes:
@@ -238,7 +242,7 @@ class ShareGroups:
         if not missing:
             return []
         until = now + self._state.config.group_share_initialize_retry_interval_ms
-        group.initializing_until.update(dict.fromkeys(missing, until))
+        self._initializing_until.update(((group.id, topic_id), until) for topic_id in missing)
         records.append(state_partition_record(group.id, group.partitions.begun(missing, names)))
         return [InitializeShareState(group.id, epoch, missing)]
 
@@ -246,13 +250,13 @@ class ShareGroups:
 
     def initialized(self, group_id: str, done: Partitions, failed: Partitions, call: Call) -> CoordinatorDecision[None]:
         """The states of partitions were initialized, or could not be: that is tried again with a later heartbeat."""
+        for topic_id in (*done, *failed):
+            self._initializing_until.pop((group_id, topic_id), None)
         group = self._state.groups.get(group_id)
         if not isinstance(group, ShareGroup):
             return CoordinatorDecision([], None)
         known = self._state.image.topics_by_id
         done = {topic_id: indexes for topic_id, indexes in done.items() if topic_id in known}
-        for topic_id in (*done, *failed):
-            group.initializing_until.pop(topic_id, None)
         names = {topic_id: known[topic_id].name for topic_id in done}
         partitions = group.partitions.given_up(failed).done(done, names)
         records = [] if partitions == group.partitions else [state_partition_record(group_id, partitions)]
