@@ -125,7 +125,9 @@ class ShareGroups:
     ) -> CoordinatorDecision[ShareGroupHeartbeatResponse]:
         is_joining = request.member_epoch == JOINING_EPOCH
         found = self._state.groups.get(request.group_id)
-        group = ShareGroup(request.group_id) if found is None and is_joining else self.group(request.group_id)
+        if found is None and not is_joining:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Share group {request.group_id} not found.")
+        group = ShareGroup(request.group_id) if found is None else self.group(request.group_id)
         before = group.members.get(request.member_id) if is_joining else group.member(request.member_id)
         max_size = self._state.config.group_share_max_size
         if before is None and len(group.members) >= max_size:
@@ -482,7 +484,7 @@ def _changes_nothing(group: ShareGroup, request: ShareGroupHeartbeatRequest, cal
 
 def _check(request: ShareGroupHeartbeatRequest) -> None:
     if not request.member_id:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "MemberId can't be empty.")
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "GroupId can't be empty.")
     if request.rack_id == "":
