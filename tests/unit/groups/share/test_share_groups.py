@@ -56,7 +56,7 @@ class ShareShard(Shard):
         assert isinstance(found, ShareGroup)
         return found
 
-    def join(self, member: str, *topics: str) -> int:
+    def join_share(self, member: str, *topics: str) -> int:
         """Join, have everything initialized, and be where the target wants the member: its epoch."""
         epoch = self.heartbeat(member, 0, list(topics)).member_epoch
         self.initialize()
@@ -87,8 +87,8 @@ def test_partitions_are_assigned_once_their_states_are_initialized() -> None:
 
 def test_a_share_group_is_the_same_after_a_restart() -> None:
     shard = ShareShard({"t": 3, "u": 1})
-    epoch = shard.join("a", "t", "u")
-    shard.join("b", "t")
+    epoch = shard.join_share("a", "t", "u")
+    shard.join_share("b", "t")
     before = shard.group
     shard.restart()
     after = shard.group
@@ -119,7 +119,7 @@ def test_an_initialization_of_before_a_restart_is_asked_for_again() -> None:
 
 def test_new_partitions_and_new_topics_are_initialized_and_assigned() -> None:
     shard = ShareShard({"t": 1, "u": 1})
-    epoch = shard.join("a", "t")
+    epoch = shard.join_share("a", "t")
     shard.image.topics_by_name["t"].partitions[1] = PARTITION
     changes = ImageChanges()
     changes.partitions_changed[topic_id("t"), 1] = None
@@ -135,7 +135,7 @@ def test_new_partitions_and_new_topics_are_initialized_and_assigned() -> None:
 
 def test_a_deleted_topic_is_forgotten() -> None:
     shard = ShareShard({"t": 1, "u": 1})
-    epoch = shard.join("a", "t", "u")
+    epoch = shard.join_share("a", "t", "u")
     gone: TopicImage = shard.image.topics_by_name.pop("u")
     del shard.image.topics_by_id[gone.id]
     changes = ImageChanges()
@@ -148,7 +148,7 @@ def test_a_deleted_topic_is_forgotten() -> None:
 
 def test_a_member_that_leaves_or_is_not_heard_of_goes() -> None:
     shard = ShareShard({"t": 2})
-    a, b = shard.join("a", "t"), shard.join("b", "t")
+    a, b = shard.join_share("a", "t"), shard.join_share("b", "t")
     left = shard.heartbeat("a", -1)
     assert (left.error_code, left.member_id, left.member_epoch) == (ErrorCode.NONE, "a", -1)
     assert told(shard.heartbeat("b", b)) == {topic_id("t"): [0, 1]}
@@ -162,7 +162,7 @@ def test_a_member_that_leaves_or_is_not_heard_of_goes() -> None:
 
 def test_an_empty_share_group_is_not_taken_away_by_time() -> None:
     shard = ShareShard({"t": 1})
-    epoch = shard.join("a", "t")
+    epoch = shard.join_share("a", "t")
     shard.heartbeat("a", -1)
     assert epoch
     shard.pass_ms(30 * 24 * 3_600_000)
@@ -183,7 +183,7 @@ def test_heartbeats_that_are_wrong_are_refused_as_by_kafka() -> None:
     assert code("a", -2) == (ErrorCode.INVALID_REQUEST, "MemberEpoch is invalid.")
     assert code("a", 1) == (ErrorCode.GROUP_ID_NOT_FOUND, "Share group g not found.")
     assert code("a", -1) == (ErrorCode.GROUP_ID_NOT_FOUND, "Group g not found.")
-    epoch = shard.join("a", "t")
+    epoch = shard.join_share("a", "t")
     assert code("a", epoch - 1)[0] == ErrorCode.NONE, "the answer with the epoch may have been lost"
     assert code("a", epoch + 1)[0] == ErrorCode.FENCED_MEMBER_EPOCH
     assert code("b", 0, ["t"])[0] == ErrorCode.GROUP_MAX_SIZE_REACHED
@@ -192,7 +192,7 @@ def test_heartbeats_that_are_wrong_are_refused_as_by_kafka() -> None:
 
 def test_the_id_of_a_share_group_is_not_one_for_other_groups() -> None:
     shard = ShareShard({"t": 1})
-    shard.join("a", "t")
+    shard.join_share("a", "t")
     shard.heartbeat("a", -1)
     request = JoinGroupRequest(
         group_id="g",
@@ -207,7 +207,7 @@ def test_the_id_of_a_share_group_is_not_one_for_other_groups() -> None:
 
 def test_share_groups_are_listed_described_and_deleted() -> None:
     shard = ShareShard({"t": 2})
-    epoch = shard.join("a", "t")
+    epoch = shard.join_share("a", "t")
     call = shard.call(5)
     listed = shard.machine.list_groups(ListGroupsRequest(types_filter=["Share"]), call).reply.groups
     assert [(one.group_id, one.group_state, one.group_type, one.protocol_type) for one in listed] == [
@@ -233,7 +233,7 @@ def test_share_groups_are_listed_described_and_deleted() -> None:
 def test_many_members_are_assigned_in_bulk() -> None:
     shard = ShareShard({"t": 1}, group_share_assignment_interval_ms="1000")
     shard.move_to(shard.now + 1000)
-    epoch = shard.join("a", "t")
+    epoch = shard.join_share("a", "t")
     joined = shard.heartbeat("b", 0, ["t"])
     assert (joined.member_epoch, told(joined)) == (epoch, {})
     assert joined.heartbeat_interval_ms == 500
