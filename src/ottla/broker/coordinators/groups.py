@@ -143,9 +143,9 @@ class GroupCoordinator(Coordinator[GroupShard]):
 
     @property
     def is_share_protocol_enabled(self) -> bool:
-        """KIP-932: the cluster has finalized `share.version`, and this broker's settings allow the protocol."""
-        protocols = self.ground.config.group_coordinator_rebalance_protocols
-        return self.ground.image.features.get(SHARE_VERSION, 0) >= 1 and "share" in protocols
+        """KIP-932: the cluster has finalized `share.version`. As in Kafka, `group.coordinator.rebalance.protocols` need
+        not name the protocol."""
+        return self.ground.image.features.get(SHARE_VERSION, 0) >= 1
 
     # States of share partitions
 
