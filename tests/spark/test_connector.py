@@ -97,7 +97,7 @@ def test_topics_by_pattern_and_more_tasks_than_partitions(read: Read, topics: To
 def test_what_does_not_exist_is_told(read: Read, topics: Topics) -> None:
     topic = topics.new(1)
     with pytest.raises(PySparkException, match=f"there is no {topic}-3"):
-        read(None, assign=json.dumps({topic: [0, 3]})).collect()
+        read(None, assign=json.dumps({topic: [0, 3]}), **{"kafka.default.api.timeout.ms": "2000"}).collect()
 
 
 # Writing
@@ -271,8 +271,13 @@ def test_a_query_in_update_mode_writes_what_changed(spark: SparkSession, topics:
     for name in ("continuous", "realTime"):
         with pytest.raises(ValueError, match=rf"trigger\({name}=.*spark-sql-kafka-0-10_2.13:{pyspark.__version__}"):
             run("append", **{name: "5 seconds"})
-    # Spark gave a copy of the batch sink to the query: a pipeline in the same process registers it again.
-    register(spark.newSession(), BatchOfStream)
+    # The batch sink is registered with this session, which is active: a pipeline has one of its own, and registers it
+    # there, too.
+    other = spark.newSession()
+    register(other, BatchOfStream)
+    register(other, BatchOfStream)
+    assert other._jsparkSession.sessionState().dataSourceManager().dataSourceExists("ottla-batch")
+    assert SparkSession.getActiveSession() is not other
 
 
 def test_a_batch_that_was_decided_is_not_written_again(stream: Stream, topics: Topics, tmp_path: Path) -> None:

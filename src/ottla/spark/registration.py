@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException
 
@@ -14,8 +16,29 @@ if TYPE_CHECKING:
 def register(spark: SparkSession, source: type[DataSource]) -> None:
     """Make a data source known to a session. Spark copies the sources of a session for each streaming query and refuses
     a name that came with such a copy: then the session has the source already."""
+    with _active(spark):
+        try:
+            spark.dataSource.register(source)
+        except AnalysisException as error:
+            if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+                raise
+
+
+@contextmanager
+def _active(spark: SparkSession) -> Iterator[None]:
+    """Spark asks the active session of this thread whether it has a source of that name, not the session that it is
+    registered with: a session without it would be refused because the active one has it."""
+    session: Any = getattr(spark, "_jsparkSession", None)  # Spark Connect has none
+    if session is None:
+        yield
+        return
+    sessions: Any = getattr(spark.sparkContext._jvm, "org.apache.spark.sql.SparkSession")  # noqa: B009
+    before = sessions.getActiveSession()
+    sessions.setActiveSession(session)
     try:
-        spark.dataSource.register(source)
-    except AnalysisException as error:
-        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
-            raise
+        yield
+    finally:
+        if before.isDefined():
+            sessions.setActiveSession(before.get())
+        else:
+            sessions.clearActiveSession()
