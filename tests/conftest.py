@@ -18,6 +18,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 MAX_REMEMBERED_DISKS = 100
 """Those of brokers that a whole module shares are among them."""
 _disks: list[OsDisk] = []
+SPARK, PIPELINES = "Spark", "Spark's pipelines"
 _new_disk = OsDisk.__init__
 
 
@@ -40,7 +41,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             file = nodeid.split("::", 1)[0]
             if not file.startswith("tests/spark/"):
                 return file
-            return "Spark's pipelines" if file.startswith("tests/spark/test_pipeline") else "Spark"
+            return PIPELINES if file.startswith("tests/spark/test_pipeline") else SPARK
+
+        def _assign_work_unit(self, node: Any) -> None:
+            """What takes longest comes first, so that a run does not end with one worker that is still busy."""
+            for scope in (PIPELINES, SPARK):
+                if scope in self.workqueue:
+                    self.workqueue.move_to_end(scope, last=False)
+            super()._assign_work_unit(node)
 
     return ByFile(config, log)
 

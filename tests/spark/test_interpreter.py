@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.spark.conftest import Topics
+from tests.spark.conftest import Topics, long
 
 JOB = """
 import sys
@@ -56,6 +56,7 @@ print("streamed", count)
 """
 
 
+@long
 def test_spark_starts_the_interpreter_of_the_program(topics: Topics, tmp_path: Path) -> None:
     other = tmp_path / "bin" / "python3"
     other.parent.mkdir()

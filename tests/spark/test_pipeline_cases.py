@@ -13,9 +13,12 @@ from ottla.cli.pipeline_cases import junit
 from ottla.spark.pipelines.case_run import CaseResult, CaseRunner
 from ottla.spark.pipelines.cases import Case, Expected, load_cases
 from ottla.testing.pipelines import Pipelines, pipeline_cases
+from tests.spark.conftest import long
 
 PIPELINES = Path(__file__).parents[2] / "pipelines"
 TESTED = sorted(one.parent.name for one in PIPELINES.glob("*/tests"))
+TESTED_ELSEWHERE = {"orders", "cdc"}
+"""What these two show, test_pipelines.py and test_pipelines_changes.py show, too."""
 
 
 def test_the_first_pipelines_have_cases() -> None:
@@ -23,7 +26,9 @@ def test_the_first_pipelines_have_cases() -> None:
     assert all(pipeline_cases(PIPELINES / name) for name in TESTED)
 
 
-@pytest.mark.parametrize("name", TESTED)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=long) if name in TESTED_ELSEWHERE else name for name in TESTED]
+)
 def test_the_cases_of_the_pipelines_that_ship_pass(spark: SparkSession, name: str, pipeline: Pipelines) -> None:
     failed = []
     for case in pipeline_cases(PIPELINES / name):

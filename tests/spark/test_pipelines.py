@@ -18,7 +18,7 @@ from ottla.spark.pipelines.definition import BadData, PipelineError, load_pipeli
 from ottla.spark.pipelines.history import History
 from ottla.spark.pipelines.redrive import Letter, read_letters, redrive
 from ottla.spark.pipelines.run import PipelineRun
-from tests.spark.conftest import Runner, Topics, pipeline_of
+from tests.spark.conftest import Runner, Topics, long, pipeline_of
 from tests.spark.test_pipelines_definition import PIPELINES
 
 GOOD = {
@@ -92,6 +92,7 @@ def test_orders_are_cleaned_put_aside_repaired_and_sent_back(
     assert [(letter.source, letter.value) for letter in again] == [("branch_orders", b"{no json")]
 
 
+@long
 def test_clicks_are_counted_by_the_minute_and_late_ones_left_out(
     runner: Runner, topics: Topics, spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,9 +14,8 @@ from pyspark.sql import SparkSession
 from ottla.spark.pipelines.definition import Pipeline
 from ottla.spark.pipelines.errors import FlowFailed, PipelineError
 from ottla.spark.pipelines.run import PipelineRun
-from tests.spark.conftest import Runner, Topics, pipeline_of
+from tests.spark.conftest import Runner, Topics, long, pipeline_of
 
-long = pytest.mark.skipif(os.environ.get("OTTLA_INTEROP_ALL") != "1", reason="takes long: only with `make interop`")
 VIEWS = {"numbers": "select cast(value as int) as number from rows", "texts": "select value as text from rows"}
 
 

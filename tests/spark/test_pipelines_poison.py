@@ -14,8 +14,8 @@ from ottla.spark.pipelines.expectations import FLOW_HEADER, RULE_HEADER, SOURCE_
 from ottla.spark.pipelines.isolation import set_aside_of
 from ottla.spark.pipelines.poison import Record, SetAside
 from ottla.spark.pipelines.redrive import read_letters, redrive
-from tests.spark.conftest import Runner, Topics, pipeline_of
-from tests.spark.test_pipelines_isolation import long, numbers_and_texts, values, with_views
+from tests.spark.conftest import Runner, Topics, long, pipeline_of
+from tests.spark.test_pipelines_isolation import numbers_and_texts, values, with_views
 
 
 def letters(topics: Topics, topic: str) -> list[tuple[str, dict[str, str]]]:

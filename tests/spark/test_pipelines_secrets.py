@@ -14,7 +14,7 @@ import pytest
 from ottla.__main__ import main
 from ottla.spark.pipelines.definition import PipelineError
 from tests.schema_registry import schema_registry
-from tests.spark.conftest import Runner, Topics, pipeline_of
+from tests.spark.conftest import Runner, Topics, long, pipeline_of
 
 SECRET = "hushhush"
 DERBY = [str(jar) for jar in (Path(pyspark.__file__).parent / "jars").glob("derby*.jar")]
@@ -35,6 +35,7 @@ def make_table(folder: Path) -> str:
     return url
 
 
+@long
 def test_no_secret_of_a_pipeline_reaches_a_topic_a_file_or_the_terminal(
     topics: Topics, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -33,6 +33,7 @@ KEYS = {
     "even": "cast(id as string)",
     "skewed": "if(id % 20 = 0 and id > {count} / 2, cast(id as string), 'hot')",
 }
+QUICK = {("none", 24), ("even", 6), ("skewed", 24), ("skewed", 1)}
 FILLER = "x" * 80
 _numbers = itertools.count()
 
@@ -92,8 +93,14 @@ def check_written(topics: Topics, topic: str, count: int) -> None:
     assert (len(values), len(set(values))) == (count, count)
 
 
-@pytest.mark.parametrize("partition_count", [1, 6, 24])
-@pytest.mark.parametrize("keys", list(KEYS))
+@pytest.mark.parametrize(
+    ("keys", "partition_count"),
+    [
+        pytest.param(keys, count, marks=() if (keys, count) in QUICK else needs_time)
+        for keys in KEYS
+        for count in (1, 6, 24)
+    ],
+)
 def test_a_task_writes_each_row_once(keys: str, partition_count: int, topics: Topics) -> None:
     topic = topics.new(partition_count)
     sent_rows(topics, topic, batches_of(80_000, keys))

@@ -32,7 +32,7 @@ def _active(spark: SparkSession) -> Iterator[None]:
     if session is None:
         yield
         return
-    sessions: Any = getattr(spark.sparkContext._jvm, "org.apache.spark.sql.SparkSession")  # noqa: B009
+    sessions: Any = getattr(spark.sparkContext._jvm, "org.apache.spark.sql.SparkSession")
     before = sessions.getActiveSession()
     sessions.setActiveSession(session)
     try:
