@@ -67,8 +67,12 @@ class TopicMeter:
         "bytes_in",
         "bytes_out",
         "failed_produces",
+        "failed_share_acknowledgements",
+        "failed_share_fetches",
         "messages_in",
         "produces",
+        "share_acknowledgements",
+        "share_fetches",
     )
 
     def __init__(self) -> None:
@@ -77,6 +81,10 @@ class TopicMeter:
         self.bytes_out = 0
         self.produces = 0
         self.failed_produces = 0
+        self.share_fetches = 0
+        self.failed_share_fetches = 0
+        self.share_acknowledgements = 0
+        self.failed_share_acknowledgements = 0
 
 
 class RequestMeter:
@@ -133,6 +141,14 @@ _TOPIC_COUNTERS: Final = (
     ("bytes_out", "bytesout", "Bytes of record batches fetched from the topic by consumers."),
     ("produces", "totalproducerequests", "Produce requests with records for the topic."),
     ("failed_produces", "failedproducerequests", "Batches for the topic that were refused."),
+    ("share_fetches", "totalsharefetchrequests", "ShareFetch requests for the topic."),
+    ("failed_share_fetches", "failedsharefetchrequests", "Partitions of the topic that a ShareFetch was refused."),
+    ("share_acknowledgements", "totalshareacknowledgementrequests", "Requests that acknowledge records of the topic."),
+    (
+        "failed_share_acknowledgements",
+        "failedshareacknowledgementrequests",
+        "Requests that acknowledge records of the topic and were refused.",
+    ),
 )
 
 

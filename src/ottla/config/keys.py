@@ -190,19 +190,25 @@ def _check_share_offset_reset(value: str) -> str | None:
 
 def is_duration(text: str) -> bool:
     """Whether it is an ISO-8601 duration as Java reads it (days to seconds) that does not go back in time."""
+    duration = duration_ms(text)
+    return duration is not None and duration >= 0
+
+
+def duration_ms(text: str) -> float | None:
+    """An ISO-8601 duration as Java reads it (days to seconds), in milliseconds; None if it is none."""
     import re
 
     match = re.fullmatch(
         r"(?i)([-+]?)P(?:([-+]?\d+)D)?(T(?:([-+]?\d+)H)?(?:([-+]?\d+)M)?(?:([-+]?\d+(?:[.,]\d{0,9})?)S)?)?", text
     )
     if match is None or (match[3] is not None and len(match[3]) == 1):
-        return False
+        return None
     parts = [match[2], match[4], match[5], match[6]]
     if not any(parts):
-        return False
+        return None
     weights = (86_400, 3_600, 60, 1)
     seconds = sum(float((part or "0").replace(",", ".")) * weight for part, weight in zip(parts, weights, strict=True))
-    return (-seconds if match[1] == "-" else seconds) >= 0
+    return (-seconds if match[1] == "-" else seconds) * 1000
 
 
 NON_EMPTY: Final = Validator(_check_non_empty, "non-empty string")

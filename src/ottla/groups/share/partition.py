@@ -6,7 +6,8 @@ nothing behind was ever handed out). Records in it are kept as runs of neighbour
     AVAILABLE     acquire                                       -> ACQUIRED, one delivery more, locked by the member
     ACQUIRED      ACCEPT                                        -> ACKNOWLEDGED
                   REJECT, GAP                                   -> ARCHIVED
-                  RELEASE, the lock expires, the member leaves  -> AVAILABLE, or ARCHIVED at the limit of deliveries
+                  RELEASE, the lock expires                     -> AVAILABLE, or ARCHIVED at the limit of deliveries
+                  the member's session ends                     -> AVAILABLE, this delivery does not count
                   RENEW                                         -> ACQUIRED, with a new lock
     ACKNOWLEDGED, ARCHIVED                                      final; the start offset passes over them
 
@@ -181,6 +182,15 @@ class SharePartition:
         return sum(run.count for run in self._runs if run.state in FINAL)
 
     @property
+    def planned_complete_count(self) -> int:
+        """The same once every change that is being written has been written: what a write tells the coordinator."""
+        return sum(
+            run.count
+            for run in self._runs
+            if run.state in FINAL or (run.change_id != NO_CHANGE and run.next_state in FINAL)
+        )
+
+    @property
     def next_fetch_offset(self) -> int:
         """Where the next fetch begins: the first record that is available, else behind the window."""
         return next((run.first_offset for run in self._runs if run.is_free), self.end_offset)
@@ -189,6 +199,17 @@ class SharePartition:
     def can_acquire(self) -> bool:
         """Whether a fetch would bring anything: a record is available, or the window may grow."""
         return self.in_flight_count < self.max_in_flight or self.next_fetch_offset < self.end_offset
+
+    def reach_offset(self, max_records: int) -> int:
+        """The last offset that a fetch of so many records from `next_fetch_offset` on may hand out; the batch around it
+        is the last that has to be read."""
+        left = max_records
+        for run in self._runs:
+            if run.is_free:
+                left -= run.count
+                if left <= 0:
+                    return run.last_offset + left
+        return self.end_offset + max(min(left, self.max_in_flight - self.in_flight_count), 0) - 1
 
     @property
     def deadline(self) -> int | None:
@@ -218,6 +239,7 @@ class SharePartition:
         *,
         is_strict: bool,
         now: int,
+        aborted: Sequence[tuple[int, int]] = (),
     ) -> list[Acquired]:
         """Hand out what was fetched from `fetch_offset` on (an earlier `next_fetch_offset`) and is available still.
         `fetched` has the first and last offset of each record batch.
@@ -225,7 +247,8 @@ class SharePartition:
         A strict member gets at most `max_records` (KIP-1206). Others get whole batches until they have that many: a
         batch that is shared between members is sent to each of them whole. Offsets before the first batch were
         compacted away and are archived; those between batches are handed out with the records around them, and the
-        member answers GAP.
+        member answers GAP. Batches of `aborted` transactions are archived instead of handed out; nothing is written of
+        that, because the log tells it again.
         """
         if not fetched or fetch_offset > self.end_offset:
             return []
@@ -249,8 +272,25 @@ class SharePartition:
             run = _Run(first, last, DeliveryState.AVAILABLE)
             self._runs.append(run)
             acquired.append(self._lock(run, member_id, now))
+        if aborted:
+            acquired = [part for one in acquired for part in self._without_aborted(one, aborted)]
         self._tidy()
         return acquired
+
+    def _without_aborted(self, acquired: Acquired, aborted: Sequence[tuple[int, int]]) -> Iterator[Acquired]:
+        """The parts of an acquisition outside of aborted batches; those batches are archived."""
+        at = acquired.first_offset
+        for first, last in aborted:
+            first, last = max(first, at), min(last, acquired.last_offset)
+            if first > last:
+                continue
+            if first > at:
+                yield acquired._replace(first_offset=at, last_offset=first - 1)
+            part = self._split(self._runs[self._index_at(first)], first, last)
+            part.state, part.member_id, part.expires_at = DeliveryState.ARCHIVED, "", 0
+            at = last + 1
+        if at <= acquired.last_offset:
+            yield acquired._replace(first_offset=at)
 
     def _archive_gap(self, first_offset: int, last_offset: int) -> None:
         """The log no longer has the records of this range: those that no member has acquired are archived."""
@@ -333,16 +373,32 @@ class SharePartition:
         return self._release([run for run in self._runs if self._is_held(run) and run.expires_at <= now])
 
     def release_member(self, member_id: str) -> list[StateBatch]:
-        """Release what a member holds that left or lost its session; what of it is to be written. Delivery counts stay:
-        a record that ends its consumers must not come back for ever."""
-        return self._release([run for run in self._runs if self._is_held(run) and run.member_id == member_id])
-
-    def _release(self, runs: list[_Run]) -> list[StateBatch]:
+        """Release what a member holds whose session ended; what of it is to be written. As in Kafka this delivery does
+        not count: a member acknowledges what it worked on before it leaves."""
+        runs = [run for run in self._runs if self._is_held(run) and run.member_id == member_id]
         for run in runs:
-            run.state, run.member_id, run.expires_at = self._after_release(run), "", 0
+            run.delivery_count -= 1
+        return self._release(runs, is_counted=False)
+
+    def _release(self, runs: list[_Run], *, is_counted: bool = True) -> list[StateBatch]:
+        for run in runs:
+            run.state = self._after_release(run) if is_counted else DeliveryState.AVAILABLE
+            run.member_id, run.expires_at = "", 0
         batches = [StateBatch(run.first_offset, run.last_offset, run.state, run.delivery_count) for run in runs]
         self._tidy()
         return batches
+
+    def rows_within(self, first_offset: int, last_offset: int) -> Iterator[StateBatch]:
+        """What is to be written now of a range whose locks ended a while ago. Records that were acquired again are
+        written as before that; those of a change are left to it."""
+        for run in self._within(first_offset, last_offset):
+            if run.change_id != NO_CHANGE:
+                continue
+            first, last = max(run.first_offset, first_offset), min(run.last_offset, last_offset)
+            if run.state is DeliveryState.ACQUIRED:
+                yield StateBatch(first, last, DeliveryState.AVAILABLE, run.delivery_count - 1)
+            else:
+                yield StateBatch(first, last, run.state, run.delivery_count)
 
     @staticmethod
     def _is_held(run: _Run) -> bool:
@@ -419,6 +475,19 @@ def _cut(first_offset: int, count: int, fetched: Sequence[tuple[int, int]], *, i
     if is_strict:
         return last_offset
     return next((last for _, last in fetched if last >= last_offset), last_offset)
+
+
+def in_batches(acquired: Acquired, fetched: Sequence[tuple[int, int]], batch_size: int) -> Iterator[Acquired]:
+    """An acquisition as rows of an answer: about `batch_size` records each, divided where record batches end."""
+    at = acquired.first_offset
+    if batch_size > 0:
+        for _, last in fetched:
+            if last >= acquired.last_offset:
+                break
+            if last - at + 1 >= batch_size:
+                yield acquired._replace(first_offset=at, last_offset=last)
+                at = last + 1
+    yield acquired._replace(first_offset=at)
 
 
 def _ranges(given: Acknowledgement) -> Iterator[tuple[int, int, AcknowledgeType]]:

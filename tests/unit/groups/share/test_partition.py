@@ -15,6 +15,7 @@ from ottla.groups.share.partition import (
     DeliveryState,
     SharePartition,
     StateBatch,
+    in_batches,
 )
 from ottla.wire.errors import ErrorCode, KafkaError
 
@@ -125,15 +126,57 @@ def test_a_lock_ends_with_its_time_and_renew_gives_it_more() -> None:
     assert queue.deadline is None
 
 
-def test_a_member_that_leaves_releases_all_it_holds_and_counts_stay() -> None:
+def test_a_member_whose_session_ends_releases_all_it_holds_and_that_delivery_does_not_count() -> None:
     queue = Partition(deliveries=2)
     queue.take("a", 5, 2)
     queue.take("b", 5, 2)
     queue.take("a", 5, 2)
-    assert queue.release_member("a") == [StateBatch(0, 1, AVAILABLE, 1), StateBatch(4, 5, AVAILABLE, 1)]
+    assert queue.release_member("a") == [StateBatch(0, 1, AVAILABLE, 0), StateBatch(4, 5, AVAILABLE, 0)]
+    assert queue.take("c", 5) == [Acquired(0, 1, 1), Acquired(4, 5, 1)]
+    queue.done("c", 0, 1, RELEASE)
+    queue.done("c", 4, 5, RELEASE)
     assert queue.take("c", 5) == [Acquired(0, 1, 2), Acquired(4, 5, 2)]
-    assert queue.release_member("c") == [StateBatch(0, 1, ARCHIVED, 2), StateBatch(4, 5, ARCHIVED, 2)]
-    assert queue.start_offset == 2
+    assert queue.release_member("c") == [StateBatch(0, 1, AVAILABLE, 1), StateBatch(4, 5, AVAILABLE, 1)]
+    assert queue.start_offset == 0
+
+
+def test_batches_of_aborted_transactions_are_archived_instead_of_handed_out() -> None:
+    queue = Partition()
+    fetched = [(0, 3), (4, 5), (6, 9)]
+    got = queue.acquire("a", 0, fetched, 100, is_strict=False, now=0, aborted=[(0, 3), (6, 9)])
+    queue.check()
+    assert got == [Acquired(4, 5, 1)]
+    assert (queue.start_offset, queue.end_offset, queue.acquired_count) == (4, 10, 2)
+    assert queue.acquire("a", 10, [(10, 12)], 100, is_strict=True, now=0, aborted=[(10, 12)]) == []
+    queue.done("a", 4, 5, ACCEPT)
+    assert (queue.start_offset, queue.next_fetch_offset) == (13, 13)
+
+
+def test_a_fetch_reads_no_further_than_it_may_hand_out() -> None:
+    queue = Partition(in_flight=10)
+    assert queue.reach_offset(4) == 3
+    assert queue.reach_offset(50) == 9
+    queue.take("a", 9, 4)
+    queue.done("a", 1, 2, RELEASE)
+    assert queue.reach_offset(1) == 1
+    assert queue.reach_offset(2) == 2
+    assert queue.reach_offset(5) == 6
+
+
+def test_what_is_written_of_ended_locks_is_what_holds_when_it_is_written() -> None:
+    queue = Partition()
+    queue.take("a", 9)
+    queue.expire(LOCK_MS)
+    queue.take("b", 4, 5, now=LOCK_MS)
+    queue.say("b", 0, 1, ACCEPT, now=LOCK_MS)
+    assert list(queue.rows_within(0, 9)) == [StateBatch(2, 4, AVAILABLE, 1), StateBatch(5, 9, AVAILABLE, 1)]
+    assert (queue.planned_complete_count, queue.delivery_complete_count) == (2, 0)
+
+
+def test_rows_of_an_answer_are_divided_where_record_batches_end() -> None:
+    fetched = [(0, 2), (3, 5), (6, 8), (9, 11)]
+    assert list(in_batches(Acquired(1, 10, 2), fetched, 4)) == [Acquired(1, 5, 2), Acquired(6, 10, 2)]
+    assert list(in_batches(Acquired(1, 10, 2), fetched, 0)) == [Acquired(1, 10, 2)]
 
 
 @pytest.mark.parametrize(
@@ -279,7 +322,8 @@ def test_any_order_of_events_keeps_every_record_and_its_promises(seed: int) -> N
             queue.expire(now + LOCK_MS)  # its lock ends, as all others do
             holders = {offset: holder for offset, holder in holders.items() if holder == "being written"}
         elif event == 8:
-            queue.release_member(member)
+            for first, last, _, count in queue.release_member(member):
+                counts.update(dict.fromkeys(range(first, last + 1), count))
             holders = {offset: holder for offset, holder in holders.items() if holder != member}
         queue.check()
         assert queue.in_flight_count <= 30
