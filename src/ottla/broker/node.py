@@ -7,7 +7,8 @@ simulator runs this very class.
     peers         connections to other nodes; which brokers answer
     metadata      the metadata log, the quorum, the active controller, this broker's registration
     replicas      logs, partitions, leading and following, the ISR
-    coordinators  groups, transactions
+    coordinators  groups, transactions, states of share partitions
+    share         what share groups have in flight of the partitions led here
     serving       listeners, connections of clients, the table of APIs, quotas, telemetry
 """
 
@@ -37,6 +38,7 @@ from ottla.broker.serving.auditing import Auditing
 from ottla.broker.serving.http_guard import HttpAccess
 from ottla.broker.serving.sasl_settings import check_sasl
 from ottla.broker.serving.serving import ListenError, Serving
+from ottla.broker.share.share import Share
 from ottla.broker.waits import Waits
 from ottla.config import BrokerConfig, ConfigError
 from ottla.net import OsSockets, ReceiveBuffers, Sockets, beside_loop
@@ -73,6 +75,7 @@ class Node:
         self.metadata: Metadata
         self.replicas: Replicas
         self.coordinators: Coordinators
+        self.share: Share
         self.serving: Serving
         self.logs: Logs
         self.failure: str | None = None
@@ -219,8 +222,10 @@ class Node:
         metadata.quorum.on_failure = self._metadata_failed
         replicas = self.replicas = Replicas(ground, peers, presence, self.logs, metadata)
         coordinators = self.coordinators = Coordinators(ground, replicas, peers, metadata)
+        share = self.share = Share(ground, replicas, coordinators.persister, coordinators.groups.group_config)
         controllership = metadata.controllership
         serving = self.serving = Serving(ground, self._sockets, buffers, apis, controllership.connection_lost)
+        serving.on_client_lost = share.connection_closed
         apis.bind(
             (
                 ground,
@@ -233,6 +238,7 @@ class Node:
                 coordinators.shares,
                 coordinators.persister,
                 coordinators.producer_ids,
+                share,
                 serving.quotas,
                 serving.telemetry,
                 serving.authorization,
@@ -277,6 +283,7 @@ class Node:
                 self._presence.image_changed,
                 self.serving.image_changed,
                 self.coordinators.image_changed,
+                self.share.image_changed,
             )
         )
 

@@ -79,7 +79,7 @@ def _response(
     leaders: dict[int, None] = {}
     share.count_acknowledged(outcomes)
     for partition, outcome in outcomes.items():
-        row = PartitionData(partition_index=partition.index)
+        row = PartitionData(partition_index=partition.partition)
         error = settled(outcome)
         if error is not None:
             row.error_code, row.error_message = error.code, error.message

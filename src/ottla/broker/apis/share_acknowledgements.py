@@ -82,7 +82,7 @@ class Topics:
         error = self._checked[topic_id]
         if error is not None:
             raise KafkaError(error)
-        if topic is None or partition.index not in topic.partitions:
+        if topic is None or partition.partition not in topic.partitions:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
@@ -118,10 +118,9 @@ def acknowledge(
 def _acknowledge(
     share: Share, group_id: str, member_id: str, partition: SharedPartition, given: Sequence[Acknowledgement]
 ) -> Outcome:
-    hosted = share.find(group_id, partition.topic_id, partition.index)
+    hosted = share.find(group_id, partition.topic_id, partition.partition)
     if hosted is None:
-        if not share.is_led_here(partition):
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        share.led_here(partition)
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     return hosted.acknowledge(member_id, given)
 
@@ -161,7 +160,7 @@ def settled(outcome: Outcome) -> KafkaError | None:
 def leader_of(ground: Ground, partition: SharedPartition) -> tuple[int, int]:
     """The leader of a partition and its epoch, as the image has them; (-1, -1) if there is none."""
     topic = ground.image.topics_by_id.get(partition.topic_id)
-    place = topic.partitions.get(partition.index) if topic is not None else None
+    place = topic.partitions.get(partition.partition) if topic is not None else None
     return (place.leader, place.leader_epoch) if place is not None and place.leader != NO_LEADER else (-1, -1)
 
 

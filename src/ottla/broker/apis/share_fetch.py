@@ -24,7 +24,6 @@ from ottla.broker.apis.share_acknowledgements import (
 )
 from ottla.broker.caller import Caller
 from ottla.broker.ground import Ground
-from ottla.broker.replicas.replicas import Replicas
 from ottla.broker.serving.api import Api, Need
 from ottla.broker.serving.quotas import Quotas
 from ottla.broker.share.share import Share
@@ -51,7 +50,7 @@ EMPTY = b""
 
 
 def share_fetch(
-    request: ShareFetchRequest, ground: Ground, replicas: Replicas, share: Share, quotas: Quotas, caller: Caller
+    request: ShareFetchRequest, ground: Ground, share: Share, quotas: Quotas, caller: Caller
 ) -> ShareFetchResponse | Awaitable[ShareFetchResponse]:
     group_id, member_id = request.group_id, request.member_id
     refused = refusal(share, caller, group_id, member_id)
@@ -85,7 +84,7 @@ def share_fetch(
         outcomes = acknowledge(
             share, topics, caller, group_id, member_id, request.topics, is_renew=request.is_renew_ack
         )
-    fetching = _Fetching(request, session, ground, replicas, share, quotas, caller)
+    fetching = _Fetching(request, session, ground, share, quotas, caller)
     if request.share_session_epoch == FINAL_EPOCH:
         share.end_session(session)
     elif request.max_records > 0 and request.max_bytes > 0:
@@ -126,7 +125,6 @@ class _Fetching:
         "_ground",
         "_hosted",
         "_quotas",
-        "_replicas",
         "_request",
         "_rows",
         "_session",
@@ -140,7 +138,6 @@ class _Fetching:
         request: ShareFetchRequest,
         session: ShareSession,
         ground: Ground,
-        replicas: Replicas,
         share: Share,
         quotas: Quotas,
         caller: Caller,
@@ -148,7 +145,6 @@ class _Fetching:
         self._request = request
         self._session = session
         self._ground = ground
-        self._replicas = replicas
         self._share = share
         self._quotas = quotas
         self._caller = caller
@@ -165,9 +161,7 @@ class _Fetching:
         for wanted in self._session.in_turn():
             try:
                 topics.check(wanted)
-                partition = self._replicas.hosting.find(wanted.topic_id, wanted.index)
-                if partition is None:
-                    raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+                partition = self._share.led_here(wanted)
                 names[partition.topic] = None
                 self._hosted[wanted] = self._share.open(group_id, partition)
             except KafkaError as error:
@@ -221,7 +215,7 @@ class _Fetching:
         if taken is None:
             return 0
         self._rows[wanted] = PartitionData(
-            partition_index=wanted.index,
+            partition_index=wanted.partition,
             records=taken.records,
             acquired_records=[
                 AcquiredRecords(first_offset=first, last_offset=last, delivery_count=count)
@@ -230,11 +224,11 @@ class _Fetching:
         )
         self._size += taken.records.size
         self._ground.metrics.topic(hosted.partition.topic).bytes_out += taken.records.size
-        return taken.count
+        return taken.record_count
 
     def _fail(self, wanted: SharedPartition, error: KafkaError) -> None:
         self._rows[wanted] = PartitionData(
-            partition_index=wanted.index, error_code=error.code, error_message=error.message, records=EMPTY
+            partition_index=wanted.partition, error_code=error.code, error_message=error.message, records=EMPTY
         )
         topic = self._ground.image.topics_by_id.get(wanted.topic_id)
         if topic is not None:
@@ -285,7 +279,7 @@ class _Fetching:
         if outcomes:
             self._share.count_acknowledged(outcomes)
         for partition, outcome in outcomes.items():
-            row = rows.setdefault(partition, PartitionData(partition_index=partition.index, records=EMPTY))
+            row = rows.setdefault(partition, PartitionData(partition_index=partition.partition, records=EMPTY))
             error = settled(outcome)
             if error is not None:
                 row.acknowledge_error_code, row.acknowledge_error_message = error.code, error.message

@@ -78,6 +78,8 @@ class Serving:
         self._buffers = buffers
         self._on_broker_lost = on_broker_lost
         """Called with a broker whose heartbeats came through a connection that closed."""
+        self.on_client_lost: Callable[[Client], None] = lambda client: None
+        """Called when a connection of a client closed."""
         self._listeners: list[Listener] = []
         self._all_connections = NodeConnections(ground.config.max_connections)
         self._rates = CreationRates(ground.config)
@@ -177,6 +179,7 @@ class Serving:
         self._connections.pop(connection, None)
         if connection.client.broker_id >= 0:
             self._on_broker_lost(connection.client.broker_id)
+        self.on_client_lost(connection.client)
 
     def connection_counts(self) -> dict[str, int]:
         """Open connections by listener."""

@@ -25,7 +25,7 @@ class BatchPlace(NamedTuple):
 
 
 def batch_places(found: FileSlice, last_offset: int) -> list[BatchPlace]:
-    """The whole batches of a slice up to the one that holds `last_offset`. CorruptRecords if there is something else."""
+    """The whole batches of a slice up to the one that holds `last_offset`. CorruptRecords if one is broken."""
     places: list[BatchPlace] = []
     position, end = found.position, found.position + found.size
     chunk, chunk_position = b"", position

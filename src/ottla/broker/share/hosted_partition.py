@@ -17,17 +17,21 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ottla.broker.replicas.partitions import EVERYTHING
 from ottla.broker.share.batch_places import aborted_ranges, batch_places, slice_of
-from ottla.broker.share.persister import UNINITIALIZED_OFFSET, Persister, ShareState
+from ottla.broker.share.state_store import UNINITIALIZED_OFFSET, StateStore
 from ottla.config.keys import duration_ms
 from ottla.groups.share.partition import (
     Acknowledgement,
     AcknowledgeType,
     Acquired,
     Change,
+    DeliveryState,
     SharePartition,
     StateBatch,
     in_batches,
 )
+from ottla.groups.share.state_batches import StoredBatch
+from ottla.groups.share.state_records import SharePartitionKey
+from ottla.groups.share.state_shard import ShareState, ShareWrite
 from ottla.records import CorruptRecords
 from ottla.wire.errors import ErrorCode, KafkaError
 
@@ -63,12 +67,6 @@ _FENCING = (
 )
 
 
-class ShareKey(NamedTuple):
-    group_id: str
-    topic_id: bytes
-    index: int
-
-
 class WaitingFetch(Protocol):
     """A ShareFetch that is parked until there are records for it."""
 
@@ -80,16 +78,16 @@ class Taken(NamedTuple):
 
     records: FileSlice
     acquired: list[Acquired]
-    count: int
+    record_count: int
 
 
 class HostedSharePartition:
     def __init__(
         self,
-        key: ShareKey,
+        key: SharePartitionKey,
         partition: Partition,
         ground: Ground,
-        persister: Persister,
+        store: StateStore,
         settings: Callable[[], GroupConfig],
         meter: ShareMeter,
         on_fenced: Callable[[HostedSharePartition], None],
@@ -103,7 +101,7 @@ class HostedSharePartition:
         """Why it is fenced, or could not be loaded."""
         self._state_epoch = -1
         self._ground = ground
-        self._persister = persister
+        self._store = store
         self._settings = settings
         self._meter = meter
         self._on_fenced = on_fenced
@@ -121,9 +119,8 @@ class HostedSharePartition:
 
     async def _load(self) -> None:
         started_at = self._ground.now()
-        group_id, topic_id, index = self.key
         try:
-            state = await self._persister.read_state(group_id, topic_id, index, leader_epoch=self.leader_epoch)
+            state = await self._store.read(self.key, self.leader_epoch)
             if self.error is None:
                 self._use(state)
         except KafkaError as error:
@@ -141,7 +138,7 @@ class HostedSharePartition:
         self._state_epoch = state.state_epoch
         self.machine = SharePartition(
             start_offset,
-            state.batches,
+            [StateBatch(first, last, DeliveryState(kind), count) for first, last, kind, count in state.batches],
             max_delivery_count=settings.share_delivery_count_limit,
             max_in_flight=settings.share_partition_max_record_locks,
             lock_duration_ms=settings.share_record_lock_duration_ms,
@@ -373,18 +370,15 @@ class HostedSharePartition:
         rows = [row for change, _ in changes for row in change.batches]
         rows += dict.fromkeys(row for first, last in hints for row in machine.rows_within(first, last))
         failure: KafkaError | None = None
-        group_id, topic_id, index = self.key
+        write = ShareWrite(
+            self._state_epoch,
+            self.leader_epoch,
+            machine.start_offset,
+            machine.planned_complete_count,
+            tuple(sorted(StoredBatch(*row) for row in rows)),
+        )
         try:
-            await self._persister.write_state(
-                group_id,
-                topic_id,
-                index,
-                state_epoch=self._state_epoch,
-                leader_epoch=self.leader_epoch,
-                start_offset=machine.start_offset,
-                delivery_complete_count=machine.planned_complete_count,
-                batches=sorted(rows),
-            )
+            await self._store.write(self.key, write)
         except KafkaError as error:
             failure = _as_client_sees(error)
             self._hints = hints + self._hints

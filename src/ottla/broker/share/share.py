@@ -1,7 +1,7 @@
 """The room of share partitions: what share groups have in flight of the partitions that this broker leads (KIP-932).
 
 A share partition is there from the first fetch of a member until the leader changes, the topic or the group is deleted,
-or the last session of the group here ends. Its state is the share coordinator's (`persister`).
+or the last session of the group here ends. The share coordinator keeps its state (`coordinators.persister`).
 """
 
 from __future__ import annotations
@@ -9,17 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from ottla.broker.share.hosted_partition import HostedSharePartition, ShareKey
+from ottla.broker.share.hosted_partition import HostedSharePartition
 from ottla.broker.share.meter import ShareMeter, register_share_metrics
 from ottla.cluster.features import SHARE_VERSION
 from ottla.groups.share.sessions import SharedPartition, ShareSession, ShareSessions
+from ottla.groups.share.state_records import SharePartitionKey
 from ottla.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from ottla.broker.ground import Ground
     from ottla.broker.replicas.partitions import Partition
     from ottla.broker.replicas.replicas import Replicas
-    from ottla.broker.share.persister import Persister
+    from ottla.broker.share.state_store import StateStore
     from ottla.cluster import ImageChanges
     from ottla.config import GroupConfig
 
@@ -32,7 +33,7 @@ class Share:
         self,
         ground: Ground,
         replicas: Replicas,
-        persister: Persister,
+        store: StateStore,
         group_config: Callable[[str], GroupConfig],
     ) -> None:
         self.ground = ground
@@ -40,9 +41,9 @@ class Share:
         self.sessions = ShareSessions(ground.config.group_share_max_share_sessions)
         self.meter = ShareMeter()
         self._replicas = replicas
-        self._persister = persister
-        self._partitions: dict[ShareKey, HostedSharePartition] = {}
-        self._by_group: dict[str, dict[ShareKey, None]] = {}
+        self._store = store
+        self._partitions: dict[SharePartitionKey, HostedSharePartition] = {}
+        self._by_group: dict[str, dict[SharePartitionKey, None]] = {}
         register_share_metrics(ground.metrics, self)
 
     def __iter__(self) -> Iterator[HostedSharePartition]:
@@ -57,12 +58,11 @@ class Share:
 
     def find(self, group_id: str, topic_id: bytes, index: int) -> HostedSharePartition | None:
         """A share partition that a member has fetched from before."""
-        return self._partitions.get(ShareKey(group_id, topic_id, index))
+        return self._partitions.get(SharePartitionKey(group_id, topic_id, index))
 
     def open(self, group_id: str, partition: Partition) -> HostedSharePartition:
-        """The share partition of a group, loaded if this is the first fetch. KafkaError if it is not led here."""
-        partition.check_leader()
-        key = ShareKey(group_id, partition.topic_id, partition.index)
+        """The share partition of a group in a partition that is led here; loaded if this is the first fetch."""
+        key = SharePartitionKey(group_id, partition.topic_id, partition.index)
         hosted = self._partitions.get(key)
         if hosted is not None and not hosted.is_current:
             hosted.fence(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
@@ -74,7 +74,7 @@ class Share:
                 key,
                 partition,
                 self.ground,
-                self._persister,
+                self._store,
                 lambda: self.group_config(group_id),
                 self.meter,
                 self._fenced,
@@ -84,9 +84,14 @@ class Share:
         hosted.keep()
         return hosted
 
-    def is_led_here(self, partition: SharedPartition) -> bool:
-        found = self._replicas.hosting.find(partition.topic_id, partition.index)
-        return found is not None and found.is_leader
+    def led_here(self, partition: SharedPartition) -> Partition:
+        """KafkaError NOT_LEADER_OR_FOLLOWER if this broker does not lead the partition."""
+        topic_id, index = partition
+        found = self._replicas.partitions.by_id.get(topic_id, {}).get(index)
+        found = found or self._replicas.hosting.find(topic_id, index)
+        if found is None or not found.is_leader:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return found
 
     def count_acknowledged(self, outcomes: Mapping[SharedPartition, object]) -> None:
         """Count a request with acknowledgements for each of its topics, and those that failed."""

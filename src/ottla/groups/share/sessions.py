@@ -26,7 +26,7 @@ class SharedPartition(NamedTuple):
     """A partition as ShareFetch names it."""
 
     topic_id: bytes
-    index: int
+    partition: int
 
 
 class SessionKey(NamedTuple):
