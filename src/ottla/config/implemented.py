@@ -68,6 +68,10 @@ _BROKER: Final = """
     group.share.session.timeout.ms group.share.min.session.timeout.ms group.share.max.session.timeout.ms
     group.share.heartbeat.interval.ms group.share.min.heartbeat.interval.ms group.share.max.heartbeat.interval.ms
     group.share.max.size group.share.assignors group.share.initialize.retry.interval.ms
+    group.share.record.lock.duration.ms group.share.min.record.lock.duration.ms group.share.max.record.lock.duration.ms
+    group.share.delivery.count.limit group.share.min.delivery.count.limit group.share.max.delivery.count.limit
+    group.share.partition.max.record.locks group.share.min.partition.max.record.locks
+    group.share.max.partition.max.record.locks group.share.max.share.sessions
     group.share.assignment.interval.ms group.share.min.assignment.interval.ms group.share.max.assignment.interval.ms
     transaction.state.log.replication.factor transaction.state.log.min.isr
     transaction.state.log.num.partitions transaction.state.log.segment.bytes
