@@ -6,8 +6,11 @@ SASL_PLAINTEXT by SCRAM-SHA-512, and with an authorizer the user has its permiss
 
 from __future__ import annotations
 
+import statistics
 import time
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -40,9 +43,11 @@ class SecurityScale:
     at_once: int = 20
     others: int = 20
     other_requests_per_second: int = 500
+    pairs: int = 5
+    """How often row 36 goes from one server to the other."""
 
 
-QUICK_SECURITY = SecurityScale(connections=50, at_once=5, others=5, other_requests_per_second=100)
+QUICK_SECURITY = SecurityScale(connections=50, at_once=5, others=5, other_requests_per_second=100, pairs=2)
 
 
 @dataclass(slots=True)
@@ -104,6 +109,28 @@ def prepare(server: Server, *, with_acls: bool) -> None:
             admin.create_acls([*own, *others])
 
 
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """A server with secured listeners, and how clients get in."""
+
+    server: Server
+    secured: Secured
+    folder: Path
+
+    def through(self, protocol: str) -> Through:
+        return Through(self.secured.ports[protocol], self.server.pids)
+
+    def client_file(self, protocol: str) -> Path:
+        file = self.folder / f"{protocol.lower()}.properties"
+        file.write_text("".join(f"{key}={value}\n" for key, value in self.secured.client(protocol).items()))
+        return file
+
+
+def pair_ratios(turns: Mapping[str, Sequence[Figures]], figure: str) -> list[float]:
+    """What each turn with ACLs gave to the turn without them beside it."""
+    return [acls[figure] / plain[figure] for plain, acls in zip(turns["plain"], turns["acls"], strict=True)]
+
+
 @dataclass(slots=True)
 class SecurityBench(Bench):
     """One server in one round."""
@@ -112,54 +139,92 @@ class SecurityBench(Bench):
 
     def _run(self) -> None:
         if self.wants(34, 35, 37):
-            self._secured("", ("SASL_SSL",), with_acls=False)
+            with self._listening(with_acls=False, topics=("warm", "secured_16k", "secured_128k", "crowd")) as through:
+                if self.wants(34, 35):
+                    self._move(through)
+                if self.wants(37):
+                    self._logins(through.server, through.secured)
         if self.wants(36):
-            self._secured("plain", ("SASL_PLAINTEXT",), with_acls=False)
-            self._secured("acls", ("SASL_PLAINTEXT",), with_acls=True)
-            for figure in ("produce_16k.records_per_s", "consume.records_per_s"):
-                self._note(f"acls.{figure}_ratio", self.figures[f"acls.{figure}"] / self.figures[f"plain.{figure}"])
-            for figure in ("produce_16k.cpu_s", "consume.cpu_s"):
-                self._note(f"acls.{figure}_ratio", self.figures[f"acls.{figure}"] / self.figures[f"plain.{figure}"])
+            self._alternate()
 
-    def _secured(self, name: str, protocols: tuple[str, ...], *, with_acls: bool) -> None:
+    @contextmanager
+    def _listening(self, *, with_acls: bool, topics: Sequence[str]) -> Iterator[Reached]:
+        """A server with secured listeners, the user and topics."""
         secured = Secured()
         server = self._make()
         server.overrides = [*secured.overrides(server.port), *(AUTHORIZER if with_acls else ())]
         try:
             server.start()
+            prepare(server, with_acls=with_acls)
             with Admin(server) as admin:
-                prepare(server, with_acls=with_acls)
-                for topic in ("warm", "secured_16k", "secured_128k", "crowd"):
+                for topic in topics:
                     admin.create([topic], PARTITIONS)
                     admin.wait_for_leaders(PARTITIONS)
-                for protocol in protocols:
-                    prefix = name or protocol.lower()
-                    if self.wants(34, 35, 36):
-                        listener = Through(secured.ports[protocol], server.pids)
-                        file = self.folder / f"{prefix}.properties"
-                        file.write_text("".join(f"{key}={value}\n" for key, value in secured.client(protocol).items()))
-                        self._move(listener, prefix, file)
-                if self.wants(37) and not name:
-                    self._logins(server, secured)
+            yield Reached(server, secured, self.folder)
             server.stop()
         finally:
             server.kill()
 
-    def _move(self, server: Through, prefix: str, client: Path) -> None:
-        """Produce and consume a GB through a listener, after records that warm the server up."""
+    def _move(self, reached: Reached) -> None:
+        """Rows 34 and 35: produce and consume a GB, after records that warm the server up."""
+        server, client = reached.through("SASL_SSL"), reached.client_file("SASL_SSL")
         gigabytes = self.scale.records * RECORD_BYTES / 1e9
         produce(server, "warm", self.scale.warm_records, SMALL_BATCHES, client=client)
         shapes = (("16k", SMALL_BATCHES), ("128k", LARGE_BATCHES)) if self.wants(34) else (("16k", SMALL_BATCHES),)
         for size, settings in shapes:
             settle()
             (produced,), cost = produce(server, f"secured_{size}", self.scale.records, settings, client=client)
-            self._note(f"{prefix}.produce_{size}.records_per_s", produced.records_per_second)
-            self._note_cost(f"{prefix}.produce_{size}", cost, gigabytes)
+            self._note(f"sasl_ssl.produce_{size}.records_per_s", produced.records_per_second)
+            self._note_cost(f"sasl_ssl.produce_{size}", cost, gigabytes)
         settle()
         consume(server, "secured_16k", PARTITIONS, self.scale.records, client=client)
         consumed, cost = consume(server, "secured_16k", PARTITIONS, self.scale.records, client=client)
-        self._note(f"{prefix}.consume.records_per_s", consumed.records_per_second)
-        self._note_cost(f"{prefix}.consume", cost, consumed.bytes / 1e9)
+        self._note("sasl_ssl.consume.records_per_s", consumed.records_per_second)
+        self._note_cost("sasl_ssl.consume", cost, consumed.bytes / 1e9)
+
+    # Row 36
+
+    def _alternate(self) -> None:
+        """Two servers, one with an authorizer and 1,000 ACLs, do the same in turn, and each begins every other pair:
+        what the machine does meanwhile (writeback above all) meets both. The figure is the median of the pairs."""
+        turns: dict[str, list[Figures]] = {"plain": [], "acls": []}
+        with (
+            self._listening(with_acls=False, topics=("warm",)) as plain,
+            self._listening(with_acls=True, topics=("warm",)) as acls,
+        ):
+            servers = {"plain": plain, "acls": acls}
+            for reached in servers.values():
+                listener, client = reached.through("SASL_PLAINTEXT"), reached.client_file("SASL_PLAINTEXT")
+                produce(listener, "warm", self.scale.warm_records, SMALL_BATCHES, client=client)
+            for number in range(self.sizes.pairs):
+                for name in ("plain", "acls") if number % 2 == 0 else ("acls", "plain"):
+                    turns[name].append(self._turn(servers[name], name, f"secured_{number}"))
+        for figure in turns["plain"][0]:
+            ratios = pair_ratios(turns, figure)
+            self._note(f"acls.{figure}_ratio", statistics.median(ratios))
+            self.figures[f"acls.{figure}_ratio_least"] = min(ratios)
+            self.figures[f"acls.{figure}_ratio_most"] = max(ratios)
+
+    def _turn(self, reached: Reached, name: str, topic: str) -> Figures:
+        """Produce and consume a GB through SASL_PLAINTEXT; speed, and CPU of the broker for each GB."""
+        server, client = reached.through("SASL_PLAINTEXT"), reached.client_file("SASL_PLAINTEXT")
+        with Admin(reached.server) as admin:
+            admin.create([topic], PARTITIONS)
+            admin.wait_for_leaders(PARTITIONS)
+            settle()
+            (produced,), cost = produce(server, topic, self.scale.records, SMALL_BATCHES, client=client)
+            figures = {
+                "produce_16k.records_per_s": produced.records_per_second,
+                "produce_16k.cpu_s_per_gb": cost.cpu_seconds / (self.scale.records * RECORD_BYTES / 1e9),
+            }
+            settle()
+            consumed, cost = consume(server, topic, PARTITIONS, self.scale.records, client=client)
+            figures["consume.records_per_s"] = consumed.records_per_second
+            figures["consume.cpu_s_per_gb"] = cost.cpu_seconds / (consumed.bytes / 1e9)
+            admin.delete([topic])
+        for figure, value in figures.items():
+            self._note(f"{name}.{topic}.{figure}", value)
+        return figures
 
     # Row 37
 
