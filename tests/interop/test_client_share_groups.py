@@ -44,6 +44,23 @@ def share_broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPa
         server.stop()
 
 
+@pytest.fixture
+def offsets_broker(share_broker: Server) -> Server:
+    """A broker that also serves the offsets of share groups."""
+
+    async def is_serving() -> bool:
+        async with Admin(bootstrap_servers=share_broker.bootstrap) as admin:
+            try:
+                await admin.list_share_group_offsets("none")
+            except KafkaError as error:
+                return error.code.name != "UNSUPPORTED_VERSION"
+        return True
+
+    if not asyncio.run(is_serving()):
+        pytest.skip("this broker does not serve the offsets of share groups")
+    return share_broker
+
+
 async def serves_share_groups(bootstrap: str) -> bool:
     async with Admin(bootstrap_servers=bootstrap) as admin:
         try:
@@ -106,6 +123,7 @@ def enough(count: int) -> Callable[[list[Any]], bool]:
 VALUES = [b"%d" % number for number in range(100)]
 
 
+@pytest.mark.usefixtures("offsets_broker")
 @run
 async def test_implicit_acknowledgement_accepts_with_the_next_poll(share_broker: Server, topic: str) -> None:
     bootstrap = share_broker.bootstrap
@@ -263,6 +281,7 @@ async def test_a_record_that_cannot_be_deserialized_is_released_or_what_is_said_
         assert await one.poll(1_500) == []
 
 
+@pytest.mark.usefixtures("offsets_broker")
 @run
 async def test_offsets_of_a_group_are_altered_and_deleted(share_broker: Server, topic: str) -> None:
     bootstrap = share_broker.bootstrap

@@ -154,6 +154,9 @@ async def list_groups(session: Session, options: argparse.Namespace) -> None:
         if options.lag and one.type.lower() in ("classic", "consumer", ""):
             lags = await admin.group_lag(one.group_id, isolation_level=IsolationLevel.READ_COMMITTED)
             rows[-1]["lag"] = sum(lag.lag or 0 for lag in lags.values())
+        elif options.lag and one.type.lower() == "share":
+            offsets = await admin.list_share_group_offsets(one.group_id)
+            rows[-1]["lag"] = sum(at.lag or 0 for at in offsets.values())
     columns = [Column("group", "GROUP"), Column("state", "STATE"), Column("type", "TYPE")]
     if options.lag:
         columns.append(Column("lag", "LAG"))
@@ -180,7 +183,8 @@ async def describe(session: Session, options: argparse.Namespace) -> None:
     admin = await session.admin()
     groups = options.groups
     if options.all:
-        groups = [one.group_id for one in await admin.list_groups() if one.type.lower() in ("classic", "consumer", "")]
+        kinds = ("classic", "consumer", "share", "")
+        groups = [one.group_id for one in await admin.list_groups() if one.type.lower() in kinds]
         if not groups:
             notice("no groups")
     emit_documents(options.output, [await described(admin, group) for group in groups], show)
@@ -191,14 +195,18 @@ async def described(admin: Admin, group: str) -> dict[str, Any]:
     from ottla.client.core.isolation import IsolationLevel
 
     description = await existing(admin, group)
-    lags = await admin.group_lag(group, isolation_level=IsolationLevel.READ_COMMITTED)
+    if description.type == "share":
+        rows = await share_rows(admin, group)
+    else:
+        lags = await admin.group_lag(group, isolation_level=IsolationLevel.READ_COMMITTED)
+        rows = partition_rows(description, lags)
     return {
         "group": group,
         "state": description.state,
         "type": description.type,
         "assignor": description.assignor,
         "coordinator": description.coordinator_id,
-        "lag": sum(lag.lag or 0 for lag in lags.values()),
+        "lag": sum(row["lag"] or 0 for row in rows),
         "members": [
             {
                 "member": one.member_id,
@@ -209,8 +217,28 @@ async def described(admin: Admin, group: str) -> dict[str, Any]:
             }
             for one in description.members
         ],
-        "partitions": partition_rows(description, lags),
+        "partitions": rows,
     }
+
+
+async def share_rows(admin: Admin, group: str) -> list[dict[str, Any]]:
+    """The partitions of a share group. All members read all of them, so no row names a member."""
+    from ottla.client.admin import LATEST
+
+    offsets = await admin.list_share_group_offsets(group)
+    ends = await admin.list_offsets(dict.fromkeys(offsets, LATEST))
+    return [
+        {
+            "topic": partition.topic,
+            "partition": partition.partition,
+            "committed": at.start_offset if at.start_offset >= 0 else None,
+            "end": ends[partition].offset,
+            "lag": at.lag,
+            "client": None,
+            "host": None,
+        }
+        for partition, at in sorted(offsets.items())
+    ]
 
 
 def partition_rows(description: GroupDescription, lags: Mapping[TopicPartition, PartitionLag]) -> list[dict[str, Any]]:
@@ -242,6 +270,8 @@ async def existing(admin: Admin, group: str) -> GroupDescription:
         if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
             raise
         known = {one.group_id: one.type for one in await admin.list_groups()}
+        if known.get(group, "").lower() == "share":
+            return (await admin.describe_share_groups([group]))[group]
         if group in known:
             raise CommandError(
                 f"{group} is a {known[group].lower()} group: 'ottla groups' shows it in 'list' only, so far"

@@ -36,7 +36,7 @@ from ottla.wire.sentinels import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 FOREVER_MS = 2**31 - 1
 TIMEOUT = "org.apache.kafka.common.errors.TimeoutException"
 LOGGER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
-_FORMATTER_PROPERTIES = """\
+FORMATTER_PROPERTIES = """\
  print.timestamp=true|false
  print.key=true|false
  print.offset=true|false
@@ -73,7 +73,7 @@ PARSER = OptionParser(
     Option("command-config", "A properties file for the consumer; [command-property] wins.", argument="config file"),
     Option("formatter", "The class that shows records.", argument="class", default=DEFAULT),
     Option("property", "(DEPRECATED) See --formatter-property.", argument="prop"),
-    Option("formatter-property", f"A property of the formatter:\n{_FORMATTER_PROPERTIES}", argument="prop"),
+    Option("formatter-property", f"A property of the formatter:\n{FORMATTER_PROPERTIES}", argument="prop"),
     Option(
         "formatter-config", "A properties file for the formatter; [formatter-property] wins.", argument="config file"
     ),
@@ -144,7 +144,7 @@ def make_plan(options: Options) -> Plan:
     settings = _settings(options, config, properties, partition)
     offset = _offset(options)
     timeout_ms = options.value("timeout-ms")
-    show = _formatter(options)
+    show = formatter_of(options)
     return Plan(
         settings,
         options.value("topic"),
@@ -214,7 +214,8 @@ def _offset(options: Options) -> int:
     return offset
 
 
-def _formatter(options: Options) -> Formatter:
+def formatter_of(options: Options) -> Formatter:
+    """The formatter that the options of a console consumer name."""
     refuse_both(options, "property", "formatter-property")
     given = in_use(options, "property", "formatter-property", "Option")
     properties = read_properties(options.value("formatter-config")) if options.has("formatter-config") else {}

@@ -43,6 +43,7 @@ def _interval(text: str) -> int:
     return int(text)
 
 
+INTERVAL = ArgumentKind("Long", _interval)
 PARSER = OptionParser(
     Option("bootstrap-server", "REQUIRED: where the cluster is found.", "server to connect to"),
     Option("topic", "The topic to read.", "topic"),
@@ -70,7 +71,7 @@ PARSER = OptionParser(
         "reporting-interval",
         "How often figures are shown.",
         "interval_ms",
-        kind=ArgumentKind("Long", _interval),
+        kind=INTERVAL,
         default=5_000,
     ),
     Option(

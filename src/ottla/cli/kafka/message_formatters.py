@@ -10,12 +10,13 @@ from ottla.cli.kafka.exceptions import log
 from ottla.cli.kafka.message_json import format_json
 from ottla.cli.kafka.options import ToolError
 from ottla.client.core.fetching import ConsumerRecord
+from ottla.client.core.share_fetching import ShareRecord
 
 PACKAGE = "org.apache.kafka.tools.consumer"
 DEFAULT = f"{PACKAGE}.DefaultMessageFormatter"
 _OFFSET_COMMITS = (0, 1)
 _GROUP_METADATA = (2,)
-Record = ConsumerRecord[Any, Any]
+Record = ConsumerRecord[Any, Any] | ShareRecord[Any, Any]
 Formatter = Callable[[Record], bytes]
 """What is printed of a record."""
 
@@ -76,6 +77,8 @@ class DefaultFormatter:
             return b"Partition:%d" % record.partition
         if name == "offset":
             return b"Offset:%d" % record.offset
+        if name == "delivery" and isinstance(record, ShareRecord):
+            return b"Delivery:%d" % record.delivery_count
         # the original drops both from the record before it formats it
         return b"Delivery:NOT_PRESENT" if name == "delivery" else b"Epoch:NOT_PRESENT"
 
