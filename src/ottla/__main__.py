@@ -25,6 +25,8 @@ COMMANDS = {
     "log": "read log files without a broker",
     "doctor": "find what is wrong, and what to do about it",
     "pipeline": "data pipelines on Spark: init, run, dry-run, status, stop, letters, redrive",
+    "registry": "run a schema registry with Confluent's REST interface",
+    "schemas": "schemas of a registry: list, show, register, check, diff, delete",
     "sql": "query topics with Spark SQL, once or live",
     "demo": "everything at once: a broker, orders, a pipeline on Spark, dead letters; about a minute",
     "completion": "shell completion for bash, zsh and fish",

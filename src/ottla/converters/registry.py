@@ -145,7 +145,7 @@ class Registry:
         if kept is not None:
             return kept
         try:
-            found = _schema(self._ask("GET", path), schema_id)
+            found = _schema(self.ask("GET", path), schema_id)
         except SchemaNotFound:
             _keep(self._unknown, schema_id, time.monotonic() + UNKNOWN_FOR_S)
             raise self._no_such_id(schema_id) from None
@@ -165,7 +165,7 @@ class Registry:
     def _version(self, subject: str, version: int | str, format_: str | None) -> RegisteredSchema:
         path = f"/subjects/{quote(subject, safe='')}/versions/{version}" + (f"?format={format_}" if format_ else "")
         try:
-            return _schema(self._ask("GET", path))
+            return _schema(self.ask("GET", path))
         except SchemaNotFound:
             raise SchemaNotFound(
                 f"the registry {self.settings.place} has no version {version} of the subject {subject}: register a "
@@ -192,7 +192,7 @@ class Registry:
         return list(found.values())
 
     def subjects(self) -> list[str]:
-        found = self._ask("GET", "/subjects")
+        found = self.ask("GET", "/subjects")
         if not isinstance(found, list):
             raise RegistryError(f"the registry {self.settings.place} answers with no list of subjects: is it one?")
         return [str(one) for one in found]
@@ -224,7 +224,7 @@ class Registry:
             body["references"] = [
                 {"name": one.name, "subject": one.subject, "version": one.version} for one in schema.references
             ]
-        answer = self._ask("POST", path, body, subject)
+        answer = self.ask("POST", path, body, subject)
         schema_id = answer.get("id") if isinstance(answer, dict) else None
         if not isinstance(schema_id, int) or not 0 <= schema_id < 2**31:
             raise RegistryError(f"the registry {self.settings.place} answers {subject} without an id: {answer!r}")
@@ -232,7 +232,7 @@ class Registry:
 
     # Requests
 
-    def _ask(self, method: str, path: str, body: object = None, subject: str = "") -> Any:
+    def ask(self, method: str, path: str, body: object = None, subject: str = "") -> Any:
         """The answer of the first address that gives one."""
         last: Exception | None = None
         for attempt in range(ATTEMPT_COUNT):

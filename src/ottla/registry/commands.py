@@ -1,0 +1,447 @@
+"""What the registry decides: a command reads the state and answers with the records that make it true and a reply.
+
+Only the leader runs commands that have records; every instance runs those that only read (`lookup`, `check`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ottla.machine import Decision
+from ottla.registry import contracts, faults, formats, records
+from ottla.registry.formats import Schema
+from ottla.registry.limits import MAX_REFERENCE_COUNT, Unusable
+from ottla.registry.records import AVRO, MAX_ID, Record, Reference, StoredSchema, guid_of
+from ottla.registry.state import State
+from ottla.registry.subjects import DEFAULT_CONTEXT, Subject, parse
+
+MAX_PARSED_COUNT = 1_000
+MODES = ("READWRITE", "READONLY", "READONLY_OVERRIDE", "IMPORT", "FORWARD")
+_READ_ONLY = ("READONLY", "READONLY_OVERRIDE")
+_CONFIG_FIELDS = (
+    "alias", "aliasForDeks", "normalize", "validateFields", "validateNewSchemas", "validateRules", "compatibilityLevel",
+    "compatibilityPolicy", "compatibilityGroup", "defaultMetadata", "overrideMetadata", "defaultRuleSet",
+    "overrideRuleSet",
+)  # fmt: skip
+_FLAGS = ("normalize", "validateFields", "validateNewSchemas", "validateRules")
+_TEXTS = ("alias", "aliasForDeks", "compatibilityPolicy", "compatibilityGroup")
+
+
+class Commands:
+    """Commands on a state."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._parsed: dict[tuple[str, str], Schema] = {}
+
+    # Registration
+
+    def register(
+        self, subject: Subject, body: Mapping[str, Any], *, is_normalized: bool = False
+    ) -> Decision[dict[str, Any]]:
+        """A new version of a subject, or the one that already has this schema."""
+        given = self._given(subject, body)
+        id_, version = _whole(body, "id", -1), _whole(body, "version", 0)
+        mode = self._state.mode(subject)
+        is_import = mode in ("IMPORT", "FORWARD")
+        if mode in _READ_ONLY:
+            raise _mode_refusal(subject, "in read-only mode")
+        if id_ >= 0 and not is_import:
+            raise _mode_refusal(subject, "not in import mode")
+        if id_ < 0 and mode != "READWRITE":
+            raise _mode_refusal(subject, "not in read-write mode")
+        config = self._state.config(subject)
+        live = self._state.versions(subject)
+        if not is_import:
+            given = contracts.completed(given, config, live[-1] if live else None)
+        parsed = self._parse(given)
+        stored = self._canonical(given, parsed, is_normalized or config.get("normalize") is True)
+        known = self._find(live, stored, is_exact=True)
+        if known is not None and version in (0, -1, known.version) and id_ in (-1, known.id):
+            return Decision([], schema_answer(known))
+        if not is_import:
+            self._refuse_incompatible(subject, config, parsed, stored, live)
+        return self._new_version(subject, stored, id_, version, is_import)
+
+    def _new_version(
+        self, subject: Subject, stored: StoredSchema, id_: int, version: int, is_import: bool
+    ) -> Decision[dict[str, Any]]:
+        every = self._state.versions(subject, is_deleted_included=True)
+        next_version = every[-1].version + 1 if every else 1
+        if version > 0 and version != next_version and not is_import:
+            raise faults.invalid_schema("Version is not one more than previous version")
+        if next_version > MAX_ID or self._state.max_id(subject.context) >= MAX_ID:
+            raise faults.store_failed("the registry has given its last id or version")
+        if id_ < 0:
+            same = self._state.id_of_guid(subject.context, stored.guid)
+            id_ = self._state.next_id(subject.context) if same is None else same
+        elif any(one.guid != stored.guid for one in self._state.with_id(subject.context, id_)):
+            raise faults.not_permitted(
+                f"Overwrite new schema with id {id_} in context {subject.context} is not permitted."
+            )
+        made = StoredSchema(
+            subject.key, version if version > 0 else next_version, id_, stored.kind, stored.text, stored.references,
+            stored.metadata, stored.rule_set, False, stored.guid,
+        )  # fmt: skip
+        written: list[Record] = []
+        if subject.context != DEFAULT_CONTEXT and subject.context not in self._state.contexts():
+            written.append(records.context_record(subject.context))
+        for one in every:
+            is_replaced = one.is_deleted and one.id == made.id and one.version < made.version
+            if is_replaced and not self._state.referrers(subject, one.version):
+                written.append(records.schema_tombstone(subject.key, one.version))
+        written.append(records.schema_record(made))
+        return Decision(written, schema_answer(made))
+
+    def lookup(
+        self,
+        subject: Subject,
+        body: Mapping[str, Any],
+        *,
+        is_normalized: bool = False,
+        is_deleted_included: bool = False,
+    ) -> StoredSchema:
+        """The version of a subject that has this schema."""
+        versions = self._state.versions(subject, is_deleted_included=is_deleted_included)
+        if not versions:
+            raise faults.subject_not_found(subject.key)
+        given = self._given(subject, body)
+        is_normalized = is_normalized or self._state.config(subject).get("normalize") is True
+        stored = self._canonical(given, self._parse(given), is_normalized)
+        found = self._find(versions, stored)
+        if found is None:
+            raise faults.schema_not_found()
+        return found
+
+    def _find(
+        self, versions: list[StoredSchema], stored: StoredSchema, *, is_exact: bool = False
+    ) -> StoredSchema | None:
+        """The version that is the same schema, the newest first. A lookup without metadata and rules finds any."""
+        for one in reversed(versions):
+            if one.guid == stored.guid and one.kind == stored.kind:
+                return one
+        if not is_exact and stored.metadata is None and stored.rule_set is None:
+            for one in reversed(versions):
+                if (one.kind, one.text, one.references) == (stored.kind, stored.text, stored.references):
+                    return one
+        return None
+
+    # Compatibility
+
+    def check(
+        self, subject: Subject, body: Mapping[str, Any], versions: list[StoredSchema], *, is_normalized: bool = False
+    ) -> list[str]:
+        """Why a schema cannot follow these versions under the subject's level; empty: it can."""
+        given = self._given(subject, body)
+        config = self._state.config(subject)
+        parsed = self._parse(given)
+        stored = self._canonical(given, parsed, is_normalized or config.get("normalize") is True)
+        return self._messages(config, parsed, stored, versions)
+
+    def _refuse_incompatible(
+        self,
+        subject: Subject,
+        config: Mapping[str, Any],
+        parsed: Schema,
+        stored: StoredSchema,
+        live: list[StoredSchema],
+    ) -> None:
+        messages = self._messages(config, parsed, stored, live)
+        if messages:
+            raise faults.incompatible(
+                f'Schema being registered is incompatible with an earlier schema for subject "{subject.key}", '
+                f"details: [{', '.join(messages)}]"
+            )
+
+    def _messages(
+        self, config: Mapping[str, Any], parsed: Schema, stored: StoredSchema, versions: list[StoredSchema]
+    ) -> list[str]:
+        level = str(config["compatibilityLevel"])
+        group = config.get("compatibilityGroup")
+        if group:
+            mine = contracts.property_of(stored.metadata, group)
+            versions = [one for one in versions if contracts.property_of(one.metadata, group) == mine]
+        compared = versions if level.endswith("_TRANSITIVE") else versions[-1:]
+        for old in reversed(compared):
+            try:
+                found = formats.differences(level, parsed, self._parse(old))
+            except (Unusable, faults.Fault) as error:
+                return [f"Unexpected exception during compatibility check: {error}"]
+            if found:
+                return [
+                    *(one.text() for one in found),
+                    f"{{oldSchemaVersion: {old.version}}}",
+                    f"{{oldSchema: '{old.text}'}}",
+                    f"{{validateFields: '{str(config.get('validateFields') is True).lower()}', "
+                    f"compatibility: '{level}'}}",
+                ]
+        return []
+
+    # Parsing
+
+    def _given(self, subject: Subject, body: Mapping[str, Any]) -> StoredSchema:
+        """The schema of a request, not parsed yet."""
+        text, kind = body.get("schema"), body.get("schemaType") or AVRO
+        if not isinstance(text, str) or not text.strip():
+            raise faults.invalid_schema("Empty schema")
+        if not isinstance(kind, str) or kind not in formats.KINDS:
+            raise faults.unprocessable(f"Invalid schema type {str(kind)[:100]}")
+        given = body.get("references") or ()
+        if not isinstance(given, list | tuple) or len(given) > MAX_REFERENCE_COUNT:
+            raise faults.invalid_schema(f"references is no list of at most {MAX_REFERENCE_COUNT}")
+        references = []
+        for one in given:
+            try:
+                name, needed, version = one["name"], one["subject"], one["version"]
+            except (TypeError, KeyError):
+                raise faults.invalid_schema("a reference needs name, subject and version") from None
+            if not isinstance(name, str) or not isinstance(needed, str) or not isinstance(version, int):
+                raise faults.invalid_schema("a reference needs name, subject and version")
+            if version == -1:
+                latest = self._state.versions(parse(needed, subject.context))
+                version = latest[-1].version if latest else version
+            references.append(Reference(name, needed, version))
+        return StoredSchema(
+            subject.key, 0, -1, kind, text, tuple(references), contracts.metadata_of(body.get("metadata")),
+            contracts.rule_set_of(body.get("ruleSet")),
+        )  # fmt: skip
+
+    def _canonical(self, given: StoredSchema, parsed: Schema, is_normalized: bool) -> StoredSchema:
+        text = parsed.canonical(is_normalized=is_normalized)
+        references = tuple(sorted(set(given.references))) if is_normalized else given.references
+        return StoredSchema(
+            given.subject, 0, -1, given.kind, text, references, given.metadata, given.rule_set, False,
+            guid_of(text, references, given.metadata, given.rule_set),
+        )  # fmt: skip
+
+    def parsed(self, stored: StoredSchema) -> Schema:
+        return self._parse(stored)
+
+    def _parse(self, given: StoredSchema) -> Schema:
+        context = parse(given.subject).context
+        key = (context, given.guid or guid_of(given.text, given.references, None, None) + given.kind)
+        known = self._parsed.get(key)
+        if known is not None:
+            return known
+        try:
+            parsed = formats.parse(given.kind, given.text, self._needed(given, context))
+        except Unusable as error:
+            shown = given.text if len(given.text) < 500 else given.text[:500] + "..."
+            listed = ", ".join(
+                f"{{name='{r.name}', subject='{r.subject}', version={r.version}}}" for r in given.references
+            )
+            raise faults.invalid_schema(
+                f"Invalid schema {{schemaType={given.kind},references=[{listed}],schema={shown}}} "
+                f"with refs [{listed}] of type {given.kind}, details: {error}"
+            ) from None
+        if len(self._parsed) >= MAX_PARSED_COUNT:
+            self._parsed.clear()
+        self._parsed[key] = parsed
+        return parsed
+
+    def _needed(self, given: StoredSchema, context: str) -> list[tuple[str, str]]:
+        """Everything that a schema refers to, directly or not, needed ones first."""
+        found: dict[str, str] = {}
+        open_: set[str] = set()
+
+        def visit(one: StoredSchema, inside: str, depth: int) -> None:
+            for reference in one.references:
+                if reference.name in found:
+                    continue
+                if depth > 50 or len(found) >= MAX_REFERENCE_COUNT or reference.name in open_:
+                    raise faults.invalid_schema(f"references of {reference.name[:200]} are too many, or go in a circle")
+                subject = parse(reference.subject, inside)
+                stored = self._state.version(subject, reference.version)
+                if stored is None:
+                    raise faults.invalid_schema(
+                        f'No schema reference found for subject "{reference.subject}" and version {reference.version}'
+                    )
+                open_.add(reference.name)
+                visit(stored, subject.context, depth + 1)
+                open_.discard(reference.name)
+                found[reference.name] = stored.text
+
+        visit(given, context, 0)
+        return list(found.items())
+
+    # Deletion
+
+    def delete_version(self, subject: Subject, version: str, *, is_permanent: bool) -> Decision[int]:
+        if not self._state.versions(subject, is_deleted_included=True):
+            raise faults.subject_not_found(subject.key)
+        stored = self.find_version(subject, version, is_deleted_included=True)
+        if stored.is_deleted and not is_permanent:
+            raise faults.version_soft_deleted(subject.key, stored.version)
+        self._refuse_read_only(subject)
+        self._refuse_referred(subject, stored, is_permanent)
+        if not is_permanent:
+            return Decision([records.schema_record(stored.deleted())], stored.version)
+        if not stored.is_deleted:
+            raise faults.version_not_soft_deleted(subject.key, stored.version)
+        written = [records.schema_tombstone(subject.key, stored.version)]
+        if len(self._state.versions(subject, is_deleted_included=True)) == 1:
+            written += self._settings_removed(subject)
+        return Decision(written, stored.version)
+
+    def delete_subject(self, subject: Subject, *, is_permanent: bool) -> Decision[list[int]]:
+        every = self._state.versions(subject, is_deleted_included=True)
+        live = [one for one in every if not one.is_deleted]
+        if not every:
+            raise faults.subject_not_found(subject.key)
+        if not live and not is_permanent:
+            raise faults.subject_soft_deleted(subject.key)
+        self._refuse_read_only(subject)
+        for one in every if is_permanent else live:
+            self._refuse_referred(subject, one, is_permanent)
+        if is_permanent:
+            if live:
+                raise faults.subject_not_soft_deleted(subject.key)
+            written = [records.schema_tombstone(subject.key, one.version) for one in every]
+            return Decision([*written, *self._settings_removed(subject)], [one.version for one in every])
+        removed = records.delete_subject_record(subject.key, live[-1].version)
+        return Decision([removed, *self._settings_removed(subject)], [one.version for one in live])
+
+    def delete_context(self, context: str) -> Decision[None]:
+        if any(one.context == context for one in self._state.subjects()):
+            raise faults.context_not_empty(context)
+        written = self._settings_removed(Subject(context, ""))
+        return Decision([*written, records.context_record(context, is_there=False)], None)
+
+    def _settings_removed(self, subject: Subject) -> list[Record]:
+        written = []
+        if subject.key in self._state.modes:
+            written.append(records.mode_record(subject.key, None))
+        if subject.key in self._state.configs:
+            written.append(records.config_record(subject.key, None))
+        return written
+
+    def _refuse_read_only(self, subject: Subject) -> None:
+        if self._state.mode(subject) in _READ_ONLY:
+            raise _mode_refusal(subject, "in read-only mode")
+
+    def _refuse_referred(self, subject: Subject, stored: StoredSchema, is_permanent: bool) -> None:
+        if any(is_permanent or not one.is_deleted for one in self._state.referrers(subject, stored.version)):
+            raise faults.reference_exists(subject.key, stored.version)
+
+    def find_version(self, subject: Subject, version: str, *, is_deleted_included: bool = False) -> StoredSchema:
+        """A version by its number, or the latest."""
+        versions = self._state.versions(subject, is_deleted_included=is_deleted_included)
+        number = version_number(version)
+        if not versions:
+            raise faults.subject_not_found(subject.key)
+        if number == -1:
+            live = [one for one in versions if not one.is_deleted]
+            return (live or versions)[-1]
+        found = self._state.version(subject, number)
+        if found is None or (found.is_deleted and not is_deleted_included):
+            raise faults.version_not_found(number)
+        return found
+
+    # Settings
+
+    def set_config(self, subject: Subject, body: Mapping[str, Any]) -> Decision[dict[str, Any]]:
+        """Settings of a subject, a context or all; what the request does not name stays."""
+        self._refuse_read_only(subject)
+        changes: dict[str, Any] = {}
+        for name in _CONFIG_FIELDS:
+            given = "compatibility" if name == "compatibilityLevel" and "compatibility" in body else name
+            if given not in body:
+                continue
+            value = body[given]
+            if value is None:
+                changes[name] = None
+            elif name == "compatibilityLevel":
+                changes[name] = str(value).upper()
+                if changes[name] not in formats.LEVELS:
+                    raise faults.invalid_compatibility()
+            elif name.endswith("Metadata"):
+                changes[name] = contracts.metadata_of(value)
+            elif name.endswith("RuleSet"):
+                changes[name] = contracts.rule_set_of(value)
+            elif (name in _FLAGS and isinstance(value, bool)) or (name in _TEXTS and isinstance(value, str)):
+                changes[name] = value
+            else:
+                raise faults.unprocessable(f"{name} cannot be {str(value)[:100]!r}")
+        if not changes:
+            raise faults.invalid_compatibility()
+        merged = {**self._state.configs.get(subject.key, {}), **changes}
+        merged = {name: merged[name] for name in _CONFIG_FIELDS if merged.get(name) is not None}
+        return Decision([records.config_record(subject.key, merged)], config_answer(changes, is_request=True))
+
+    def delete_config(self, subject: Subject) -> Decision[dict[str, Any]]:
+        self._refuse_read_only(subject)
+        known = self._state.configs.get(subject.key)
+        if known is None:
+            if subject.key:
+                raise faults.subject_not_found(subject.key)
+            return Decision([], config_answer(self._state.config(subject)))
+        return Decision([records.config_record(subject.key, None)], config_answer(known))
+
+    def set_mode(self, subject: Subject, mode: object, *, is_forced: bool) -> Decision[dict[str, Any]]:
+        name = str(mode).upper()
+        if name not in MODES:
+            raise faults.invalid_mode()
+        if name == "FORWARD" and subject.key:
+            raise faults.invalid_mode("Forward mode only supported on global level")
+        if name == "IMPORT" and self._state.mode(subject) != "IMPORT" and not is_forced and self._is_used(subject):
+            raise faults.not_permitted("Cannot import since found existing subjects")
+        return Decision([records.mode_record(subject.key, name)], {"mode": name})
+
+    def _is_used(self, subject: Subject) -> bool:
+        """Whether a subject, or any in its scope if it has no name, has versions."""
+        if subject.name:
+            return bool(self._state.versions(subject))
+        return any(one.context == subject.context and self._state.versions(one) for one in self._state.subjects())
+
+    def delete_mode(self, subject: Subject) -> Decision[dict[str, Any]]:
+        known = self._state.modes.get(subject.key)
+        if known is None:
+            if subject.key:
+                raise faults.subject_not_found(subject.key)
+            return Decision([], {"mode": self._state.mode(subject)})
+        return Decision([records.mode_record(subject.key, None)], {"mode": known})
+
+
+def version_number(text: str) -> int:
+    """A version of a path; -1 is the latest."""
+    if text in ("latest", "-1"):
+        return -1
+    if not text.isascii() or not text.isdecimal() or len(text) > 10 or not 1 <= int(text) <= MAX_ID:
+        raise faults.invalid_version(text[:100])
+    return int(text)
+
+
+def schema_answer(stored: StoredSchema) -> dict[str, Any]:
+    """A version as answers show it."""
+    answer: dict[str, Any] = {"subject": stored.subject, "version": stored.version, "id": stored.id}
+    answer |= {"guid": stored.guid, "schemaType": stored.kind}
+    if stored.references:
+        answer["references"] = [one._asdict() for one in stored.references]
+    if stored.metadata is not None:
+        answer["metadata"] = stored.metadata
+    if stored.rule_set is not None:
+        answer["ruleSet"] = stored.rule_set
+    answer["schema"] = stored.text
+    if stored.is_deleted:
+        answer["deleted"] = True
+    return answer
+
+
+def config_answer(config: Mapping[str, Any], *, is_request: bool = False) -> dict[str, Any]:
+    """Settings as answers show them: a change is answered with `compatibility`, a read with `compatibilityLevel`."""
+    word = "compatibility" if is_request else "compatibilityLevel"
+    return {(word if name == "compatibilityLevel" else name): value for name, value in config.items()}
+
+
+def _mode_refusal(subject: Subject, what: str) -> faults.Fault:
+    return faults.not_permitted(f"Subject {subject.key} in context {subject.context} is {what}")
+
+
+def _whole(body: Mapping[str, Any], name: str, default: int) -> int:
+    value = body.get(name)
+    if value is None:
+        return default
+    if not isinstance(value, int) or isinstance(value, bool) or not -1 <= value <= MAX_ID:
+        raise faults.unprocessable(f"{name} is no whole number of 32 bits")
+    return value

@@ -1,0 +1,51 @@
+"""The three languages of schemas behind one door: parse, canonical form, comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from ottla.registry.avro import AvroSchema
+from ottla.registry.json_schema import JsonSchema
+from ottla.registry.limits import MAX_SCHEMA_CHARS, Difference, Unusable
+from ottla.registry.records import AVRO, JSON
+
+LEVELS = ("NONE", "BACKWARD", "BACKWARD_TRANSITIVE", "FORWARD", "FORWARD_TRANSITIVE", "FULL", "FULL_TRANSITIVE")
+KINDS = (JSON, AVRO)
+SERIALIZED = "serialized"
+
+
+class Schema(Protocol):
+    """A parsed schema."""
+
+    @property
+    def kind(self) -> str: ...
+
+    def canonical(self, *, is_normalized: bool = False) -> str: ...
+
+    def differences_from_writer(self, writer: Any) -> list[Difference]: ...
+
+
+def parse(kind: str, text: str, references: Sequence[tuple[str, str]] = ()) -> Schema:
+    """A schema from its text and those it refers to, each with the name of the reference, needed ones first."""
+    if len(text) > MAX_SCHEMA_CHARS or sum(len(one) for _, one in references) > 10 * MAX_SCHEMA_CHARS:
+        raise Unusable(f"the schema has more than {MAX_SCHEMA_CHARS} characters")
+    if kind == AVRO:
+        return AvroSchema(text, [one for _, one in references])
+    if kind == JSON:
+        return JsonSchema(text, dict(references))
+    raise Unusable(f"Invalid schema type {kind[:100]}")
+
+
+def differences(level: str, new: Schema, old: Schema) -> list[Difference]:
+    """What keeps a new schema from being compatible with an old one."""
+    if level == "NONE":
+        return []
+    if new.kind != old.kind:
+        return [Difference("SCHEMA_TYPE_MISMATCH", "/", "Incompatible because of different schema type", new.kind)]
+    found: list[Difference] = []
+    if level.startswith(("BACKWARD", "FULL")):
+        found += new.differences_from_writer(old)
+    if level.startswith(("FORWARD", "FULL")):
+        found += old.differences_from_writer(new)
+    return found

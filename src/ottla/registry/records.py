@@ -1,0 +1,177 @@
+"""Records of `_schemas`, as Confluent's registry writes them: JSON keys and values in its order of fields.
+
+Compaction compares keys as bytes, so the order of a key's fields is part of the format.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+import uuid
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+SCHEMA, CONFIG, MODE, NOOP = "SCHEMA", "CONFIG", "MODE", "NOOP"
+DELETE_SUBJECT, CLEAR_SUBJECT, CONTEXT = "DELETE_SUBJECT", "CLEAR_SUBJECT", "CONTEXT"
+AVRO, JSON, PROTOBUF = "AVRO", "JSON", "PROTOBUF"
+MAX_ID = 2**31 - 1
+_SECTIONS = ("migrationRules", "domainRules", "encodingRules")
+_RULE_TEXTS = ("name", "doc", "kind", "mode", "type")
+
+
+class Record(NamedTuple):
+    """One record of the topic; a value of None is a tombstone."""
+
+    key: bytes
+    value: bytes | None
+
+
+class Reference(NamedTuple):
+    """Another schema that a schema needs, under the name by which its text calls it."""
+
+    name: str
+    subject: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSchema:
+    """One version of a subject."""
+
+    subject: str
+    version: int
+    id: int
+    kind: str
+    text: str
+    references: tuple[Reference, ...] = ()
+    metadata: dict[str, Any] | None = None
+    rule_set: dict[str, Any] | None = None
+    is_deleted: bool = False
+    guid: str = ""
+    timestamp: int = 0
+
+    def deleted(self) -> StoredSchema:
+        return replace(self, is_deleted=True)
+
+
+def guid_of(
+    text: str,
+    references: tuple[Reference, ...],
+    metadata: dict[str, Any] | None,
+    rule_set: dict[str, Any] | None,
+) -> str:
+    """What identifies a schema in every context and registry: the MD5 that Confluent's registry computes."""
+    digest = hashlib.md5(text.encode(), usedforsecurity=False)
+    for one in references:
+        digest.update(one.name.encode() + one.subject.encode() + struct.pack(">i", one.version))
+    if metadata is not None:
+        digest.update(b"\x01")
+        for key, values in sorted((metadata.get("tags") or {}).items()):
+            digest.update("".join([key, *sorted(values)]).encode())
+        for key, value in sorted((metadata.get("properties") or {}).items()):
+            digest.update((key + value).encode())
+        digest.update("".join(sorted(metadata.get("sensitive") or ())).encode())
+    if rule_set is not None:
+        digest.update(b"\x01")
+        for section in _SECTIONS:
+            for rule in rule_set.get(section) or ():
+                _update_with_rule(digest, rule)
+        digest.update((rule_set.get("enableAt") or "").encode())
+    return str(uuid.UUID(bytes=digest.digest()))
+
+
+def _update_with_rule(digest: Any, rule: dict[str, Any]) -> None:
+    parts = [rule.get(one) or "" for one in _RULE_TEXTS]
+    parts += sorted(rule.get("tags") or ())
+    for key, value in sorted((rule.get("params") or {}).items()):
+        parts += [key, value]
+    parts += [rule.get(one) or "" for one in ("expr", "onSuccess", "onFailure")]
+    digest.update("".join(parts).encode())
+    if rule.get("disabled"):
+        digest.update(b"\x01")
+
+
+def _encode(document: dict[str, Any]) -> bytes:
+    return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def _key(kind: str, subject: str) -> bytes:
+    named = {"subject": subject} if subject else {}
+    return _encode({"keytype": kind, **named, "magic": 0})
+
+
+def schema_key(subject: str, version: int) -> bytes:
+    return _encode({"keytype": SCHEMA, "subject": subject, "version": version, "magic": 1})
+
+
+def schema_record(stored: StoredSchema) -> Record:
+    document: dict[str, Any] = {
+        "subject": stored.subject,
+        "version": stored.version,
+        "id": stored.id,
+        "schemaType": stored.kind,
+    }
+    if stored.references:
+        document["references"] = [one._asdict() for one in stored.references]
+    if stored.metadata is not None:
+        document["metadata"] = stored.metadata
+    if stored.rule_set is not None:
+        document["ruleSet"] = stored.rule_set
+    document |= {"schema": stored.text, "deleted": stored.is_deleted}
+    return Record(schema_key(stored.subject, stored.version), _encode(document))
+
+
+def schema_tombstone(subject: str, version: int) -> Record:
+    return Record(schema_key(subject, version), None)
+
+
+def delete_subject_record(subject: str, version: int) -> Record:
+    return Record(_key(DELETE_SUBJECT, subject), _encode({"subject": subject, "version": version}))
+
+
+def config_record(subject: str, config: dict[str, Any] | None) -> Record:
+    named = {"subject": subject} if subject else {}
+    return Record(_key(CONFIG, subject), None if config is None else _encode({**named, **config}))
+
+
+def mode_record(subject: str, mode: str | None) -> Record:
+    named = {"subject": subject} if subject else {}
+    return Record(_key(MODE, subject), None if mode is None else _encode({**named, "mode": mode}))
+
+
+def context_record(context: str, *, is_there: bool = True) -> Record:
+    named = {"tenant": "default", "context": context}
+    return Record(_encode({"keytype": CONTEXT, **named, "magic": 0}), _encode(named) if is_there else None)
+
+
+def noop_record() -> Record:
+    """Written by a new leader: once it is read back, everything before it was read."""
+    return Record(_encode({"keytype": NOOP, "magic": 0}), None)
+
+
+def decode_schema(subject: str, version: int, document: dict[str, Any], timestamp: int) -> StoredSchema:
+    """A version from its record's value; the key says of which subject. ValueError, TypeError, KeyError: no schema."""
+    id_, text = document["id"], document["schema"]
+    if not isinstance(id_, int) or isinstance(id_, bool) or not 0 <= id_ <= MAX_ID or not isinstance(text, str):
+        raise ValueError("no id or no schema")
+    references = tuple(
+        Reference(str(one["name"]), str(one["subject"]), int(one["version"]))
+        for one in document.get("references") or ()
+    )
+    metadata, rule_set = document.get("metadata"), document.get("ruleSet")
+    if not isinstance(metadata, dict | None) or not isinstance(rule_set, dict | None):
+        raise ValueError("metadata or ruleSet is no object")
+    return StoredSchema(
+        subject,
+        version,
+        id_,
+        str(document.get("schemaType") or AVRO),
+        text,
+        references,
+        metadata,
+        rule_set,
+        document.get("deleted") is True,
+        guid_of(text, references, metadata, rule_set),
+        timestamp,
+    )

@@ -1,0 +1,332 @@
+"""Confluent's REST interface without HTTP: a request becomes a `Decision`: the records it needs, and the answer.
+
+Paths are split before they are decoded, so an encoded slash is part of a subject and never a step of the path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+from ottla import __version__
+from ottla.machine import Decision
+from ottla.registry import faults, formats, subjects
+from ottla.registry.commands import Commands, config_answer, schema_answer
+from ottla.registry.records import MAX_ID, StoredSchema
+from ottla.registry.state import State
+from ottla.registry.subjects import DEFAULT_CONTEXT, Subject
+
+ALL_CONTEXTS = ":*:"
+
+
+class Request(NamedTuple):
+    """A request, its body read and its path still encoded."""
+
+    method: str
+    path: str
+    query: Mapping[str, str] = {}
+    body: Any = None
+
+
+class Rest:
+    """Answers requests from the state."""
+
+    def __init__(self, state: State, cluster_id: str = "") -> None:
+        self._state = state
+        self._commands = Commands(state)
+        self._cluster_id = cluster_id
+
+    def is_write(self, request: Request) -> bool:
+        """Whether the leader has to answer: what may have records. A schema that is registered already needs none."""
+        steps, context = _steps(request.path)
+        if request.method == "POST" and len(steps) == 3 and steps[0] == "subjects" and steps[2] == "versions":
+            return not self._is_registered(steps[1], context, request)
+        return request.method in ("PUT", "DELETE")
+
+    def _is_registered(self, name: str, context: str, request: Request) -> bool:
+        body = request.body
+        if not isinstance(body, dict) or body.get("id") is not None or body.get("version"):
+            return False
+        try:
+            decision = self._commands.register(_named(name, context), body, is_normalized=_is_set(request, "normalize"))
+        except faults.Fault:
+            return False
+        return not decision.records
+
+    def answer(self, request: Request) -> Decision[Any]:
+        """What a request decides. Fault: it is refused."""
+        steps, context = _steps(request.path)
+        match request.method, steps:
+            case "GET" | "POST", []:
+                return _read({})
+            case _, ["subjects", *_]:
+                return self._subjects(request, steps[1:], context)
+            case "GET", ["schemas", *rest]:
+                return _read(self._schemas(request, rest, context))
+            case "POST", ["compatibility", "subjects", name, "versions", *rest] if len(rest) < 2:
+                return _read(self._compatibility(request, _named(name, context), rest))
+            case _, ["config", *rest] if len(rest) < 2:
+                return self._config(request, _scope(rest, context))
+            case _, ["mode", *rest] if len(rest) < 2:
+                return self._mode(request, _scope(rest, context))
+            case "GET", ["contexts"]:
+                return _read(self._state.contexts())
+            case "DELETE", ["contexts"] if context != DEFAULT_CONTEXT:
+                return self._commands.delete_context(context)
+            case "GET", ["v1", "metadata", "id"]:
+                return _read({"scope": {"path": [], "clusters": {"kafka-cluster": self._cluster_id}}})
+            case "GET", ["v1", "metadata", "version"]:
+                return _read({"version": __version__, "commitId": ""})
+        raise _no_such_path(request)
+
+    # Subjects
+
+    def _subjects(self, request: Request, steps: list[str], context: str) -> Decision[Any]:
+        if not steps:
+            if request.method != "GET":
+                raise _no_such_path(request)
+            return _read(self._listed(request, context))
+        subject = _named(steps[0], context)
+        is_deleted_included = _is_set(request, "deleted")
+        match request.method, steps[1:]:
+            case "POST", []:
+                return _read(schema_answer(self._commands.lookup(
+                    subject, _object(request), is_normalized=_is_set(request, "normalize"),
+                    is_deleted_included=is_deleted_included,
+                )))  # fmt: skip
+            case "DELETE", []:
+                return self._commands.delete_subject(subject, is_permanent=_is_set(request, "permanent"))
+            case "GET", ["versions"]:
+                return _read(self._version_numbers(request, subject))
+            case "POST", ["versions"]:
+                decision = self._commands.register(
+                    subject, _object(request), is_normalized=_is_set(request, "normalize")
+                )
+                answer = {name: one for name, one in decision.reply.items() if name != "subject"}
+                return Decision(decision.records, answer)
+            case "GET", ["metadata"]:
+                return _read(self._with_metadata(request, subject))
+            case "DELETE", ["versions", version]:
+                return self._commands.delete_version(subject, version, is_permanent=_is_set(request, "permanent"))
+            case "GET", ["versions", version, *rest] if len(rest) < 2:
+                stored = self._commands.find_version(subject, version, is_deleted_included=is_deleted_included)
+                if not rest:
+                    return _read({**schema_answer(stored), "schema": self._text(request, stored)})
+                if rest == ["schema"]:
+                    return _read(_Plain(self._text(request, stored)))
+                if rest == ["referencedby"]:
+                    referrers = self._state.referrers(subject, stored.version)
+                    return _read([one.id for one in referrers if is_deleted_included or not one.is_deleted])
+        raise _no_such_path(request)
+
+    def _listed(self, request: Request, context: str) -> list[str]:
+        prefix = request.query.get("subjectPrefix", ALL_CONTEXTS if context == DEFAULT_CONTEXT else "")
+        found = []
+        for subject in self._selected(prefix, context):
+            versions = self._state.versions(subject, is_deleted_included=True)
+            live = [one for one in versions if not one.is_deleted]
+            if _is_set(request, "deletedOnly"):
+                is_shown = not live
+            else:
+                is_shown = bool(live) or _is_set(request, "deleted")
+            if is_shown:
+                found.append(subject.key)
+        return _page(request, found)
+
+    def _selected(self, prefix: str, context: str) -> list[Subject]:
+        """Subjects by the prefix of their names; `:*:` goes over all contexts."""
+        if prefix.startswith(ALL_CONTEXTS):
+            start = prefix.removeprefix(ALL_CONTEXTS)
+            return [one for one in self._state.subjects() if one.name.startswith(start)]
+        wanted = subjects.parse(prefix, context)
+        return [
+            one for one in self._state.subjects() if one.context == wanted.context and one.name.startswith(wanted.name)
+        ]
+
+    def _version_numbers(self, request: Request, subject: Subject) -> list[int]:
+        found = self._state.versions(subject, is_deleted_included=True)
+        if _is_set(request, "deletedOnly"):
+            found = [one for one in found if one.is_deleted]
+        elif not _is_set(request, "deleted"):
+            found = [one for one in found if not one.is_deleted]
+        if not found:
+            raise faults.subject_not_found(subject.key)
+        return _page(request, [one.version for one in found])
+
+    def _with_metadata(self, request: Request, subject: Subject) -> dict[str, Any]:
+        """The latest version that has these properties."""
+        wanted = {request.query["key"]: request.query.get("value")} if "key" in request.query else {}
+        versions = self._state.versions(subject, is_deleted_included=_is_set(request, "deleted"))
+        if not versions:
+            raise faults.subject_not_found(subject.key)
+        for one in reversed(versions):
+            properties = (one.metadata or {}).get("properties") or {}
+            if all(properties.get(key) == value for key, value in wanted.items()):
+                return schema_answer(one)
+        raise faults.schema_not_found()
+
+    def _text(self, request: Request, stored: StoredSchema) -> str:
+        wanted = request.query.get("format", "")
+        if not wanted:
+            return stored.text
+        serialized = getattr(self._commands.parsed(stored), "serialized", None)
+        if wanted == formats.SERIALIZED and serialized is not None:
+            return str(serialized())
+        if wanted in ("resolved", "ignore_extensions", formats.SERIALIZED):
+            return stored.text
+        raise faults.unprocessable(f"Invalid format {wanted[:100]!r}")
+
+    # Schemas by id and GUID
+
+    def _schemas(self, request: Request, steps: list[str], context: str) -> Any:
+        match steps:
+            case ["types"]:
+                return list(formats.KINDS)
+            case []:
+                return self._all_schemas(request, context)
+            case ["ids", text, *rest] if len(rest) < 2:
+                return self._by_id(request, text, rest, context)
+            case ["guids", guid]:
+                for where, id_ in self._state.ids_of_guid(guid):
+                    return self._schema_string(request, self._state.with_id(where, id_)[0], {})
+                raise faults.schema_not_found(guid[:100])
+            case ["guids", guid, "ids"]:
+                found = self._state.ids_of_guid(guid)
+                if not found:
+                    raise faults.schema_not_found(guid[:100])
+                return [{"context": where, "id": id_} for where, id_ in found]
+        raise _no_such_path(request)
+
+    def _all_schemas(self, request: Request, context: str) -> list[dict[str, Any]]:
+        prefix = request.query.get("subjectPrefix", ALL_CONTEXTS if context == DEFAULT_CONTEXT else "")
+        found: list[StoredSchema] = []
+        for subject in self._selected(prefix, context):
+            versions = self._state.versions(subject, is_deleted_included=_is_set(request, "deleted"))
+            found += versions[-1:] if _is_set(request, "latestOnly") else versions
+        return [schema_answer(one) for one in _page(request, found)]
+
+    def _by_id(self, request: Request, text: str, rest: list[str], context: str) -> Any:
+        if not text.isascii() or not text.isdecimal() or len(text) > 10 or int(text) > MAX_ID:
+            raise faults.Fault(404, 404, "HTTP 404 Not Found")
+        id_ = int(text)
+        if request.query.get("subject"):
+            context = subjects.parse(request.query["subject"], context).context
+        found = self._state.with_id(context, id_)
+        if not found:
+            raise faults.schema_not_found(id_)
+        live = [one for one in found if not one.is_deleted or _is_set(request, "deleted")]
+        wanted = request.query.get("subject", "")
+        if wanted:
+            name = subjects.parse(wanted, context).key
+            found = [one for one in found if one.subject == name] or found
+        match rest:
+            case []:
+                more = {"maxId": self._state.max_id(context)} if _is_set(request, "fetchMaxId") else {}
+                return self._schema_string(request, found[0], more)
+            case ["schema"]:
+                return _Plain(self._text(request, found[0]))
+            case ["subjects"]:
+                return _page(request, sorted({one.subject for one in live}))
+            case ["versions"]:
+                return _page(request, [{"subject": one.subject, "version": one.version} for one in live])
+        raise _no_such_path(request)
+
+    def _schema_string(self, request: Request, stored: StoredSchema, more: dict[str, Any]) -> dict[str, Any]:
+        answer = schema_answer(stored)
+        del answer["id"]
+        return {**answer, "schema": self._text(request, stored), **more}
+
+    # Compatibility and settings
+
+    def _compatibility(self, request: Request, subject: Subject, steps: list[str]) -> dict[str, Any]:
+        if steps:
+            versions = [self._commands.find_version(subject, steps[0])]
+        else:
+            versions = self._state.versions(subject)
+        messages = self._commands.check(
+            subject, _object(request), versions, is_normalized=_is_set(request, "normalize")
+        )
+        answer: dict[str, Any] = {"is_compatible": not messages}
+        return answer | {"messages": messages} if _is_set(request, "verbose") else answer
+
+    def _config(self, request: Request, subject: Subject) -> Decision[Any]:
+        match request.method:
+            case "PUT":
+                return self._commands.set_config(subject, _object(request))
+            case "DELETE":
+                return self._commands.delete_config(subject)
+            case "GET":
+                if subject.key and not _is_set(request, "defaultToGlobal"):
+                    own = self._state.configs.get(subject.key)
+                    if own is None:
+                        raise faults.no_subject_config(subject.key)
+                    return _read(config_answer(own))
+                return _read(config_answer(self._state.config(subject)))
+        raise _no_such_path(request)
+
+    def _mode(self, request: Request, subject: Subject) -> Decision[Any]:
+        match request.method:
+            case "PUT":
+                mode = _object(request).get("mode")
+                return self._commands.set_mode(subject, mode, is_forced=_is_set(request, "force"))
+            case "DELETE":
+                return self._commands.delete_mode(subject)
+            case "GET":
+                if subject.key and subject.key not in self._state.modes and not _is_set(request, "defaultToGlobal"):
+                    raise faults.no_subject_mode(subject.key)
+                return _read({"mode": self._state.mode(subject)})
+        raise _no_such_path(request)
+
+
+class _Plain(str):
+    """A schema's text as the whole answer, not as JSON."""
+
+
+def is_plain(answer: Any) -> bool:
+    return isinstance(answer, _Plain)
+
+
+def _read(answer: Any) -> Decision[Any]:
+    return Decision([], answer)
+
+
+def _steps(path: str) -> tuple[list[str], str]:
+    """The steps of a path, decoded, and the context in front of them."""
+    steps = [unquote(one) for one in path.split("/") if one]
+    if len(steps) > 1 and steps[0] == "contexts":
+        return steps[2:] or ["contexts"], subjects.parse_context(steps[1])
+    return steps, DEFAULT_CONTEXT
+
+
+def _named(text: str, context: str) -> Subject:
+    found = subjects.parse(text, context)
+    if not found.name:
+        raise faults.invalid_subject(text)
+    return found
+
+
+def _scope(steps: list[str], context: str) -> Subject:
+    """What settings are of: a subject, a context (`:.ctx:`), or everything."""
+    return subjects.parse(steps[0], context) if steps else Subject(context, "")
+
+
+def _object(request: Request) -> dict[str, Any]:
+    if not isinstance(request.body, dict):
+        raise faults.Fault(400, 400, "the body is no JSON object")
+    return request.body
+
+
+def _is_set(request: Request, name: str) -> bool:
+    return request.query.get(name, "").lower() == "true"
+
+
+def _page(request: Request, found: list[Any]) -> list[Any]:
+    offset, limit = request.query.get("offset", "0"), request.query.get("limit", "-1")
+    start = int(offset) if offset.isdecimal() and len(offset) < 10 else 0
+    count = int(limit) if limit.isdecimal() and len(limit) < 10 else len(found)
+    return found[start : start + count]
+
+
+def _no_such_path(request: Request) -> faults.Fault:
+    return faults.Fault(404, 404, f"HTTP 404 Not Found: {request.method} {request.path[:200]}")

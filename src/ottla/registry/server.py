@@ -1,0 +1,188 @@
+"""HTTP in front of the registry (aiohttp, `pip install 'ottla[registry]'`): reads are answered here,
+writes by the leader.
+
+A write is answered after its records were read back from the topic; a follower forwards it and waits until it has read
+it itself, so a client reads what it wrote wherever it asks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+from ottla.client import KafkaError
+from ottla.registry import faults
+from ottla.registry.election import Election
+from ottla.registry.faults import Fault
+from ottla.registry.rest import Request, Rest, is_plain
+from ottla.registry.state import DEFAULT_LEVEL, State
+from ottla.registry.topic import PAUSE_S, ClientSettings, SchemaTopic
+
+try:
+    import aiohttp
+    from aiohttp import web
+    from yarl import URL
+except ModuleNotFoundError as missing:
+    raise ImportError("the registry needs aiohttp: pip install 'ottla[registry]'") from missing
+
+MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
+FORWARDED = "X-Forward"
+MAX_BODY_BYTES = 4 * 1024 * 1024
+_log = logging.getLogger("ottla.registry")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegistryConfig:
+    host: str = "127.0.0.1"
+    port: int = 8081
+    advertised_host: str | None = None
+    topic: str = "_schemas"
+    group_id: str = "schema-registry"
+    level: str = DEFAULT_LEVEL
+    timeout_ms: int = 30_000
+
+
+class RegistryServer:
+    """One instance of the registry."""
+
+    def __init__(self, config: RegistryConfig, settings: ClientSettings) -> None:
+        self._config = config
+        self._settings = settings
+        self._state = State(config.level)
+        self._rest = Rest(self._state)
+        self._topic = SchemaTopic(settings, self._state, config.topic, config.timeout_ms)
+        self._election: Election | None = None
+        self._runner: web.ServerRunner | None = None
+        self._http: aiohttp.ClientSession | None = None
+        self._writing = asyncio.Lock()
+        self.port = config.port
+
+    @property
+    def url(self) -> str:
+        host = self._config.advertised_host or self._config.host
+        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
+
+    async def start(self) -> None:
+        """Read the topic, listen, and take part in the election."""
+        await self._topic.open()
+        self._http = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(self._config.timeout_ms / 1000))
+        self._runner = web.ServerRunner(web.Server(self._handle, access_log=None))
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, self._config.host, self._config.port)
+        await site.start()
+        self.port = self._runner.addresses[0][1]
+        self._election = Election(self._settings.consumer, self._topic, self._config.group_id, self.url)
+        self._election.start()
+
+    async def stop(self) -> None:
+        if self._runner is not None:
+            await self._runner.cleanup()
+        if self._election is not None:
+            await self._election.stop()
+        if self._http is not None:
+            await self._http.close()
+        await self._topic.close()
+
+    # Requests
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        try:
+            content = await _content(request)
+            asked = Request(request.method, request.rel_url.raw_path, request.query, _document(content))
+            if self._rest.is_write(asked):
+                return await self._write(request, asked, content)
+            return _answered(self._rest.answer(asked).reply)
+        except Fault as fault:
+            return _json({"error_code": fault.code, "message": fault.message}, fault.status)
+        except (KafkaError, TimeoutError) as error:
+            _log.warning("%s %s: %s", request.method, request.rel_url.raw_path, error)
+            return _json({"error_code": 50001, "message": f"Error in the backend data store: {error}"}, 500)
+
+    async def _write(self, request: web.BaseRequest, asked: Request, content: bytes) -> web.StreamResponse:
+        """Answer a write, here or by the leader. While the group chooses a leader the request waits."""
+        assert self._election is not None
+        loop = asyncio.get_running_loop()
+        expires_at = loop.time() + self._config.timeout_ms / 1000
+        while True:
+            if self._election.is_leader:
+                return await self._decide(self._election, asked)
+            if FORWARDED not in request.headers:
+                answer = await self._forward(request, self._election.leader_url, content)
+                if answer is not None:
+                    return answer
+            if FORWARDED in request.headers or loop.time() > expires_at:
+                raise faults.unknown_leader("the request failed since leader is unknown")
+            await asyncio.sleep(PAUSE_S)
+
+    async def _decide(self, election: Election, asked: Request) -> web.StreamResponse:
+        async with self._writing:
+            decision = self._rest.answer(asked)
+            if decision.records:
+                try:
+                    await self._topic.write(decision.records)
+                except BaseException:
+                    # whether the records are there shows when this instance, or another one, takes over
+                    election.step_down()
+                    raise
+        return _answered(decision.reply)
+
+    async def _forward(self, request: web.BaseRequest, leader: str | None, content: bytes) -> web.Response | None:
+        """The leader's answer; None if the instance at that address is not there, or does not lead."""
+        if leader is None or leader == self.url:
+            return None
+        assert self._http is not None
+        headers = {FORWARDED: "true", "Content-Type": MEDIA_TYPE, "Accept": MEDIA_TYPE}
+        if "Authorization" in request.headers:
+            headers["Authorization"] = request.headers["Authorization"]
+        url = URL(leader + request.rel_url.raw_path_qs, encoded=True)
+        try:
+            async with self._http.request(
+                request.method, url, data=content, headers=headers, allow_redirects=False
+            ) as response:
+                body, status = await response.read(), response.status
+        except aiohttp.ClientConnectorError:
+            return None
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise faults.forwarding_failed(f"the leader {leader} does not answer: {type(error).__name__}") from None
+        if status == 500 and b'"error_code":50004' in body:
+            return None
+        if status < 300:
+            await self._topic.read_to_end()
+        return web.Response(body=body, status=status, headers={"Content-Type": MEDIA_TYPE})
+
+
+async def _content(request: web.BaseRequest) -> bytes:
+    """The body, up to the limit."""
+    if (request.content_length or 0) > MAX_BODY_BYTES:
+        raise faults.Fault(413, 413, f"the body has more than {MAX_BODY_BYTES} bytes")
+    found = bytearray()
+    async for chunk in request.content.iter_chunked(64 * 1024):
+        found += chunk
+        if len(found) > MAX_BODY_BYTES:
+            raise faults.Fault(413, 413, f"the body has more than {MAX_BODY_BYTES} bytes")
+    return bytes(found)
+
+
+def _document(content: bytes) -> Any:
+    if not content:
+        return None
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError):
+        raise faults.Fault(400, 400, "the body is no JSON") from None
+
+
+def _answered(answer: Any) -> web.Response:
+    if answer is None:
+        return web.Response(status=204)
+    if is_plain(answer):
+        return web.Response(text=str(answer), headers={"Content-Type": MEDIA_TYPE})
+    return _json(answer, 200)
+
+
+def _json(answer: Any, status: int) -> web.Response:
+    body = json.dumps(answer, separators=(",", ":"), ensure_ascii=False).encode()
+    return web.Response(body=body, status=status, headers={"Content-Type": MEDIA_TYPE})

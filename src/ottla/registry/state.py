@@ -1,0 +1,191 @@
+"""Everything that `_schemas` says, as tables: the state of a schema registry.
+
+`replay` is the only thing that changes it; leader, follower and restart run the same. Invariants:
+
+1. An id that was once read is never given again: `next_id` only grows, also over tombstones.
+2. A record that cannot be understood changes nothing and is counted; every other record still counts.
+3. `_by_id`, `_by_guid` and `_referrers` hold exactly the versions of `_versions`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from ottla.registry import records, subjects
+from ottla.registry.faults import Fault
+from ottla.registry.records import StoredSchema
+from ottla.registry.subjects import Subject
+
+DEFAULT_LEVEL = "BACKWARD"
+DEFAULT_MODE = "READWRITE"
+
+
+class State:
+    """Subjects, their versions, settings and modes."""
+
+    def __init__(self, default_level: str = DEFAULT_LEVEL) -> None:
+        self.default_level = default_level
+        self.skipped_count = 0
+        self.configs: dict[str, dict[str, Any]] = {}
+        self.modes: dict[str, str] = {}
+        self._contexts: set[str] = set()
+        self._versions: dict[str, dict[int, StoredSchema]] = {}
+        self._by_id: dict[tuple[str, int], dict[tuple[str, int], StoredSchema]] = {}
+        self._by_guid: dict[str, dict[tuple[str, int], None]] = {}
+        self._referrers: dict[tuple[str, int], dict[tuple[str, int], None]] = {}
+        self._max_id: dict[str, int] = {}
+
+    # Reading
+
+    def versions(self, subject: Subject, *, is_deleted_included: bool = False) -> list[StoredSchema]:
+        """The versions of a subject, oldest first."""
+        found = self._versions.get(subject.key, {})
+        return [found[one] for one in sorted(found) if is_deleted_included or not found[one].is_deleted]
+
+    def version(self, subject: Subject, version: int) -> StoredSchema | None:
+        return self._versions.get(subject.key, {}).get(version)
+
+    def subjects(self) -> Iterator[Subject]:
+        """Every subject that has a version, deleted or not."""
+        return (subjects.parse(one) for one in sorted(self._versions))
+
+    def contexts(self) -> list[str]:
+        used = {subjects.parse(one).context for one in self._versions}
+        return sorted(self._contexts | used | {subjects.DEFAULT_CONTEXT})
+
+    def with_id(self, context: str, id_: int) -> list[StoredSchema]:
+        """The versions that have an id in a context, those that are not deleted first."""
+        found = self._by_id.get((context, id_), {})
+        return sorted(found.values(), key=lambda one: (one.is_deleted, one.subject, one.version))
+
+    def ids_of_guid(self, guid: str) -> list[tuple[str, int]]:
+        """Contexts and ids of a schema."""
+        return sorted(self._by_guid.get(guid, ()))
+
+    def id_of_guid(self, context: str, guid: str) -> int | None:
+        """The id that a schema has in a context, the first one given to it."""
+        return min((id_ for where, id_ in self._by_guid.get(guid, ()) if where == context), default=None)
+
+    def referrers(self, subject: Subject, version: int) -> list[StoredSchema]:
+        """Versions that refer to a version."""
+        found = (self._versions[key][number] for key, number in self._referrers.get((subject.key, version), ()))
+        return sorted(found, key=lambda one: one.id)
+
+    def next_id(self, context: str) -> int:
+        return self._max_id.get(context, 0) + 1
+
+    def max_id(self, context: str) -> int:
+        return self._max_id.get(context, 0)
+
+    def config(self, subject: Subject) -> dict[str, Any]:
+        """The settings that hold for a subject: its own, then its context's, then the global ones."""
+        merged: dict[str, Any] = {"compatibilityLevel": self.default_level}
+        for scope in reversed(subject.scopes):
+            merged |= self.configs.get(scope, {})
+        return merged
+
+    def mode(self, subject: Subject) -> str:
+        return next((self.modes[one] for one in subject.scopes if one in self.modes), DEFAULT_MODE)
+
+    # Replay
+
+    def replay(self, key: bytes | None, value: bytes | None, timestamp: int = 0) -> bool:
+        """Apply one record. False: it is damaged or unknown, and is skipped."""
+        try:
+            document = json.loads(key or b"")
+            kind = document["keytype"]
+            content = None if value is None else json.loads(value)
+            if content is not None and not isinstance(content, dict):
+                raise ValueError("no object")
+            self._apply(kind, document, content, timestamp)
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError, Fault, _Unknown):
+            self.skipped_count += 1
+            return False
+        return True
+
+    def _apply(self, kind: str, key: dict[str, Any], content: dict[str, Any] | None, timestamp: int) -> None:
+        subject = key.get("subject") or ""
+        if not isinstance(subject, str):
+            raise ValueError("subject is no text")
+        if kind == records.SCHEMA:
+            version = key["version"]
+            if not isinstance(version, int) or isinstance(version, bool) or version < 1 or not subject:
+                raise ValueError("no version")
+            if content is None:
+                self._remove(subject, version)
+            else:
+                self._put(records.decode_schema(subject, version, content, timestamp))
+        elif kind == records.CONFIG:
+            self._set_config(subject, content)
+        elif kind == records.MODE:
+            if content is None:
+                self.modes.pop(subject, None)
+            else:
+                self.modes[subject] = str(content["mode"])
+        elif kind == records.DELETE_SUBJECT:
+            if content is not None:
+                self._soft_delete(subject, int(content["version"]))
+        elif kind == records.CLEAR_SUBJECT:
+            if content is not None:
+                for one in [one for one in self._versions.get(subject, {}).values() if one.is_deleted]:
+                    self._remove(subject, one.version)
+        elif kind == records.CONTEXT:
+            self._contexts.discard(str(key["context"]))
+            if content is not None:
+                self._contexts.add(str(key["context"]))
+        elif kind != records.NOOP:
+            raise _Unknown
+
+    def _set_config(self, subject: str, content: dict[str, Any] | None) -> None:
+        if content is None:
+            self.configs.pop(subject, None)
+        else:
+            self.configs[subject] = {name: value for name, value in content.items() if name != "subject"}
+
+    def _soft_delete(self, subject: str, last_version: int) -> None:
+        for one in list(self._versions.get(subject, {}).values()):
+            if one.version <= last_version and not one.is_deleted:
+                self._put(one.deleted())
+
+    def _put(self, stored: StoredSchema) -> None:
+        self._remove(stored.subject, stored.version)
+        context = subjects.parse(stored.subject).context
+        place = (stored.subject, stored.version)
+        self._versions.setdefault(stored.subject, {})[stored.version] = stored
+        self._by_id.setdefault((context, stored.id), {})[place] = stored
+        self._by_guid.setdefault(stored.guid, {})[(context, stored.id)] = None
+        for needed in self._needed(stored):
+            self._referrers.setdefault(needed, {})[place] = None
+        self._max_id[context] = max(self._max_id.get(context, 0), stored.id)
+
+    def _remove(self, subject: str, version: int) -> None:
+        stored = self._versions.get(subject, {}).pop(version, None)
+        if stored is None:
+            return
+        if not self._versions[subject]:
+            del self._versions[subject]
+        context = subjects.parse(subject).context
+        place = (subject, version)
+        same_id = self._by_id[(context, stored.id)]
+        del same_id[place]
+        if not any(one.guid == stored.guid for one in same_id.values()):
+            self._by_guid[stored.guid].pop((context, stored.id), None)
+            if not self._by_guid[stored.guid]:
+                del self._by_guid[stored.guid]
+        if not same_id:
+            del self._by_id[(context, stored.id)]
+        for needed in self._needed(stored):
+            self._referrers.get(needed, {}).pop(place, None)
+            if not self._referrers.get(needed):
+                self._referrers.pop(needed, None)
+
+    def _needed(self, stored: StoredSchema) -> Iterable[tuple[str, int]]:
+        context = subjects.parse(stored.subject).context
+        for one in stored.references:
+            yield subjects.parse(one.subject, context).key, one.version
+
+
+class _Unknown(Exception):
+    """A record of a kind that a newer registry writes."""
