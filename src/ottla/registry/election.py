@@ -44,7 +44,7 @@ class Election:
                 "group.id": self._group_id,
                 "enable.auto.commit": "false",
                 "auto.offset.reset": "latest",
-                "session.timeout.ms": "10000",
+                "session.timeout.ms": "6000",
                 "heartbeat.interval.ms": "1000",
             }
         )

@@ -1,0 +1,191 @@
+"""`ottla registry` as a process: confluent-kafka's client and serializers, our own client, two instances, a restart."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
+from confluent_kafka.schema_registry.error import SchemaRegistryError
+from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+
+from ottla.client.blocking import Consumer, Producer
+from ottla.converters.registry import AVRO, RegisteredSchema, Registry, RegistrySettings
+from ottla.testing import Broker
+
+pytestmark = pytest.mark.interop
+ORDER = '{"type":"record","name":"Order","fields":[{"name":"item","type":"string"}]}'
+WITH_PRICE = json.dumps(
+    {"type": "record", "name": "Order", "fields": [
+        {"name": "item", "type": "string"}, {"name": "price", "type": "int", "default": 0}]}
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Broker() as made:
+        yield made
+
+
+@contextmanager
+def registry(broker: Broker, topic: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """A registry with a topic of its own; its URL and process."""
+    command = [sys.executable, "-m", "ottla", "registry", "--port", "0", "-b", broker.bootstrap_servers]
+    process = subprocess.Popen([*command, "--topic", topic, "--group", topic], stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stderr is not None
+        url = None
+        for line in process.stderr:
+            found = re.search(r"http://\S+", line)
+            if found:
+                url = found.group()
+                break
+        assert url is not None, "the registry did not start"
+        yield url, process
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=20)
+
+
+@pytest.fixture(scope="module")
+def url(broker: Broker) -> Iterator[str]:
+    with registry(broker, "_schemas") as (found, _):
+        yield found
+
+
+@contextmanager
+def client_of(url: str) -> Iterator[SchemaRegistryClient]:
+    made = SchemaRegistryClient({"url": url})
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture
+def client(url: str) -> Iterator[SchemaRegistryClient]:
+    with client_of(url) as made:
+        yield made
+
+
+def test_confluents_client_registers_looks_up_checks_and_deletes(client: SchemaRegistryClient) -> None:
+    subject = ":.eu:orders/value"
+    schema_id = client.register_schema(subject, Schema(ORDER, "AVRO"))
+    assert client.lookup_schema(subject, Schema(ORDER, "AVRO")).schema_id == schema_id
+    assert json.loads(client.get_schema(schema_id, subject).schema_str) == json.loads(ORDER)
+    assert client.test_compatibility(subject, Schema(WITH_PRICE, "AVRO"))
+    assert not client.test_compatibility(subject, Schema('"int"', "AVRO"))
+    client.set_compatibility(subject, level="NONE")
+    assert client.get_compatibility(subject) == "NONE"
+    assert client.register_schema(subject, Schema(WITH_PRICE, "AVRO")) == schema_id + 1
+    assert client.get_versions(subject) == [1, 2]
+    assert client.get_latest_version(subject).version == 2
+    assert client.delete_version(subject, 1) == 1
+    assert client.delete_subject(subject) == [2]
+    assert client.delete_subject(subject, permanent=True) == [1, 2]
+    with pytest.raises(SchemaRegistryError) as caught:
+        client.get_versions(subject)
+    assert (caught.value.http_status_code, caught.value.error_code) == (404, 40401)
+
+
+def test_confluents_serializers_for_avro_and_json_schema(client: SchemaRegistryClient) -> None:
+    context = SerializationContext("orders", MessageField.VALUE)
+    avro = AvroSerializer(client, ORDER)({"item": "pear"}, context)
+    assert AvroDeserializer(client)(avro, context) == {"item": "pear"}
+    schema = '{"type":"object","title":"Order","properties":{"item":{"type":"string"}},"additionalProperties":false}'
+    context = SerializationContext("orders-json", MessageField.VALUE)
+    value = JSONSerializer(schema, client)({"item": "pear"}, context)
+    assert JSONDeserializer(None, schema_registry_client=client)(value, context) == {"item": "pear"}
+    assert client.get_latest_version("orders-json-value").schema.schema_type == "JSON"
+
+
+def test_our_own_client(url: str) -> None:
+    settings = RegistrySettings.parse({"url": url})
+    assert settings is not None
+    own = Registry(settings)
+    schema_id = own.register("own-value", RegisteredSchema(AVRO, ORDER))
+    assert own.by_id(schema_id).text == ORDER
+    assert own.lookup("own-value", RegisteredSchema(AVRO, ORDER)) == schema_id
+    assert "own-value" in own.subjects()
+
+
+def test_ids_are_unique_over_two_instances_and_a_killed_leader(broker: Broker) -> None:
+    def register(place: str, index: int) -> int:
+        text = json.dumps({"type": "fixed", "name": f"F{index}", "size": index + 1})
+        with client_of(place) as client:
+            return int(client.register_schema(f"s{index}", Schema(text, "AVRO")))
+
+    with registry(broker, "shared") as (first, process), registry(broker, "shared") as (second, _):
+        with ThreadPoolExecutor(4) as pool:
+            same = list(pool.map(lambda place: register(place, 0), [first, second] * 4))
+            ids = list(pool.map(register, [first, second] * 8, range(1, 17)))
+        assert set(same) == {same[0]}
+        assert len({same[0], *ids}) == 17
+        process.kill()
+        process.wait()
+        later = register(second, 17)
+        assert later not in {same[0], *ids}
+        with client_of(second) as client:
+            assert set(client.get_subjects()) == {f"s{index}" for index in range(18)}
+
+
+def test_a_topic_that_another_registry_wrote_is_taken_over(broker: Broker) -> None:
+    records = [
+        ('{"keytype":"NOOP","magic":0}', None),
+        ('{"keytype":"CONFIG","subject":null,"magic":0}', '{"compatibilityLevel":"FULL"}'),
+        ('{"keytype":"SCHEMA","subject":"a","version":1,"magic":1}',
+         '{"subject":"a","version":1,"id":5,"schema":"\\"int\\"","deleted":false}'),
+        ("damaged", "damaged"),
+        ('{"keytype":"SCHEMA","subject":"b","version":1,"magic":1}',
+         '{"subject":"b","version":1,"id":6,"schema":"\\"long\\"","deleted":false}'),
+        ('{"keytype":"DELETE_SUBJECT","subject":"b","magic":0}', '{"subject":"b","version":1}'),
+    ]  # fmt: skip
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        for key, value in records:
+            producer.send("taken", None if value is None else value.encode(), key.encode(), partition=0)
+        producer.flush()
+    with registry(broker, "taken") as (url, _), client_of(url) as client:
+        assert client.get_subjects() == ["a"]
+        assert client.get_compatibility() == "FULL"
+        assert client.get_schema(5).schema_str == '"int"'
+        assert client.register_schema("c", Schema('"string"', "AVRO")) == 7
+    with Consumer(bootstrap_servers=broker.bootstrap_servers, isolation_level="read_committed") as consumer:
+        consumer.assign([("taken", 0)])
+        consumer.seek_to_beginning()
+        found: list[tuple[bytes | None, bytes | None]] = []
+        while not found or found[-1][0] != b'{"keytype":"SCHEMA","subject":"c","version":1,"magic":1}':
+            found += [(one.key, one.value) for one in consumer.poll(5_000)]
+    assert found[-1][1] == (
+        b'{"subject":"c","version":1,"id":7,"schemaType":"AVRO","schema":"\\"string\\"","deleted":false}'
+    )
+
+
+def test_the_commands(url: str, tmp_path: Path) -> None:
+    def ottla(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "ottla", "schemas", *arguments, "--registry", url]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+    file = tmp_path / "order.avsc"
+    file.write_text(ORDER)
+    assert ottla("register", "shop-value", str(file)).returncode == 0
+    file.write_text(WITH_PRICE)
+    assert ottla("check", "shop-value", str(file)).returncode == 0
+    assert ottla("register", "shop-value", str(file)).returncode == 0
+    file.write_text('"int"')
+    refused = ottla("check", "shop-value", str(file))
+    assert refused.returncode == 1 and "TYPE_MISMATCH" in refused.stderr
+    assert "shop-value" in ottla("list").stdout
+    assert '+      "name": "price"' in ottla("diff", "shop-value", "1", "2").stdout
+    assert json.loads(ottla("show", "shop-value", "--version", "1").stdout) == json.loads(ORDER)
+    assert ottla("delete", "shop-value", "--yes").returncode == 0
+    assert "shop-value" not in ottla("list").stdout
