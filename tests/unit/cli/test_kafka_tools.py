@@ -19,7 +19,8 @@ from ottla.cli.kafka.options import ToolError
 from ottla.cli.kafka.performance import Latencies, fixed, ratio
 from ottla.cli.kafka.storage_format import scram_record, told_bootstrap
 from ottla.client.config import AdminConfig
-from ottla.client.core.fetching import LogAppendTimeRecord
+from ottla.client.core.fetching import ConsumerRecord, LogAppendTimeRecord
+from ottla.client.core.share_fetching import ShareRecord
 from ottla.client.metadata import TopicPartition
 
 
@@ -94,6 +95,12 @@ def test_a_record_shows_whose_its_timestamp_is() -> None:
     record = LogAppendTimeRecord("t", 0, 7, 99, None, b"v", (("h", None),))
     show = formatter(DEFAULT, {"print.timestamp": "true", "print.headers": "true", "print.key": "TRUE "})
     assert show(record) == b"LogAppendTime:99\th:null\tnull\tv\n"
+
+
+def test_only_a_record_of_a_share_group_shows_how_often_it_was_delivered() -> None:
+    show = formatter(DEFAULT, {"print.delivery": "true", "print.offset": "true"})
+    assert show(ShareRecord("t", 0, 7, 5, None, b"v", (), 3)) == b"Offset:7\tDelivery:3\tv\n"
+    assert show(ConsumerRecord("t", 0, 7, 5, None, b"v", ())) == b"Offset:7\tDelivery:NOT_PRESENT\tv\n"
 
 
 def test_dates_follow_javas_patterns() -> None:
