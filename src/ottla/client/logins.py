@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 
 from ottla.client.errors import AuthenticationError, ConfigError, KafkaError, NetworkError
-from ottla.client.security_config import SecurityConfig
-from ottla.net.bearer_tokens import NoToken, TokenEndpoint
+from ottla.client.security_config import ASSERTION_RETRIEVER, SecurityConfig
+from ottla.net.bearer_tokens import NoToken, SignedAssertion, TokenEndpoint, TokenFile
 from ottla.net.jaas_tls import jaas_context, jaas_tls
 from ottla.net.tls_contexts import TlsSettingsError
+from ottla.security.assertion import AssertionRules
 from ottla.security.authentication import GSSAPI, MECHANISMS, OAUTHBEARER, PLAIN, Credentials
 from ottla.security.jaas import LoginModule, parse_jaas
 
@@ -125,10 +126,13 @@ def _token_source(config: SecurityConfig, options: Mapping[str, str]) -> Callabl
     if config.sasl_oauthbearer_token_provider is not None:
         return config.sasl_oauthbearer_token_provider
     url = config.sasl_oauthbearer_token_endpoint_url
+    assertion = _assertion(config)
+    if assertion is not None and url is None:
+        raise ConfigError(f"{ASSERTION_RETRIEVER} needs sasl.oauthbearer.token.endpoint.url")
     if url is not None:
         client_id = config.sasl_oauthbearer_client_credentials_client_id or options.get("clientId")
         secret = config.sasl_oauthbearer_client_credentials_client_secret or options.get("clientSecret")
-        if not client_id or not secret:
+        if assertion is None and (not client_id or not secret):
             raise ConfigError(
                 "sasl.oauthbearer.token.endpoint.url needs sasl.oauthbearer.client.credentials.client.id and "
                 "sasl.oauthbearer.client.credentials.client.secret (or clientId and clientSecret in sasl.jaas.config)"
@@ -137,7 +141,7 @@ def _token_source(config: SecurityConfig, options: Mapping[str, str]) -> Callabl
         of_tls = tuple((name, value) for name, value in options.items() if name.startswith("ssl."))
         try:
             jaas_tls(dict(of_tls))
-            return _endpoint(config, url, client_id, secret, scope, of_tls)
+            return _endpoint(config, url, client_id or "", secret or "", scope, of_tls)
         except ValueError as error:
             raise ConfigError(str(error)) from None
     claims = {name.removeprefix(_CLAIM): value for name, value in options.items() if name.startswith(_CLAIM)}
@@ -168,7 +172,48 @@ def _endpoint(
             raise ConfigError(str(error)) from None
 
     is_url_encoded = config.sasl_oauthbearer_header_urlencode
-    return TokenEndpoint(url, client_id, secret, scope, context, is_url_encoded=is_url_encoded)
+    assertion = _assertion(config)
+    return TokenEndpoint(url, client_id, secret, scope, context, is_url_encoded=is_url_encoded, assertion=assertion)
+
+
+def _assertion(config: SecurityConfig) -> Callable[[], str] | None:
+    """What makes the assertions that the settings ask for, None if they do not; ConfigError if it cannot."""
+    file, key_file = config.sasl_oauthbearer_assertion_file, config.sasl_oauthbearer_assertion_private_key_file
+    if config.sasl_oauthbearer_jwt_retriever_class != ASSERTION_RETRIEVER:
+        if file or key_file:
+            raise ConfigError(
+                f"sasl.oauthbearer.assertion.* needs sasl.oauthbearer.jwt.retriever.class={ASSERTION_RETRIEVER}"
+            )
+        return None
+    if file:
+        return TokenFile(file)
+    if not key_file:
+        raise ConfigError(
+            f"{ASSERTION_RETRIEVER} needs sasl.oauthbearer.assertion.file or "
+            "sasl.oauthbearer.assertion.private.key.file"
+        )
+    try:
+        import ottla.security.asymmetric  # noqa: F401
+    except ImportError as error:
+        raise ConfigError(f"assertions are signed by a package ({error}): pip install 'ottla[security]'") from None
+    claims = {
+        "iss": config.sasl_oauthbearer_assertion_claim_iss,
+        "sub": config.sasl_oauthbearer_assertion_claim_sub,
+        "aud": config.sasl_oauthbearer_assertion_claim_aud,
+    }
+    rules = AssertionRules(
+        config.sasl_oauthbearer_assertion_algorithm,
+        {name: value for name, value in claims.items() if value is not None},
+        config.sasl_oauthbearer_assertion_claim_exp_seconds,
+        config.sasl_oauthbearer_assertion_claim_nbf_seconds,
+    )
+    return SignedAssertion(
+        rules,
+        key_file,
+        config.sasl_oauthbearer_assertion_private_key_passphrase,
+        config.sasl_oauthbearer_assertion_template_file,
+        has_id=config.sasl_oauthbearer_assertion_claim_jti_include,
+    )
 
 
 def _unsecured_token(claims: Mapping[str, str]) -> str:

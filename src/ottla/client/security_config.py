@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from ottla.client.errors import ConfigError
 from ottla.client.settings import Settings, setting
+from ottla.security.assertion import ALGORITHMS
 
 if TYPE_CHECKING:
     from ottla.security.authentication import Credentials
@@ -58,27 +59,16 @@ UNUSED = (
 )
 """Settings of Java's clients that say how Java goes about it, and those by which a broker looks at tokens."""
 
-_ANOTHER_TOKEN = (
-    "a token comes from sasl.oauthbearer.token.endpoint.url with a client id and secret, or in Python from "
-    "sasl_oauthbearer_token_provider"
-)
 REFUSED = {
-    "sasl.oauthbearer.assertion.algorithm": _ANOTHER_TOKEN,
-    "sasl.oauthbearer.assertion.claim.aud": _ANOTHER_TOKEN,
-    "sasl.oauthbearer.assertion.claim.exp.seconds": _ANOTHER_TOKEN,
-    "sasl.oauthbearer.assertion.claim.iss": _ANOTHER_TOKEN,
-    "sasl.oauthbearer.assertion.claim.jti.include": _ANOTHER_TOKEN,
-    "sasl.oauthbearer.assertion.claim.nbf.seconds": _ANOTHER_TOKEN,
-    "sasl.oauthbearer.assertion.claim.sub": _ANOTHER_TOKEN,
-    "sasl.oauthbearer.assertion.file": _ANOTHER_TOKEN,
-    "sasl.oauthbearer.assertion.private.key.file": _ANOTHER_TOKEN,
-    "sasl.oauthbearer.assertion.private.key.passphrase": _ANOTHER_TOKEN,
-    "sasl.oauthbearer.assertion.template.file": _ANOTHER_TOKEN,
-    "sasl.oauthbearer.jwt.retriever.class": _ANOTHER_TOKEN,
     "ssl.cipher.suites": "the ciphers are those that OpenSSL finds good; ssl.enabled.protocols can be set",
     "ssl.engine.factory.class": "it is a class of Java's; ssl.truststore.* and ssl.keystore.* name the stores",
 }
 """Settings whose absence would be noticed, or that make a connection safer: to pass over them would be wrong."""
+
+
+_OAUTH = "org.apache.kafka.common.security.oauthbearer"
+DEFAULT_RETRIEVER = f"{_OAUTH}.DefaultJwtRetriever"
+ASSERTION_RETRIEVER = f"{_OAUTH}.JwtBearerJwtRetriever"
 
 
 def parse_upper(given: object) -> object:
@@ -164,6 +154,35 @@ class SecurityConfig(Settings):
     sasl_oauthbearer_header_urlencode: bool = setting(
         False, "Whether id and secret are URL-encoded on their way, as RFC 6749 wants it; some servers do not."
     )
+
+    sasl_oauthbearer_jwt_retriever_class: str = setting(
+        DEFAULT_RETRIEVER,
+        "By what a token is asked for: a client id and its secret, or with JwtBearerJwtRetriever an assertion.",
+        one_of=(DEFAULT_RETRIEVER, f"{_OAUTH}.ClientCredentialsJwtRetriever", ASSERTION_RETRIEVER),
+    )
+    sasl_oauthbearer_assertion_file: str | None = setting(None, "A file with an assertion that is ready to be sent.")
+    sasl_oauthbearer_assertion_private_key_file: str | None = setting(
+        None, "A PEM file with the key that signs assertions."
+    )
+    sasl_oauthbearer_assertion_private_key_passphrase: str | None = setting(
+        None, "The passphrase of that key.", is_secret=True
+    )
+    sasl_oauthbearer_assertion_algorithm: str = setting(
+        "RS256", "How assertions are signed.", one_of=ALGORITHMS, parse=parse_upper
+    )
+    sasl_oauthbearer_assertion_template_file: str | None = setting(
+        None, 'A JSON file with further claims: {"header": {...}, "payload": {...}}.'
+    )
+    sasl_oauthbearer_assertion_claim_iss: str | None = setting(None, "The issuer in assertions.")
+    sasl_oauthbearer_assertion_claim_sub: str | None = setting(None, "The subject in assertions.")
+    sasl_oauthbearer_assertion_claim_aud: str | None = setting(None, "The audience in assertions.")
+    sasl_oauthbearer_assertion_claim_exp_seconds: int = setting(
+        300, "How long an assertion is valid.", low=0, high=86_400
+    )
+    sasl_oauthbearer_assertion_claim_nbf_seconds: int = setting(
+        60, "How long before it is made an assertion is valid.", low=0, high=3_600
+    )
+    sasl_oauthbearer_assertion_claim_jti_include: bool = setting(False, "Whether assertions have an id each.")
 
     def __post_init__(self) -> None:
         super(SecurityConfig, self).__post_init__()

@@ -1,4 +1,5 @@
-"""Tokens for OAUTHBEARER: from an authorization server by the client-credentials grant (RFC 6749, 4.4), or from a file.
+"""Tokens for OAUTHBEARER: from an authorization server by the client-credentials grant (RFC 6749, 4.4) or for an
+assertion (RFC 7523, 2.1), or from a file.
 
 A token is kept until most of its time is over, so that a client with many connections asks once. Nothing of the secret
 or of a token is in any error.
@@ -12,19 +13,24 @@ import threading
 import time
 from base64 import b64encode
 from collections.abc import Callable
+from functools import partial
 from http.client import HTTPException
 from math import isfinite
 from pathlib import Path
+from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import quote_plus, urlencode, urlsplit
 from urllib.request import HTTPHandler, HTTPSHandler, OpenerDirector, Request
+from uuid import uuid4
 
+from ottla.security.assertion import AssertionRules, new_assertion, parse_template
 from ottla.security.errors import AuthenticationError
 from ottla.wire.errors import ErrorCode, KafkaError
 
 TIMEOUT_SECONDS = 10
 MAX_ANSWER_BYTES = 1024 * 1024
 DEFAULT_LIFETIME_SECONDS = 60
+JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 REFRESH_SHARE = 0.8
 """The share of a token's life after which a new one is asked for, as in Kafka's clients."""
 
@@ -38,8 +44,8 @@ class NoToken(KafkaError):
 
 class TokenEndpoint:
     """Where tokens come from; calling it gives one that is good for a while. It blocks. `context` gives the TLS context
-    for the server, `is_url_encoded` says whether id and secret are URL-encoded on their way. ValueError if the address
-    is not https."""
+    for the server, `is_url_encoded` says whether id and secret are URL-encoded on their way. With an `assertion`, a
+    function that makes one, id and secret are not sent. ValueError if the address is not https."""
 
     def __init__(
         self,
@@ -50,6 +56,7 @@ class TokenEndpoint:
         context: Callable[[], ssl.SSLContext],
         *,
         is_url_encoded: bool = False,
+        assertion: Callable[[], str] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         parts = urlsplit(url)
@@ -66,6 +73,7 @@ class TokenEndpoint:
         self._scope = scope
         self._context = context
         self._is_url_encoded = is_url_encoded
+        self._assertion = assertion
         self._clock = clock
         self._lock = threading.Lock()
         self._token = ""
@@ -79,20 +87,17 @@ class TokenEndpoint:
             return self._token
 
     def _ask(self) -> tuple[str, float]:
-        form = {"grant_type": "client_credentials"}
+        headers = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
+        if self._assertion is None:
+            form = {"grant_type": "client_credentials"}
+            named = (self._client_id, self._secret)
+            pair = ":".join(map(quote_plus, named) if self._is_url_encoded else named)
+            headers["Authorization"] = f"Basic {b64encode(pair.encode()).decode()}"
+        else:
+            form = {"grant_type": JWT_BEARER, "assertion": self._assertion()}
         if self._scope:
             form["scope"] = self._scope
-        named = (self._client_id, self._secret)
-        pair = ":".join(map(quote_plus, named) if self._is_url_encoded else named)
-        request = Request(
-            self._url,
-            data=urlencode(form).encode(),
-            headers={
-                "Authorization": f"Basic {b64encode(pair.encode()).decode()}",
-                "Content-Type": "application/x-www-form-urlencoded",
-                "Accept": "application/json",
-            },
-        )
+        request = Request(self._url, data=urlencode(form).encode(), headers=headers)
         try:
             with self._opener().open(request, timeout=TIMEOUT_SECONDS) as answer:
                 if answer.status != 200:
@@ -106,6 +111,11 @@ class TokenEndpoint:
     def _refused(self, status: int) -> AuthenticationError | NoToken:
         if status >= 500:
             return NoToken(f"no token from {self._where}: it answers HTTP {status}")
+        if self._assertion is not None:
+            return AuthenticationError(
+                f"{self._where} gives no token for the assertion (HTTP {status}): does it know the key, the claims and "
+                "the scope?"
+            )
         return AuthenticationError(
             f"{self._where} gives client {self._client_id!r} no token (HTTP {status}): are its id, secret and scope "
             "right?"
@@ -134,6 +144,57 @@ def _read_token(answer: bytes, where: str) -> tuple[str, float]:
     return token, max(lifetime, 0.0)
 
 
+class SignedAssertion:
+    """Assertions signed with the key in a file, made of claims and a template file; both files are read each time, so
+    that they can be replaced. AuthenticationError if one of them cannot be used."""
+
+    def __init__(
+        self,
+        rules: AssertionRules,
+        key_file: str,
+        passphrase: str | None = None,
+        template_file: str | None = None,
+        *,
+        has_id: bool = False,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._rules = rules
+        self._key_file = Path(key_file)
+        self._passphrase = passphrase
+        self._template_file = None if template_file is None else Path(template_file)
+        self._has_id = has_id
+        self._clock = clock
+
+    def __call__(self) -> str:
+        from ottla.security import asymmetric
+
+        template: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
+        reading = self._key_file
+        try:
+            pem = _read(reading)
+            key = asymmetric.load_key(pem, self._passphrase)
+            if self._template_file is not None:
+                reading = self._template_file
+                template = parse_template(_read(reading).decode())
+        except OSError as error:
+            raise NoToken(f"no assertion from {reading}: {error.strerror or error}") from None
+        except ValueError as error:
+            what = "it holds no private key that this passphrase opens" if reading is self._key_file else str(error)
+            raise AuthenticationError(f"no assertion from {reading}: {what}") from None
+        sign = partial(asymmetric.sign, key, self._rules.algorithm)
+        try:
+            return new_assertion(
+                self._rules, template, sign, int(self._clock()), str(uuid4()) if self._has_id else None
+            )
+        except ValueError as error:
+            raise AuthenticationError(f"no assertion from {self._key_file}: {error}") from None
+
+
+def _read(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(MAX_ANSWER_BYTES)
+
+
 class TokenFile:
     """A token that another program writes into a file, read before each login. It blocks."""
 
@@ -142,8 +203,7 @@ class TokenFile:
 
     def __call__(self) -> str:
         try:
-            with self._path.open("rb") as file:
-                content = file.read(MAX_ANSWER_BYTES)
+            content = _read(self._path)
         except OSError as error:
             raise NoToken(f"no token from {self._path}: {error.strerror or error}") from None
         token = content.decode("ascii", "replace").strip()

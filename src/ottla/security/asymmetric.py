@@ -16,7 +16,7 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
-from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
+from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -57,6 +57,18 @@ def is_signed(public_key: Any, algorithm: str, message: bytes, signature: bytes)
     return True
 
 
+def sign(key: Any, algorithm: str, message: bytes) -> bytes:
+    """A signature by RS256 or ES256. ValueError if the key is not one for that."""
+    if algorithm == "ES256":
+        if not isinstance(key, ec.EllipticCurvePrivateKey) or not isinstance(key.curve, ec.SECP256R1):
+            raise ValueError("ES256 needs a key of the curve P-256")
+        r, s = decode_dss_signature(key.sign(message, ec.ECDSA(hashes.SHA256())))
+        return r.to_bytes(32, "big") + s.to_bytes(32, "big")
+    if not isinstance(key, rsa.RSAPrivateKey):
+        raise ValueError(f"{algorithm} needs an RSA key")
+    return key.sign(message, padding.PKCS1v15(), hashes.SHA256())
+
+
 # Stores
 
 
@@ -85,10 +97,10 @@ def new_key() -> Any:
     return ec.generate_private_key(ec.SECP256R1())
 
 
-def load_key(pem: bytes) -> Any:
-    """ValueError if it is no private key, or one with a password."""
+def load_key(pem: bytes, password: str | None = None) -> Any:
+    """ValueError if it is no private key, or one with another password."""
     try:
-        return load_pem_private_key(pem, None)
+        return load_pem_private_key(pem, None if password is None else password.encode())
     except TypeError as error:
         raise ValueError(str(error)) from None
 

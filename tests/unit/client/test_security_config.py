@@ -46,7 +46,6 @@ def test_what_only_java_needs_is_passed_over(name: str, caplog: pytest.LogCaptur
     [
         ("ssl.cipher.suites", "the ciphers are those that OpenSSL"),
         ("ssl_engine_factory_class", "a class of Java's"),
-        ("sasl.oauthbearer.assertion.file", "a token comes from"),
     ],
 )
 def test_what_would_be_missed_is_refused_with_what_there_is(name: str, reason: str) -> None:

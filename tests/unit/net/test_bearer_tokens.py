@@ -5,21 +5,23 @@ from __future__ import annotations
 import io
 import json
 import ssl
-from base64 import b64decode
+from base64 import b64decode, urlsafe_b64decode
 from collections.abc import Callable
 from email.message import Message
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
+from urllib.parse import parse_qs
 from urllib.request import BaseHandler, OpenerDirector, Request
 from urllib.response import addinfourl
 
 import pytest
 
 from ottla.client.config import ClientConfig
-from ottla.client.errors import AuthenticationError, is_retriable
+from ottla.client.errors import AuthenticationError, ConfigError, is_retriable
 from ottla.client.logins import new_token
-from ottla.net.bearer_tokens import NoToken, TokenEndpoint, TokenFile
+from ottla.net.bearer_tokens import NoToken, SignedAssertion, TokenEndpoint, TokenFile
+from ottla.security.assertion import AssertionRules
 
 URL = "https://user:pw@login.test/token?tenant=1"
 Answer = Callable[[], addinfourl]
@@ -147,3 +149,114 @@ def test_a_token_from_a_file_is_read_before_each_login(tmp_path: Path) -> None:
     with pytest.raises(AuthenticationError, match="holds no token") as failed:
         token()
     assert "hush" not in str(failed.value)
+
+
+# Assertions
+
+RETRIEVER = "org.apache.kafka.common.security.oauthbearer.JwtBearerJwtRetriever"
+
+
+def form_of(request: Request) -> dict[str, list[str]]:
+    assert isinstance(request.data, bytes)
+    return parse_qs(request.data.decode())
+
+
+def decoded(part: str) -> Any:
+    return json.loads(urlsafe_b64decode(part + "=" * (-len(part) % 4)))
+
+
+@pytest.mark.parametrize("algorithm", ["RS256", "ES256"])
+def test_a_token_is_got_for_an_assertion_that_the_client_signs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, algorithm: str
+) -> None:
+    from cryptography.hazmat.primitives.asymmetric import rsa
+    from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
+
+    from ottla.security import asymmetric
+
+    key = rsa.generate_private_key(65537, 2048) if algorithm == "RS256" else asymmetric.new_key()
+    key_file, template = tmp_path / "key.pem", tmp_path / "template.json"
+    key_file.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"hush")))
+    template.write_text(json.dumps({"header": {"kid": "k1"}, "payload": {"tenant": 7, "iss": "elsewhere"}}))
+    config = ClientConfig.parse(
+        {
+            "bootstrap.servers": "broker.test:9092",
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "OAUTHBEARER",
+            "sasl.oauthbearer.token.endpoint.url": URL,
+            "sasl.oauthbearer.scope": "kafka",
+            "sasl.oauthbearer.jwt.retriever.class": RETRIEVER,
+            "sasl.oauthbearer.assertion.algorithm": algorithm,
+            "sasl.oauthbearer.assertion.private.key.file": str(key_file),
+            "sasl.oauthbearer.assertion.private.key.passphrase": "hush",
+            "sasl.oauthbearer.assertion.template.file": str(template),
+            "sasl.oauthbearer.assertion.claim.iss": "me",
+            "sasl.oauthbearer.assertion.claim.jti.include": "true",
+        }
+    )
+    login = Login(answer({"access_token": "one"}))
+    endpoint(monkeypatch, login, lambda: 0.0)
+    assert new_token(config.credentials()) == "one"
+    (request,) = login.requests
+    assert request.get_header("Authorization") is None and "hush" not in repr(config)
+    form = form_of(request)
+    assert (form["grant_type"], form["scope"]) == (["urn:ietf:params:oauth:grant-type:jwt-bearer"], ["kafka"])
+    header, payload, signature = form["assertion"][0].split(".")
+    assert decoded(header) == {"kid": "k1", "alg": algorithm, "typ": "JWT"}
+    claims = decoded(payload)
+    assert (claims["iss"], claims["tenant"], bool(claims["jti"])) == ("me", 7, True)
+    assert (claims["exp"] - claims["iat"], claims["iat"] - claims["nbf"]) == (300, 60)
+    signed = urlsafe_b64decode(signature + "=" * (-len(signature) % 4))
+    assert asymmetric.is_signed(key.public_key(), algorithm, f"{header}.{payload}".encode(), signed)
+
+
+def test_an_assertion_may_come_from_a_file_and_a_refusal_says_nothing_of_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "assertion"
+    file.write_text("hush.hush.hush\n")
+    login = Login(answer({"access_token": "one"}), refused)
+    tokens = endpoint(monkeypatch, login, lambda: 0.0, assertion=TokenFile(str(file)))
+    assert tokens() == "one" and form_of(login.requests[0])["assertion"] == ["hush.hush.hush"]
+    with pytest.raises(AuthenticationError, match="no token for the assertion") as failed:
+        endpoint(monkeypatch, login, lambda: 0.0, assertion=TokenFile(str(file)))()
+    assert "hush" not in str(failed.value)
+
+
+def test_keys_and_templates_that_cannot_be_used_are_named(tmp_path: Path) -> None:
+    from ottla.security import asymmetric
+
+    key, template = tmp_path / "key.pem", tmp_path / "template.json"
+    key.write_text(asymmetric.key_text(asymmetric.new_key()))
+    for rules, template_text, message in (
+        (AssertionRules("RS256"), "{}", "key.pem: RS256 needs an RSA key"),
+        (AssertionRules("ES256"), "[]", "template.json: it is not"),
+        (AssertionRules("ES256"), "{", "template.json: it is not JSON"),
+    ):
+        template.write_text(template_text)
+        with pytest.raises(AuthenticationError, match=message):
+            SignedAssertion(rules, str(key), None, str(template))()
+    with pytest.raises(NoToken, match=r"other\.pem"):
+        SignedAssertion(AssertionRules(), str(tmp_path / "other.pem"))()
+    key.write_text("hush")
+    with pytest.raises(AuthenticationError, match="holds no private key") as failed:
+        SignedAssertion(AssertionRules(), str(key))()
+    assert "hush" not in str(failed.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"sasl.oauthbearer.jwt.retriever.class": RETRIEVER}, "needs sasl.oauthbearer.assertion.file"),
+        ({"sasl.oauthbearer.assertion.file": "/a"}, "sasl.oauthbearer.jwt.retriever.class="),
+        (
+            {"sasl.oauthbearer.jwt.retriever.class": RETRIEVER, "sasl.oauthbearer.assertion.file": "/a"},
+            "needs sasl.oauthbearer.token.endpoint.url",
+        ),
+        ({"sasl.oauthbearer.jwt.retriever.class": "com.example.Mine"}, "jwt.retriever.class"),
+    ],
+)
+def test_settings_of_assertions_that_do_not_go_together_are_refused(settings: dict[str, str], message: str) -> None:
+    secured = {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}
+    with pytest.raises(ConfigError, match=message):
+        ClientConfig.parse({"bootstrap.servers": "broker.test:9092", **secured, **settings})
