@@ -17,7 +17,9 @@ from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSerializer
+from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from ottla.client.blocking import Consumer, Producer
 from ottla.converters.registry import AVRO, RegisteredSchema, Registry, RegistrySettings
@@ -107,6 +109,22 @@ def test_confluents_serializers_for_avro_and_json_schema(client: SchemaRegistryC
     value = JSONSerializer(schema, client)({"item": "pear"}, context)
     assert JSONDeserializer(None, schema_registry_client=client)(value, context) == {"item": "pear"}
     assert client.get_latest_version("orders-json-value").schema.schema_type == "JSON"
+
+
+def test_confluents_serializers_for_protobuf(client: SchemaRegistryClient) -> None:
+    file = descriptor_pb2.FileDescriptorProto(name="order.proto", package="shop", syntax="proto3")
+    order = file.message_type.add(name="Order")
+    order.field.add(name="item", number=1, type=9, label=1)
+    order.field.add(name="at", number=2, type=11, type_name=".google.protobuf.Timestamp", label=1)
+    file.dependency.append("google/protobuf/timestamp.proto")
+    pool = descriptor_pool.Default()
+    pool.AddSerializedFile(file.SerializeToString())
+    kind = message_factory.GetMessageClass(pool.FindMessageTypeByName("shop.Order"))
+    context = SerializationContext("orders-proto", MessageField.VALUE)
+    value = ProtobufSerializer(kind, client, {"use.deprecated.format": False})(kind(item="pear"), context)
+    found = ProtobufDeserializer(kind, {"use.deprecated.format": False}, client)(value, context)
+    assert found.item == "pear"
+    assert "  string item = 1;" in (client.get_latest_version("orders-proto-value").schema.schema_str or "")
 
 
 def test_our_own_client(url: str) -> None:

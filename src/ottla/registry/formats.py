@@ -8,10 +8,10 @@ from typing import Any, Protocol
 from ottla.registry.avro import AvroSchema
 from ottla.registry.json_schema import JsonSchema
 from ottla.registry.limits import MAX_SCHEMA_CHARS, Difference, Unusable
-from ottla.registry.records import AVRO, JSON
+from ottla.registry.records import AVRO, JSON, PROTOBUF
 
 LEVELS = ("NONE", "BACKWARD", "BACKWARD_TRANSITIVE", "FORWARD", "FORWARD_TRANSITIVE", "FULL", "FULL_TRANSITIVE")
-KINDS = (JSON, AVRO)
+KINDS = (JSON, PROTOBUF, AVRO)
 SERIALIZED = "serialized"
 
 
@@ -34,6 +34,10 @@ def parse(kind: str, text: str, references: Sequence[tuple[str, str]] = ()) -> S
         return AvroSchema(text, [one for _, one in references])
     if kind == JSON:
         return JsonSchema(text, dict(references))
+    if kind == PROTOBUF:
+        from ottla.registry.protobuf import ProtobufSchema
+
+        return ProtobufSchema(text, references)
     raise Unusable(f"Invalid schema type {kind[:100]}")
 
 

@@ -103,7 +103,8 @@ class Rest:
                 decision = self._commands.register(
                     subject, _object(request), is_normalized=_is_set(request, "normalize")
                 )
-                answer = {name: one for name, one in decision.reply.items() if name != "subject"}
+                # without the text: confluent-kafka would keep it in place of the descriptor that it sent
+                answer = {name: decision.reply[name] for name in ("id", "version", "guid")}
                 return Decision(decision.records, answer)
             case "GET", ["metadata"]:
                 return _read(self._with_metadata(request, subject))

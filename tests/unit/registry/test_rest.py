@@ -220,6 +220,6 @@ def test_a_cycle_of_references_is_refused() -> None:
 )
 def test_hostile_schemas_are_refused(schema: str) -> None:
     registry = Registry()
-    for kind in ("AVRO", "JSON"):
+    for kind in ("AVRO", "JSON", "PROTOBUF"):
         body = {"schema": schema, "schemaType": kind}
         assert registry.refused("POST", "/subjects/s/versions", body) == (422, 42201)
