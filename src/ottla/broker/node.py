@@ -237,6 +237,7 @@ class Node:
                 coordinators.transactions,
                 coordinators.shares,
                 coordinators.persister,
+                coordinators.share_offsets,
                 coordinators.producer_ids,
                 share,
                 serving.quotas,

@@ -109,7 +109,14 @@ class World:
         pieces: list[Any] = []
         encoder(type(request), version)(request, pieces)
         received, _ = decoder(type(request), version)(memoryview(b"".join(pieces)), 0)
-        rooms = self.ground, self.presence, self.replicas, self.coordinators, self.groups
+        rooms = (
+            self.ground,
+            self.presence,
+            self.replicas,
+            self.coordinators,
+            self.groups,
+            self.coordinators.share_offsets,
+        )
         answer = call(handler, received, Caller("client", CLIENT, 0, version), *rooms)
         if asyncio.iscoroutine(answer) or isinstance(answer, asyncio.Future):
             answer = await answer

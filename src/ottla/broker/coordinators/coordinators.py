@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.broker.coordinators.groups import GroupCoordinator
 from ottla.broker.coordinators.persister import Persister
 from ottla.broker.coordinators.producer_ids import ProducerIds
+from ottla.broker.coordinators.share_offsets import ShareOffsets
 from ottla.broker.coordinators.shares import ShareCoordinator
 from ottla.broker.coordinators.transactions import TransactionCoordinator
 from ottla.wire.errors import ErrorCode
@@ -34,6 +35,7 @@ class Coordinators:
         self.groups = GroupCoordinator(ground, replicas, controller)
         self.shares = ShareCoordinator(ground, replicas, controller)
         self.persister = self.groups.persister = Persister(ground, self.shares, peers)
+        self.share_offsets = ShareOffsets(ground, replicas, peers, self.groups, self.persister)
         self.transactions = TransactionCoordinator(ground, replicas, controller, peers, self.groups, self.producer_ids)
         self.by_type: dict[int, Coordinator[Any]] = {
             GROUP_COORDINATOR: self.groups,

@@ -273,15 +273,19 @@ class ShareGroups:
         """The group, if its offsets may be altered or deleted."""
         group = self.group(group_id)
         if group.members:
-            raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP, "The group is not empty.")
         return group
 
-    def begin_alter(self, group_id: str, partitions: Partitions, call: Call) -> CoordinatorDecision[int]:
-        """The state epoch with which partitions are initialized anew: leaders that hold an older state are fenced."""
-        group = self.check_empty(group_id)
-        return CoordinatorDecision(
-            [group_epoch_record(group_id, group.epoch + 1, group.metadata_hash)], group.epoch + 1
-        )
+    def begin_alter(self, group_id: str, partitions: Partitions) -> CoordinatorDecision[int]:
+        """The state epoch with which partitions are initialized anew: leaders that hold an older state are fenced. A
+        group that is not there comes to be."""
+        found = self._state.groups.get(group_id)
+        group = ShareGroup(group_id) if found is None else self.check_empty(group_id)
+        records = [group_epoch_record(group_id, group.epoch, 0)] if found is None else []
+        if partitions:
+            names = {topic_id: self._state.image.topics_by_id[topic_id].name for topic_id in partitions}
+            records.append(state_partition_record(group_id, group.partitions.begun(partitions, names)))
+        return CoordinatorDecision(records, group.epoch)
 
     def begin_delete(self, group_id: str, topic_ids: Sequence[bytes]) -> CoordinatorDecision[list[SharePartitionKey]]:
         """The states to delete; from now on the group does not have these topics."""
