@@ -89,6 +89,8 @@ def test_an_example_of_the_admin_client(node: Server, name: str) -> None:
                     await producer.send("orders", b"2", partition=0)
                 with suppress(KafkaError):
                     await admin.alter_group_offsets("billing", {ottla.client.TopicPartition("orders", 0): 1})
+            if "share_group" in name:
+                await admin.alter_share_group_offsets("workers", {ottla.client.TopicPartition("orders", 0): 0})
             await run(example_of(Admin, name), node.bootstrap, admin=admin)
 
     asyncio.run(main())

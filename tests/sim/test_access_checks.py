@@ -24,7 +24,7 @@ from ottla.wire.acls import AclOperation, AclResource
 from ottla.wire.apis import APIS, request_class
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.internal_topics import AUDIT_TOPIC
-from tests.interop.access_requests import TOPICS, Case, cases
+from tests.interop.access_requests import SEEN_ID, TOPICS, Case, cases
 
 ALICE = Principal("User", "alice")
 PROTECTED = (AclResource.TOPIC, AclResource.GROUP, AclResource.CLUSTER, AclResource.TRANSACTIONAL_ID)
@@ -32,9 +32,11 @@ OF_TOKENS = {38, 41}
 """Their questions come after a login, which these callers do not have: tests of delegation tokens ask them."""
 PROPERTIES = {
     f"{topic}.{name}": "1"
-    for topic in ("offsets.topic", "transaction.state.log")
+    for topic in ("offsets.topic", "transaction.state.log", "share.coordinator.state.topic")
     for name in ("num.partitions", "replication.factor")
-} | {"transaction.state.log.min.isr": "1"}
+} | {"transaction.state.log.min.isr": "1", "share.coordinator.state.topic.min.isr": "1"}
+MEMBER = "AAAAAAAAAAAAAAAAAAAAAQ"
+"""A member id of a share group: a UUID as Kafka writes it."""
 PREPARATIONS = (
     Case("FindCoordinator", 6, {"key_type": 0, "coordinator_keys": ["seen"]}),
     Case("FindCoordinator", 6, {"key_type": 1, "coordinator_keys": ["seen"]}),
@@ -50,8 +52,34 @@ PREPARATIONS = (
             "topic_partitions": [],
         },
     ),
+    Case(
+        "ShareGroupHeartbeat",
+        1,
+        {"group_id": "seen-shares", "member_id": MEMBER, "subscribed_topic_names": ["seen"]},
+    ),
 )
-"""A transaction and a group with a member: there is something to describe."""
+"""A transaction and two groups with a member: there is something to describe."""
+
+
+def share_cases() -> Iterator[Case]:
+    group = {"group_id": "seen-shares"}
+    session = {**group, "member_id": MEMBER, "share_session_epoch": 0}
+    partitions = [{"partition_index": 0}]
+    fetched = {**session, "max_bytes": 1, "max_records": 1, "batch_size": 1}
+    yield Case("ShareGroupHeartbeat", 1, {**group, "member_id": MEMBER, "subscribed_topic_names": ["seen", "hidden"]})
+    yield Case("ShareGroupDescribe", 1, {"group_ids": ["seen-shares"]})
+    yield Case("ShareFetch", 1, {**fetched, "topics": [{"topic_id": SEEN_ID, "partitions": partitions}]})
+    acknowledged = {**session, "share_session_epoch": 1}
+    yield Case("ShareAcknowledge", 1, {**acknowledged, "topics": [{"topic_id": SEEN_ID, "partitions": partitions}]})
+    for name in ("Initialize", "Read", "Write", "Delete"):
+        yield Case(f"{name}ShareGroupState", 0, group)
+    yield Case("ReadShareGroupStateSummary", 0, group)
+    asked = [{**group, "topics": [{"topic_name": "seen", "partitions": [0]}]}]
+    yield Case("DescribeShareGroupOffsets", 0, {"groups": asked})
+    yield Case("AlterShareGroupOffsets", 0, {**group, "topics": [{"topic_name": "seen", "partitions": partitions}]})
+    yield Case("DeleteShareGroupOffsets", 0, {**group, "topics": [{"topic_name": "seen"}]})
+
+
 EXTRA_CASES = (
     Case("FindCoordinator", 6, {"key_type": 2, "coordinator_keys": ["seen"]}),
     Case("InitProducerId", 6, {"transactional_id": "seen", "transaction_timeout_ms": 1_000, "enable2_pc": True}),
@@ -70,6 +98,7 @@ EXTRA_CASES = (
         },
         label="of an audit event",
     ),
+    *share_cases(),
 )
 
 

@@ -29,6 +29,7 @@ from ottla.spark.pipelines.definition import (
     load_tables,
     parse_pipeline,
 )
+from ottla.spark.pipelines.errors import RuleBroken
 from ottla.spark.pipelines.failures import SLOW_START, cause_of, flow_failure
 from ottla.spark.pipelines.progress import FlowProgress, SourceCounts, lag_of
 from ottla.spark.pipelines.redaction import Redaction
@@ -386,7 +387,7 @@ def test_the_cause_is_what_really_happened(text: str, cause: str) -> None:
 @pytest.mark.parametrize(
     ("text", "kind", "code"),
     [
-        ("[USER_RAISED_EXCEPTION] source a: a row fails x: Connection refused SQLSTATE: P0001", BadData, 4),
+        ("[USER_RAISED_EXCEPTION] source a: a row fails x: Connection refused SQLSTATE: P0001", RuleBroken, 4),
         ("Traceback\nottla.spark.x.DataLost: t-0 is gone", BadData, 4),
         ("[STREAM_FAILED] ended\nottla.client.errors.NoBrokerReached: NETWORK_EXCEPTION: none of", Unavailable, 3),
         ("[STREAM_FAILED] ended\njava.net.ConnectException: Connection refused", Unavailable, 3),
