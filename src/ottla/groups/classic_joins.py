@@ -42,7 +42,7 @@ class ClassicJoins:
         if isinstance(found, ClassicGroup):
             reply = self._join_group(found, request, call, step)
             return step.decide(reply)
-        if found is not None and not (found.type == "consumer" and found.is_empty):
+        if found is not None and not (found.type in ("consumer", "streams") and found.is_empty):
             return CoordinatorDecision([], join_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, call.api_version))
         if request.member_id:
             return CoordinatorDecision([], join_error(ErrorCode.UNKNOWN_MEMBER_ID, call.api_version, request.member_id))
@@ -51,7 +51,8 @@ class ClassicJoins:
     def _join_new_group(
         self, request: JoinGroupRequest, call: Call, step: Step, tombstones: list[GroupRecord]
     ) -> CoordinatorDecision[JoinGroupResponse]:
-        """The first member makes the group, in the place of a consumer group that nobody is in. It is written empty."""
+        """The first member makes the group, in the place of a consumer or streams group without members. It is written
+        empty."""
         group = ClassicGroup(request.group_id, timestamp=call.timestamp)
         records = [*tombstones, group.record({})]
         self._rebalances.prepare_group(group)

@@ -57,6 +57,16 @@ def matching_topics(pattern: str, topics: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(topic for topic in topics if matches(topic)))
 
 
+def is_found(pattern: str, text: str) -> bool:
+    """Whether a pattern matches anywhere in a text. A pattern that cannot be read matches nothing."""
+    if len(pattern) > MAX_PATTERN_BYTES:
+        return False
+    try:
+        return _compile(pattern).search(text) is not None
+    except (re2.error, UnicodeEncodeError):
+        return False
+
+
 def _reason(error: Exception) -> str:
     reason = error.args[0] if error.args else ""
     return reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)

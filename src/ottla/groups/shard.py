@@ -22,6 +22,9 @@ from ottla.groups.offsets import Offsets, commit_refused, transactional_commit_r
 from ottla.groups.records import GroupRecord, decode_record
 from ottla.groups.share.groups import SHARE_GROUP_KEYS, ShareGroups
 from ottla.groups.state import ShardState
+from ottla.groups.streams.groups import StreamsGroups
+from ottla.groups.streams.replay import STREAMS_GROUP_KEYS
+from ottla.groups.streams.sessions import HeartbeatReply
 from ottla.machine import Answer, CoordinatorDecision
 from ottla.records import Record
 from ottla.records.batch import NO_PRODUCER_ID
@@ -46,6 +49,12 @@ from ottla.wire.messages.records.offset_commit_key import OffsetCommitKey
 from ottla.wire.messages.records.offset_commit_value import OffsetCommitValue
 from ottla.wire.messages.share_group_describe import ShareGroupDescribeRequest, ShareGroupDescribeResponse
 from ottla.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+from ottla.wire.messages.streams_group_describe import StreamsGroupDescribeRequest, StreamsGroupDescribeResponse
+from ottla.wire.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest
+from ottla.wire.messages.streams_group_topology_description_update import (
+    StreamsGroupTopologyDescriptionUpdateRequest,
+    StreamsGroupTopologyDescriptionUpdateResponse,
+)
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from ottla.wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 
@@ -78,6 +87,7 @@ class GroupShard:
         self._classic = ClassicGroups(self.state)
         self._consumer = ConsumerGroups(self.state, self._classic)
         self.share = ShareGroups(self.state)
+        self.streams = StreamsGroups(self.state)
         self.offsets = Offsets(
             self.state, create_group=self._classic.create_group, keep_session=self._classic.keep_session
         )
@@ -101,6 +111,8 @@ class GroupShard:
             self._consumer.replay(key, value)
         elif type(key) in SHARE_GROUP_KEYS:
             self.share.replay(key, value)
+        elif type(key) in STREAMS_GROUP_KEYS:
+            self.streams.replay(key, value)
         elif type(key) is LegacyOffsetCommitKey:
             self.offsets.replay(*_legacy_commit(key, value), producer_id)
 
@@ -188,6 +200,22 @@ class GroupShard:
     ) -> CoordinatorDecision[ShareGroupDescribeResponse]:
         """`request` names only groups of this shard."""
         return CoordinatorDecision([], ShareGroupDescribeResponse(groups=self.share.describe(request.group_ids)))
+
+    def streams_group_heartbeat(
+        self, request: StreamsGroupHeartbeatRequest, call: Call
+    ) -> CoordinatorDecision[HeartbeatReply]:
+        return self.streams.heartbeat(request, call)
+
+    def streams_group_describe(
+        self, request: StreamsGroupDescribeRequest, call: Call
+    ) -> CoordinatorDecision[StreamsGroupDescribeResponse]:
+        """`request` names only groups of this shard."""
+        return CoordinatorDecision([], StreamsGroupDescribeResponse(groups=self.streams.describe(request)))
+
+    def streams_group_topology_description_update(
+        self, request: StreamsGroupTopologyDescriptionUpdateRequest, call: Call
+    ) -> CoordinatorDecision[StreamsGroupTopologyDescriptionUpdateResponse]:
+        return self.streams.update_topology_description(request, call)
 
     def _is_consumer_group(self, group_id: str) -> bool:
         group = self.state.groups.get(group_id)
@@ -288,6 +316,7 @@ class GroupShard:
         self._classic.loaded(now, timestamp)
         self._consumer.loaded(now)
         self.share.loaded(now)
+        self.streams.loaded(now)
         self._schedule_expiry(now)
 
     def deadline(self) -> int | None:
@@ -304,6 +333,7 @@ class GroupShard:
         self.state.image = image
         self._consumer.metadata_changed(changes, now)
         self.share.metadata_changed(changes, image)
+        self.streams.metadata_changed(changes, image)
 
     def topics_deleted(self, topics: Iterable[TopicImage], call: Call) -> CoordinatorDecision[None]:
         """The offsets of deleted topics go. Where they are many, a part goes now and the rest as `next_due`."""

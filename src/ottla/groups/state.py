@@ -26,7 +26,7 @@ class Group(Protocol):
 
     id: str
     type: str
-    """"classic", "consumer" or "share", as ListGroups says it."""
+    """"classic", "consumer", "share" or "streams", as ListGroups says it."""
     protocol_type: str
     """"consumer" for consumers of either type; Connect and others have their own; "" when nobody has said it yet."""
 

@@ -1,2 +1,1 @@
-"""Streams groups (KIP-1071): the topology of a Kafka Streams application and the assignment of its tasks. Not served
-yet."""
+"""Streams groups (KIP-1071): the members of a Kafka Streams application, its topology, and how tasks are assigned."""

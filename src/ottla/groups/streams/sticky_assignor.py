@@ -7,20 +7,12 @@ even: a member takes at most its share of the tasks that are left for the member
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heapreplace
-from typing import NamedTuple
 
+from ottla.groups.streams.tasks import NO_TASKS, Target, TaskId, TaskSet
 from ottla.groups.streams.topology import SubtopologyTasks
-
-Tasks = Mapping[str, Iterable[int]]
-"""Partitions by subtopology id."""
-
-
-class TaskId(NamedTuple):
-    subtopology_id: str
-    partition: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,23 +20,19 @@ class StreamsMemberSpec:
     """A member as the assignor sees it; its tasks are those of the last target assignment."""
 
     process_id: str
-    active: Tasks = field(default_factory=dict)
-    standby: Tasks = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class StreamsMemberTarget:
-    active: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    standby: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    active: TaskSet = NO_TASKS
+    standby: TaskSet = NO_TASKS
+    tags: Mapping[str, str] = field(default_factory=dict)
 
 
 class _Process:
     """The members of one process, and the tasks they have got so far."""
 
-    __slots__ = ("active", "id", "standby", "task_count", "tasks")
+    __slots__ = ("active", "id", "standby", "tags", "task_count", "tasks")
 
-    def __init__(self, id: str) -> None:
+    def __init__(self, id: str, tags: Mapping[str, str]) -> None:
         self.id = id
+        self.tags = tags
         self.active: dict[str, set[TaskId]] = {}
         self.standby: dict[str, set[TaskId]] = {}
         self.tasks: set[TaskId] = set()
@@ -94,19 +82,20 @@ class _Assignment:
             spec = members[id]
             process = self.processes.get(spec.process_id)
             if process is None:
-                process = self.processes[spec.process_id] = _Process(spec.process_id)
+                process = self.processes[spec.process_id] = _Process(spec.process_id, spec.tags)
             process.active[id] = set()
             process.standby[id] = set()
             self.process_of[id] = process
-            for task in _task_ids(spec.active):
+            for task in spec.active:
                 self.active_before[task] = id
-            for task in _task_ids(spec.standby):
+            for task in spec.standby:
                 self.standby_before.setdefault(task, []).append(id)
 
     def assign_active(self, tasks: list[TaskId]) -> None:
         quota = _Quota(len(tasks), len(self.process_of))
+        tasks = sorted(tasks, key=lambda task: (task.partition, task.subtopology_id))
         left = self._to_holders(tasks, quota, {task: [id] for task, id in self.active_before.items()})
-        left = self._to_holders(left, quota, self.standby_before)
+        left = sorted(self._to_holders(left, quota, self.standby_before))
         heap = [(process.load, process.id) for process in self.processes.values()]
         heapify(heap)
         for task in left:
@@ -150,6 +139,32 @@ class _Assignment:
                 process = min(free, key=lambda process: (process.load, process.id))
                 process.add(process.least_loaded_member(), task, is_active=False)
 
+    def assign_apart(self, tasks: list[TaskId], replica_count: int, rack_tags: Sequence[str]) -> None:
+        """Each copy goes to a process whose value of the first tag no copy has yet; of these, to one with the most new
+        values of the tags after it, where a copy was before, with the least load. A tag without new values is given up
+        for the next."""
+        for task in tasks:
+            holders = [process for process in self.processes.values() if task in process.tasks]
+            known = {*self.standby_before.get(task, ()), self.active_before.get(task)}
+            before = {self.process_of[id].id for id in known if id is not None}
+            for _ in range(replica_count):
+                free = [process for process in self.processes.values() if task not in process.tasks]
+                if not free:
+                    break
+                used = [{holder.tags.get(tag) for holder in holders} | {None} for tag in rack_tags]
+                ranked = [
+                    (
+                        [process.tags.get(tag) in values for tag, values in zip(rack_tags, used, strict=True)],
+                        process.id not in before,
+                        process.load,
+                        process.id,
+                    )
+                    for process in free
+                ]
+                process = self.processes[min(ranked)[-1]]
+                process.add(process.least_loaded_member(), task, is_active=False)
+                holders.append(process)
+
     def _least_loaded(self, task: TaskId, ids: Iterable[str]) -> str | None:
         """Of members whose process has no copy of the task: the one with the least load."""
         free = [id for id in ids if task not in self.process_of[id].tasks]
@@ -163,8 +178,10 @@ def assign_sticky(
     subtopologies: Mapping[str, SubtopologyTasks],
     *,
     standby_replica_count: int,
-) -> dict[str, StreamsMemberTarget]:
-    """The target assignment of every member. The same members and tasks always get the same one."""
+    rack_tags: Sequence[str] = (),
+) -> dict[str, Target]:
+    """The target assignment of every member. The same members and tasks always get the same one. Standby tasks are put
+    where the values of `rack_tags` differ from those of the task's other copies, tag by tag."""
     if not members:
         return {}
     tasks = [TaskId(id, number) for id in sorted(subtopologies) for number in range(subtopologies[id].task_count)]
@@ -172,24 +189,11 @@ def assign_sticky(
     assignment = _Assignment(members)
     assignment.assign_active(tasks)
     if standby_replica_count:
-        assignment.assign_standby(stateful, standby_replica_count, len(tasks))
+        if rack_tags:
+            assignment.assign_apart(stateful, standby_replica_count, rack_tags)
+        else:
+            assignment.assign_standby(stateful, standby_replica_count, len(tasks))
     return {
-        id: StreamsMemberTarget(
-            _by_subtopology(assignment.process_of[id].active[id]),
-            _by_subtopology(assignment.process_of[id].standby[id]),
-        )
+        id: Target(frozenset(assignment.process_of[id].active[id]), frozenset(assignment.process_of[id].standby[id]))
         for id in sorted(members)
     }
-
-
-def _task_ids(tasks: Tasks) -> Iterable[TaskId]:
-    for subtopology_id, partitions in tasks.items():
-        for partition in partitions:
-            yield TaskId(subtopology_id, partition)
-
-
-def _by_subtopology(tasks: Iterable[TaskId]) -> dict[str, tuple[int, ...]]:
-    found: dict[str, tuple[int, ...]] = {}
-    for task in sorted(tasks):
-        found[task.subtopology_id] = (*found.get(task.subtopology_id, ()), task.partition)
-    return found

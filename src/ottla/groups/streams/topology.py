@@ -8,7 +8,7 @@ broker's to mend: `ConfiguredTopology.missing` lists the topics to create.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -27,6 +27,10 @@ INCORRECTLY_PARTITIONED_TOPICS: Final = 2
 MISSING_INTERNAL_TOPICS: Final = 3
 SHUTDOWN_APPLICATION: Final = 4
 ASSIGNMENT_DELAYED: Final = 5
+MISSING_CLIENT_TAGS: Final = 6
+"""Only in version 1 of heartbeats."""
+MAX_TOPICS_NAMED: Final = 3
+"""In a status; it counts the others."""
 
 PartitionCounts = Mapping[str, int]
 """The number of partitions of each topic that exists, by name."""
@@ -45,6 +49,8 @@ class ConfiguredTopology:
     epoch: int
     subtopologies: dict[str, SubtopologyTasks] = field(default_factory=dict)
     """By subtopology id, sorted; empty unless the topology is ready."""
+    internal_partitions: dict[str, int] = field(default_factory=dict)
+    """How many partitions each internal topic has or is to have."""
     missing: list[CreatableTopic] = field(default_factory=list)
     """Internal topics to create, sorted by name."""
     status_code: int | None = None
@@ -79,11 +85,22 @@ def check_topology(topology: StreamsGroupTopologyValue) -> None:
             _check_indexes(id, group.source_topics, len(subtopology.source_topics))
             _check_indexes(id, group.source_topic_regex, len(subtopology.source_topic_regex))
             _check_indexes(id, group.repartition_source_topics, len(subtopology.repartition_source_topics))
-        for topic in (*subtopology.repartition_source_topics, *subtopology.state_changelog_topics):
+        for topic in subtopology.state_changelog_topics:
+            if topic.partitions != 0:
+                raise KafkaError(
+                    ErrorCode.STREAMS_INVALID_TOPOLOGY,
+                    f"Changelog topic {topic.name} must have an undefined partition count, but it is set to "
+                    f"{topic.partitions}.",
+                )
+        for topic in subtopology.repartition_source_topics:
             if topic.partitions < 0:
                 raise KafkaError(
                     ErrorCode.STREAMS_INVALID_TOPOLOGY, f"Topic {topic.name} has {topic.partitions} partitions."
                 )
+        if not _inputs(subtopology):
+            raise KafkaError(
+                ErrorCode.STREAMS_INVALID_TOPOLOGY, f"Subtopology {id} does not contain any source topics."
+            )
 
 
 def _check_indexes(subtopology_id: str, indexes: Collection[int], count: int) -> None:
@@ -103,6 +120,20 @@ def required_topics(topology: StreamsGroupTopologyValue) -> set[str]:
     }
 
 
+def source_subtopologies(topology: StreamsGroupTopologyValue) -> dict[str, str]:
+    """The id of the subtopology that reads a topic, by the topic's name."""
+    return {name: subtopology.subtopology_id for subtopology in topology.subtopologies for name in _inputs(subtopology)}
+
+
+def is_same(topology: StreamsGroupTopologyValue, other: StreamsGroupTopologyValue) -> bool:
+    """Whether two topologies are the same; the order of their subtopologies does not matter."""
+    return topology.epoch == other.epoch and _by_id(topology) == _by_id(other)
+
+
+def _by_id(topology: StreamsGroupTopologyValue) -> dict[str, Subtopology]:
+    return {subtopology.subtopology_id: subtopology for subtopology in topology.subtopologies}
+
+
 def configure(topology: StreamsGroupTopologyValue, existing: PartitionCounts) -> ConfiguredTopology:
     """The topology with the partitions of its internal topics decided. It must have passed `check_topology`."""
     try:
@@ -119,13 +150,17 @@ def configure(topology: StreamsGroupTopologyValue, existing: PartitionCounts) ->
     except TopicsNotReady as reason:
         return ConfiguredTopology(topology.epoch, status_code=reason.code, status_detail=str(reason))
     if missing:
-        names = ", ".join(topic.name for topic in missing)
         return ConfiguredTopology(
             topology.epoch,
             missing=missing,
             status_code=MISSING_INTERNAL_TOPICS,
-            status_detail=f"Internal topics are missing: [{names}]",
+            status_detail=f"Internal topics are missing: {_summary([topic.name for topic in missing])}",
         )
+    internal = {
+        topic.name: counts.get(topic.name, inputs[subtopology.subtopology_id])
+        for subtopology in topology.subtopologies
+        for topic in (*subtopology.repartition_source_topics, *subtopology.state_changelog_topics)
+    }
     return ConfiguredTopology(
         topology.epoch,
         {
@@ -134,7 +169,13 @@ def configure(topology: StreamsGroupTopologyValue, existing: PartitionCounts) ->
             )
             for subtopology in sorted(topology.subtopologies, key=lambda subtopology: subtopology.subtopology_id)
         },
+        internal,
     )
+
+
+def _summary(names: Sequence[str]) -> str:
+    more = len(names) - MAX_TOPICS_NAMED
+    return ", ".join(names[:MAX_TOPICS_NAMED]) + (f" and {more} additional topics" if more > 0 else "")
 
 
 def _inputs(subtopology: Subtopology) -> list[str]:
@@ -150,7 +191,7 @@ def _check_sources(topology: StreamsGroupTopologyValue, existing: PartitionCount
     sources = {name for subtopology in topology.subtopologies for name in subtopology.source_topics}
     missing = sorted(sources - existing.keys())
     if missing:
-        raise TopicsNotReady(MISSING_SOURCE_TOPICS, f"Source topics {', '.join(missing)} are missing.")
+        raise TopicsNotReady(MISSING_SOURCE_TOPICS, f"Source topics {_summary(missing)} are missing.")
 
 
 def _repartition_counts(topology: StreamsGroupTopologyValue, existing: PartitionCounts) -> dict[str, int]:
@@ -176,12 +217,16 @@ def _repartition_counts(topology: StreamsGroupTopologyValue, existing: Partition
             else:
                 left.append(name)
         if len(left) == len(undecided):
-            raise KafkaError(
-                ErrorCode.STREAMS_INVALID_TOPOLOGY,
-                f"Failed to compute number of partitions for all repartition topics: {', '.join(left)}",
-            )
+            raise KafkaError(ErrorCode.STREAMS_INVALID_TOPOLOGY, _why_undecided(left, writers))
         undecided = left
     return counts
+
+
+def _why_undecided(names: Sequence[str], writers: Mapping[str, object]) -> str:
+    failure = "Failed to compute number of partitions for all repartition topics"
+    if any(name not in writers for name in names):
+        return f"{failure}, because a repartition source topic is never used as a sink topic."
+    return f"{failure}. There may be loops in the topology that cannot be resolved."
 
 
 def _enforce_copartitioning(
@@ -222,7 +267,8 @@ def _check_equal(partitions: Mapping[str, int]) -> None:
     if len(set(partitions.values())) > 1:
         raise TopicsNotReady(
             INCORRECTLY_PARTITIONED_TOPICS,
-            f"Following topics do not have the same number of partitions: [{', '.join(sorted(partitions))}]",
+            "Following topics do not have the same number of partitions: "
+            f"[{{{', '.join(f'{name}={partitions[name]}' for name in sorted(partitions))}}}]",
         )
 
 

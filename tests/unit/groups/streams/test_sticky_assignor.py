@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from random import Random
 
-from ottla.groups.streams.sticky_assignor import StreamsMemberSpec, StreamsMemberTarget, assign_sticky
+from ottla.groups.streams.sticky_assignor import StreamsMemberSpec, assign_sticky
+from ottla.groups.streams.tasks import NO_TARGET, Target, TaskId
 from ottla.groups.streams.topology import SubtopologyTasks
 
 STATEFUL = {"0": SubtopologyTasks(6, True)}
@@ -16,28 +17,24 @@ def new(*process_ids: str) -> dict[str, StreamsMemberSpec]:
     return {f"m{index}": StreamsMemberSpec(process_id) for index, process_id in enumerate(process_ids)}
 
 
-def again(
-    targets: dict[str, StreamsMemberTarget], members: dict[str, StreamsMemberSpec]
-) -> dict[str, StreamsMemberSpec]:
+def again(targets: dict[str, Target], members: dict[str, StreamsMemberSpec]) -> dict[str, StreamsMemberSpec]:
     """The members with what they were given."""
-    nothing = StreamsMemberTarget()
     return {
-        id: StreamsMemberSpec(spec.process_id, targets.get(id, nothing).active, targets.get(id, nothing).standby)
+        id: StreamsMemberSpec(spec.process_id, targets.get(id, NO_TARGET).active, targets.get(id, NO_TARGET).standby)
         for id, spec in members.items()
     }
 
 
-def active_counts(targets: dict[str, StreamsMemberTarget]) -> list[int]:
-    return sorted(sum(map(len, target.active.values())) for target in targets.values())
+def active_counts(targets: dict[str, Target]) -> list[int]:
+    return sorted(len(target.active) for target in targets.values())
 
 
-def owners(targets: dict[str, StreamsMemberTarget]) -> dict[tuple[str, int], str]:
-    found: dict[tuple[str, int], str] = {}
+def owners(targets: dict[str, Target]) -> dict[TaskId, str]:
+    found: dict[TaskId, str] = {}
     for id, target in targets.items():
-        for subtopology_id, partitions in target.active.items():
-            for partition in partitions:
-                assert (subtopology_id, partition) not in found, "a task has two owners"
-                found[subtopology_id, partition] = id
+        for task in target.active:
+            assert task not in found, "a task has two owners"
+            found[task] = id
     return found
 
 
@@ -79,12 +76,7 @@ def test_new_member_takes_only_its_share() -> None:
 def test_tasks_of_a_lost_member_go_to_members_with_a_copy_of_the_state() -> None:
     members = new("a", "b", "c")
     before = assign_sticky(members, STATEFUL, standby_replica_count=1)
-    copies = {
-        (subtopology_id, partition): id
-        for id, target in before.items()
-        for subtopology_id, partitions in target.standby.items()
-        for partition in partitions
-    }
+    copies = {task: id for id, target in before.items() for task in target.standby}
     del members["m2"]
 
     after = assign_sticky(again(before, members), STATEFUL, standby_replica_count=1)
@@ -97,11 +89,10 @@ def test_tasks_of_a_lost_member_go_to_members_with_a_copy_of_the_state() -> None
 def test_standby_tasks_are_never_in_the_process_of_the_active_task() -> None:
     targets = assign_sticky(new("a", "a", "b"), STATEFUL, standby_replica_count=2)
 
-    by_process: Counter[tuple[str, str, int]] = Counter()
+    by_process: Counter[tuple[str, TaskId]] = Counter()
     for id, process_id in (("m0", "a"), ("m1", "a"), ("m2", "b")):
         for tasks in (targets[id].active, targets[id].standby):
-            for subtopology_id, partitions in tasks.items():
-                by_process.update((process_id, subtopology_id, partition) for partition in partitions)
+            by_process.update((process_id, task) for task in tasks)
     assert set(by_process.values()) == {1}
     assert len(by_process) == 12, "two processes have room for one standby of each task, not for two"
 
@@ -115,7 +106,7 @@ def test_stateless_tasks_have_no_standby() -> None:
 def test_every_task_has_one_owner_whatever_members_come_and_go() -> None:
     rng = Random(3)
     subtopologies = {"0": SubtopologyTasks(7, True), "1": SubtopologyTasks(4, False), "2": SubtopologyTasks(5, True)}
-    targets: dict[str, StreamsMemberTarget] = {}
+    targets: dict[str, Target] = {}
     for _ in range(60):
         members = {
             f"m{index}": StreamsMemberSpec(f"p{index % 4}") for index in rng.sample(range(12), rng.randint(1, 10))
@@ -123,3 +114,34 @@ def test_every_task_has_one_owner_whatever_members_come_and_go() -> None:
         targets = assign_sticky(again(targets, members), subtopologies, standby_replica_count=rng.randint(0, 2))
         assert len(owners(targets)) == 16
         assert targets.keys() == members.keys()
+
+
+def tagged(**zones: str) -> dict[str, StreamsMemberSpec]:
+    """Members by zone and cluster: a="z1/c1"."""
+    found = {}
+    for id, place in zones.items():
+        zone, _, cluster = place.partition("/")
+        found[id] = StreamsMemberSpec(id, tags={"zone": zone, "cluster": cluster} if place else {})
+    return found
+
+
+def test_copies_of_a_task_are_in_other_zones() -> None:
+    members = tagged(a="z1", b="z1", c="z2", d="z2", e="z3", f="z3")
+    targets = assign_sticky(members, STATEFUL, standby_replica_count=2, rack_tags=("zone",))
+    for task, owner in owners(targets).items():
+        copies = [id for id, target in targets.items() if task in target.standby]
+        assert len({members[id].tags["zone"] for id in (owner, *copies)}) == 3
+
+
+def test_a_tag_without_new_values_gives_way_to_the_next() -> None:
+    members = tagged(a="z1/c1", b="z1/c2", c="z1/c1", d="z1/c2")
+    targets = assign_sticky(members, STATEFUL, standby_replica_count=1, rack_tags=("zone", "cluster"))
+    for task, owner in owners(targets).items():
+        [copy] = [id for id, target in targets.items() if task in target.standby]
+        assert members[copy].tags["cluster"] != members[owner].tags["cluster"]
+
+
+def test_members_without_tags_get_copies_when_no_other_can() -> None:
+    members = tagged(a="z1", b="")
+    targets = assign_sticky(members, STATEFUL, standby_replica_count=1, rack_tags=("zone",))
+    assert sorted(len(target.standby) for target in targets.values()) == [3, 3]

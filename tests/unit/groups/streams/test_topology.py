@@ -77,7 +77,7 @@ def test_internal_topics_get_the_partitions_of_what_is_written_to_them() -> None
 
     assert (configured.status_code, configured.status_detail) == (
         MISSING_INTERNAL_TOPICS,
-        "Internal topics are missing: [counts, words]",
+        "Internal topics are missing: counts, words",
     )
     counts, words = configured.missing
     assert (words.name, words.num_partitions, words.replication_factor) == ("words", 6, -1)
@@ -116,7 +116,7 @@ def test_joined_sources_must_have_the_same_number_of_partitions() -> None:
 
     assert (configured.status_code, configured.status_detail) == (
         INCORRECTLY_PARTITIONED_TOPICS,
-        "Following topics do not have the same number of partitions: [left, other]",
+        "Following topics do not have the same number of partitions: [{left=3, other=4}]",
     )
 
 
