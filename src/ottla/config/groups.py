@@ -6,25 +6,32 @@ from collections.abc import Mapping
 from typing import Final
 
 from ottla.config.broker import BrokerConfig
+from ottla.config.broker_settings import STREAMS_ASSIGNORS
 from ottla.config.keys import (
     ANY_LIST,
+    LOW,
     MEDIUM,
     SHARE_OFFSET_RESET,
     Boolean,
     ConfigError,
     Int,
     List,
+    Long,
     String,
     Value,
     at_least,
+    between,
     one_of,
     setting,
 )
 from ottla.config.settings import Settings
 
+MAX_BACKOFF_MS: Final = 3_600_000
+
 
 class GroupConfig(Settings):
-    """What a group's members live by; the broker's `group.*` settings are the defaults."""
+    """What a group's members live by; the broker's `group.*` settings are the defaults. Settings of Ottla's own begin
+    with `ottla.`: DescribeConfigs lists those that are set."""
 
     __slots__ = ()
 
@@ -40,11 +47,22 @@ class GroupConfig(Settings):
     share_isolation_level: String = setting("read_uncommitted", MEDIUM, one_of("read_committed", "read_uncommitted"))
     share_renew_acknowledge_enable: Boolean = setting(True, MEDIUM)
     share_assignment_interval_ms: Int = setting(1000, MEDIUM, at_least(0))
+    errors_deadletterqueue_topic_name: String = setting("", MEDIUM)
+    errors_deadletterqueue_copy_record_enable: Boolean = setting(False, MEDIUM)
+    ottla_errors_deadletterqueue_required_enable: Boolean = setting(False, LOW, internal=True)
+    ottla_share_redelivery_backoff_ms: Int = setting(0, LOW, between(0, MAX_BACKOFF_MS), internal=True)
+    ottla_share_redelivery_backoff_max_ms: Int = setting(60_000, LOW, between(0, MAX_BACKOFF_MS), internal=True)
     streams_session_timeout_ms: Int = setting(45_000, MEDIUM, at_least(1))
     streams_heartbeat_interval_ms: Int = setting(5000, MEDIUM, at_least(1))
     streams_num_standby_replicas: Int = setting(0, MEDIUM, at_least(0))
     streams_initial_rebalance_delay_ms: Int = setting(3000, MEDIUM, at_least(0))
     streams_assignment_interval_ms: Int = setting(1000, MEDIUM, at_least(0))
+    streams_assignor_name: String | None = setting(None, MEDIUM, one_of(*STREAMS_ASSIGNORS))
+    """Not set: the first of the broker's `group.streams.assignors`."""
+    streams_num_warmup_replicas: Int = setting(2, MEDIUM, at_least(0))
+    streams_acceptable_recovery_lag: Long = setting(10_000, MEDIUM, at_least(0))
+    streams_task_offset_interval_ms: Int = setting(60_000, MEDIUM, at_least(1))
+    streams_rack_aware_assignment_tags: List = setting((), MEDIUM, ANY_LIST)
 
     @classmethod
     def parse(cls, overrides: Mapping[str, str], broker: BrokerConfig) -> GroupConfig:
@@ -75,8 +93,8 @@ def group_values(overrides: Mapping[str, str], broker: BrokerConfig) -> dict[str
         kind, _, rest = name.partition(".")
         for bound, too_far in (("min", "less"), ("max", "more")):
             limit_name = f"group.{kind}.{bound}.{rest}"
-            if limit_name == "group.streams.max.num.standby.replicas":
-                limit_name = "group.streams.max.standby.replicas"
+            if kind == "streams":
+                limit_name = limit_name.replace(".max.num.", ".max.")
             if limit_name in BrokerConfig.KEYS and isinstance(value, int):
                 limit = broker.value(limit_name)
                 assert isinstance(limit, int)

@@ -5,15 +5,23 @@ nothing behind was ever handed out). Records in it are kept as runs of neighbour
 
     AVAILABLE     acquire                                       -> ACQUIRED, one delivery more, locked by the member
     ACQUIRED      ACCEPT                                        -> ACKNOWLEDGED
-                  REJECT, GAP                                   -> ARCHIVED
-                  RELEASE, the lock expires                     -> AVAILABLE, or ARCHIVED at the limit of deliveries
-                  the member's session ends                     -> AVAILABLE, this delivery does not count
+                  GAP                                           -> ARCHIVED
+                  REJECT                                        -> ARCHIVED, or ARCHIVING with dead letters (KIP-1191)
+                  RELEASE, the lock expires, the session ends   -> AVAILABLE; at the limit of deliveries as REJECT
                   RENEW                                         -> ACQUIRED, with a new lock
+    ARCHIVING     the dead letter is written or given up        -> ARCHIVED
     ACKNOWLEDGED, ARCHIVED                                      final; the start offset passes over them
 
+With a back-off (`backoff_ms`) a record that was released, or whose lock expired, is AVAILABLE but not handed out before
+`expire` is called at the end of its pause: 2 ** (deliveries - 1) times `backoff_ms`, at most `backoff_max_ms`.
+
 An acknowledgement counts when the share coordinator has written it. `acknowledge` therefore only decides: its records
-are held by a `Change` until `finish` says whether it was written, and if it was not they are acquired as before. A lock
-that expires takes effect at once: what is written of it is a hint, and losing it costs a delivery that is not counted.
+are held by a `Change` until `finish` says whether it was written, and if it was not they are acquired as before. Locks
+that end (`expire`, `release_member`) are changes, too: no member gets a record before the deliveries that it had are
+written. So what was delivered for the n-th time is delivered for the n-th time or later after any crash.
+
+Records that were delivered half as often as they may be (`throttle_count`) come in ever smaller portions, and the last
+time each comes alone: one record that kills its members does not take its neighbours with it.
 
 Invariants:
     I1  runs are in order, touch each other and cover the window exactly
@@ -40,6 +48,7 @@ class DeliveryState(IntEnum):
     AVAILABLE = 0
     ACQUIRED = 1
     ACKNOWLEDGED = 2
+    ARCHIVING = 3
     ARCHIVED = 4
 
 
@@ -88,6 +97,22 @@ class Change(NamedTuple):
     id: int
     start_offset: int
     batches: tuple[StateBatch, ...]
+    archived_count: int = 0
+    """Records that it archives without a dead letter, gaps not counted."""
+
+
+class LetterRange(NamedTuple):
+    """Neighbouring records whose dead letters have not been written yet."""
+
+    first_offset: int
+    last_offset: int
+    delivery_count: int
+    is_rejected: bool
+    """By a member; else the limit of deliveries was reached. A guess for what was loaded: the reason is not stored."""
+
+    @property
+    def record_count(self) -> int:
+        return self.last_offset - self.first_offset + 1
 
 
 @dataclass(slots=True)
@@ -104,6 +129,9 @@ class _Run:
     change_id: int = NO_CHANGE
     next_state: DeliveryState = DeliveryState.AVAILABLE
     """What the run becomes when its change is written."""
+    available_at: int = 0
+    """When the back-off of an available run ends; 0: it is not waiting."""
+    is_rejected: bool = False
 
     @property
     def count(self) -> int:
@@ -111,7 +139,7 @@ class _Run:
 
     @property
     def is_free(self) -> bool:
-        return self.state is DeliveryState.AVAILABLE
+        return self.state is DeliveryState.AVAILABLE and self.available_at == 0
 
     def is_like(self, other: _Run) -> bool:
         """Whether both are one run, but for their place."""
@@ -122,6 +150,8 @@ class _Run:
             and self.expires_at == other.expires_at
             and self.change_id == other.change_id
             and self.next_state is other.next_state
+            and self.available_at == other.available_at
+            and self.is_rejected == other.is_rejected
         )
 
 
@@ -144,6 +174,12 @@ class SharePartition:
         self.max_delivery_count = max_delivery_count
         self.max_in_flight = max_in_flight
         self.lock_duration_ms = lock_duration_ms
+        self.has_dead_letters = False
+        """Whether rejected records, and those delivered too often, become ARCHIVING."""
+        self.may_have_letters = False
+        """Whether `dead_letters` may find some: a look at all runs is spared."""
+        self.backoff_ms = 0
+        self.backoff_max_ms = 0
         self._runs: list[_Run] = []
         self._last_change_id = NO_CHANGE
         at = start_offset
@@ -156,7 +192,10 @@ class SharePartition:
             state = DeliveryState(row.delivery_state)
             if state is DeliveryState.ACQUIRED:
                 state = DeliveryState.AVAILABLE  # by a member of before a restart
-            self._runs.append(_Run(first, row.last_offset, state, row.delivery_count))
+            run = _Run(first, row.last_offset, state, row.delivery_count)
+            run.is_rejected = state is DeliveryState.ARCHIVING and row.delivery_count < max_delivery_count
+            self.may_have_letters |= state is DeliveryState.ARCHIVING
+            self._runs.append(run)
             at = row.last_offset + 1
         self._tidy()
 
@@ -212,9 +251,28 @@ class SharePartition:
         return self.end_offset + max(min(left, self.max_in_flight - self.in_flight_count), 0) - 1
 
     @property
+    def throttle_count(self) -> int:
+        """From so many deliveries on records are handed out in small portions."""
+        return max(2, (self.max_delivery_count + 1) // 2)
+
+    @property
     def deadline(self) -> int | None:
-        """When the next lock expires. Records whose acknowledgement is being written are not waited for."""
-        return min((run.expires_at for run in self._runs if self._is_held(run)), default=None)
+        """When the next lock expires, or the next back-off ends. Records whose acknowledgement is being written are not
+        waited for."""
+        found: int | None = None
+        for run in self._runs:
+            if run.state is DeliveryState.ACQUIRED:
+                at = run.expires_at if run.change_id == NO_CHANGE else 0
+            else:
+                at = run.available_at
+            if at and (found is None or at < found):
+                found = at
+        return found
+
+    @property
+    def letter_count(self) -> int:
+        """Dead letters that are to be written."""
+        return sum(run.count for run in self._runs if self._has_letter(run))
 
     def state_batches(self) -> list[StateBatch]:
         """The window as a snapshot has it: what is acquired is stored as available."""
@@ -248,7 +306,8 @@ class SharePartition:
         batch that is shared between members is sent to each of them whole. Offsets before the first batch were
         compacted away and are archived; those between batches are handed out with the records around them, and the
         member answers GAP. Batches of `aborted` transactions are archived instead of handed out; nothing is written of
-        that, because the log tells it again.
+        that, because the log tells it again. A portion of records that were delivered often (`throttle_count`) comes
+        alone.
         """
         if not fetched or fetch_offset > self.end_offset:
             return []
@@ -263,6 +322,11 @@ class SharePartition:
                 continue
             first, last = max(run.first_offset, first_offset), min(run.last_offset, last_offset)
             last = min(last, _cut(first, left, fetched, is_strict=is_strict))
+            if run.delivery_count >= self.throttle_count:
+                left = 0
+                if acquired:
+                    break
+                last = min(last, first + self._portion(run) - 1)
             acquired.append(self._lock(self._split(run, first, last), member_id, now))
             left -= last - first + 1
         room = min(left, self.max_in_flight - self.in_flight_count)
@@ -276,6 +340,12 @@ class SharePartition:
             acquired = [part for one in acquired for part in self._without_aborted(one, aborted)]
         self._tidy()
         return acquired
+
+    def _portion(self, run: _Run) -> int:
+        """How many records of a run that was delivered often are handed out at once."""
+        if run.delivery_count >= self.max_delivery_count - 1:
+            return 1
+        return max(run.count >> (run.delivery_count - self.throttle_count + 1), 1)
 
     def _without_aborted(self, acquired: Acquired, aborted: Sequence[tuple[int, int]]) -> Iterator[Acquired]:
         """The parts of an acquisition outside of aborted batches; those batches are archived."""
@@ -323,26 +393,36 @@ class SharePartition:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "A record is acknowledged twice in one request.")
         change_id = self._last_change_id + 1
         batches: list[StateBatch] = []
+        archived_count = 0
         for first, last, kind in planned:
             run = self._split(self._runs[self._index_at(first)], first, last)
             if kind is AcknowledgeType.RENEW:
                 run.expires_at = now + self.lock_duration_ms
                 continue
             run.change_id, run.next_state = change_id, self._after(run, kind)
+            run.is_rejected = kind is AcknowledgeType.REJECT and run.next_state is DeliveryState.ARCHIVING
+            if run.next_state is DeliveryState.AVAILABLE:
+                run.available_at = self._available_at(run, now)
+            elif run.next_state is DeliveryState.ARCHIVED and kind is not AcknowledgeType.GAP:
+                archived_count += run.count
             batches.append(StateBatch(first, last, run.next_state, run.delivery_count))
         self._tidy()
         if not batches:
             return None
         self._last_change_id = change_id
-        return Change(change_id, self.start_offset, tuple(sorted(batches)))
+        return Change(change_id, self.start_offset, tuple(sorted(batches)), archived_count)
 
-    def finish(self, change_id: int, *, is_written: bool) -> None:
-        """A change was written, or was not: then its records are acquired again, by the lock that they had."""
+    def finish(self, *change_ids: int, is_written: bool) -> None:
+        """Changes were written, or were not: then their records are acquired again, by the locks that they had."""
+        finished = frozenset(change_ids)
         for run in self._runs:
-            if run.change_id == change_id:
+            if run.change_id in finished:
                 run.change_id = NO_CHANGE
                 if is_written:
                     run.state, run.member_id, run.expires_at = run.next_state, "", 0
+                    self.may_have_letters |= run.state is DeliveryState.ARCHIVING
+                else:
+                    run.available_at, run.is_rejected = 0, False
                 run.next_state = DeliveryState.AVAILABLE
         self._tidy()
 
@@ -361,49 +441,96 @@ class SharePartition:
     def _after(self, run: _Run, kind: AcknowledgeType) -> DeliveryState:
         if kind is AcknowledgeType.ACCEPT:
             return DeliveryState.ACKNOWLEDGED
-        return self._after_release(run) if kind is AcknowledgeType.RELEASE else DeliveryState.ARCHIVED
+        if kind is AcknowledgeType.GAP:
+            return DeliveryState.ARCHIVED
+        return self._after_release(run) if kind is AcknowledgeType.RELEASE else self._given_up
 
     def _after_release(self, run: _Run) -> DeliveryState:
-        return DeliveryState.ARCHIVED if run.delivery_count >= self.max_delivery_count else DeliveryState.AVAILABLE
+        return self._given_up if run.delivery_count >= self.max_delivery_count else DeliveryState.AVAILABLE
 
-    # Locks that end
+    @property
+    def _given_up(self) -> DeliveryState:
+        return DeliveryState.ARCHIVING if self.has_dead_letters else DeliveryState.ARCHIVED
 
-    def expire(self, now: int) -> list[StateBatch]:
-        """Release what is locked no longer; what of it is to be written."""
-        return self._release([run for run in self._runs if self._is_held(run) and run.expires_at <= now])
+    def _available_at(self, run: _Run, now: int) -> int:
+        """When a released record may be handed out again; 0: at once."""
+        pause_ms = min(self.backoff_ms << max(run.delivery_count - 1, 0), self.backoff_max_ms)
+        return now + pause_ms if pause_ms > 0 else 0
 
-    def release_member(self, member_id: str) -> list[StateBatch]:
-        """Release what a member holds whose session ended; what of it is to be written. As in Kafka this delivery does
-        not count: a member acknowledges what it worked on before it leaves."""
-        runs = [run for run in self._runs if self._is_held(run) and run.member_id == member_id]
+    # Dead letters
+
+    def dead_letters(self, max_records: int) -> list[LetterRange]:
+        """The first records whose dead letters are to be written, at most so many."""
+        found: list[LetterRange] = []
+        for run in self._runs:
+            if max_records <= 0:
+                break
+            if self._has_letter(run):
+                last = min(run.last_offset, run.first_offset + max_records - 1)
+                found.append(LetterRange(run.first_offset, last, run.delivery_count, run.is_rejected))
+                max_records -= found[-1].record_count
+        self.may_have_letters = bool(found)
+        return found
+
+    def archive(self, ranges: Iterable[LetterRange]) -> Change | None:
+        """Begin to archive records whose dead letters are written, or given up; None if the log has dropped them."""
+        return self._change(
+            [
+                self._split(run, max(run.first_offset, one.first_offset), min(run.last_offset, one.last_offset))
+                for one in ranges
+                for run in list(self._within(one.first_offset, one.last_offset))
+                if self._has_letter(run)
+            ]
+        )
+
+    # Locks and back-offs that end
+
+    def expire(self, now: int) -> Change | None:
+        """Begin to release what is locked no longer; None if there is nothing. Back-offs that are over end."""
+        for run in self._runs:
+            if self._is_waiting(run) and run.available_at <= now:
+                run.available_at = 0
+        runs = [run for run in self._runs if self._is_held(run) and run.expires_at <= now]
         for run in runs:
-            run.delivery_count -= 1
-        return self._release(runs, is_counted=False)
+            run.available_at = self._available_at(run, now)
+        return self._change(runs)
 
-    def _release(self, runs: list[_Run], *, is_counted: bool = True) -> list[StateBatch]:
+    def release_member(self, member_id: str) -> Change | None:
+        """Begin to release what a member holds whose session ended, without a back-off; None if that is nothing."""
+        return self._change([run for run in self._runs if self._is_held(run) and run.member_id == member_id])
+
+    def _change(self, runs: list[_Run]) -> Change | None:
+        """Release or, with their dead letters done, archive these runs."""
+        if not runs:
+            return None
+        self._last_change_id = change_id = self._last_change_id + 1
+        archived_count = 0
         for run in runs:
-            run.state = self._after_release(run) if is_counted else DeliveryState.AVAILABLE
-            run.member_id, run.expires_at = "", 0
-        batches = [StateBatch(run.first_offset, run.last_offset, run.state, run.delivery_count) for run in runs]
+            is_done = run.state is DeliveryState.ARCHIVING
+            run.change_id, run.next_state = change_id, DeliveryState.ARCHIVED if is_done else self._after_release(run)
+            if run.next_state is not DeliveryState.AVAILABLE:
+                run.available_at = 0
+            archived_count += run.count if run.next_state is DeliveryState.ARCHIVED else 0
+        batches = tuple(
+            StateBatch(run.first_offset, run.last_offset, run.next_state, run.delivery_count) for run in runs
+        )
         self._tidy()
-        return batches
-
-    def rows_within(self, first_offset: int, last_offset: int) -> Iterator[StateBatch]:
-        """What is to be written now of a range whose locks ended a while ago. Records that were acquired again are
-        written as before that; those of a change are left to it."""
-        for run in self._within(first_offset, last_offset):
-            if run.change_id != NO_CHANGE:
-                continue
-            first, last = max(run.first_offset, first_offset), min(run.last_offset, last_offset)
-            if run.state is DeliveryState.ACQUIRED:
-                yield StateBatch(first, last, DeliveryState.AVAILABLE, run.delivery_count - 1)
-            else:
-                yield StateBatch(first, last, run.state, run.delivery_count)
+        return Change(change_id, self.start_offset, batches, archived_count)
 
     @staticmethod
     def _is_held(run: _Run) -> bool:
         """Whether a member may acknowledge it: no acknowledgement is being written."""
         return run.state is DeliveryState.ACQUIRED and run.change_id == NO_CHANGE
+
+    @staticmethod
+    def _has_letter(run: _Run) -> bool:
+        """Whether its dead letters are to be written."""
+        return run.state is DeliveryState.ARCHIVING and run.change_id == NO_CHANGE
+
+    @staticmethod
+    def _is_waiting(run: _Run) -> bool:
+        """Whether its back-off has not ended."""
+        return run.state is DeliveryState.AVAILABLE and run.available_at > 0
 
     # The window moves
 
@@ -465,7 +592,8 @@ class SharePartition:
             at = run.last_offset + 1
             is_acquired = run.state is DeliveryState.ACQUIRED
             assert bool(run.member_id) == is_acquired and (run.delivery_count >= 1 or not is_acquired), "I3"
-            assert is_acquired or run.change_id == NO_CHANGE, "I3"
+            assert is_acquired or run.change_id == NO_CHANGE or run.state is DeliveryState.ARCHIVING, "I3"
+            assert not run.available_at or is_acquired or run.state is DeliveryState.AVAILABLE, "I3"
         assert not self._runs or self._runs[0].state not in FINAL, "I2"
 
 

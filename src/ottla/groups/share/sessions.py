@@ -6,7 +6,7 @@ released when its session ends, not when it opens a new one: it may still acknow
 
     S1  a session's next epoch is 1 to MAX_EPOCH
     S2  every session is listed under its connection, and no connection lists another
-    S3  there are never more sessions than `max_sessions`
+    S3  there are never more sessions than `max_sessions`, nor do they name more than MAX_PARTITIONS together
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from ottla.wire.errors import ErrorCode, KafkaError
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 MAX_EPOCH = 0x7FFFFFFF
+MAX_PARTITIONS = 500_000
+"""Partitions of all sessions together: they are named by clients, whether the cluster has them or not."""
 
 
 class SharedPartition(NamedTuple):
@@ -55,14 +57,11 @@ class ShareSessions:
         self._sessions: dict[SessionKey, ShareSession] = {}
         self._by_connection: dict[int, dict[SessionKey, None]] = {}
         self._of_group: dict[str, int] = {}
+        self.partition_count = 0
+        """Partitions of all sessions."""
 
     def __len__(self) -> int:
         return len(self._sessions)
-
-    @property
-    def partition_count(self) -> int:
-        """Partitions of all sessions."""
-        return sum(len(session.partitions) for session in self._sessions.values())
 
     def is_group_empty(self, group_id: str) -> bool:
         return group_id not in self._of_group
@@ -84,10 +83,14 @@ class ShareSessions:
             return self._open(key, connection, wanted)
         session = self._advance(key, epoch)
         if epoch != FINAL_EPOCH:
-            for partition in wanted:
-                session.partitions[partition] = None
+            added = dict.fromkeys(partition for partition in wanted if partition not in session.partitions)
+            if self.partition_count + len(added) > MAX_PARTITIONS:
+                raise KafkaError(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
+            before = len(session.partitions)
+            session.partitions.update(added)
             for partition in forgotten:
                 session.partitions.pop(partition, None)
+            self.partition_count += len(session.partitions) - before
         return session
 
     def acknowledge(self, key: SessionKey, epoch: int) -> ShareSession:
@@ -115,9 +118,11 @@ class ShareSessions:
         before = self._sessions.get(key)
         if before is not None:
             self._remove(before)
-        if len(self._sessions) >= self.max_sessions:
+        partitions = dict.fromkeys(wanted)
+        if len(self._sessions) >= self.max_sessions or self.partition_count + len(partitions) > MAX_PARTITIONS:
             raise KafkaError(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
-        session = self._sessions[key] = ShareSession(key, connection, dict.fromkeys(wanted))
+        session = self._sessions[key] = ShareSession(key, connection, partitions)
+        self.partition_count += len(partitions)
         self._by_connection.setdefault(id(connection), {})[key] = None
         self._of_group[key.group_id] = self._of_group.get(key.group_id, 0) + 1
         return session
@@ -135,6 +140,7 @@ class ShareSessions:
     def _remove(self, session: ShareSession) -> None:
         key = session.key
         del self._sessions[key]
+        self.partition_count -= len(session.partitions)
         of_connection = self._by_connection[id(session.connection)]
         del of_connection[key]
         if not of_connection:

@@ -13,6 +13,7 @@ from ottla.groups.share.partition import (
     Acquired,
     Change,
     DeliveryState,
+    LetterRange,
     SharePartition,
     StateBatch,
     in_batches,
@@ -21,7 +22,7 @@ from ottla.wire.errors import ErrorCode, KafkaError
 
 LOCK_MS = 1_000
 GAP, ACCEPT, RELEASE, REJECT, RENEW = AcknowledgeType
-AVAILABLE, ACQUIRED, ACKNOWLEDGED, ARCHIVED = DeliveryState
+AVAILABLE, ACQUIRED, ACKNOWLEDGED, ARCHIVING, ARCHIVED = DeliveryState
 
 
 class Partition(SharePartition):
@@ -47,6 +48,15 @@ class Partition(SharePartition):
         assert change is not None
         self.finish(change.id, is_written=True)
         self.check()
+
+    def ended(self, change: Change | None) -> tuple[StateBatch, ...]:
+        """What is written of locks that ended, which then count."""
+        self.check()
+        if change is None:
+            return ()
+        self.finish(change.id, is_written=True)
+        self.check()
+        return change.batches
 
     def refused(self, member: str, first: int, last: int, *kinds: int) -> ErrorCode:
         before = self.state_batches(), self.acquired_count
@@ -93,6 +103,7 @@ def test_each_record_may_be_said_something_else_of() -> None:
             StateBatch(3, 3, AVAILABLE, 1),
             StateBatch(4, 4, ARCHIVED, 1),
         ),
+        archived_count=1,
     )
     queue.finish(change.id, is_written=True)
     assert (queue.start_offset, queue.end_offset, queue.delivery_complete_count) == (3, 5, 1)
@@ -106,11 +117,11 @@ def test_an_acknowledgement_counts_when_it_is_written() -> None:
     assert change is not None
     assert queue.next_fetch_offset == 4, "records whose state is being written are not available"
     assert queue.refused("a", 1, 1, ACCEPT) is ErrorCode.INVALID_RECORD_STATE
-    assert queue.expire(LOCK_MS) == [StateBatch(0, 0, AVAILABLE, 1), StateBatch(3, 3, AVAILABLE, 1)]
+    assert queue.ended(queue.expire(LOCK_MS)) == (StateBatch(0, 0, AVAILABLE, 1), StateBatch(3, 3, AVAILABLE, 1))
     queue.finish(change.id, is_written=False)
     queue.check()
     assert queue.deadline == LOCK_MS, "acquired as before, by a lock that has ended meanwhile"
-    assert queue.expire(LOCK_MS) == [StateBatch(1, 2, AVAILABLE, 1)]
+    assert queue.ended(queue.expire(LOCK_MS)) == (StateBatch(1, 2, AVAILABLE, 1),)
     assert queue.take("b", 3, now=LOCK_MS) == [Acquired(0, 3, 2)]
 
 
@@ -119,25 +130,59 @@ def test_a_lock_ends_with_its_time_and_renew_gives_it_more() -> None:
     queue.take("a", 1, now=0)
     assert queue.say("a", 1, 1, RENEW, now=600) is None
     assert queue.deadline == LOCK_MS
-    assert queue.expire(LOCK_MS - 1) == []
-    assert queue.expire(LOCK_MS) == [StateBatch(0, 0, AVAILABLE, 1)]
+    assert queue.expire(LOCK_MS - 1) is None
+    assert queue.ended(queue.expire(LOCK_MS)) == (StateBatch(0, 0, AVAILABLE, 1),)
     assert queue.refused("a", 0, 1, ACCEPT) is ErrorCode.INVALID_RECORD_STATE
     queue.done("a", 1, 1, ACCEPT)
     assert queue.deadline is None
 
 
-def test_a_member_whose_session_ends_releases_all_it_holds_and_that_delivery_does_not_count() -> None:
+def test_a_member_whose_session_ends_releases_all_it_holds_and_that_delivery_counts() -> None:
     queue = Partition(deliveries=2)
     queue.take("a", 5, 2)
     queue.take("b", 5, 2)
     queue.take("a", 5, 2)
-    assert queue.release_member("a") == [StateBatch(0, 1, AVAILABLE, 0), StateBatch(4, 5, AVAILABLE, 0)]
-    assert queue.take("c", 5) == [Acquired(0, 1, 1), Acquired(4, 5, 1)]
-    queue.done("c", 0, 1, RELEASE)
-    queue.done("c", 4, 5, RELEASE)
+    assert queue.ended(queue.release_member("a")) == (StateBatch(0, 1, AVAILABLE, 1), StateBatch(4, 5, AVAILABLE, 1))
     assert queue.take("c", 5) == [Acquired(0, 1, 2), Acquired(4, 5, 2)]
-    assert queue.release_member("c") == [StateBatch(0, 1, AVAILABLE, 1), StateBatch(4, 5, AVAILABLE, 1)]
-    assert queue.start_offset == 0
+    assert queue.ended(queue.release_member("c")) == (StateBatch(0, 1, ARCHIVED, 2), StateBatch(4, 5, ARCHIVED, 2))
+    assert queue.release_member("c") is None
+    assert queue.start_offset == 2
+
+
+def test_no_member_gets_a_record_before_the_end_of_its_last_lock_is_written() -> None:
+    queue = Partition()
+    queue.take("a", 1)
+    change = queue.expire(LOCK_MS)
+    assert change is not None and queue.expire(LOCK_MS) is None
+    assert queue.take("b", 1, now=LOCK_MS) == []
+    assert queue.refused("a", 0, 0, ACCEPT) is ErrorCode.INVALID_RECORD_STATE
+    queue.ended(change)
+    assert queue.take("b", 1, now=LOCK_MS) == [Acquired(0, 1, 2)]
+
+
+def test_records_that_were_delivered_often_come_in_small_portions_and_alone_at_last() -> None:
+    """As Apache Kafka 4.3.1 does: 5, 5, 5, then 2 of them, and each alone for the fifth time."""
+    queue = Partition(deliveries=5)
+    for count in (1, 2, 3):
+        assert queue.take("a", 4) == [Acquired(0, 4, count)]
+        queue.done("a", 0, 4, RELEASE)
+    assert queue.take("a", 9) == [Acquired(0, 1, 4)], "and nothing new beside them"
+    queue.done("a", 0, 1, RELEASE)
+    assert queue.take("a", 9) == [Acquired(0, 0, 5)]
+    assert queue.take("b", 9) == [Acquired(1, 1, 5)]
+    queue.done("a", 0, 0, ACCEPT)
+    queue.done("b", 1, 1, RELEASE)
+    assert queue.start_offset == 2, "the first was accepted, the second has used up its deliveries"
+    assert queue.take("a", 9) == [Acquired(2, 2, 4)]
+    assert queue.take("a", 9) == [Acquired(3, 3, 4)]
+    assert queue.take("a", 9) == [Acquired(4, 4, 4)]
+    assert queue.take("a", 9) == [Acquired(5, 9, 1)]
+
+
+def test_a_portion_of_records_that_were_delivered_often_does_not_come_with_others() -> None:
+    queue = Partition(0, StateBatch(2, 3, AVAILABLE, 2), deliveries=4)
+    assert queue.take("a", 9) == [Acquired(0, 1, 1)]
+    assert queue.take("a", 9) == [Acquired(2, 2, 3)]
 
 
 def test_batches_of_aborted_transactions_are_archived_instead_of_handed_out() -> None:
@@ -163,13 +208,10 @@ def test_a_fetch_reads_no_further_than_it_may_hand_out() -> None:
     assert queue.reach_offset(5) == 6
 
 
-def test_what_is_written_of_ended_locks_is_what_holds_when_it_is_written() -> None:
+def test_what_is_being_written_counts_as_done_for_the_coordinator_only() -> None:
     queue = Partition()
     queue.take("a", 9)
-    queue.expire(LOCK_MS)
-    queue.take("b", 4, 5, now=LOCK_MS)
-    queue.say("b", 0, 1, ACCEPT, now=LOCK_MS)
-    assert list(queue.rows_within(0, 9)) == [StateBatch(2, 4, AVAILABLE, 1), StateBatch(5, 9, AVAILABLE, 1)]
+    queue.say("a", 0, 1, ACCEPT)
     assert (queue.planned_complete_count, queue.delivery_complete_count) == (2, 0)
 
 
@@ -268,7 +310,7 @@ def test_records_before_the_logs_start_are_gone() -> None:
 
 def test_a_window_is_what_was_stored_of_it() -> None:
     rows = (StateBatch(8, 9, AVAILABLE, 2), StateBatch(3, 4, ACKNOWLEDGED, 1), StateBatch(6, 6, ARCHIVED, 3))
-    queue = Partition(4, *rows)
+    queue = Partition(4, *rows, deliveries=5)
     assert (queue.start_offset, queue.end_offset) == (5, 10)
     assert queue.take("a", 20, 5) == [Acquired(5, 5, 1), Acquired(7, 7, 1), Acquired(8, 9, 3), Acquired(10, 10, 1)]
     again = Partition(queue.start_offset, *queue.state_batches())
@@ -279,6 +321,18 @@ def test_a_window_is_what_was_stored_of_it() -> None:
 def test_any_order_of_events_keeps_every_record_and_its_promises(seed: int) -> None:
     rng = Random(seed)
     queue = Partition(deliveries=3, in_flight=30)
+    queue.has_dead_letters = seed % 2 == 1
+    queue.backoff_ms, queue.backoff_max_ms = rng.choice((0, 150)), 250
+    letters: set[int] = set()
+
+    def write_letters(count: int) -> None:
+        ranges = queue.dead_letters(count)
+        for one in ranges:
+            offsets = set(range(one.first_offset, one.last_offset + 1))
+            assert not offsets & (letters | accepted | set(holders)), "written twice, or of a record in other hands"
+            letters.update(offsets)
+        queue.ended(queue.archive(ranges))
+
     counts: dict[int, int] = {}
     holders: dict[int, str] = {}
     accepted: set[int] = set()
@@ -319,21 +373,129 @@ def test_any_order_of_events_keeps_every_record_and_its_promises(seed: int) -> N
                     accepted.add(offset)
                 elif not is_written:
                     holders[offset] = "unknown"
-            queue.expire(now + LOCK_MS)  # its lock ends, as all others do
+            queue.ended(queue.expire(now + LOCK_MS))  # its lock ends, as all others do
             holders = {offset: holder for offset, holder in holders.items() if holder == "being written"}
         elif event == 8:
-            for first, last, _, count in queue.release_member(member):
-                counts.update(dict.fromkeys(range(first, last + 1), count))
+            change = queue.release_member(member)
+            if change is not None and rng.random() < 0.5:
+                said = {at: RELEASE for row in change.batches for at in range(row.first_offset, row.last_offset + 1)}
+                changes.append((change, said))
+                holders.update(dict.fromkeys(said, "being written"))
+            else:
+                queue.ended(change)
             holders = {offset: holder for offset, holder in holders.items() if holder != member}
+        elif event == 9:
+            change = queue.expire(now)  # back-offs end, locks too
+            for row in change.batches if change is not None else ():
+                for offset in range(row.first_offset, row.last_offset + 1):
+                    holders.pop(offset, None)
+            queue.ended(change)
+            write_letters(rng.randrange(6))
         queue.check()
         assert queue.in_flight_count <= 30
         held = {offset for offset in holders if offset >= queue.start_offset}
         assert queue.acquired_count >= len(held)
     for change, _ in changes:
         queue.finish(change.id, is_written=False)
-    queue.expire(now + LOCK_MS)
+    queue.ended(queue.expire(now + LOCK_MS))
     # Every record that is not accepted is offered again, or has used up its deliveries or was rejected.
-    for _ in range(200):
+    holders = {}
+    for _ in range(300):
+        queue.ended(queue.expire(now + 2 * LOCK_MS))
+        write_letters(100)
         for first, last, _ in queue.take("z", 119, now=now):
             queue.done("z", first, last, ACCEPT)
-    assert (queue.start_offset, queue.end_offset) == (120, 120)
+            accepted.update(range(first, last + 1))
+    assert (queue.start_offset, queue.end_offset, queue.letter_count) == (120, 120, 0)
+    if queue.has_dead_letters:
+        assert letters | accepted == set(range(120)) and not letters & accepted, "one end for each record"
+    else:
+        assert not letters
+
+
+def test_with_dead_letters_a_record_that_is_given_up_is_archived_after_its_letter() -> None:
+    queue = Partition(deliveries=2)
+    queue.has_dead_letters = True
+    queue.take("a", 5)
+    change = queue.say("a", 0, 5, REJECT, GAP, ACCEPT, RELEASE, REJECT, REJECT)
+    assert change is not None and change.archived_count == 0
+    assert [row[2] for row in change.batches] == [ARCHIVING, ARCHIVED, ACKNOWLEDGED, AVAILABLE, ARCHIVING]
+    assert queue.dead_letters(10) == [], "a letter is written once the rejection is stored"
+    queue.finish(change.id, is_written=True)
+    assert queue.take("b", 5, now=0) == [Acquired(3, 3, 2)]
+    change = queue.expire(LOCK_MS)
+    assert change is not None and change.batches == (StateBatch(3, 3, ARCHIVING, 2),)
+    queue.finish(change.id, is_written=True)
+    queue.check()
+    ranges = [LetterRange(0, 0, 1, True), LetterRange(3, 3, 2, False), LetterRange(4, 5, 1, True)]
+    assert queue.dead_letters(10) == ranges
+    assert queue.dead_letters(3) == [*ranges[:2], LetterRange(4, 4, 1, True)]
+    assert (queue.letter_count, queue.start_offset, queue.delivery_complete_count) == (4, 0, 2)
+    change = queue.archive(queue.dead_letters(3))
+    assert change is not None and change.archived_count == 3
+    rows = (StateBatch(0, 0, ARCHIVED, 1), StateBatch(3, 3, ARCHIVED, 2), StateBatch(4, 4, ARCHIVED, 1))
+    assert change.batches == rows
+    assert (queue.letter_count, queue.start_offset, queue.planned_complete_count) == (1, 0, 5)
+    queue.check()
+    queue.finish(change.id, is_written=True)
+    queue.check()
+    assert (queue.start_offset, queue.dead_letters(9)) == (5, [LetterRange(5, 5, 1, True)])
+    change = queue.archive(ranges)
+    assert change is not None and change.batches == (StateBatch(5, 5, ARCHIVED, 1),)
+    queue.finish(change.id, is_written=True)
+    assert (queue.start_offset, queue.in_flight_count, queue.archive(ranges)) == (6, 0, None)
+
+
+def test_letters_that_were_not_written_are_there_after_loading() -> None:
+    rows = (StateBatch(3, 4, ARCHIVING, 1), StateBatch(5, 5, ARCHIVING, 3))
+    queue = Partition(3, *rows)
+    assert queue.dead_letters(10) == [LetterRange(3, 4, 1, True), LetterRange(5, 5, 3, False)]
+    assert queue.state_batches() == list(rows)
+    assert (queue.next_fetch_offset, queue.start_offset) == (6, 3)
+
+
+def test_a_rejection_that_could_not_be_stored_leaves_the_record_with_its_member() -> None:
+    queue = Partition()
+    queue.has_dead_letters = True
+    queue.take("a", 0)
+    change = queue.say("a", 0, 0, REJECT)
+    assert change is not None
+    queue.finish(change.id, is_written=False)
+    queue.check()
+    assert queue.letter_count == 0
+    queue.done("a", 0, 0, ACCEPT)
+    assert queue.start_offset == 1
+
+
+def test_a_released_record_waits_longer_each_time() -> None:
+    queue = Partition(deliveries=5)
+    queue.backoff_ms, queue.backoff_max_ms = 100, 250
+    now = 0
+    for pause_ms in (100, 200, 250, 250):
+        queue.take("a", 1, now=now)
+        change = queue.say("a", 0, 0, RELEASE, now=now)
+        assert change is not None
+        queue.finish(change.id, is_written=True)
+        queue.check()
+        assert (queue.deadline, queue.next_fetch_offset) == (now + pause_ms, 2), "others are not held up"
+        assert queue.expire(now + pause_ms - 1) is None and queue.next_fetch_offset == 2
+        now += pause_ms
+        assert queue.expire(now) is None and queue.next_fetch_offset == 0
+        queue.check()
+    assert queue.take("b", 1, now=now) == [Acquired(0, 0, 5)]
+
+
+def test_a_lock_that_expires_begins_a_back_off_and_a_session_that_ends_does_not() -> None:
+    queue = Partition()
+    queue.backoff_ms, queue.backoff_max_ms = 100, 1000
+    queue.take("a", 0)
+    change = queue.expire(LOCK_MS)
+    assert change is not None and change.batches == (StateBatch(0, 0, AVAILABLE, 1),)
+    queue.finish(change.id, is_written=True)
+    assert (queue.deadline, queue.take("b", 0, now=LOCK_MS)) == (LOCK_MS + 100, [])
+    assert queue.expire(LOCK_MS + 100) is None
+    assert queue.take("b", 0, now=LOCK_MS + 100) == [Acquired(0, 0, 2)]
+    change = queue.release_member("b")
+    assert change is not None
+    queue.finish(change.id, is_written=True)
+    assert queue.take("c", 0, now=LOCK_MS + 100) == [Acquired(0, 0, 3)]

@@ -40,6 +40,23 @@ def test_a_session_is_continued_with_the_next_epoch_and_keeps_its_partitions() -
     assert sessions.partition_count == 1
 
 
+def test_the_partitions_of_all_sessions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ottla.groups.share.sessions.MAX_PARTITIONS", 3)
+    sessions = ShareSessions(10)
+    others = [SharedPartition(b"u" * 16, index) for index in range(3)]
+    session = fetch(sessions, 0, FIRST, SECOND)
+    with pytest.raises(KafkaError) as caught:
+        fetch(sessions, 1, *others)
+    assert caught.value.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED
+    assert (list(session.partitions), sessions.partition_count) == ([FIRST, SECOND], 2)
+    fetch(sessions, 2, FIRST, others[0])
+    with pytest.raises(KafkaError) as caught:
+        fetch(sessions, 0, FIRST, key=SessionKey("g", "other"), connection="c2")
+    assert caught.value.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED
+    assert sessions.close(session)
+    assert sessions.partition_count == 0
+
+
 def test_each_fetch_begins_with_another_partition() -> None:
     sessions = ShareSessions(10)
     session = fetch(sessions, 0, FIRST, SECOND)
