@@ -74,6 +74,17 @@ class RecordsRefused(KafkaError):
         self.record_errors = record_errors
 
 
+def invalid_records(errors: list[RecordError]) -> RecordsRefused:
+    """INVALID_RECORD in Kafka's words."""
+    first = ", ".join(f"RecordError(batchIndex={at}, message='{text}')" for at, text in errors[:3])
+    return RecordsRefused(
+        ErrorCode.INVALID_RECORD,
+        f"One or more records have been rejected due to {len(errors)} record errors in total, "
+        f"and only showing the first three errors at most: [{first}]",
+        errors,
+    )
+
+
 class Log(LogFlush):
     """One partition's log on a disk. `Log.create` makes a new one, `recovery.load_log` opens what is there."""
 
@@ -393,11 +404,7 @@ class Log(LogFlush):
         place = f" in topic partition {self.topic}-{self.partition}"
         errors = [RecordError(at, text + place if text == WITHOUT_KEY else text) for at, text in found]
         if errors and code is ErrorCode.INVALID_RECORD:
-            first = ", ".join(f"RecordError(batchIndex={at}, message='{text}')" for at, text in errors[:3])
-            message = (
-                f"One or more records have been rejected due to {len(errors)} record errors in total, "
-                f"and only showing the first three errors at most: [{first}]"
-            )
+            raise invalid_records(errors)
         raise RecordsRefused(code, message, errors)
 
     def _recompress(self, batch: memoryview | bytearray, attributes: int) -> bytearray:

@@ -170,6 +170,7 @@ class LogSegments(LogTail):
         # Whether an ordinary batch goes into the log as the producer made it.
         self._keeps_batches = self._codec is None and not self._has_log_append_time
         self._flush_messages = config.flush_messages
+        self.validates_schemas = config.validates_schemas
         self._file_delete_delay_ms = config.file_delete_delay_ms
         if self._active is not None:
             self._active.limit_index(config.segment_index_bytes)

@@ -24,7 +24,7 @@ cdef class LogTail:
     cdef public long long _max_record_bytes
     cdef public long long _roll_after, _roll_after_wall, _segment_bytes
     cdef public long long high_watermark, log_end_offset, log_start_offset, recovery_point
-    cdef public bint _is_compacted, _keeps_batches, is_cut, is_offline
+    cdef public bint _is_compacted, _keeps_batches, is_cut, is_offline, validates_schemas
     cdef public object _on_failure, epochs, producers
 
     @cython.locals(

@@ -136,6 +136,7 @@ class LogTail:
         "log_start_offset",
         "producers",
         "recovery_point",
+        "validates_schemas",
     )
 
     if TYPE_CHECKING:
@@ -160,6 +161,7 @@ class LogTail:
         log_start_offset: int
         producers: ProducerState
         recovery_point: int
+        validates_schemas: bool
 
     def place(self, batches: memoryview | bytearray, leader_epoch: int, timestamp: int) -> int:
         """Append one ordinary batch: the next of a producer that is known here (or of one without an id), by the

@@ -20,7 +20,8 @@ from ottla.broker.replicas.partitions import Partition
 from ottla.broker.replicas.purgatory import DelayedProduceFrame
 from ottla.broker.replicas.replicas import Replicas
 from ottla.broker.serving.quotas import Quotas
-from ottla.cluster import BrokerImage, PartitionImage
+from ottla.cluster import BrokerImage, ImageChanges, PartitionImage
+from ottla.cluster.image import TOPIC_RESOURCE
 from ottla.cluster.registration import Endpoint
 from ottla.config import TopicConfig
 from ottla.records import Record, build
@@ -384,3 +385,26 @@ def test_followers_that_are_not_in_sync_are_looked_at_again(
 
     asyncio.run(scene())
     assert moved == looked_at
+
+
+def test_what_waits_is_committed_also_if_flush_messages_is_set_meanwhile(tmp_path: Path) -> None:
+    """The high watermark then waits for the disk, and nothing put there what was appended before: seen in a simulated
+    world, where a share coordinator answered no more."""
+
+    async def main() -> None:
+        world = World(tmp_path)
+        batch = build([Record(value=b"x", timestamp=NOW)])
+        world.led.append(memoryview(batch), NOW, world.ground.now())
+        waiting = asyncio.create_task(world.led.commit())
+        await asyncio.sleep(0)
+        world.image.configs[(TOPIC_RESOURCE, "t")] = {"flush.messages": "1"}
+        changes = ImageChanges()
+        changes.configs_changed[(TOPIC_RESOURCE, "t")] = {}
+        world.replicas.image_changed(changes)
+        for replica in (2, 3):
+            world.led.fetched(replica, replica * 10, 1, 0, world.ground.now())
+        async with asyncio.timeout(10):
+            await waiting
+        assert world.led.log.high_watermark == 1
+
+    asyncio.run(main())
