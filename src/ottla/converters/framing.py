@@ -59,7 +59,14 @@ def _indexed(schema_id: int, rows: list[int], values: list[bytes]) -> Iterator[F
 
 def message_indexes(value: bytes) -> tuple[tuple[int, ...] | None, int]:
     """Which message of its file a value is, and where the message begins; None: that cannot be read."""
-    count, position = _number(value, HEADER.size)
+    return indexes_at(value, HEADER.size)
+
+
+def indexes_at(value: bytes, start: int) -> tuple[tuple[int, ...] | None, int]:
+    """The same, of indexes that begin somewhere. A count of zero is the first message."""
+    count, position = _number(value, start)
+    if count == 0:
+        return FIRST_MESSAGE, position
     if not 0 < count <= MAX_INDEX_COUNT:
         return None, len(value)
     indexes = []

@@ -22,6 +22,8 @@ from ottla.converters.scalars import NUMBER, Scalar, Unfit, is_number, scalar_of
 
 ANY = {b"ottla.json": b"any"}
 """The metadata of a string field that takes any value: the content of a string, else the JSON text itself."""
+MISFIT = " (does not fit)"
+"""Behind the name of a field of the schema whose value was rescued, where fields are counted."""
 _BLANK = re.compile(r"[ \t\n\r]*")
 _KINDS = {'"': "a string", "{": "an object", "[": "an array", "t": "a boolean", "f": "a boolean", "n": "null"}
 _LITERALS = ("true", "false", "null")
@@ -100,7 +102,7 @@ class Row:
 
     columns: dict[str, Any]
     unexpected: list[str]
-    """The fields that the schema does not have, with the way to them."""
+    """The fields that the schema does not have, with the way to them; and those whose values were rescued."""
     rescued: list[str]
     """Those fields as they were, each with its name."""
 
@@ -122,11 +124,13 @@ class Path(NamedTuple):
 
 
 class JsonReader:
-    """Reads values as rows of one struct. `is_open`: a value may have none of the struct's fields."""
+    """Reads values as rows of one struct. `is_open`: a value may have none of the struct's fields. `rescues_values`: a
+    field whose value does not fit is null and kept among those that the schema does not have, unless it is NOT NULL."""
 
-    def __init__(self, kind: Any, zone: str = "UTC", *, is_open: bool = False) -> None:
+    def __init__(self, kind: Any, zone: str = "UTC", *, is_open: bool = False, rescues_values: bool = False) -> None:
         self._root = node_of(pyarrow.field("", kind), zone)
         self._is_open = is_open
+        self._rescues_values = rescues_values
         self._text = ""
         self._row = Row({}, [], [])
 
@@ -319,16 +323,23 @@ class JsonReader:
             if name in found or name in unexpected:
                 raise Refused("expected each field once, got it twice").within(name)
             child = node.children.get(name)
+            noted = len(self._row.unexpected), len(self._row.rescued)
             try:
                 if child is None:
                     unexpected.add(name)
                     end = self._unexpected(node, name, position, depth, path)
-                    kept = f"{json.dumps(path.full + name, ensure_ascii=False)}:{self._text[position:end]}"
-                    self._row.rescued.append(kept if path.full else self._text[begin:end])
+                    self._rescue(name, begin, position, end, path)
                 else:
                     found[name], end = self._value(child, position, depth, path.field(name))
             except Refused as refused:
-                raise refused.within(name) from None
+                if not self._rescues_values or (child is not None and not child.is_nullable):
+                    raise refused.within(name) from None
+                end = self._skipped(position, depth)
+                del self._row.unexpected[noted[0] :], self._row.rescued[noted[1] :]
+                self._row.unexpected.append(f"{path.general}{name}{MISFIT if child is not None else ''}")
+                self._rescue(name, begin, position, end, path)
+                if child is not None:
+                    found[name] = None
             name, begin, position = fields.send(end)
         if unexpected and not found and node is self._root and not self._is_open:
             raise Refused(f"expected a field of the schema, got only {shown(', '.join(sorted(unexpected)))}")
@@ -338,6 +349,11 @@ class JsonReader:
                     raise Refused("expected a value, as the column is NOT NULL; the field is missing").within(name)
                 found[name] = None
         return found, position
+
+    def _rescue(self, name: str, begin: int, position: int, end: int, path: Path) -> None:
+        """Keep a field as it is; one of an object within the value by the way to it."""
+        kept = f"{json.dumps(path.full + name, ensure_ascii=False)}:{self._text[position:end]}"
+        self._row.rescued.append(kept if path.full else self._text[begin:end])
 
     def _unexpected(self, node: Node, name: str, position: int, depth: int, path: Path) -> int:
         meant = node.lower_names.get(name.lower())

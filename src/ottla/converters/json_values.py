@@ -46,6 +46,7 @@ class JsonDecoder(Decoder):
     `columns` is the struct of the schema: fields that are not nullable have to be there, and those with the metadata
     `json_reader.ANY` take any value as text. `rescue` names one more column, for what the schema does not have. `zone`
     is what timestamps without an offset are in. `is_open`: a value may have none of the schema's fields.
+    `rescues_values`: a value of a field that does not fit is null and kept in that column, too.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class JsonDecoder(Decoder):
         zone: str = "UTC",
         is_open: bool = False,
         is_fast: bool = json_kernel.COMPILED,
+        rescues_values: bool = False,
     ) -> None:
         self._columns = columns
         self._rescue = rescue
@@ -68,12 +70,14 @@ class JsonDecoder(Decoder):
         self._kind = plain(columns)
         own = [pyarrow.field(rescue, pyarrow.string())] if rescue is not None else []
         self.type = pyarrow.struct([*self._kind, *own, pyarrow.field(UNEXPECTED, pyarrow.string())])
-        self._reader = JsonReader(columns, zone, is_open=self._is_open)
+        self._rescues_values = rescues_values
+        self._reader = JsonReader(columns, zone, is_open=self._is_open, rescues_values=rescues_values)
         self._checked_ids: set[int] = set()
 
     def __reduce__(self) -> Any:
         given = (self._columns, self._rescue, self._registry)
-        return partial(JsonDecoder, *given, zone=self._zone, is_open=self._is_open), ()
+        more: dict[str, Any] = {"zone": self._zone, "is_open": self._is_open, "rescues_values": self._rescues_values}
+        return partial(JsonDecoder, *given, **more), ()
 
     def decode(self, values: pyarrow.Array) -> Decoded:
         if self.is_framed:

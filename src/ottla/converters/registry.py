@@ -145,7 +145,7 @@ class Registry:
         if kept is not None:
             return kept
         try:
-            found = _schema(self.ask("GET", path), schema_id)
+            found = schema_of(self.ask("GET", path), schema_id)
         except SchemaNotFound:
             _keep(self._unknown, schema_id, time.monotonic() + UNKNOWN_FOR_S)
             raise self._no_such_id(schema_id) from None
@@ -165,7 +165,7 @@ class Registry:
     def _version(self, subject: str, version: int | str, format_: str | None) -> RegisteredSchema:
         path = f"/subjects/{quote(subject, safe='')}/versions/{version}" + (f"?format={format_}" if format_ else "")
         try:
-            return _schema(self.ask("GET", path))
+            return schema_of(self.ask("GET", path))
         except SchemaNotFound:
             raise SchemaNotFound(
                 f"the registry {self.settings.place} has no version {version} of the subject {subject}: register a "
@@ -328,7 +328,7 @@ def _message(content: bytes) -> tuple[int, str]:
         return 0, content[:200].decode(errors="replace")
 
 
-def _schema(answer: object, schema_id: int | None = None) -> RegisteredSchema:
+def schema_of(answer: object, schema_id: int | None = None) -> RegisteredSchema:
     if not isinstance(answer, dict) or not isinstance(answer.get("schema"), str):
         raise RegistryError(f"the registry answers without a schema: {str(answer)[:200]}")
     try:

@@ -251,6 +251,8 @@ cdef extern from *:
 # constants of kernel.py as C integers: as Python objects every comparison with one would make an object
 cdef int COMPRESSION_MASK, CONTROL_FLAG, CRC_START, DELETE_HORIZON_FLAG, HEADER_SIZE, LOG_APPEND_TIME_FLAG, MAGIC
 cdef Py_ssize_t MAX_SIZE
+cdef int SCHEMA_ID, SCHEMA_GUID, NO_SCHEMA, NO_FIELD, MAX_SCHEMA_COUNT
+cdef Py_ssize_t ID_SIZE, GUID_SIZE
 cdef int CORRUPT_MESSAGE, INVALID_TIMESTAMP, INVALID_RECORD, MAX_RECORD_ERRORS
 cdef long long NO_TIMESTAMP
 cdef unsigned int MASK_32, POLYNOMIAL, X_TO_THE_0, X_TO_THE_8
@@ -406,6 +408,7 @@ cdef class Cursor:
     cdef Py_ssize_t rest_start
     cdef int offset_delta
     cdef Py_ssize_t key_start, key_size, value_start, value_size, headers_start
+    cdef Py_ssize_t schema_start
     cdef int header_count
 
     @cython.locals(value=cython.uint, byte=cython.uint, shift=cython.int, position=Py_ssize_t, end=Py_ssize_t)
@@ -421,6 +424,11 @@ cdef class Cursor:
     cdef tuple headers(self)
     cdef bytes key(self)
     cdef bytes value(self)
+    @cython.locals(
+        start=Py_ssize_t, size=Py_ssize_t, name_size=Py_ssize_t, value_size=Py_ssize_t, count=cython.int, end=Py_ssize_t,
+        is_named=cython.bint,
+    )
+    cdef int find_schema(self, const unsigned char[::1] name, bint is_key) except -1
     cdef int finish(self) except -1
     cdef int rewind(self, Py_ssize_t position) except -1
 
@@ -468,6 +476,25 @@ cpdef list read_partition(
     base_timestamp=cython.longlong, record_timestamp=cython.longlong, offset=cython.longlong, cursor=Cursor,
 )
 cpdef find_timestamp(object buffer, long long timestamp, long long start_offset, Py_ssize_t max_decompressed)
+
+@cython.locals(size=Py_ssize_t, index=Py_ssize_t)
+cdef bint starts_with(const unsigned char[::1] data, Py_ssize_t position, const unsigned char[::1] name) noexcept
+
+@cython.locals(
+    data="const unsigned char[::1]", name="const unsigned char[::1]", count=cython.int, index=cython.int,
+    kind=cython.int, last_kind=cython.int, last_high=cython.longlong, last_low=cython.longlong, high=cython.longlong,
+    low=cython.longlong, cursor=Cursor, found=dict,
+)
+cpdef dict schema_ids(object buffer, bytes header, bint is_key, Py_ssize_t max_decompressed)
+cdef named_schema(Cursor cursor, int kind)
+
+@cython.locals(
+    data="const unsigned char[::1]", name="const unsigned char[::1]", count=cython.int, index=cython.int,
+    kind=cython.int, cursor=Cursor, found=list,
+)
+cpdef list records_of_schemas(
+    object buffer, bytes header, bint is_key, object schemas, Py_ssize_t max_decompressed
+)
 
 @cython.locals(zigzag=cython.ulonglong)
 cdef int write_varint(bytearray output, long long value) except -1

@@ -23,6 +23,7 @@ from ottla.records.batch import (
     HEADER_SIZE,
     LOG_APPEND_TIME_FLAG,
     MAGIC,
+    MAX_SCHEMA_COUNT,
     NO_TIMESTAMP,
     Compression,
     Record,
@@ -40,6 +41,15 @@ if TYPE_CHECKING:
 CORRUPT_MESSAGE = 2
 INVALID_TIMESTAMP = 32
 INVALID_RECORD = 87
+
+SCHEMA_ID = 1
+SCHEMA_GUID = 2
+NO_SCHEMA = 3
+NO_FIELD = 4
+"""What a key or value says of its schema: an id, a GUID, neither; or it is null and needs none."""
+ID_SIZE = 5
+GUID_SIZE = 17
+"""A byte (0 or 1) and the id or the GUID, as Confluent's serializers write them before a value or into a header."""
 
 WITHOUT_KEY = "Compacted topic cannot accept message without key"
 MAX_RECORD_ERRORS = 1000
@@ -235,6 +245,7 @@ class Cursor:
         self.value_size = 0
         self.header_count = 0
         self.headers_start = 0
+        self.schema_start = 0
 
     def varint(self) -> int:
         value: int = 0
@@ -358,9 +369,51 @@ class Cursor:
         self.position = end
         return tuple(headers)
 
+    def find_schema(self, name: Any, is_key: bool) -> int:
+        """What the key or value of the record that `advance` has checked says of its schema: SCHEMA_ID or SCHEMA_GUID
+        (behind `schema_start`), NO_SCHEMA or NO_FIELD. A header of this name counts more than the first bytes."""
+        start = self.key_start if is_key else self.value_start
+        size = self.key_size if is_key else self.value_size
+        if size < 0:
+            return NO_FIELD
+        count = self.header_count
+        if count > 0:
+            end = self.position
+            self.position = self.headers_start
+            while count > 0:
+                name_size = self.varint()
+                is_named = name_size == len(name) and starts_with(self.data, self.position, name)
+                self.position += name_size
+                value_size = self.varint()
+                if is_named:
+                    start = self.position
+                    size = value_size
+                    break
+                if value_size > 0:
+                    self.position += value_size
+                count -= 1
+            self.position = end
+        self.schema_start = start + 1
+        if size >= ID_SIZE and self.data[start] == 0:
+            return SCHEMA_ID
+        if size >= GUID_SIZE and self.data[start] == 1:
+            return SCHEMA_GUID
+        return NO_SCHEMA
+
     def finish(self) -> None:
         if self.position != self.limit:
             raise CorruptRecords(f"{self.limit - self.position} bytes left behind the last record")
+
+
+def starts_with(data: Any, position: int, name: Any) -> bool:
+    """Whether a name stands at a position; the caller knows that so many bytes are there."""
+    size = len(name)
+    index = 0
+    while index < size:
+        if data[position + index] != name[index]:
+            return False
+        index += 1
+    return True
 
 
 def cursor_of(buffer: Any, data: Any, max_decompressed: int) -> Cursor:
@@ -558,6 +611,72 @@ def find_timestamp(buffer: Any, timestamp: int, start_offset: int, max_decompres
                 return offset, record_timestamp
         count -= 1
     return None
+
+
+def schema_ids(buffer: Any, header: bytes, is_key: bool, max_decompressed: int) -> dict[Any, int]:
+    """The schemas that the keys or values of one batch name, each with the index of the first record that does: a
+    number, the 16 bytes of a GUID, or None for a record that names no schema. Records whose key or value is null are
+    passed over. With more than MAX_SCHEMA_COUNT schemas the rest of the batch is not looked at. CorruptRecords if the
+    batch cannot be read."""
+    data = buffer
+    name = header
+    cursor = cursor_of(buffer, data, max_decompressed)
+    count = native_int32(data, 57)
+    found: dict[Any, int] = {}
+    index = 0
+    last_kind = 0
+    last_high = 0
+    last_low = 0
+    high = 0
+    low = 0
+    while index < count:
+        cursor.advance()
+        kind = cursor.find_schema(name, is_key)
+        if kind != NO_FIELD:
+            if kind == SCHEMA_ID:
+                high = native_uint32(cursor.data, cursor.schema_start)
+            elif kind == SCHEMA_GUID:
+                high = native_int64(cursor.data, cursor.schema_start)
+                low = native_int64(cursor.data, cursor.schema_start + 8)
+            if kind != last_kind or high != last_high or low != last_low:
+                last_kind = kind
+                last_high = high
+                last_low = low
+                found.setdefault(named_schema(cursor, kind), index)
+                if len(found) > MAX_SCHEMA_COUNT:
+                    return found
+        index += 1
+    cursor.finish()
+    return found
+
+
+def named_schema(cursor: Cursor, kind: int) -> Any:
+    if kind == SCHEMA_ID:
+        return native_uint32(cursor.data, cursor.schema_start)
+    if kind == SCHEMA_GUID:
+        return native_cut(cursor.data, cursor.schema_start, cursor.schema_start + GUID_SIZE - 1)
+    return None
+
+
+def records_of_schemas(
+    buffer: Any, header: bytes, is_key: bool, schemas: Any, max_decompressed: int
+) -> list[tuple[int, Any]]:
+    """Index and schema of the records whose key or value names one of these schemas, MAX_RECORD_ERRORS at most."""
+    data = buffer
+    name = header
+    cursor = cursor_of(buffer, data, max_decompressed)
+    count = native_int32(data, 57)
+    found: list[tuple[int, Any]] = []
+    index = 0
+    while index < count and len(found) < MAX_RECORD_ERRORS:
+        cursor.advance()
+        kind = cursor.find_schema(name, is_key)
+        if kind != NO_FIELD:
+            schema = named_schema(cursor, kind)
+            if schema in schemas:
+                found.append((index, schema))
+        index += 1
+    return found
 
 
 def write_varint(output: bytearray, value: int) -> None:

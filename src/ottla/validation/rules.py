@@ -1,0 +1,67 @@
+"""What a topic asks of the keys and values of its records."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.config.topic import RECORD_NAME_STRATEGY, TOPIC_NAME_STRATEGY
+
+if TYPE_CHECKING:
+    from ottla.config import TopicConfig
+    from ottla.validation.known_schemas import Facts
+
+KEY_HEADER = b"__key_schema_id"
+VALUE_HEADER = b"__value_schema_id"
+"""Headers in which serializers put the schema instead of before the value."""
+
+
+class FieldRules(NamedTuple):
+    """What is asked of the keys, or of the values, of one topic."""
+
+    topic: str
+    is_key: bool
+    strategy: str
+    is_full: bool
+    """Whether the bytes have to decode, too."""
+
+    @property
+    def field(self) -> str:
+        return "key" if self.is_key else "value"
+
+    @property
+    def header(self) -> bytes:
+        return KEY_HEADER if self.is_key else VALUE_HEADER
+
+    def subject(self, record_name: str | None) -> str | None:
+        """The subject that a schema has to be registered under; None if that takes a record's name, and it has none."""
+        if self.strategy == TOPIC_NAME_STRATEGY:
+            return f"{self.topic}-{self.field}"
+        if record_name is None:
+            return None
+        return record_name if self.strategy == RECORD_NAME_STRATEGY else f"{self.topic}-{record_name}"
+
+    def are_met(self, facts: Facts) -> bool:
+        return self.subject(facts.record_name) in facts.subjects
+
+    def why_not(self, schema: int | bytes | None, facts: Facts | None) -> str:
+        """A refused record's error: what it names, and what was expected."""
+        if schema is None:
+            return f"the {self.field} names no schema: it begins with no schema id, and there is no header for one"
+        named = f"schema id {schema}" if isinstance(schema, int) else f"schema GUID {schema.hex()}"
+        subject = self.subject(facts.record_name if facts is not None else None)
+        if subject is None:
+            strategy = self.strategy.rpartition(".")[2]
+            return f"the {self.field} names {named}, which the registry does not have as a record ({strategy})"
+        return f"the {self.field} names {named}, which is not registered under the subject {subject}"
+
+
+def rules_of(topic: str, config: TopicConfig) -> tuple[FieldRules, ...]:
+    """Empty: nothing is asked."""
+    rules = []
+    if config.validates_keys:
+        is_full = config.ottla_key_schema_validation == "full"
+        rules.append(FieldRules(topic, True, config.confluent_key_subject_name_strategy, is_full))
+    if config.validates_values:
+        is_full = config.ottla_value_schema_validation == "full"
+        rules.append(FieldRules(topic, False, config.confluent_value_subject_name_strategy, is_full))
+    return tuple(rules)
