@@ -44,6 +44,7 @@ Listeners = tuple[Listener, ...]
 
 COMPRESSION_TYPE: Final = one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 TIMESTAMP_TYPE: Final = one_of("CreateTime", "LogAppendTime")
+STREAMS_ASSIGNORS: Final = ("auto", "sticky", "highly_available")
 CLEANUP_POLICY: Final = list_of("compact", "delete")
 
 
@@ -246,6 +247,16 @@ class BrokerSettings(Settings):
     group_streams_assignment_interval_ms: Int = setting(1000, MEDIUM, at_least(0), CLUSTER_WIDE)
     group_streams_min_assignment_interval_ms: Int = setting(0, MEDIUM, at_least(0))
     group_streams_max_assignment_interval_ms: Int = setting(15_000, MEDIUM, at_least(0))
+    group_streams_assignors: List = setting(("sticky",), MEDIUM, list_of(*STREAMS_ASSIGNORS, may_be_empty=False))
+    group_streams_num_warmup_replicas: Int = setting(2, MEDIUM, at_least(0))
+    group_streams_max_warmup_replicas: Int = setting(20, MEDIUM, at_least(0))
+    group_streams_acceptable_recovery_lag: Long = setting(10_000, MEDIUM, at_least(0))
+    group_streams_task_offset_interval_ms: Int = setting(60_000, MEDIUM, at_least(1))
+    group_streams_min_task_offset_interval_ms: Int = setting(15_000, MEDIUM, at_least(1))
+    group_streams_rack_aware_assignment_tags: List = setting((), MEDIUM, ANY_LIST)
+    group_streams_topology_description_plugin_class: String | None = setting(
+        None, MEDIUM, one_of("org.apache.kafka.server.streams.InMemoryTopologyDescriptionPlugin")
+    )
 
     # Compaction.
     log_cleaner_threads: Int = setting(1, MEDIUM, at_least(0), CLUSTER_WIDE)
@@ -308,6 +319,8 @@ class BrokerSettings(Settings):
     group_share_min_partition_max_record_locks: Int = setting(100, MEDIUM, between(100, 2000))
     share_fetch_purgatory_purge_interval_requests: Int = setting(1000, MEDIUM)
     group_share_max_share_sessions: Int = setting(2000, MEDIUM, at_least(1))
+    errors_deadletterqueue_topic_name_prefix: String = setting("dlq.", MEDIUM, None, CLUSTER_WIDE)
+    errors_deadletterqueue_auto_create_topics_enable: Boolean = setting(False, MEDIUM, None, CLUSTER_WIDE)
     group_share_persister_class_name: String = setting(
         "org.apache.kafka.server.share.persister.DefaultStatePersister", MEDIUM, internal=True
     )

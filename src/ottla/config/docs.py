@@ -43,8 +43,15 @@ remote.storage.enable: Whether closed log files are copied to remote storage.
 local.retention.ms: Age at which files that are also remote leave the local disk; -2 means retention.ms.
 local.retention.bytes: Size above which files that are also remote leave the local disk; -2 means retention.bytes.
 remote.log.copy.disable: Whether nothing more is copied to remote storage, while what is there stays readable.
+errors.deadletterqueue.group.enable: Whether groups may use the topic as their dead-letter queue.
 remote.log.delete.on.disable: Whether remote files are deleted when remote storage is turned off for the topic.
 internal.segment.bytes: Size of log files below the usual minimum. For tests.
+confluent.key.schema.validation: Whether a record's key must name a schema that is registered for it.
+confluent.value.schema.validation: Whether a record's value must name a schema that is registered for it.
+confluent.key.subject.name.strategy: Class that says under which subject the schemas of keys are registered.
+confluent.value.subject.name.strategy: Class that says under which subject the schemas of values are registered.
+ottla.key.schema.validation: What is checked of keys: none, id (their schema) or full (that they decode, too).
+ottla.value.schema.validation: What is checked of values: none, id (their schema) or full (that they decode, too).
 """
 
 _GROUP: Final = """
@@ -60,11 +67,21 @@ share.auto.offset.reset: Where a new share group starts to read.
 share.isolation.level: Whether the share group sees records of transactions that have not been committed.
 share.renew.acknowledge.enable: Whether members may extend the time they hold a record.
 share.assignment.interval.ms: Least time between two new assignments of the share group.
+errors.deadletterqueue.topic.name: Topic for records of the share group that are rejected or delivered too often.
+errors.deadletterqueue.copy.record.enable: Whether a dead letter has the record's key, value and headers.
+ottla.errors.deadletterqueue.required.enable: Whether a record stays in flight until its dead letter is written.
+ottla.share.redelivery.backoff.ms: Pause before a record is delivered the second time; doubles each time. 0: no pause.
+ottla.share.redelivery.backoff.max.ms: Longest pause before a record is delivered again.
 streams.session.timeout.ms: Silence after which a member of the streams group counts as gone.
 streams.heartbeat.interval.ms: How often a member of the streams group tells that it is alive.
 streams.num.standby.replicas: Copies of each task's state that other members keep ready.
 streams.initial.rebalance.delay.ms: How long the first assignment waits for more members.
 streams.assignment.interval.ms: Least time between two new assignments of the streams group.
+streams.assignor.name: How tasks are assigned: sticky, or highly_available with warm-up tasks (auto is the same).
+streams.num.warmup.replicas: Warm-up tasks of the streams group at a time; 0: tasks move without any.
+streams.acceptable.recovery.lag: Records of a changelog that may be left to restore when a task moves.
+streams.task.offset.interval.ms: How often members tell how far they have restored their tasks.
+streams.rack.aware.assignment.tags: Client tags in whose values the copies of a task should differ, by priority.
 """
 
 _CLIENT_METRICS: Final = """
@@ -225,6 +242,10 @@ group.streams.max.size: Most members of a streams group.
 group.streams.max.standby.replicas: Most standby copies that a streams group may be set to.
 group.streams.min.assignment.interval.ms: Smallest time between assignments that a streams group may be set to.
 group.streams.max.assignment.interval.ms: Largest time between assignments that a streams group may be set to.
+group.streams.assignors: How tasks are assigned to a streams group's members; the first is the default.
+group.streams.max.warmup.replicas: Most warm-up tasks that a streams group may be set to.
+group.streams.min.task.offset.interval.ms: Smallest interval of task offsets that a streams group may be set to.
+group.streams.topology.description.plugin.class: Where descriptions of topologies are kept; not set: nowhere.
 log.cleaner.threads: Threads that compact logs in Apache Kafka.
 log.cleaner.io.max.bytes.per.second: Limit of what compaction reads and writes.
 log.cleaner.dedupe.buffer.size: Memory for the keys of the logs being compacted.
@@ -259,6 +280,8 @@ group.share.max.partition.max.record.locks: Largest number of locked records tha
 group.share.min.partition.max.record.locks: Smallest number of locked records that a share group may be set to.
 share.fetch.purgatory.purge.interval.requests: Answered share fetches after which the list of waiting ones is tidied.
 group.share.max.share.sessions: Share sessions that the broker remembers.
+errors.deadletterqueue.topic.name.prefix: What the name of a dead-letter queue topic of a group has to begin with.
+errors.deadletterqueue.auto.create.topics.enable: Whether a dead-letter queue topic is created when it is first needed.
 group.share.persister.class.name: Class that keeps the state of share groups.
 share.coordinator.state.topic.num.partitions: Partitions of the topic that holds the state of share groups.
 share.coordinator.state.topic.replication.factor: Replicas of the topic that holds the state of share groups.

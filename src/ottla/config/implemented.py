@@ -73,6 +73,16 @@ _BROKER: Final = """
     group.share.partition.max.record.locks group.share.min.partition.max.record.locks
     group.share.max.partition.max.record.locks group.share.max.share.sessions
     group.share.assignment.interval.ms group.share.min.assignment.interval.ms group.share.max.assignment.interval.ms
+    errors.deadletterqueue.topic.name.prefix errors.deadletterqueue.auto.create.topics.enable
+    group.streams.session.timeout.ms group.streams.min.session.timeout.ms group.streams.max.session.timeout.ms
+    group.streams.heartbeat.interval.ms group.streams.min.heartbeat.interval.ms
+    group.streams.max.heartbeat.interval.ms group.streams.max.size group.streams.num.standby.replicas
+    group.streams.max.standby.replicas group.streams.initial.rebalance.delay.ms
+    group.streams.assignment.interval.ms group.streams.min.assignment.interval.ms
+    group.streams.max.assignment.interval.ms group.streams.topology.description.plugin.class
+    group.streams.assignors group.streams.num.warmup.replicas group.streams.max.warmup.replicas
+    group.streams.acceptable.recovery.lag group.streams.task.offset.interval.ms
+    group.streams.min.task.offset.interval.ms group.streams.rack.aware.assignment.tags
     transaction.state.log.replication.factor transaction.state.log.min.isr
     transaction.state.log.num.partitions transaction.state.log.segment.bytes
     transaction.partition.verification.enable transactional.id.expiration.ms transaction.max.timeout.ms

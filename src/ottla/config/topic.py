@@ -23,11 +23,18 @@ from ottla.config.keys import (
     Value,
     at_least,
     between,
+    one_of,
     setting,
 )
 from ottla.config.settings import Settings
 from ottla.config.synonyms import FACTORS, TOPIC_SYNONYMS
 
+_STRATEGIES = "io.confluent.kafka.serializers.subject."
+TOPIC_NAME_STRATEGY: Final = _STRATEGIES + "TopicNameStrategy"
+RECORD_NAME_STRATEGY: Final = _STRATEGIES + "RecordNameStrategy"
+TOPIC_RECORD_NAME_STRATEGY: Final = _STRATEGIES + "TopicRecordNameStrategy"
+SUBJECT_NAME_STRATEGY: Final = one_of(TOPIC_NAME_STRATEGY, RECORD_NAME_STRATEGY, TOPIC_RECORD_NAME_STRATEGY)
+SCHEMA_VALIDATION: Final = one_of("none", "id", "full")
 _NOTHING: Final[Mapping[str, str]] = {}
 
 
@@ -74,7 +81,19 @@ class TopicConfig(Settings):
     local_retention_bytes: Long = setting(-2, MEDIUM, at_least(-2))
     remote_log_copy_disable: Boolean = setting(False, MEDIUM)
     remote_log_delete_on_disable: Boolean = setting(False, MEDIUM)
+    errors_deadletterqueue_group_enable: Boolean = setting(False, MEDIUM)
     internal_segment_bytes: Int | None = setting(None, MEDIUM, internal=True)
+    # Apache Kafka does not have these: they are shown where they are set.
+    confluent_key_schema_validation: Boolean = setting(False, MEDIUM, internal=True)
+    confluent_value_schema_validation: Boolean = setting(False, MEDIUM, internal=True)
+    confluent_key_subject_name_strategy: String = setting(
+        TOPIC_NAME_STRATEGY, MEDIUM, SUBJECT_NAME_STRATEGY, internal=True
+    )
+    confluent_value_subject_name_strategy: String = setting(
+        TOPIC_NAME_STRATEGY, MEDIUM, SUBJECT_NAME_STRATEGY, internal=True
+    )
+    ottla_key_schema_validation: String = setting("none", MEDIUM, SCHEMA_VALIDATION, internal=True)
+    ottla_value_schema_validation: String = setting("none", MEDIUM, SCHEMA_VALIDATION, internal=True)
 
     @property
     def is_compacted(self) -> bool:
@@ -84,6 +103,19 @@ class TopicConfig(Settings):
     def is_deleted(self) -> bool:
         """Whether old segments go by retention. A topic with no policy at all keeps everything."""
         return "delete" in self.cleanup_policy
+
+    @property
+    def validates_keys(self) -> bool:
+        """Whether keys have to name a schema that is registered for them."""
+        return self.confluent_key_schema_validation or self.ottla_key_schema_validation != "none"
+
+    @property
+    def validates_values(self) -> bool:
+        return self.confluent_value_schema_validation or self.ottla_value_schema_validation != "none"
+
+    @property
+    def validates_schemas(self) -> bool:
+        return self.validates_values or self.validates_keys
 
     @property
     def has_log_append_time(self) -> bool:

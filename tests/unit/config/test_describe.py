@@ -29,7 +29,27 @@ TUNED_TOPIC = {
 }
 # Kafka 4.3 writes this one itself when a folder is formatted with eligible leader replicas.
 DEFAULT_DYNAMIC = {"min.insync.replicas": "1"}
-NEWER = {"max.decompressed.message.bytes"}
+NEWER = {
+    "max.decompressed.message.bytes",
+    "group.streams.topology.description.plugin.class",
+    "group.streams.assignors",
+    "group.streams.num.warmup.replicas",
+    "group.streams.max.warmup.replicas",
+    "group.streams.acceptable.recovery.lag",
+    "group.streams.task.offset.interval.ms",
+    "group.streams.min.task.offset.interval.ms",
+    "group.streams.rack.aware.assignment.tags",
+    "streams.assignor.name",
+    "streams.num.warmup.replicas",
+    "streams.acceptable.recovery.lag",
+    "streams.task.offset.interval.ms",
+    "streams.rack.aware.assignment.tags",
+    "errors.deadletterqueue.topic.name.prefix",
+    "errors.deadletterqueue.auto.create.topics.enable",
+    "errors.deadletterqueue.group.enable",
+    "errors.deadletterqueue.topic.name",
+    "errors.deadletterqueue.copy.record.enable",
+}
 """Settings that came with Kafka 4.4."""
 
 
