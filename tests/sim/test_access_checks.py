@@ -57,8 +57,21 @@ PREPARATIONS = (
         1,
         {"group_id": "seen-shares", "member_id": MEMBER, "subscribed_topic_names": ["seen"]},
     ),
+    Case(
+        "StreamsGroupHeartbeat",
+        0,
+        {
+            "group_id": "seen-streams",
+            "member_id": MEMBER,
+            "rebalance_timeout_ms": 60_000,
+            "active_tasks": [],
+            "standby_tasks": [],
+            "warmup_tasks": [],
+            "topology": {"epoch": 0, "subtopologies": [{"subtopology_id": "0", "source_topics": ["seen"]}]},
+        },
+    ),
 )
-"""A transaction and two groups with a member: there is something to describe."""
+"""A transaction and three groups with a member: there is something to describe."""
 
 
 def share_cases() -> Iterator[Case]:
@@ -80,6 +93,33 @@ def share_cases() -> Iterator[Case]:
     yield Case("DeleteShareGroupOffsets", 0, {**group, "topics": [{"topic_name": "seen"}]})
 
 
+def streams_cases() -> Iterator[Case]:
+    group = {"group_id": "seen-streams", "member_id": MEMBER}
+    for name in ("seen", "hidden"):
+        topology = {
+            "epoch": 0,
+            "subtopologies": [
+                {"subtopology_id": "0", "source_topics": ["seen"], "state_changelog_topics": [{"name": f"{name}-log"}]}
+            ],
+        }
+        yield Case(
+            "StreamsGroupHeartbeat",
+            1,
+            {
+                **group,
+                "group_id": f"{name}-streams-2",
+                "rebalance_timeout_ms": 60_000,
+                "active_tasks": [],
+                "standby_tasks": [],
+                "warmup_tasks": [],
+                "topology": topology,
+            },
+            label=f"with a changelog of {name}",
+        )
+    yield Case("StreamsGroupDescribe", 1, {"group_ids": ["seen-streams"]})
+    yield Case("StreamsGroupTopologyDescriptionUpdate", 0, group)
+
+
 EXTRA_CASES = (
     Case("FindCoordinator", 6, {"key_type": 2, "coordinator_keys": ["seen"]}),
     Case("InitProducerId", 6, {"transactional_id": "seen", "transaction_timeout_ms": 1_000, "enable2_pc": True}),
@@ -99,6 +139,7 @@ EXTRA_CASES = (
         label="of an audit event",
     ),
     *share_cases(),
+    *streams_cases(),
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
@@ -53,6 +54,8 @@ class Caller:
     """A handler sets it when a quota is exceeded: the connection is not read for so long after the answer."""
     is_forwarded: bool = False
     """Whether a broker passed the request on, and has checked what concerns brokers."""
+    done_in_order: asyncio.Future[Any] | None = None
+    """A handler sets it if the client's next request must not be started before this is done."""
     is_refused: bool = False
     """A handler sets it to have the connection closed, after the answer if it gives one that was delayed: acks=0 leaves
     room for no other."""

@@ -172,11 +172,11 @@ class World:
 
 
 async def until(is_so: Callable[[], bool]) -> None:
-    """Let the loop turn until something is so."""
-    for _ in range(10_000):
+    """Let the loop turn until something is so. A sync of a file may take seconds: later turns leave the disk time."""
+    for turn in range(40_000):
         if is_so():
             return
-        await asyncio.sleep(0)
+        await asyncio.sleep(0 if turn < 10_000 else 0.001)
     raise AssertionError("it never was")
 
 

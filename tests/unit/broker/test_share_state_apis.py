@@ -156,6 +156,31 @@ def test_the_log_is_pruned_up_to_the_oldest_snapshot_that_counts(tmp_path: Path)
     run_timed(scenario())
 
 
+def test_a_snapshot_replaces_nothing_before_it_is_committed(tmp_path: Path) -> None:
+    """The log was pruned behind a snapshot that only its leader had: with the leader's end the states were gone. The
+    simulator found it (`replicas-shares`, seed 1033)."""
+
+    async def scenario() -> None:
+        world = World(tmp_path, partition_count=1)
+        log = world.replicas.partitions.by_name[SHARE_GROUP_STATE_TOPIC][0].log
+        for state_epoch in range(3):
+            await world.persister.initialize(KEY, state_epoch, 0)
+        assert (log.high_watermark, log.log_end_offset) == (3, 3)
+        log.high_watermark = 2  # followers have the first two
+        world.shares.prune()
+        assert log.log_start_offset == 0, "the last snapshot may be lost, and the one before it counts then"
+        log.high_watermark = 3
+        await world.persister.initialize(KEY, 3, 0)
+        log.high_watermark = 3
+        world.shares.prune()
+        assert log.log_start_offset == 2, "what was planned then, not what is not committed now"
+        log.high_watermark = 4
+        world.shares.prune()
+        assert log.log_start_offset == 3
+
+    run_timed(scenario())
+
+
 def _states(world: World) -> dict[SharePartitionKey, Any]:
     machine = world.shares.shards[0].machine
     assert machine is not None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.broker.caller import Caller
-from ottla.broker.coordinators.share_offsets import ShareOffsets
+from ottla.broker.coordinators.share_offsets import ShareOffsets, words
 from ottla.broker.ground import Ground
 from ottla.broker.serving.api import Api, Need
 from ottla.groups.share.state_records import SharePartitionKey
@@ -54,7 +54,7 @@ async def alter_share_group_offsets(
             code, message = ErrorCode.NONE, None
             if index not in topic.partitions:
                 code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                message = code.text
+                message = words(code)
             elif (refusal := failed.get(SharePartitionKey(request.group_id, topic.id, index))) is not None:
                 code, message = refusal.code, refusal.message
             rows.append(
@@ -75,7 +75,7 @@ def _refused_topic(asked: AlterShareGroupOffsetsRequestTopic, code: ErrorCode) -
         topic_name=asked.topic_name,
         partitions=[
             AlterShareGroupOffsetsResponsePartition(
-                partition_index=row.partition_index, error_code=code, error_message=code.text
+                partition_index=row.partition_index, error_code=code, error_message=words(code)
             )
             for row in asked.partitions
         ],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.broker.caller import Caller
-from ottla.broker.coordinators.share_offsets import ShareOffsets
+from ottla.broker.coordinators.share_offsets import ShareOffsets, words
 from ottla.broker.ground import Ground
 from ottla.broker.serving.api import Api, Need
 from ottla.wire.acls import AclOperation, AclResource
@@ -63,7 +63,7 @@ def _refused(error: KafkaError) -> DeleteShareGroupOffsetsResponse:
 
 def _topic(name: str, code: ErrorCode, message: str | None = None) -> DeleteShareGroupOffsetsResponseTopic:
     return DeleteShareGroupOffsetsResponseTopic(
-        topic_name=name, error_code=code, error_message=code.text if message is None else message
+        topic_name=name, error_code=code, error_message=words(code) if message is None else message
     )
 
 

@@ -14,6 +14,7 @@ from ottla.broker.apis.produce_append import (
     refused_row,
 )
 from ottla.broker.apis.produce_frame import produce_frame
+from ottla.broker.apis.produce_schemas import NO_REFUSALS, Refusals, produce_validated, validated_batches
 from ottla.broker.caller import Caller
 from ottla.broker.coordinators.transactions import TransactionCoordinator
 from ottla.broker.coordinators.verification import (
@@ -68,17 +69,24 @@ def produce(
         denied = _without_denied(request, ground, caller)
     if request.acks not in (1, -1, 0):
         return refuse_all(request, ErrorCode.INVALID_REQUIRED_ACKS, denied)
-    if request.transactional_id is not None:
+
+    def append(refusals: Refusals) -> ProduceResponse | asyncio.Future[Any] | None:
+        if request.transactional_id is None:
+            return append_all(request, ground, replicas, quotas, caller, None, denied, refusals)
         try:
             return produce_transactional(
                 request,
                 transactions,
                 caller,
-                lambda verdicts: append_all(request, ground, replicas, quotas, caller, verdicts, denied),
+                lambda verdicts: append_all(request, ground, replicas, quotas, caller, verdicts, denied, refusals),
             )
         except KafkaError as error:
             return refuse_all(request, error.code, denied)
-    return append_all(request, ground, replicas, quotas, caller, None, denied)
+
+    validated = validated_batches(request, replicas, caller)
+    if validated:
+        return produce_validated(request, validated, replicas, caller, append)
+    return append(NO_REFUSALS)
 
 
 def _is_denied_transactional(request: ProduceRequest, caller: Caller) -> bool:
@@ -133,9 +141,11 @@ def append_all(
     caller: Caller,
     verdicts: Verdicts | None = None,
     denied: Sequence[TopicProduceResponse] = (),
+    refusals: Refusals = NO_REFUSALS,
 ) -> ProduceResponse | asyncio.Future[Any] | None:
     """Append what a request holds. `verdicts` is what the coordinator said of a transactional request; None if the
-    request is not transactional. `denied` are answers for topics that were taken out of it."""
+    request is not transactional. `denied` are answers for topics that were taken out of it, `refusals` those for
+    batches whose schemas are not known."""
     acks = request.acks
     timestamp, now = ground.clock(), ground.now()
     uses_topic_ids = caller.api_version >= FIRST_PRODUCE_VERSION_WITH_TOPIC_IDS
@@ -181,7 +191,9 @@ def append_all(
                 failed = True
                 continue
             name = partition.topic
-            row, messages = append_to(partition, data.records, timestamp, now, ground, verdicts)
+            row, messages = append_to(
+                partition, data.records, timestamp, now, ground, verdicts, refusals.get(partition)
+            )
             rows.append(row)
             if row.error_code:
                 failed = True

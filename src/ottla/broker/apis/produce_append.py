@@ -37,8 +37,10 @@ def append_to(
     now: int,
     ground: Ground,
     verdicts: Verdicts | None = None,
+    refusal: KafkaError | None = None,
 ) -> tuple[PartitionProduceResponse, int]:
-    """Append what a request holds for one partition; what is answered, and how many records the log grew by."""
+    """Append what a request holds for one partition; what is answered, and how many records the log grew by. `refusal`:
+    what is wrong with its schemas."""
     try:
         records = check_framing(records)
         may_open = True
@@ -51,6 +53,8 @@ def append_to(
     except KafkaError as error:
         ground.metrics.topic(partition.topic).failed_produces += 1
         return refused_row(partition.index, error), 0
+    if refusal is not None:
+        return refused(partition, refusal, ground), 0
     try:
         appended = partition.append(records, timestamp, now, may_open)
     except KafkaError as error:

@@ -60,8 +60,8 @@ def produce_frame(
     once the in-sync replicas have them; None if the request has to go the long way, and then nothing has happened.
 
     Ordinary is: acks 1 or all, one topic, found allowed before and led here, enough replicas in sync, no transaction,
-    no quota, no `flush.messages`. Whether a batch is as it should be is seen when its turn comes; one that is not is
-    answered as the long way would."""
+    no quota, no `flush.messages`, and where the topic wants schemas checked, schemas that are known. Whether a batch is
+    as it should be is seen when its turn comes; one that is not is answered as the long way would."""
     ground, replicas, quotas = rooms
     data = frame
     size = len(frame)
@@ -149,7 +149,10 @@ def produce_frame(
         log = partition.log
         if log.is_offline or log.flushes_by_count:
             return None
-        places.append((partition, frame[position : position + length]))
+        batch = frame[position : position + length]
+        if log.validates_schemas and not replicas.schemas.accepts(partition, batch):
+            return None
+        places.append((partition, batch))
         position += length
         if is_flexible:
             if position >= size or data[position] != 0:  # tagged fields

@@ -11,6 +11,8 @@ from ottla.wire.messages.records.consumer_group_member_metadata_key import Consu
 from ottla.wire.messages.records.consumer_group_metadata_key import ConsumerGroupMetadataKey
 from ottla.wire.messages.records.group_metadata_key import GroupMetadataKey
 from ottla.wire.messages.records.offset_commit_key import OffsetCommitKey
+from ottla.wire.messages.records.streams_group_member_metadata_key import StreamsGroupMemberMetadataKey
+from ottla.wire.messages.records.streams_group_metadata_key import StreamsGroupMetadataKey
 from ottla.wire.messages.records.transaction_log_key import TransactionLogKey
 
 log = logging.getLogger("ottla.coordinators")
@@ -18,6 +20,8 @@ log = logging.getLogger("ottla.coordinators")
 Event = tuple[str, dict[str, Any]]
 """A text, and its figures as fields."""
 MAX_NAMES = 5
+_GROUPS = frozenset((ConsumerGroupMetadataKey, StreamsGroupMetadataKey))
+_MEMBERS = frozenset((ConsumerGroupMemberMetadataKey, StreamsGroupMemberMetadataKey))
 
 
 def log_records(records: Sequence[Any], *, is_due: bool) -> None:
@@ -41,11 +45,11 @@ def events(records: Iterable[Any], *, is_due: bool) -> Iterator[Event]:
                 yield _timed_out(key.transactional_id, value)
         elif kind is GroupMetadataKey:
             yield _classic(key.group, value)
-        elif kind is ConsumerGroupMemberMetadataKey:
+        elif kind in _MEMBERS:
             (left if value is None else joined).setdefault(key.group_id, []).append(key.member_id)
-        elif kind is ConsumerGroupMetadataKey and value is None:
+        elif kind in _GROUPS and value is None:
             yield f"group {key.group_id}: removed", {"event": "group_removed", "group": key.group_id}
-        elif kind is ConsumerGroupMetadataKey:
+        elif kind in _GROUPS:
             yield _consumer(key.group_id, value.epoch, joined.get(key.group_id, []), left.get(key.group_id, []))
 
 

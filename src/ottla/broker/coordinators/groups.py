@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.broker.coordinators.events import log_records
 from ottla.broker.coordinators.runtime import Coordinator
-from ottla.cluster.features import GROUP_VERSION, SHARE_VERSION
+from ottla.broker.coordinators.streams_topics import StreamsTopics
+from ottla.cluster.features import GROUP_VERSION, SHARE_VERSION, STREAMS_VERSION
 from ottla.cluster.image import BROKER_RESOURCE, GROUP_RESOURCE
 from ottla.config import ConfigError, GroupConfig
 from ottla.groups import Call, GroupRecord, decode_record, encode_record
@@ -45,6 +46,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
         self._group_configs: dict[str, GroupConfig] = {}
         self.persister: Persister | None = None
         """Keeps the states of share partitions; set by the room of coordinators."""
+        self.streams_topics = StreamsTopics(ground, controller)
         self.past_counts: Counter[str] = Counter()
         """What shards counted that are no longer here."""
 
@@ -146,6 +148,12 @@ class GroupCoordinator(Coordinator[GroupShard]):
         """KIP-932: the cluster has finalized `share.version`. As in Kafka, `group.coordinator.rebalance.protocols` need
         not name the protocol."""
         return self.ground.image.features.get(SHARE_VERSION, 0) >= 1
+
+    @property
+    def is_streams_protocol_enabled(self) -> bool:
+        """KIP-1071: the cluster has finalized `streams.version`, and this broker's settings allow the protocol."""
+        protocols = self.ground.config.group_coordinator_rebalance_protocols
+        return self.ground.image.features.get(STREAMS_VERSION, 0) >= 1 and "streams" in protocols
 
     # States of share partitions
 

@@ -33,6 +33,7 @@ MAX_MARKERS = 8
 _STATES = {
     "classic": ("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty"),
     "consumer": ("Empty", "Assigning", "Reconciling", "Stable", "Dead"),
+    "streams": ("Empty", "NotReady", "Assigning", "Reconciling", "Stable", "Dead"),
 }
 
 PREFIX = "kafka_server_group_coordinator_metrics_"
@@ -42,6 +43,7 @@ _COUNTERS = (
     ("offset-deletion", "offset_deletion_count_total", "Committed offsets that were deleted."),
     ("group-completed-rebalance-count", "group_completed_rebalance_count_total", "Rebalances of classic groups."),
     ("consumer-group-rebalance", "consumer_group_rebalance_count_total", "Rebalances of consumer groups."),
+    ("streams-group-rebalance", "streams_group_rebalance_count_total", "Rebalances of streams groups."),
     ("share-group-rebalance", "share_group_rebalance_count_total", "Rebalances of share groups."),
 )
 

@@ -31,6 +31,12 @@ UNKNOWN_LAG = -1
 LATEST = -1
 CONSUMER = -1
 """The replica id of a consumer, in ListOffsets."""
+_KAFKAS_WORDS = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "This server does not host this topic-partition."}
+
+
+def words(code: ErrorCode) -> str:
+    """What an administrator's tool prints of a refused topic: Kafka's words where they differ from Ottla's."""
+    return _KAFKAS_WORDS.get(code, code.text)
 
 
 class ShareOffset(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.broker.coordinators.runtime import Coordinator
 from ottla.groups.share.state_records import (
@@ -23,6 +23,9 @@ from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConf
 
 if TYPE_CHECKING:
     from ottla.broker.coordinators.hosted_shard import HostedShard
+    from ottla.broker.ground import Ground
+    from ottla.broker.metadata.ports import ControllerPort
+    from ottla.broker.replicas.replicas import Replicas
     from ottla.cluster import ImageChanges
 
 Command = Callable[[ShareStateShard, Call], CoordinatorDecision[ShareOutcome]]
@@ -31,8 +34,21 @@ SNAPSHOTS_PER_TURN = 100
 """How many share partitions that were not written for a while get a new snapshot in one decision."""
 
 
+class _Pruning(NamedTuple):
+    """What can be deleted of the log of a shard once the log is committed up to its end of that moment."""
+
+    machine: ShareStateShard
+    redundant_offset: int
+    end_offset: int
+
+
 class ShareCoordinator(Coordinator[ShareStateShard]):
     topic = SHARE_GROUP_STATE_TOPIC
+
+    def __init__(self, ground: Ground, replicas: Replicas, controller: ControllerPort) -> None:
+        super().__init__(ground, replicas, controller)
+        self._planned: dict[int, _Pruning] = {}
+        """By partition of `__share_group_state`."""
 
     def new_machine(self, index: int) -> ShareStateShard:
         ground = self.ground
@@ -132,16 +148,23 @@ class ShareCoordinator(Coordinator[ShareStateShard]):
 
     def prune(self) -> None:
         """Delete the records of `__share_group_state` that snapshots have replaced, and snapshot the share partitions
-        that were not written for a while: their old snapshots keep everything behind them."""
+        that were not written for a while: their old snapshots keep everything behind them. A snapshot replaces nothing
+        before it is committed: what is redundant now is deleted once all that the log has now is committed."""
+        planned, self._planned = self._planned, {}
         for hosted in self.active():
-            machine = hosted.machine
+            machine, index = hosted.machine, hosted.partition.index
             assert machine is not None
             self._note_offset(hosted)
             log = hosted.partition.log
-            offset = min(machine.redundant_offset, log.high_watermark)
-            if offset > log.log_start_offset:
-                log.delete_records(offset)
-                hosted.partition.tell_of_start()
+            plans = (planned.get(index), _Pruning(machine, machine.redundant_offset, log.log_end_offset))
+            for plan in plans:
+                if plan is None or plan.machine is not machine:
+                    continue
+                if log.high_watermark < plan.end_offset:
+                    self._planned.setdefault(index, plan)
+                elif plan.redundant_offset > log.log_start_offset:
+                    log.delete_records(plan.redundant_offset)
+                    hosted.partition.tell_of_start()
             call = self.own_call(self.ground.now(), self.ground.clock())
             decision = machine.snapshot_cold(call, SNAPSHOTS_PER_TURN)
             if decision.records:

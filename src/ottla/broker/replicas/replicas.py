@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ottla.broker.pieces import in_pieces
@@ -17,6 +18,7 @@ from ottla.broker.replicas.isr_changes import IsrChanges
 from ottla.broker.replicas.leadership import Leadership
 from ottla.broker.replicas.log_dir_moves import LogDirMoves
 from ottla.broker.replicas.partitions import Partition, Partitions
+from ottla.broker.replicas.schema_validation import SchemaValidation
 from ottla.broker.replicas.throttles import ReplicationThrottles
 from ottla.cluster.image import BROKER_RESOURCE, TOPIC_RESOURCE
 from ottla.replication.fetch_sessions import FetchSessions
@@ -57,6 +59,8 @@ class Replicas:
         self.fetchers = Fetchers(ground, peers, presence, logs, self.throttles, controller)
         isr_changes = IsrChanges(ground, controller)
         self.hosting = Hosting(ground, logs, self.partitions, self.fetchers, isr_changes, self.log_dir_moves)
+        self.schemas = SchemaValidation(ground)
+        """Asked before a batch is appended to a topic that wants the schemas of its records checked."""
         self._cleaning: asyncio.Task[int] | None = None
 
     # What handlers use
@@ -133,6 +137,7 @@ class Replicas:
                 self.hosting.removed(partition)
                 self.logs.delete(partition.topic, partition.index)
             self.ground.metrics.forget_topic(topic.name)
+            self.schemas.forget_topic(topic.name)
             self.throttles.use_topics(image, [topic.name])
         self.hosting.update(changes.partitions_changed)
         if not changes.configs_changed:
@@ -148,6 +153,13 @@ class Replicas:
                 config = self.ground.topic_config(name)
                 for partition in of_topic.values():
                     partition.log.config = config
+                    if partition.is_leader and partition.log.is_flush_due:
+                        self.ground.spawn(self._flush(partition))
+
+    async def _flush(self, partition: Partition) -> None:
+        """With `flush.messages` records are committed once they are on disk: also those that wait since before it."""
+        with suppress(OSError):  # the log directory is offline then, and the partition with it
+            await partition.flush()
 
     def log_dir_failed(self) -> None:
         for partition in self.partitions:

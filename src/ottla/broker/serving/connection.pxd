@@ -18,7 +18,7 @@ cdef class _Slot:
 
 cdef class Connection:
     cdef object _served, _serving, _ground, _channel, _slots, _timer
-    cdef bint _is_held, _is_throttled, _is_releasing
+    cdef bint _is_held, _is_throttled, _is_releasing, _is_ordering
     cdef public bint is_closed
     cdef public object client, gate
 

@@ -139,6 +139,7 @@ class Connection:
         "_channel",
         "_ground",
         "_is_held",
+        "_is_ordering",
         "_is_releasing",
         "_is_throttled",
         "_served",
@@ -157,7 +158,7 @@ class Connection:
         self._channel = channel
         self.client = client
         self._slots: deque[_Slot] = deque()
-        self._is_held = self._is_throttled = self._is_releasing = False
+        self._is_held = self._is_throttled = self._is_releasing = self._is_ordering = False
         self._timer = serving.ground.timer
         self.is_closed = False
         self.gate: Gate | None = None
@@ -209,6 +210,8 @@ class Connection:
             answer = self._failed(served, request, error)
             if answer is None:
                 return
+        if caller.done_in_order is not None:
+            self._order(caller.done_in_order)
         if answer is None:
             served.observe(self._timer() - started, len(frame))
             if caller.is_refused:
@@ -333,7 +336,11 @@ class Connection:
         error = done.exception()
         answer = done.result() if error is None else self._failed(served, request, error)
         if answer is None:
-            self._channel.close()
+            if error is None and caller.done_in_order is not None and not caller.is_refused:
+                self._slots.remove(slot)  # acks=0 has no answer
+                self._release()
+            else:
+                self._channel.close()
             return
         slot.future = None
         try:
@@ -374,7 +381,7 @@ class Connection:
     def _unhold(self) -> None:
         if self._is_held and len(self._slots) < MAX_WAITING_PER_CONNECTION // 2:
             self._is_held = False
-            if not self._is_throttled:
+            if not self._is_throttled and not self._is_ordering:
                 self._channel.resume_reading()
 
     def _throttle(self, throttle_ms: int) -> None:
@@ -387,7 +394,18 @@ class Connection:
 
     def _unthrottle(self) -> None:
         self._is_throttled = False
-        if not self._is_held:
+        if not self._is_held and not self._is_ordering:
+            self._channel.resume_reading()
+
+    def _order(self, done: asyncio.Future[Any]) -> None:
+        """Start no request of this client before this one is done."""
+        self._is_ordering = True
+        self._channel.pause_reading()
+        done.add_done_callback(self._ordered)
+
+    def _ordered(self, done: asyncio.Future[Any]) -> None:
+        self._is_ordering = False
+        if not self._is_held and not self._is_throttled:
             self._channel.resume_reading()
 
     def _count_request_time(self, caller: Caller, answer: Any, seconds: float) -> None:

@@ -2,7 +2,7 @@
 
     Loading   the share coordinator is asked for its state; fetches wait
     Active    records are handed out and acknowledged; one write to the share coordinator is under way at most, what is
-              acknowledged meanwhile goes with the next
+              acknowledged or released meanwhile goes with the next
     Fenced    the leader, the group or the topic changed, or the coordinator refused a write for that; forgotten
 
 Fetches that found nothing wait here, in the order of their arrival: new records, released ones and locks that expire
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ottla.broker.replicas.partitions import EVERYTHING
 from ottla.broker.share.batch_places import aborted_ranges, batch_places, slice_of
+from ottla.broker.share.letter_writer import LetterWriter
 from ottla.broker.share.state_store import UNINITIALIZED_OFFSET, StateStore
 from ottla.config.keys import duration_ms
 from ottla.groups.share.partition import (
@@ -25,6 +26,7 @@ from ottla.groups.share.partition import (
     Acquired,
     Change,
     DeliveryState,
+    LetterRange,
     SharePartition,
     StateBatch,
     in_batches,
@@ -38,6 +40,7 @@ from ottla.wire.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from ottla.broker.ground import Ground
     from ottla.broker.replicas.partitions import Partition
+    from ottla.broker.share.dead_letters import DeadLetterQueues
     from ottla.broker.share.meter import ShareMeter
     from ottla.config import GroupConfig
     from ottla.net import Deadline
@@ -45,8 +48,8 @@ if TYPE_CHECKING:
 
 MAX_EMPTY_READS = 64
 """Pieces of the log without a record to hand out (aborted transactions) that one fetch looks at in a row."""
-MAX_HINTS = 1000
-"""Ranges of ended locks that wait to be written; more are written as one range."""
+WRITE_PAUSE_S = 1.0
+"""Between attempts to write that locks have ended, while the share coordinator is not there."""
 READ_COMMITTED = "read_committed"
 
 _CLIENT_ERRORS = {
@@ -91,6 +94,7 @@ class HostedSharePartition:
         settings: Callable[[], GroupConfig],
         meter: ShareMeter,
         on_fenced: Callable[[HostedSharePartition], None],
+        queues: DeadLetterQueues | None = None,
     ) -> None:
         self.key = key
         self.partition = partition
@@ -109,10 +113,15 @@ class HostedSharePartition:
         self._is_waking = False
         self._timer: Deadline | None = None
         self._timer_at = 0
-        self._unwritten: list[tuple[Change, asyncio.Future[KafkaError | None]]] = []
-        self._hints: list[tuple[int, int]] = []
+        self._unwritten: list[tuple[Change, asyncio.Future[KafkaError | None] | None]] = []
+        """Acknowledgements, with what their requests wait for, and locks that ended (None)."""
         self._is_writing = False
         self._is_closing = False
+        self._letters: LetterWriter | None = None
+        if queues is not None:
+            self._letters = LetterWriter(
+                key.group_id, partition, ground, queues, settings, meter, lambda: self.error is None, self._archive
+            )
         ground.spawn(self._load())
 
     # Loading
@@ -129,6 +138,7 @@ class HostedSharePartition:
         if self.error is None:
             self._meter.load_ms.observe(self._ground.now() - started_at)
             self.wake()
+            self._write_letters()
 
     def _use(self, state: ShareState) -> None:
         start_offset = state.start_offset
@@ -238,6 +248,9 @@ class HostedSharePartition:
         )
         if not acquired:
             return None
+        self._meter.redelivered += sum(
+            one.last_offset - one.first_offset + 1 for one in acquired if one.delivery_count > 1
+        )
         rows = [row for one in acquired for row in in_batches(one, fetched, batch_size)]
         records = slice_of(found, places, acquired[0].first_offset, acquired[-1].last_offset)
         return Taken(records, rows, sum(one.last_offset - one.first_offset + 1 for one in acquired))
@@ -259,6 +272,9 @@ class HostedSharePartition:
         machine.max_delivery_count = settings.share_delivery_count_limit
         machine.max_in_flight = settings.share_partition_max_record_locks
         machine.lock_duration_ms = settings.share_record_lock_duration_ms
+        machine.backoff_ms = settings.ottla_share_redelivery_backoff_ms
+        machine.backoff_max_ms = settings.ottla_share_redelivery_backoff_max_ms
+        machine.has_dead_letters = self._letters is not None and self._letters.is_wanted(settings)
 
     # Waiting
 
@@ -318,27 +334,48 @@ class HostedSharePartition:
     def release_member(self, member_id: str) -> None:
         """A member's session ended: others may have its records."""
         if self.machine is not None:
-            self._released(self.machine.release_member(member_id))
+            self._release(self.machine.release_member(member_id))
 
     def _expire(self) -> None:
         self._timer = None
         if self.machine is not None and self.error is None:
-            expired = self.machine.expire(self._ground.now())
-            self._meter.lock_timeouts += sum(row.last_offset - row.first_offset + 1 for row in expired)
-            self._released(expired)
+            self._use_settings(self.machine)
+            change = self.machine.expire(self._ground.now())
+            if change is not None:
+                self._meter.lock_timeouts += sum(row.last_offset - row.first_offset + 1 for row in change.batches)
+            self._release(change)
+            self.wake()  # back-offs may have ended
 
-    def _released(self, rows: list[StateBatch]) -> None:
-        if rows:
-            self._hints.extend((row.first_offset, row.last_offset) for row in rows)
-            if len(self._hints) > MAX_HINTS:
-                self._hints = [(min(first for first, _ in self._hints), max(last for _, last in self._hints))]
+    def _release(self, change: Change | None) -> None:
+        if change is not None:
+            self._unwritten.append((change, None))
             self._write()
-            self.wake()
         self._arm()
 
+    def _write_letters(self) -> None:
+        if self._letters is not None and self.machine is not None and self.error is None:
+            self._letters.wake(self.machine)
+
+    def _archive(self, ranges: Sequence[LetterRange]) -> None:
+        """Dead letters were written, or given up."""
+        if self.machine is not None:
+            self._release(self.machine.archive(ranges))
+            self._close_if_idle()
+
     def _arm(self) -> None:
-        """Look again when the next lock expires."""
-        deadline = self.machine.deadline if self.machine is not None and self.error is None else None
+        """Look again when the next lock expires. A timer that rings before any lock that is given now ends is early
+        enough, and looks for the next one itself; only back-offs may be shorter."""
+        machine = self.machine
+        if machine is None or self.error is not None:
+            deadline = None
+        elif (
+            self._timer is not None
+            and not machine.backoff_ms
+            and self._timer_at <= self._ground.now() + machine.lock_duration_ms
+        ):
+            return
+        else:
+            deadline = machine.deadline
         if self._timer is not None and (deadline is None or deadline < self._timer_at):
             self._timer.cancel()
             self._timer = None
@@ -356,19 +393,19 @@ class HostedSharePartition:
 
     async def _write_all(self) -> None:
         try:
-            while (self._unwritten or self._hints) and self.error is None:
-                await self._write_once()
+            while self._unwritten and self.error is None:
+                if not await self._write_once():
+                    await asyncio.sleep(WRITE_PAUSE_S)
         finally:
             self._is_writing = False
         self._close_if_idle()
 
-    async def _write_once(self) -> None:
+    async def _write_once(self) -> bool:
+        """Write all changes that wait; False if some of them have to be tried again later."""
         machine = self.machine
         assert machine is not None
         changes, self._unwritten = self._unwritten, []
-        hints, self._hints = self._hints, []
         rows = [row for change, _ in changes for row in change.batches]
-        rows += dict.fromkeys(row for first, last in hints for row in machine.rows_within(first, last))
         failure: KafkaError | None = None
         write = ShareWrite(
             self._state_epoch,
@@ -381,18 +418,34 @@ class HostedSharePartition:
             await self._store.write(self.key, write)
         except KafkaError as error:
             failure = _as_client_sees(error)
-            self._hints = hints + self._hints
+        is_passing = failure is not None and failure.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        again: list[tuple[Change, asyncio.Future[KafkaError | None] | None]] = []
+        done: list[int] = []
+        refused: list[int] = []
         for change, written in changes:
-            machine.finish(change.id, is_written=failure is None)
-            if not written.done():
+            if written is None and is_passing and not self._ground.is_stopping:
+                again.append((change, None))
+            elif failure is None or written is None:
+                done.append(change.id)
+                self._meter.archived += change.archived_count
+            else:
+                refused.append(change.id)
+        machine.finish(*done, is_written=True)
+        machine.finish(*refused, is_written=False)
+        for _, written in changes:
+            if written is not None and not written.done():
                 written.set_result(failure)
+        self._unwritten[:0] = again
         if failure is not None and failure.code in _FENCING:
             self.fence(failure)
         elif self.error is None:
-            if failure is not None and not self._unwritten:
-                self._hints = []  # a lost hint costs a delivery that is not counted
+            if refused and self._timer is not None:
+                self._timer.cancel()  # locks that ended during the write end now
+                self._timer = None
             self.wake()
             self._arm()
+            self._write_letters()
+        return not again
 
     # Its end
 
@@ -403,7 +456,7 @@ class HostedSharePartition:
         return partition.is_leader and partition.leader_epoch == self.leader_epoch
 
     def close_when_idle(self) -> None:
-        """No member of the group has a session here: forget it once everything is written."""
+        """No member of the group has a session here: forget it once everything is written, dead letters too."""
         self._is_closing = True
         self._close_if_idle()
 
@@ -412,7 +465,10 @@ class HostedSharePartition:
         self._is_closing = False
 
     def _close_if_idle(self) -> None:
-        if self._is_closing and not self._is_writing and self.error is None and self.machine is not None:
+        machine = self.machine
+        if not self._is_closing or self._is_writing or self.error is not None or machine is None:
+            return
+        if machine.letter_count == 0 or self._letters is None:
             self.fence(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
 
     def fence(self, error: KafkaError) -> None:
@@ -425,7 +481,7 @@ class HostedSharePartition:
             self._timer = None
         unwritten, self._unwritten = self._unwritten, []
         for _, written in unwritten:
-            if not written.done():
+            if written is not None and not written.done():
                 written.set_result(error)
         self._on_fenced(self)
         waiting, self._waiting = self._waiting, {}

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from ottla.broker.metrics import Histogram, Metrics, Sample
-from ottla.groups.share.partition import Acknowledgement, AcknowledgeType
+from ottla.groups.share.partition import Acknowledgement, AcknowledgeType, SharePartition
 
 if TYPE_CHECKING:
     from ottla.broker.share.share import Share
@@ -14,13 +14,33 @@ if TYPE_CHECKING:
 LOAD_MS = (1.0, 5.0, 10.0, 50.0, 100.0, 500.0, 1000.0, 5000.0, 30_000.0)
 
 
+MAX_GROUPS = 1000
+"""Groups with counts of their own; those of further groups are counted together, under OTHERS."""
+OTHERS = ""
+
+
+class LetterCounts:
+    """Dead letters of one group."""
+
+    __slots__ = ("failed", "lost", "requests", "written")
+
+    def __init__(self) -> None:
+        self.written = self.requests = self.failed = self.lost = 0
+
+
 class ShareMeter:
-    __slots__ = ("acknowledged", "load_ms", "lock_timeouts")
+    __slots__ = ("acknowledged", "archived", "letters", "load_ms", "lock_timeouts", "redelivered")
 
     def __init__(self) -> None:
         self.acknowledged = dict.fromkeys(AcknowledgeType, 0)
-        self.lock_timeouts = 0
+        self.lock_timeouts = self.archived = self.redelivered = 0
+        self.letters: dict[str, LetterCounts] = {}
         self.load_ms = Histogram(LOAD_MS)
+
+    def letters_of(self, group_id: str) -> LetterCounts:
+        """The counts of a group's dead letters."""
+        name = group_id if group_id in self.letters or len(self.letters) < MAX_GROUPS else OTHERS
+        return self.letters.setdefault(name, LetterCounts())
 
     def count_acknowledgements(self, given: Iterable[Acknowledgement]) -> None:
         counts = self.acknowledged
@@ -53,8 +73,19 @@ def register_share_metrics(metrics: Metrics, share: Share) -> None:
     metrics.gauge(
         "kafka_server_sharepartitionmetrics_inflightmessagecount",
         "Records of a share partition that are in flight.",
-        lambda: _in_flight(share),
+        lambda: _of_partitions(share, lambda machine: machine.in_flight_count),
     )
+    metrics.counter(
+        "ottla_share_redelivered_records_total",
+        "Records that share groups were handed out for the second time, or later.",
+        lambda: meter.redelivered,
+    )
+    metrics.counter(
+        "ottla_share_archived_records_total",
+        "Records that share groups gave up: rejected, or delivered too often.",
+        lambda: meter.archived,
+    )
+    _register_letters(metrics, share)
     cache = "kafka_server_sharesessioncache_"
     metrics.gauge(cache + "sharesessionscount", "Share sessions.", lambda: len(share.sessions))
     metrics.gauge(
@@ -62,7 +93,7 @@ def register_share_metrics(metrics: Metrics, share: Share) -> None:
     )
 
 
-def _in_flight(share: Share) -> Iterator[Sample]:
+def _of_partitions(share: Share, count: Callable[[SharePartition], int]) -> Iterator[Sample]:
     for hosted in share:
         if hosted.machine is not None:
             partition = hosted.partition
@@ -71,4 +102,25 @@ def _in_flight(share: Share) -> Iterator[Sample]:
                 ("topic", partition.topic),
                 ("partition", str(partition.index)),
             )
-            yield labels, hosted.machine.in_flight_count
+            yield labels, count(hosted.machine)
+
+
+def _register_letters(metrics: Metrics, share: Share) -> None:
+    """KIP-1191's metrics, and those of letters that were given up or wait."""
+    letters = share.meter.letters
+
+    def by_group(field: str) -> Callable[[], list[Sample]]:
+        return lambda: [((("group", group),), getattr(counts, field)) for group, counts in letters.items()]
+
+    prefix = "kafka_server_sharegroupmetrics_deadletterqueue"
+    metrics.counter(prefix + "recordcount", "Dead letters written.", by_group("written"))
+    metrics.counter(prefix + "totalproducerequests", "Batches of dead letters sent.", by_group("requests"))
+    metrics.counter(prefix + "failedproducerequests", "Batches of dead letters that failed.", by_group("failed"))
+    metrics.counter(
+        "ottla_share_lost_dead_letters_total", "Records archived without their dead letter.", by_group("lost")
+    )
+    metrics.gauge(
+        "ottla_share_waiting_dead_letters",
+        "Records of a share partition whose dead letters are not written yet.",
+        lambda: _of_partitions(share, lambda machine: machine.letter_count),
+    )

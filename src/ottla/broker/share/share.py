@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ottla.broker.ground import Ground
     from ottla.broker.replicas.partitions import Partition
     from ottla.broker.replicas.replicas import Replicas
+    from ottla.broker.share.dead_letters import DeadLetterQueues
     from ottla.broker.share.state_store import StateStore
     from ottla.cluster import ImageChanges
     from ottla.config import GroupConfig
@@ -35,6 +36,7 @@ class Share:
         replicas: Replicas,
         store: StateStore,
         group_config: Callable[[str], GroupConfig],
+        queues: DeadLetterQueues | None = None,
     ) -> None:
         self.ground = ground
         self.group_config = group_config
@@ -42,6 +44,7 @@ class Share:
         self.meter = ShareMeter()
         self._replicas = replicas
         self._store = store
+        self._queues = queues
         self._partitions: dict[SharePartitionKey, HostedSharePartition] = {}
         self._by_group: dict[str, dict[SharePartitionKey, None]] = {}
         register_share_metrics(ground.metrics, self)
@@ -78,6 +81,7 @@ class Share:
                 lambda: self.group_config(group_id),
                 self.meter,
                 self._fenced,
+                self._queues,
             )
             self._partitions[key] = hosted
             self._by_group.setdefault(group_id, {})[key] = None

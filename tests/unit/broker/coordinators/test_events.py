@@ -19,6 +19,10 @@ from ottla.wire.messages.records.group_metadata_key import GroupMetadataKey
 from ottla.wire.messages.records.group_metadata_value import GroupMetadataValue, MemberMetadata
 from ottla.wire.messages.records.offset_commit_key import OffsetCommitKey
 from ottla.wire.messages.records.offset_commit_value import OffsetCommitValue
+from ottla.wire.messages.records.streams_group_member_metadata_key import StreamsGroupMemberMetadataKey
+from ottla.wire.messages.records.streams_group_member_metadata_value import StreamsGroupMemberMetadataValue
+from ottla.wire.messages.records.streams_group_metadata_key import StreamsGroupMetadataKey
+from ottla.wire.messages.records.streams_group_metadata_value import StreamsGroupMetadataValue
 from ottla.wire.messages.records.transaction_log_key import TransactionLogKey
 from ottla.wire.messages.records.transaction_log_value import PartitionsSchema, TransactionLogValue
 
@@ -72,6 +76,13 @@ def test_the_epochs_of_a_consumer_group_and_why_they_came() -> None:
     ]
     assert lines(consumer(4)) == ["group g: epoch 4"]
     assert lines(consumer(None)) == ["group g: removed"]
+
+
+def test_the_epochs_of_a_streams_group() -> None:
+    joined = GroupRecord(StreamsGroupMemberMetadataKey(group_id="g", member_id="a"), StreamsGroupMemberMetadataValue())
+    epoch = GroupRecord(StreamsGroupMetadataKey(group_id="g"), StreamsGroupMetadataValue(epoch=2))
+    assert lines(joined, epoch) == ["group g: epoch 2 (joined or changed: a)"]
+    assert lines(epoch._replace(value=None)) == ["group g: removed"]
 
 
 def test_a_transaction_that_its_timeout_aborts() -> None:

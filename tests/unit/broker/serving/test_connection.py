@@ -267,3 +267,45 @@ def test_a_request_without_records_may_not_be_as_large_as_one_with(world: World)
     world.connection.frame_received(memoryview(frame + bytes(MAX_PLAIN_REQUEST_BYTES)))
     assert world.channel.is_closed
     assert world.channel.sent == []
+
+
+def test_a_request_that_is_to_be_done_in_order_stops_the_reading_until_it_is_done(world: World) -> None:
+    async def scenario() -> None:
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        def handle(request: InitProducerIdRequest, caller: Caller) -> Any:
+            caller.done_in_order = done
+            return answer
+
+        world.answer = handle
+        world.ask(1)
+        assert world.channel.is_paused
+        done.set_result(None)
+        await asyncio.sleep(0)
+        assert not world.channel.is_paused and world.answered() == []
+        answer.set_result(InitProducerIdResponse())
+        await asyncio.sleep(0)
+        assert world.answered() == [1]
+
+    run(scenario)
+
+
+def test_a_delayed_request_without_an_answer_makes_room_for_the_next(world: World) -> None:
+    async def scenario() -> None:
+        waiting: list[asyncio.Future[Any]] = []
+
+        def handle(request: InitProducerIdRequest, caller: Caller) -> Any:
+            waiting.append(asyncio.get_running_loop().create_future())
+            caller.done_in_order = waiting[-1]
+            return waiting[-1]
+
+        world.answer = handle
+        world.ask(1)
+        world.ask(2)
+        waiting[1].set_result(InitProducerIdResponse())
+        waiting[0].set_result(None)
+        await asyncio.sleep(0)
+        assert world.answered() == [2] and not world.channel.is_closed
+
+    run(scenario)

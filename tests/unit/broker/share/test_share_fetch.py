@@ -252,7 +252,7 @@ def test_locks_expire_and_wake_a_fetch_that_waits_and_the_last_delivery_is_archi
         assert LOCK_MS - 10 <= world.ground.now() - before <= LOCK_MS + 200
         assert await one.say((0, 0, ACCEPT)) is ErrorCode.INVALID_RECORD_STATE
         assert await two.fetch(max_wait_ms=40_000) == []
-        assert world.stored() == (1, [])
+        assert world.stored() == (0, [StoredBatch(0, 0, DeliveryState.ARCHIVED, 2)])
         assert world.share.meter.lock_timeouts == 2
 
     play(scenario, share_delivery_count_limit="2")
@@ -289,7 +289,7 @@ def test_a_group_may_forbid_renewing(play: Callable[..., None]) -> None:
     play(scenario, share_renew_acknowledge_enable="false")
 
 
-def test_a_session_that_ends_releases_its_records_and_the_delivery_does_not_count(play: Callable[..., None]) -> None:
+def test_a_session_that_ends_releases_its_records_and_the_delivery_counts(play: Callable[..., None]) -> None:
     async def scenario(world: World) -> None:
         world.produce(b"a", b"b", b"c")
         one, two = world.member("one"), world.member("two")
@@ -298,13 +298,31 @@ def test_a_session_that_ends_releases_its_records_and_the_delivery_does_not_coun
         await asyncio.sleep(0.1)
         one.epoch = -1
         assert await one.fetch((0, 0, ACCEPT), max_wait_ms=0) == []
-        assert await waiting == [(1, 2, 1)]
+        assert await waiting == [(1, 2, 2)]
         assert (await one.fetch_raw()).error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
         one.epoch = 0
         third = asyncio.ensure_future(one.fetch(max_wait_ms=5000))
         await asyncio.sleep(0.1)
         world.share.connection_closed(two.client)
-        assert await third == [(1, 2, 1)]
+        assert await third == [(1, 2, 3)]
+
+    play(scenario)
+
+
+def test_records_whose_lock_ended_wait_until_that_is_written_and_a_coordinator_that_is_away_is_asked_again(
+    play: Callable[..., None],
+) -> None:
+    async def scenario(world: World) -> None:
+        world.produce(b"x")
+        one, two = world.member("one"), world.member("two")
+        assert await one.fetch() == [(0, 0, 1)]
+        world.store.error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        world.share.connection_closed(one.client)
+        assert await two.fetch(max_wait_ms=5000) == []
+        assert 2 <= len(world.store.writes) <= 10
+        world.store.error = None
+        assert await two.fetch(max_wait_ms=5000) == [(0, 0, 2)]
+        assert world.stored() == (0, [StoredBatch(0, 0, DeliveryState.AVAILABLE, 1)])
 
     play(scenario)
 
@@ -320,7 +338,7 @@ def test_the_last_session_of_a_group_takes_its_share_partitions_with_it(play: Ca
         await asyncio.sleep(0.1)
         assert list(world.share) == []
         one.epoch = 0
-        assert await one.fetch() == [(1, 1, 1)]
+        assert await one.fetch() == [(1, 1, 2)]
 
     play(scenario)
 
@@ -357,6 +375,28 @@ def test_what_could_not_be_written_is_still_held_and_a_fenced_leader_forgets_it(
         world.store.error = ErrorCode.FENCED_LEADER_EPOCH
         assert await one.say((0, 0, ACCEPT)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert list(world.share) == []
+
+    play(scenario)
+
+
+def test_a_lock_that_ends_while_its_acknowledgement_could_not_be_written_ends_at_once(
+    play: Callable[..., None],
+) -> None:
+    async def scenario(world: World) -> None:
+        world.produce(b"a")
+        one, two = world.member("one"), world.member("two")
+        assert await one.fetch() == [(0, 0, 1)]
+        await asyncio.sleep(LOCK_MS / 1000 - 1)
+        world.produce(b"b")
+        assert await two.fetch() == [(1, 1, 1)]
+        world.store.gate = asyncio.Event()
+        saying = asyncio.ensure_future(one.say((0, 0, ACCEPT)))
+        await asyncio.sleep(5)  # the lock of the first record ends, that of the second is new
+        world.store.error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        world.store.gate.set()
+        assert await saying is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        world.store.error = None
+        assert await two.fetch(max_wait_ms=5000) == [(0, 0, 2)]
 
     play(scenario)
 
