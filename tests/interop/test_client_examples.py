@@ -33,6 +33,7 @@ NEED_MORE = {
     "delete_scram_password": "a user with a password",
     "describe_acls": "an authorizer",
     "describe_delegation_token": "a login",
+    "describe_streams_groups": "a Kafka Streams application",
     "describe_transactions": "a transactional id",
     "expire_delegation_token": "a login",
     "remove_members": "a static member",

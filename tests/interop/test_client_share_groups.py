@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
@@ -323,22 +321,3 @@ def test_the_blocking_twin(share_broker: Server, topic: str) -> None:
                 break
         assert values == VALUES[:3]
         assert not any(one.commit_sync().values())
-
-
-def test_the_work_queue_retries_and_sets_aside(share_broker: Server) -> None:
-    program = [sys.executable, "-m", "examples.work_queue", "--bootstrap-server", share_broker.bootstrap]
-
-    def told(*arguments: str) -> list[str]:
-        done = subprocess.run([*program, *arguments], capture_output=True, text=True, timeout=120, check=True)
-        return done.stdout.splitlines()
-
-    assert told("add", "resize:1", "poison", "flaky:3", "flaky:9") == ["4 jobs added"]
-    lines = told("work", "--idle-seconds", "12")
-    assert [line for line in lines if "again" not in line] == [
-        "job 0: resized 1",
-        "job 1: dead, there is no job 'poison'",
-        "job 2: done at delivery 3",
-        "job 3: dead, given up after 5 deliveries: delivery 5 of 9",
-    ]
-    letters = told("dead")
-    assert [line.partition(" ")[0] for line in letters] == ["poison", "flaky:9"]

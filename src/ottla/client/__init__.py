@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ottla.client.producer import Producer
     from ottla.client.retry_topics import RetryTopics
     from ottla.client.share_consumer import ShareConsumer
+    from ottla.client.share_letters import ShareLetter
     from ottla.client.tables import TableDelivery
 
 __all__ = [
@@ -44,6 +45,7 @@ __all__ = [
     "RecordMetadata",
     "RetryTopics",
     "ShareConsumer",
+    "ShareLetter",
     "ShareRecord",
     "TableDelivery",
     "TopicPartition",
@@ -66,6 +68,7 @@ _MODULES = {
     "RecordMetadata": "delivery",
     "RetryTopics": "retry_topics",
     "ShareConsumer": "share_consumer",
+    "ShareLetter": "share_letters",
     "ShareRecord": "core.share_fetching",
     "TableDelivery": "tables",
     "TopicPartition": "core.partitions",

@@ -100,7 +100,8 @@ class ReadOptions:
         return arrow.schema([(name, types[name]) for name in self.columns])
 
     def empty_table(self) -> pyarrow.Table:
-        return self.schema.empty_table()
+        # schema.empty_table() would import pandas, if it is installed: half a second and 40 MB
+        return self._arrow.Table.from_batches([], self.schema)
 
     def batch(self, found: RecordColumns, topics: Sequence[str]) -> pyarrow.RecordBatch:
         """What was read, as Arrow has it, without copying: views of the columns."""

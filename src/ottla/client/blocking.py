@@ -534,6 +534,7 @@ class Admin(_Blocking[async_admin.Admin]):
     delete_group_offsets = _waits(async_admin.Admin.delete_group_offsets)
     group_lag = _waits(async_admin.Admin.group_lag)
     describe_share_groups = _waits(async_admin.Admin.describe_share_groups)
+    describe_streams_groups = _waits(async_admin.Admin.describe_streams_groups)
     list_share_group_offsets = _waits(async_admin.Admin.list_share_group_offsets)
     alter_share_group_offsets = _waits(async_admin.Admin.alter_share_group_offsets)
     delete_share_group_offsets = _waits(async_admin.Admin.delete_share_group_offsets)

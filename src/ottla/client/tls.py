@@ -6,13 +6,31 @@ import ssl
 
 from ottla.client.errors import ConfigError
 from ottla.client.security_config import SecurityConfig
-from ottla.net.tls_contexts import TlsSettings, TlsSettingsError, client_context, stamp, trusted_certificates
+from ottla.net.tls_contexts import (
+    CLIENT_AUTH,
+    TlsSettings,
+    TlsSettingsError,
+    client_context,
+    server_context,
+    stamp,
+    trusted_certificates,
+)
 
 
 def tls_context(config: SecurityConfig) -> ssl.SSLContext:
     """The context for connections to brokers; ConfigError names a setting that it cannot be made of."""
     try:
         return client_context(_tls_settings(config))
+    except TlsSettingsError as error:
+        raise ConfigError(str(error)) from None
+
+
+def listener_context(config: SecurityConfig, client_auth: str = "none") -> ssl.SSLContext:
+    """The context of a server that has these settings' key; `client_auth`: none, requested or required."""
+    if client_auth not in CLIENT_AUTH:
+        raise ConfigError(f"Invalid value {client_auth!r} for ssl.client.auth: it is one of {', '.join(CLIENT_AUTH)}")
+    try:
+        return server_context(_tls_settings(config)._replace(client_auth=client_auth))
     except TlsSettingsError as error:
         raise ConfigError(str(error)) from None
 

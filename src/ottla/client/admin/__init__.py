@@ -50,6 +50,15 @@ from ottla.client.admin.security import (
     SecurityCalls,
 )
 from ottla.client.admin.share_groups import ShareGroupCalls, SharePartitionOffset
+from ottla.client.admin.streams_groups import (
+    StreamsGroupCalls,
+    StreamsGroupDescription,
+    StreamsGroupMember,
+    StreamsNode,
+    StreamsSubtopology,
+    StreamsTasks,
+    StreamsTopologyDescription,
+)
 from ottla.client.admin.topics import (
     END_OF_LOG,
     CreatedTopic,
@@ -117,12 +126,27 @@ __all__ = [
     "ScramCredential",
     "ScramMechanism",
     "SharePartitionOffset",
+    "StreamsGroupDescription",
+    "StreamsGroupMember",
+    "StreamsNode",
+    "StreamsSubtopology",
+    "StreamsTasks",
+    "StreamsTopologyDescription",
     "TransactionDescription",
     "TransactionListing",
 ]
 
 
-class Admin(lifetimes.Client, ShareGroupCalls, ConfigCalls, ClusterCalls, TransactionCalls, SecurityCalls, TokenCalls):
+class Admin(
+    lifetimes.Client,
+    ShareGroupCalls,
+    StreamsGroupCalls,
+    ConfigCalls,
+    ClusterCalls,
+    TransactionCalls,
+    SecurityCalls,
+    TokenCalls,
+):
     """A client that manages a cluster. Settings are Kafka's, as keywords or in a dict."""
 
     def __init__(

@@ -10,6 +10,7 @@ from ottla.client.core.partitions import by_topic
 from ottla.client.errors import KafkaError, error_of
 from ottla.client.metadata import Broker, TopicPartition
 from ottla.wire import Message
+from ottla.wire.acls import AclOperation
 from ottla.wire.internal_topics import METADATA_TOPIC
 from ottla.wire.messages.add_raft_voter import AddRaftVoterRequest, Listener
 from ottla.wire.messages.alter_replica_log_dirs import (
@@ -43,6 +44,8 @@ class ClusterDescription(NamedTuple):
     controller_id: int
     brokers: tuple[Broker, ...]
     fenced_ids: tuple[int, ...] = ()
+    authorized_operations: frozenset[AclOperation] = frozenset()
+    """What this client may do with the cluster, if it was asked for."""
 
 
 class LogDir(NamedTuple):
@@ -111,8 +114,11 @@ class ReplicaPlace(NamedTuple):
 
 
 class ClusterCalls(AdminCalls):
-    async def describe_cluster(self, *, include_fenced: bool = False) -> ClusterDescription:
-        """The id of the cluster, its controller and its brokers; fenced brokers, too, if asked for.
+    async def describe_cluster(
+        self, *, include_fenced: bool = False, include_authorized_operations: bool = False
+    ) -> ClusterDescription:
+        """The id of the cluster, its controller and its brokers; if asked for fenced brokers, too, and what this
+        client may do with the cluster.
 
         Example:
 
@@ -122,13 +128,20 @@ class ClusterCalls(AdminCalls):
 
         async def ask() -> ClusterDescription:
             response: DescribeClusterResponse = await self._ask_any(
-                DescribeClusterRequest(include_fenced_brokers=include_fenced)
+                DescribeClusterRequest(
+                    include_fenced_brokers=include_fenced,
+                    include_cluster_authorized_operations=include_authorized_operations,
+                )
             )
             if response.error_code:
                 raise error_of(response.error_code, response.error_message)
             brokers = sorted(Broker(one.broker_id, one.host, one.port, one.rack) for one in response.brokers)
             fenced = sorted(one.broker_id for one in response.brokers if one.is_fenced)
-            return ClusterDescription(response.cluster_id, response.controller_id, tuple(brokers), tuple(fenced))
+            bits = response.cluster_authorized_operations
+            allowed = frozenset(one for one in AclOperation if bits > 0 and bits >> one & 1)
+            return ClusterDescription(
+                response.cluster_id, response.controller_id, tuple(brokers), tuple(fenced), allowed
+            )
 
         return await self._one(ask)
 

@@ -301,7 +301,13 @@ class GroupCalls(TopicCalls, AdminCalls):
         """
         committed = await self.group_offsets(group_id)
         partitions = dict.fromkeys(committed)
-        for member in (await self.describe_groups([group_id]))[group_id].members:
+        try:
+            members = (await self.describe_groups([group_id]))[group_id].members
+        except KafkaError as error:
+            if error.code is not ErrorCode.GROUP_ID_NOT_FOUND or not committed:
+                raise
+            members = ()  # a streams group, of which all that was committed is known
+        for member in members:
             partitions.update(dict.fromkeys(member.assignment))
         ends = await self.list_offsets(dict.fromkeys(partitions, LATEST_TIMESTAMP), isolation_level=isolation_level)
         lags = {}
