@@ -26,6 +26,8 @@ WORLDS = (
     *[(replica_world.CLIENTS, 4.0)] * 5,
     *[(replica_world.SECURED, 3.0)] * 3,
     *[(replica_world.SPARK, 4.0)] * 3,
+    *[("shares", 4.0)] * 3,
+    *[(replica_world.SHARES, 4.0)] * 4,
 )
 """A kind of world, and for how many virtual seconds things go wrong in it."""
 

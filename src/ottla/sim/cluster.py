@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla import records
@@ -220,6 +220,11 @@ class Sim:
         """Applications that run Ottla's own clients, by the name of their host."""
         self._value_count = 0
         self._producer_ids: dict[int, None] = {}
+        self.names = ["node-1"]
+        """The brokers."""
+        self.replication_factor = 1
+        self.on_end: list[Callable[[], None]] = []
+        """What is put back when the world ends."""
 
     def clock(self) -> int:
         """Wall clock milliseconds, the same for all hosts. Jumps that somebody saw are counted."""
@@ -244,13 +249,19 @@ class Sim:
             self.check_files(host)
         for client in self._clients.values():
             client.close()
+        self._put_back()
         self.loop.finish()
 
     def abandon(self) -> None:
         """Leave nothing behind, also of a world that failed."""
         for program in self.programs.values():
             program.kill()
+        self._put_back()
         self.loop.abandon()
+
+    def _put_back(self) -> None:
+        while self.on_end:
+            self.on_end.pop()()
 
     # Hosts
 

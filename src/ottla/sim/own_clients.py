@@ -22,6 +22,7 @@ from typing import Any
 from ottla.client import Admin, Consumer, ConsumerRecord, KafkaError, Producer, TopicPartition
 from ottla.client.errors import is_retriable
 from ottla.sim.checkers import Content, check
+from ottla.sim.cluster import Sim
 from ottla.sim.programs import Program
 from ottla.sim.replicas import RETRY_S, Cluster
 from ottla.wire.errors import ErrorCode
@@ -41,7 +42,7 @@ class Applications:
 
     name = ""
 
-    def __init__(self, sim: Cluster, rng: random.Random) -> None:
+    def __init__(self, sim: Sim, rng: random.Random) -> None:
         self._sim = sim
         self._rng = rng
         self.is_rough = rng.random() < 0.7
@@ -110,6 +111,7 @@ class Applications:
 class Writers(Applications):
     """Idempotent producers, each with values of its own."""
 
+    _sim: Cluster
     name = "own-writers"
 
     def __init__(self, sim: Cluster, rng: random.Random) -> None:
@@ -223,6 +225,7 @@ def is_passing(error: KafkaError) -> bool:
 class Readers(Applications):
     """A group that reads what was written, and commits what it was handed."""
 
+    _sim: Cluster
     name = "own-readers"
 
     def __init__(self, sim: Cluster, rng: random.Random, writers: Writers) -> None:
@@ -321,6 +324,7 @@ def may_lose_partitions(error: KafkaError) -> bool:
 class Copiers(Applications):
     """Consume, produce and commit in one transaction; each application has a transactional id of its own."""
 
+    _sim: Cluster
     name = "own-copiers"
 
     def __init__(self, sim: Cluster, rng: random.Random, writers: Writers) -> None:

@@ -13,12 +13,12 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, TypedDict, TypeVar
 
-from ottla.client import Admin, Consumer, Producer, lifetimes
+from ottla.client import Admin, Consumer, Producer, ShareConsumer, lifetimes
 from ottla.net import Sockets
 from ottla.sim.cluster import PORT, Sim
 from ottla.sim.loop import Process
 
-OwnClient = TypeVar("OwnClient", Admin, Producer, Consumer[Any, Any])
+OwnClient = TypeVar("OwnClient", Admin, Producer, Consumer[Any, Any], ShareConsumer[Any, Any])
 
 
 class Surroundings(TypedDict):
@@ -42,7 +42,7 @@ class Program:
         self._work = work
         self._process: Process | None = None
         self._task: asyncio.Task[None] | None = None
-        self._clients: list[Admin | Producer | Consumer[Any, Any]] = []
+        self._clients: list[Admin | Producer | Consumer[Any, Any] | ShareConsumer[Any, Any]] = []
         sim.programs[name] = self
 
     def surroundings(self) -> Surroundings:

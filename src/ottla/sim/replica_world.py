@@ -7,7 +7,7 @@ import random
 from dataclasses import replace
 from typing import cast
 
-from ottla.sim import group_workload
+from ottla.sim import group_workload, share_workload
 from ottla.sim.client import NoAnswer
 from ottla.sim.cluster import DATA, Host
 from ottla.sim.cluster_admin import Careless, Moves, Topics, VoterChanges
@@ -21,13 +21,14 @@ from ottla.sim.replicas import SETTLING_S, Cluster
 from ottla.sim.router import PASSING
 from ottla.sim.secured import Permissions
 from ottla.sim.shape import Shape
+from ottla.sim.share_workload import Shares
 from ottla.sim.transaction_workload import Ring
 from ottla.sim.workloads import Workload
 from ottla.wire.errors import KafkaError
 
 CLUSTER = "cluster"
 """Workloads drawn by the seed, on nodes drawn by the seed."""
-REPLICAS, RING, GROUPS, TOPIC_CHANGES, MOVES, VOTERS, CLIENTS, SECURED, SPARK = (
+REPLICAS, RING, GROUPS, TOPIC_CHANGES, MOVES, VOTERS, CLIENTS, SECURED, SPARK, SHARES = (
     "replicas",
     "replicas-ring",
     "replicas-groups",
@@ -37,8 +38,9 @@ REPLICAS, RING, GROUPS, TOPIC_CHANGES, MOVES, VOTERS, CLIENTS, SECURED, SPARK = 
     "replicas-clients",
     "replicas-secured",
     "replicas-spark",
+    "replicas-shares",
 )
-WORLDS = (CLUSTER, REPLICAS, RING, GROUPS, TOPIC_CHANGES, MOVES, VOTERS, CLIENTS, SECURED, SPARK)
+WORLDS = (CLUSTER, REPLICAS, RING, GROUPS, TOPIC_CHANGES, MOVES, VOTERS, CLIENTS, SECURED, SPARK, SHARES)
 """Worlds of several nodes, by what goes on in them."""
 SPARK_SHARE = 0.15
 """Of the worlds whose workloads are drawn: in so many a Spark sink writes in place of what was drawn."""
@@ -53,6 +55,7 @@ def new_cluster(seed: int, only: str = CLUSTER) -> Cluster:
         shape = replace(shape, has_logins=True)
     properties = {
         **group_workload.PROPERTIES,
+        **share_workload.properties(seed, 3),
         "offsets.topic.replication.factor": "3",
         "broker.session.timeout.ms": str(rng.choice((2_000, 9_000))),
         "broker.heartbeat.interval.ms": str(rng.choice((500, 1_000))),
@@ -110,6 +113,7 @@ def draw(sim: Cluster, only: str) -> list[Workload]:
                 ["ring", "moves"],
                 ["groups", "moves"],
                 ["clients"],
+                ["shares"],
             )
         )
         if part("spark").random() < SPARK_SHARE:
@@ -130,6 +134,8 @@ def draw(sim: Cluster, only: str) -> list[Workload]:
     if "clients" in kinds:
         writers = Writers(sim, part("writers"))
         found += [writers, Readers(sim, part("readers"), writers), Copiers(sim, part("copiers"), writers)]
+    if "shares" in kinds:
+        found.append(Shares(sim, part("shares")))
     if "secured" in kinds:
         found.append(Permissions(sim, part("permissions")))
     if "spark" in kinds:

@@ -54,18 +54,20 @@ class Cluster(Sim):
         is_started: bool = True,
     ) -> None:
         self.shape = shape or Shape()
-        self.names = self.shape.brokers
-        self.replication_factor = min(3, len(self.names))
+        names = self.shape.brokers
+        replication_factor = min(3, len(names))
         shared = {
-            "default.replication.factor": str(self.replication_factor),
-            "min.insync.replicas": str(self.replication_factor // 2 + 1),
+            "default.replication.factor": str(replication_factor),
+            "min.insync.replicas": str(replication_factor // 2 + 1),
             "offsets.topic.num.partitions": "2",
-            "offsets.topic.replication.factor": str(self.replication_factor),
+            "offsets.topic.replication.factor": str(replication_factor),
             "transaction.state.log.num.partitions": "2",
-            "transaction.state.log.replication.factor": str(self.replication_factor),
-            "transaction.state.log.min.isr": str(self.replication_factor // 2 + 1),
+            "transaction.state.log.replication.factor": str(replication_factor),
+            "transaction.state.log.min.isr": str(replication_factor // 2 + 1),
         }
         super().__init__(seed, properties={**shared, **(properties or {})}, weather=weather)
+        self.names = names
+        self.replication_factor = replication_factor
         self.witness = Witness()
         self._routers: dict[str, Router] = {}
         self.rotten: dict[tuple[str, int], str] = {}

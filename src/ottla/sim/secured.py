@@ -100,6 +100,7 @@ class User:
 
 
 class Permissions(Applications):
+    _sim: Cluster
     name = "permissions"
 
     def __init__(self, sim: Cluster, rng: random.Random) -> None:

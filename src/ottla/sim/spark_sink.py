@@ -91,6 +91,7 @@ class TaskFailed(Exception):
 class SparkSink(Applications):
     """One query that writes, as two drivers may run it, and its executors."""
 
+    _sim: Cluster
     name = "spark-sink"
 
     def __init__(self, sim: Cluster, rng: random.Random) -> None:

@@ -13,10 +13,11 @@ import logging
 import random
 from dataclasses import dataclass
 
-from ottla.sim import group_workload, replica_world, transaction_workload
+from ottla.sim import group_workload, replica_world, share_workload, transaction_workload
 from ottla.sim.cluster import DATA, Host, Sim
 from ottla.sim.group_workload import Groups
 from ottla.sim.network import Weather
+from ottla.sim.share_workload import Shares
 from ottla.sim.trace import Trace
 from ottla.sim.transaction_workload import Ring
 from ottla.sim.workloads import Admin, Counter, Pipelined, Reader, Workload
@@ -233,6 +234,7 @@ def draw(sim: Sim, host: Host, only: str | None = None) -> list[Workload]:
         Admin(sim, host, part("admin")),
         Groups(sim, host, part("groups"), tiny),
         Ring(sim, host, part("ring"), tiny),
+        Shares(sim, part("shares")),
     ]
     if only is not None:
         return [workload for workload in menu if workload.name == only]
@@ -250,6 +252,7 @@ def new_sim(seed: int) -> Sim:
     properties = {
         **group_workload.PROPERTIES,
         **transaction_workload.PROPERTIES,
+        **share_workload.properties(seed, 1),
         "offsets.retention.check.interval.ms": str(rng.choice((2_000, 600_000))),
         "log.dirs": DATA if rng.random() < 0.6 else f"{DATA},{SECOND}",
         "log.retention.check.interval.ms": str(rng.choice((1_000, 5_000))),
