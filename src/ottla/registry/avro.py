@@ -191,6 +191,10 @@ class AvroSchema:
     def names(self) -> list[str]:
         return sorted(self._names)
 
+    def top_level_fields(self) -> set[str]:
+        """Names of the fields of a record."""
+        return {one.name for one in self.type.fields}
+
 
 def _document(text: str) -> Any:
     try:

@@ -38,9 +38,15 @@ class Commands:
     # Registration
 
     def register(
-        self, subject: Subject, body: Mapping[str, Any], *, is_normalized: bool = False
+        self,
+        subject: Subject,
+        body: Mapping[str, Any],
+        *,
+        is_normalized: bool = False,
+        given_ids: dict[tuple[str, str], int] | None = None,
     ) -> Decision[dict[str, Any]]:
-        """A new version of a subject, or the one that already has this schema."""
+        """A new version of a subject, or the one that already has this schema. A decision that registers several
+        schemas hands `given_ids` (context and GUID to id) from one to the next."""
         given = self._given(subject, body)
         id_, version = _whole(body, "id", -1), _whole(body, "version", 0)
         mode = self._state.mode(subject)
@@ -62,10 +68,17 @@ class Commands:
             return Decision([], schema_answer(known))
         if not is_import:
             self._refuse_incompatible(subject, config, parsed, stored, live)
-        return self._new_version(subject, stored, id_, version, is_import)
+        given_ids = {} if given_ids is None else given_ids
+        return self._new_version(subject, stored, id_, version, is_import, given_ids)
 
     def _new_version(
-        self, subject: Subject, stored: StoredSchema, id_: int, version: int, is_import: bool
+        self,
+        subject: Subject,
+        stored: StoredSchema,
+        id_: int,
+        version: int,
+        is_import: bool,
+        given_ids: dict[tuple[str, str], int],
     ) -> Decision[dict[str, Any]]:
         every = self._state.versions(subject, is_deleted_included=True)
         next_version = every[-1].version + 1 if every else 1
@@ -74,8 +87,11 @@ class Commands:
         if next_version > MAX_ID or self._state.max_id(subject.context) >= MAX_ID:
             raise faults.store_failed("the registry has given its last id or version")
         if id_ < 0:
-            same = self._state.id_of_guid(subject.context, stored.guid)
-            id_ = self._state.next_id(subject.context) if same is None else same
+            place = (subject.context, stored.guid)
+            same = self._state.id_of_guid(*place) or given_ids.get(place)
+            ids = [one for (context, _), one in given_ids.items() if context == subject.context]
+            id_ = max(self._state.next_id(subject.context), *(one + 1 for one in ids), 1) if same is None else same
+            given_ids[place] = id_
         elif any(one.guid != stored.guid for one in self._state.with_id(subject.context, id_)):
             raise faults.not_permitted(
                 f"Overwrite new schema with id {id_} in context {subject.context} is not permitted."
@@ -158,6 +174,10 @@ class Commands:
         self, config: Mapping[str, Any], parsed: Schema, stored: StoredSchema, versions: list[StoredSchema]
     ) -> list[str]:
         level = str(config["compatibilityLevel"])
+        if config.get("validateFields") is True:
+            found = _reserved(parsed, stored, versions[-1] if versions else None)
+            if found:
+                return found
         group = config.get("compatibilityGroup")
         if group:
             mine = contracts.property_of(stored.metadata, group)
@@ -165,12 +185,12 @@ class Commands:
         compared = versions if level.endswith("_TRANSITIVE") else versions[-1:]
         for old in reversed(compared):
             try:
-                found = formats.differences(level, parsed, self._parse(old))
+                differences = formats.differences(level, parsed, self._parse(old))
             except (Unusable, faults.Fault) as error:
                 return [f"Unexpected exception during compatibility check: {error}"]
-            if found:
+            if differences:
                 return [
-                    *(one.text() for one in found),
+                    *(one.text() for one in differences),
                     f"{{oldSchemaVersion: {old.version}}}",
                     f"{{oldSchema: '{old.text}'}}",
                     f"{{validateFields: '{str(config.get('validateFields') is True).lower()}', "
@@ -273,7 +293,7 @@ class Commands:
         stored = self.find_version(subject, version, is_deleted_included=True)
         if stored.is_deleted and not is_permanent:
             raise faults.version_soft_deleted(subject.key, stored.version)
-        self._refuse_read_only(subject)
+        self.refuse_read_only(subject)
         self._refuse_referred(subject, stored, is_permanent)
         if not is_permanent:
             return Decision([records.schema_record(stored.deleted())], stored.version)
@@ -282,7 +302,13 @@ class Commands:
         written = [records.schema_tombstone(subject.key, stored.version)]
         if len(self._state.versions(subject, is_deleted_included=True)) == 1:
             written += self._settings_removed(subject)
-        return Decision(written, stored.version)
+        return Decision([*written, *self.ids_kept(subject, [stored])], stored.version)
+
+    def ids_kept(self, subject: Subject, removed: list[StoredSchema]) -> list[Record]:
+        """What keeps the highest id from being given again after its schema is gone for good."""
+        highest = self._state.max_id(subject.context)
+        is_needed = any(one.id == highest for one in removed)
+        return [records.noop_record(self._state.max_ids())] if is_needed else []
 
     def delete_subject(self, subject: Subject, *, is_permanent: bool) -> Decision[list[int]]:
         every = self._state.versions(subject, is_deleted_included=True)
@@ -291,14 +317,17 @@ class Commands:
             raise faults.subject_not_found(subject.key)
         if not live and not is_permanent:
             raise faults.subject_soft_deleted(subject.key)
-        self._refuse_read_only(subject)
+        self.refuse_read_only(subject)
+        if self._state.associations(subject=subject.key):
+            raise faults.subject_associated(subject.key)
         for one in every if is_permanent else live:
             self._refuse_referred(subject, one, is_permanent)
         if is_permanent:
             if live:
                 raise faults.subject_not_soft_deleted(subject.key)
             written = [records.schema_tombstone(subject.key, one.version) for one in every]
-            return Decision([*written, *self._settings_removed(subject)], [one.version for one in every])
+            written += [*self._settings_removed(subject), *self.ids_kept(subject, every)]
+            return Decision(written, [one.version for one in every])
         removed = records.delete_subject_record(subject.key, live[-1].version)
         return Decision([removed, *self._settings_removed(subject)], [one.version for one in live])
 
@@ -316,7 +345,7 @@ class Commands:
             written.append(records.config_record(subject.key, None))
         return written
 
-    def _refuse_read_only(self, subject: Subject) -> None:
+    def refuse_read_only(self, subject: Subject) -> None:
         if self._state.mode(subject) in _READ_ONLY:
             raise _mode_refusal(subject, "in read-only mode")
 
@@ -342,7 +371,7 @@ class Commands:
 
     def set_config(self, subject: Subject, body: Mapping[str, Any]) -> Decision[dict[str, Any]]:
         """Settings of a subject, a context or all; what the request does not name stays."""
-        self._refuse_read_only(subject)
+        self.refuse_read_only(subject)
         changes: dict[str, Any] = {}
         for name in _CONFIG_FIELDS:
             given = "compatibility" if name == "compatibilityLevel" and "compatibility" in body else name
@@ -370,7 +399,7 @@ class Commands:
         return Decision([records.config_record(subject.key, merged)], config_answer(changes, is_request=True))
 
     def delete_config(self, subject: Subject) -> Decision[dict[str, Any]]:
-        self._refuse_read_only(subject)
+        self.refuse_read_only(subject)
         known = self._state.configs.get(subject.key)
         if known is None:
             if subject.key:
@@ -394,13 +423,31 @@ class Commands:
             return bool(self._state.versions(subject))
         return any(one.context == subject.context and self._state.versions(one) for one in self._state.subjects())
 
-    def delete_mode(self, subject: Subject) -> Decision[dict[str, Any]]:
+    def delete_mode(self, subject: Subject, *, is_recursive: bool = False) -> Decision[dict[str, Any]]:
         known = self._state.modes.get(subject.key)
+        if is_recursive and not subject.name:
+            scope = [one for one in sorted(self._state.modes) if parse(one).context == subject.context]
+            written = [records.mode_record(one, None) for one in scope]
+            return Decision(written, {"mode": known or self._state.mode(subject)})
         if known is None:
             if subject.key:
                 raise faults.subject_not_found(subject.key)
             return Decision([], {"mode": self._state.mode(subject)})
         return Decision([records.mode_record(subject.key, None)], {"mode": known})
+
+
+def _reserved(parsed: Schema, stored: StoredSchema, before: StoredSchema | None) -> list[str]:
+    """What a schema does to reserved fields (validateFields): it has one, or it reserves one no longer."""
+    reserved = contracts.reserved_fields(stored.metadata)
+    freed = contracts.reserved_fields(before.metadata if before else None) - reserved
+    used = reserved & parsed.top_level_fields()
+    return [
+        *(
+            f"The new schema has reserved field {one} removed from its metadata, which the old one has"
+            for one in sorted(freed)
+        ),
+        *(f"The new schema has field that conflicts with the reserved field {one}" for one in sorted(used)),
+    ]
 
 
 def version_number(text: str) -> int:
@@ -423,6 +470,8 @@ def schema_answer(stored: StoredSchema) -> dict[str, Any]:
     if stored.rule_set is not None:
         answer["ruleSet"] = stored.rule_set
     answer["schema"] = stored.text
+    if stored.timestamp:
+        answer["ts"] = stored.timestamp
     if stored.is_deleted:
         answer["deleted"] = True
     return answer

@@ -85,6 +85,18 @@ def _rule(given: Any) -> dict[str, Any]:
     return made | {"disabled": given.get("disabled") is True}
 
 
+def has_rule_type(rule_set: Mapping[str, Any] | None, wanted: str) -> bool:
+    """Whether a rule set has a rule of a type, such as ENCRYPT."""
+    rules = (rule for section in _SECTIONS for rule in (rule_set or {}).get(section) or ())
+    return any(rule.get("type") == wanted for rule in rules)
+
+
+def reserved_fields(metadata: Mapping[str, Any] | None) -> set[str]:
+    """Paths of fields that a schema must not have, and that later versions go on reserving."""
+    text = property_of(metadata, "confluent:reserved") or ""
+    return {one.strip() for one in text.split(",") if one.strip()}
+
+
 def property_of(metadata: Mapping[str, Any] | None, name: str) -> str | None:
     """The value of a property, by which a compatibility group is told from others."""
     return ((metadata or {}).get("properties") or {}).get(name)

@@ -51,6 +51,31 @@ def no_subject_mode(subject: str) -> Fault:
     return Fault(404, 40409, f"Subject '{subject}' does not have subject-level mode configured")
 
 
+def association_exists(type_: str, resource: str) -> Fault:
+    return Fault(409, 40903, f"An association of type '{type_}' already exists for resource '{resource}'")
+
+
+def subject_associated(subject: str) -> Fault:
+    return Fault(409, 40904, f"An association already exists for subject '{subject}'")
+
+
+def subject_strongly_associated(subject: str) -> Fault:
+    return Fault(409, 40905, f"A strong association already exists for subject '{subject}'")
+
+
+def no_active_version(subject: str) -> Fault:
+    return Fault(409, 40907, f"No active (non-deleted) version exists for subject '{subject}'")
+
+
+def association_frozen(type_: str, subject: str) -> Fault:
+    return Fault(409, 40908, f"The association of type '{type_}' is frozen for subject '{subject}'")
+
+
+def invalid_association(name: str, detail: str) -> Fault:
+    message = f"The association specified an invalid value for property: '{name}', detail: {detail}"
+    return Fault(422, 42212, message)
+
+
 def incompatible(message: str) -> Fault:
     return Fault(409, 40901, message)
 

@@ -25,6 +25,8 @@ class Schema(Protocol):
 
     def differences_from_writer(self, writer: Any) -> list[Difference]: ...
 
+    def top_level_fields(self) -> set[str]: ...
+
 
 def parse(kind: str, text: str, references: Sequence[tuple[str, str]] = ()) -> Schema:
     """A schema from its text and those it refers to, each with the name of the reference, needed ones first."""

@@ -134,6 +134,8 @@ class _Parser:
         kinds = {str: "CPPTYPE_STRING", bool: "CPPTYPE_BOOL"}
         if field is not None and type(value) in kinds and field.cpp_type == getattr(field, kinds[type(value)]):
             setattr(self.file.options, name, value)
+        elif field is not None and field.enum_type is not None and str(value) in field.enum_type.values_by_name:
+            setattr(self.file.options, name, field.enum_type.values_by_name[str(value)].number)
 
     def _option(self) -> tuple[str, Any]:
         """A name and its value; a value that is a whole message is read over."""

@@ -24,8 +24,9 @@ _SAME_BYTES = (
 )  # fmt: skip
 _NAMES = {number: name for name, number in proto_text.SCALARS.items()}
 _LABELS = {_FIELD.LABEL_REQUIRED: "required ", _FIELD.LABEL_REPEATED: "repeated "}
-_WELL_KNOWN = "google."
-_FILE_OPTIONS = ("java_package", "java_outer_classname", "java_multiple_files", "go_package", "csharp_namespace")
+_WELL_KNOWN = ("google", "confluent")
+_OPTIONS = descriptor_pb2.FileOptions.DESCRIPTOR.fields_by_name
+_FILE_OPTIONS = tuple(name for name, one in _OPTIONS.items() if one.message_type is None and not one.is_repeated)
 
 
 class ProtobufSchema:
@@ -37,16 +38,21 @@ class ProtobufSchema:
         self.file = _load(text)
         known = {name for name, _ in references}
         self._others = [_load(one) for _, one in references]
+        self._imports = {one for file in (self.file, *self._others) for one in file.dependency}
         for one in self.file.dependency:
             if one not in known and not one.startswith(("google/", "confluent/")):
                 raise Unusable(f'the import "{one[:200]}" is no reference of the schema')
         self.types: dict[str, Any] = {}
+        self._packages: dict[str, str] = {}
+        self._own: set[str] = set()
         for file in (*self._others, self.file):
+            self._package, self._is_own = file.package, file is self.file
             prefix = f".{file.package}" if file.package else ""
             self._collect(file.message_type, file.enum_type, prefix, 0)
-        prefix = f".{self.file.package}" if self.file.package else ""
-        for message in self.file.message_type:
-            self._resolve(message, f"{prefix}.{message.name}")
+        for file in (*self._others, self.file):
+            prefix = f".{file.package}" if file.package else ""
+            for message in file.message_type:
+                self._resolve(message, f"{prefix}.{message.name}")
 
     def _collect(self, messages: Any, enums: Any, prefix: str, depth: int) -> None:
         if depth > MAX_DEPTH:
@@ -54,6 +60,9 @@ class ProtobufSchema:
         for one in (*messages, *enums):
             name = f"{prefix}.{one.name}"
             self.types[name] = one
+            self._packages[name] = self._package
+            if self._is_own:
+                self._own.add(name)
         for one in messages:
             self._collect(one.nested_type, one.enum_type, f"{prefix}.{one.name}", depth + 1)
 
@@ -80,7 +89,8 @@ class ProtobufSchema:
                 place = place.rpartition(".")[0]
             found = f"{place}.{name}"
             if found not in self.types:
-                if not name.startswith((_WELL_KNOWN, "confluent.")):
+                word = name.partition(".")[0]
+                if word not in _WELL_KNOWN or not any(one.startswith(f"{word}/") for one in self._imports):
                     raise Unusable(f"{field.name} is of the type {name[:200]}, which is not defined")
                 found = f".{name}"
             field.type_name = found
@@ -114,10 +124,14 @@ class ProtobufSchema:
         visit(self.file.message_type, "")
         return found
 
+    def top_level_fields(self) -> set[str]:
+        """Names of the fields of the first message."""
+        return {one.name for message in self.file.message_type[:1] for one in message.field}
+
     def differences_from_writer(self, writer: ProtobufSchema) -> list[Difference]:
         """Why messages of this schema cannot be read from bytes that were written with another."""
         found: list[Difference] = []
-        budget = Budget()
+        compared = _Compared(Budget())
         if self.file.package != writer.file.package:
             found.append(_difference("PACKAGE_CHANGED", "#/", f"has the package {self.file.package or 'none'}"))
         mine, theirs = self.messages(), writer.messages()
@@ -125,32 +139,36 @@ class ProtobufSchema:
             if name not in mine:
                 found.append(_difference("MESSAGE_REMOVED", f"#/{name}", "has been removed"))
             else:
-                found += self._compare(mine[name], message, writer, f"#/{name}", budget)
+                found += self._compare(mine[name], message, writer, f"#/{name}", compared)
         return found
 
     def _compare(
-        self, mine: Any, theirs: Any, writer: ProtobufSchema, path: str, budget: Budget
+        self, mine: Any, theirs: Any, writer: ProtobufSchema, path: str, compared: _Compared
     ) -> Iterator[Difference]:
         old = {field.number: field for field in theirs.field}
         for field in mine.field:
-            budget.spend()
+            compared.budget.spend()
             where = f"{path}/{field.number}"
             before = old.get(field.number)
             if before is None:
                 if field.label == _FIELD.LABEL_REQUIRED:
                     yield _difference("REQUIRED_FIELD_ADDED", where, "is required and was not there")
                 continue
-            yield from self._field(field, before, writer, where)
+            yield from self._field(field, before, writer, where, compared)
         numbers = {one.number for one in mine.field}
         for field in theirs.field:
             if field.label == _FIELD.LABEL_REQUIRED and field.number not in numbers:
                 yield _difference("REQUIRED_FIELD_REMOVED", f"{path}/{field.number}", "was required and is removed")
         yield from self._oneofs(mine, theirs, path)
 
-    def _field(self, field: Any, before: Any, writer: ProtobufSchema, where: str) -> Iterator[Difference]:
+    def _field(
+        self, field: Any, before: Any, writer: ProtobufSchema, where: str, compared: _Compared
+    ) -> Iterator[Difference]:
         mine, theirs = _kind(field), _kind(before)
         if mine in ("message", "group") and mine == theirs:
-            if self._shape(field) != writer._shape(before):
+            inner = self._imported(field, before, writer, compared)
+            yield from inner
+            if inner or self._shape(field) != writer._shape(before):
                 name = field.type_name.rpartition(".")[2]
                 yield _difference("FIELD_NAMED_TYPE_CHANGED", where, f"is of the type {name}")
         elif mine == "enum" and theirs == "enum":
@@ -169,21 +187,48 @@ class ProtobufSchema:
         message = self.types.get(field.type_name)
         if message is not None and message.options.map_entry:
             return "map " + " ".join(_group(_kind(one)) + one.type_name for one in message.field)
-        prefix = f".{self.file.package}." if self.file.package else "."
+        package = self._packages.get(field.type_name, self.file.package)
+        prefix = f".{package}." if package else "."
         return str(field.type_name.removeprefix(prefix))
+
+    def _imported(self, field: Any, before: Any, writer: ProtobufSchema, compared: _Compared) -> list[Difference]:
+        """How the messages of two fields differ, if one of them is of another file; those of the file are compared
+        by themselves."""
+        mine, theirs = self.types.get(field.type_name), writer.types.get(before.type_name)
+        if mine is None or theirs is None or mine.options.map_entry or self._shape(field) != writer._shape(before):
+            return []
+        pair = (field.type_name, before.type_name)
+        if (field.type_name in self._own and before.type_name in writer._own) or pair in compared.pairs:
+            return []
+        compared.pairs.add(pair)
+        return list(self._compare(mine, theirs, writer, f"#/{self._shape(field).replace('.', '/')}", compared))
 
     def _oneofs(self, mine: Any, theirs: Any, path: str) -> Iterator[Difference]:
         """Fields that were apart and share a oneof now; and those that leave one."""
-        before = {one.number: one for one in theirs.field}
+        homes = {
+            one.number: theirs.oneof_decl[one.oneof_index].name
+            if one.HasField("oneof_index") and not one.proto3_optional
+            else one.number
+            for one in theirs.field
+        }
         for name, fields in _oneof_fields(mine).items():
-            moved = [before[one.number] for one in fields if one.number in before]
-            homes = [one.HasField("oneof_index") for one in moved if not one.proto3_optional]
-            if homes.count(False) > 1 or (True in homes and False in homes):
-                yield _difference("MULTIPLE_FIELDS_MOVED_TO_ONEOF", f"{path}/{name}", "has taken in fields")
+            moved = {homes[one.number] for one in fields if one.number in homes}
+            if len(moved) > 1:
+                is_from_oneof = any(isinstance(one, str) for one in moved)
+                rule = "FIELD_MOVED_TO_EXISTING_ONEOF" if is_from_oneof else "MULTIPLE_FIELDS_MOVED_TO_ONEOF"
+                yield _difference(rule, f"{path}/{name}", "has taken in fields")
         numbers = {one.number for one in mine.field}
         for name, fields in _oneof_fields(theirs).items():
             if len(fields) > 1 and any(one.number not in numbers for one in fields):
                 yield _difference("ONEOF_FIELD_REMOVED", f"{path}/{name}", "has lost a field")
+
+
+class _Compared:
+    """Steps that are left, and pairs of messages that were looked at."""
+
+    def __init__(self, budget: Budget) -> None:
+        self.budget = budget
+        self.pairs: set[tuple[str, str]] = set()
 
 
 def _oneof_fields(message: Any) -> dict[str, list[Any]]:
@@ -235,11 +280,12 @@ def _lines(file: Any, is_normalized: bool) -> Iterator[str]:
         for index, one in sorted(imports, key=lambda pair: pair[1]) if is_normalized else imports:
             yield f'import {"public " if index in file.public_dependency else ""}"{one}";'
     options = [name for name in _FILE_OPTIONS if file.options.HasField(name)]
+    options = sorted(options) if is_normalized else options
     if options:
         yield ""
         for name in options:
             value = getattr(file.options, name)
-            yield f"option {name} = {str(value).lower() if isinstance(value, bool) else _quoted(value)};"
+            yield f"option {name} = {_option_text(_OPTIONS[name], value)};"
     for one in file.message_type:
         yield ""
         yield from _message_lines(one, file.syntax == "proto3", is_normalized, "")
@@ -254,6 +300,12 @@ def _lines(file: Any, is_normalized: bool) -> Iterator[str]:
             returned = "stream " if method.server_streaming else ""
             yield f"  rpc {method.name} ({sent}{method.input_type}) returns ({returned}{method.output_type});"
         yield "}"
+
+
+def _option_text(option: Any, value: Any) -> str:
+    if option.enum_type is not None:
+        return str(option.enum_type.values_by_number[value].name)
+    return str(value).lower() if isinstance(value, bool) else _quoted(value)
 
 
 def _quoted(text: str) -> str:

@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import struct
 import uuid
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 SCHEMA, CONFIG, MODE, NOOP = "SCHEMA", "CONFIG", "MODE", "NOOP"
-DELETE_SUBJECT, CLEAR_SUBJECT, CONTEXT = "DELETE_SUBJECT", "CLEAR_SUBJECT", "CONTEXT"
+DELETE_SUBJECT, CLEAR_SUBJECT, CONTEXT, ASSOCIATION = "DELETE_SUBJECT", "CLEAR_SUBJECT", "CONTEXT", "ASSOC"
+TOPIC = "topic"
 AVRO, JSON, PROTOBUF = "AVRO", "JSON", "PROTOBUF"
 MAX_ID = 2**31 - 1
 _SECTIONS = ("migrationRules", "domainRules", "encodingRules")
+_ID_FIELD = re.compile(rb'"id" ?: ?([0-9]{1,9})\b')
 _RULE_TEXTS = ("name", "doc", "kind", "mode", "type")
 
 
@@ -53,6 +57,40 @@ class StoredSchema:
 
     def deleted(self) -> StoredSchema:
         return replace(self, is_deleted=True)
+
+
+class Association(NamedTuple):
+    """A subject of the keys or values of a topic."""
+
+    guid: str
+    name: str
+    namespace: str
+    resource_id: str
+    kind: str
+    type: str
+    subject: str
+    lifecycle: str
+    is_frozen: bool
+    created_at: int = 0
+    updated_at: int = 0
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        return (self.name, self.namespace, self.kind, self.type, self.subject)
+
+    def is_of(self, kind: str, types: Sequence[str], lifecycle: str) -> bool:
+        """Whether a listing with these filters has it; an empty one lets everything through."""
+        return self.kind == kind and (not types or self.type in types) and lifecycle in ("", self.lifecycle)
+
+    def answer(self) -> dict[str, Any]:
+        answer: dict[str, Any] = {
+            "subject": self.subject, "guid": self.guid, "resourceName": self.name,
+            "resourceNamespace": self.namespace, "resourceId": self.resource_id, "resourceType": self.kind,
+            "associationType": self.type, "lifecycle": self.lifecycle,
+        }  # fmt: skip
+        if self.is_frozen != (self.lifecycle == "STRONG"):
+            answer["frozen"] = self.is_frozen
+        return {**answer, "createTs": self.created_at, "updateTs": self.updated_at}
 
 
 def guid_of(
@@ -145,9 +183,44 @@ def context_record(context: str, *, is_there: bool = True) -> Record:
     return Record(_encode({"keytype": CONTEXT, **named, "magic": 0}), _encode(named) if is_there else None)
 
 
-def noop_record() -> Record:
-    """Written by a new leader: once it is read back, everything before it was read."""
-    return Record(_encode({"keytype": NOOP, "magic": 0}), None)
+def association_record(one: Association, *, is_there: bool = True) -> Record:
+    key = {
+        "keytype": ASSOCIATION, "tenant": "default", "resourceName": one.name, "resourceNamespace": one.namespace,
+        "resourceType": one.kind, "associationType": one.type, "subject": one.subject, "magic": 0,
+    }  # fmt: skip
+    value = {
+        "subject": one.subject, "guid": one.guid, "tenant": "default", "resourceName": one.name,
+        "resourceNamespace": one.namespace, "resourceId": one.resource_id, "resourceType": one.kind,
+        "associationType": one.type, "lifecycle": one.lifecycle, "frozen": one.is_frozen,
+    }  # fmt: skip
+    if one.created_at:
+        value["createTs"] = one.created_at
+    return Record(_encode(key), _encode(value) if is_there else None)
+
+
+def decode_association(subject: str, document: dict[str, Any], timestamp: int) -> Association:
+    """ValueError, KeyError: no association."""
+    names = ("guid", "resourceName", "resourceNamespace", "resourceId", "resourceType", "associationType")
+    guid, name, namespace, resource_id, kind, type_ = (document[one] for one in names)
+    lifecycle, created_at = document["lifecycle"], document.get("createTs")
+    if not all(isinstance(document[one], str) for one in names) or lifecycle not in ("STRONG", "WEAK"):
+        raise ValueError("no association")
+    return Association(
+        guid, name, namespace, resource_id, kind, type_, subject, lifecycle, document.get("frozen") is True,
+        created_at if isinstance(created_at, int) else timestamp, timestamp,
+    )  # fmt: skip
+
+
+def noop_record(max_ids: Mapping[str, int] | None = None) -> Record:
+    """Written by a new leader: once it is read back, everything before it was read. Its value keeps the highest id of
+    each context when compaction has removed the schema that had it; other registries do not look at it."""
+    return Record(_encode({"keytype": NOOP, "magic": 0}), _encode({"maxIds": dict(max_ids)}) if max_ids else None)
+
+
+def id_in_damaged(value: bytes) -> int | None:
+    """The id of a schema whose record cannot be read, if it can still be seen."""
+    found = _ID_FIELD.search(value)
+    return int(found.group(1)) if found is not None else None
 
 
 def decode_schema(subject: str, version: int, document: dict[str, Any], timestamp: int) -> StoredSchema:

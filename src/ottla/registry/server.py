@@ -10,16 +10,21 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from dataclasses import dataclass
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from ottla.client import KafkaError
 from ottla.registry import faults
+from ottla.registry.access import needs_of
 from ottla.registry.election import Election
 from ottla.registry.faults import Fault
+from ottla.registry.logins import REALM, Acls, Logins, User, cluster_login
 from ottla.registry.rest import Request, Rest, is_plain
 from ottla.registry.state import DEFAULT_LEVEL, State
 from ottla.registry.topic import PAUSE_S, ClientSettings, SchemaTopic
+from ottla.registry.writes import Writes
 
 try:
     import aiohttp
@@ -43,6 +48,11 @@ class RegistryConfig:
     group_id: str = "schema-registry"
     level: str = DEFAULT_LEVEL
     timeout_ms: int = 30_000
+    login_settings: Mapping[str, Any] | None = field(default=None, repr=False)
+    """Settings of the connections over which callers log in; None: without login."""
+    tls: ssl.SSLContext | None = None
+    peer_tls: ssl.SSLContext | None = None
+    """Of connections to other instances."""
 
 
 class RegistryServer:
@@ -57,13 +67,18 @@ class RegistryServer:
         self._election: Election | None = None
         self._runner: web.ServerRunner | None = None
         self._http: aiohttp.ClientSession | None = None
-        self._writing = asyncio.Lock()
+        self._writes = Writes(self._state, self._rest, self._topic)
+        self._logins: Logins | None = None
+        self._acls = Acls(settings.admin)
+        if config.login_settings is not None:
+            self._logins = Logins(cluster_login(config.login_settings))
         self.port = config.port
 
     @property
     def url(self) -> str:
         host = self._config.advertised_host or self._config.host
-        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
+        scheme = "http" if self._config.tls is None else "https"
+        return f"{scheme}://[{host}]:{self.port}" if ":" in host else f"{scheme}://{host}:{self.port}"
 
     async def start(self) -> None:
         """Read the topic, listen, and take part in the election."""
@@ -71,7 +86,7 @@ class RegistryServer:
         self._http = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(self._config.timeout_ms / 1000))
         self._runner = web.ServerRunner(web.Server(self._handle, access_log=None))
         await self._runner.setup()
-        site = web.TCPSite(self._runner, self._config.host, self._config.port)
+        site = web.TCPSite(self._runner, self._config.host, self._config.port, ssl_context=self._config.tls)
         await site.start()
         self.port = self._runner.addresses[0][1]
         self._election = Election(self._settings.consumer, self._topic, self._config.group_id, self.url)
@@ -80,26 +95,45 @@ class RegistryServer:
     async def stop(self) -> None:
         if self._runner is not None:
             await self._runner.cleanup()
+        await self._writes.stop()
         if self._election is not None:
             await self._election.stop()
         if self._http is not None:
             await self._http.close()
+        await self._acls.close()
         await self._topic.close()
 
     # Requests
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
+            user = await self._user(request)
             content = await _content(request)
-            asked = Request(request.method, request.rel_url.raw_path, request.query, _document(content))
+            query = {name: request.query.getall(name) for name in request.query}
+            asked = Request(request.method, request.rel_url.raw_path, query, _document(content))
+            if user is not None:
+                caller = await self._acls.caller(user, request.remote or "", asyncio.get_running_loop().time())
+                caller.check(needs_of(self._state, asked))
+                asked = asked._replace(sees=caller.sees)
             if self._rest.is_write(asked):
                 return await self._write(request, asked, content)
             return _answered(self._rest.answer(asked).reply)
         except Fault as fault:
-            return _json({"error_code": fault.code, "message": fault.message}, fault.status)
+            answer = _json({"error_code": fault.code, "message": fault.message}, fault.status)
+            if fault.status == 401:
+                answer.headers["WWW-Authenticate"] = REALM
+            return answer
         except (KafkaError, TimeoutError) as error:
             _log.warning("%s %s: %s", request.method, request.rel_url.raw_path, error)
             return _json({"error_code": 50001, "message": f"Error in the backend data store: {error}"}, 500)
+
+    async def _user(self, request: web.BaseRequest) -> User | None:
+        """The user that a request comes from; None if the registry has no logins. Nothing else of the request is looked
+        at before."""
+        if self._logins is None:
+            return None
+        now = asyncio.get_running_loop().time()
+        return await self._logins.user_of(request.headers.getall("Authorization", []), request.remote or "", now)
 
     async def _write(self, request: web.BaseRequest, asked: Request, content: bytes) -> web.StreamResponse:
         """Answer a write, here or by the leader. While the group chooses a leader the request waits."""
@@ -108,7 +142,7 @@ class RegistryServer:
         expires_at = loop.time() + self._config.timeout_ms / 1000
         while True:
             if self._election.is_leader:
-                return await self._decide(self._election, asked)
+                return _answered(await self._writes.answer(asked, self._election))
             if FORWARDED not in request.headers:
                 answer = await self._forward(request, self._election.leader_url, content)
                 if answer is not None:
@@ -116,18 +150,6 @@ class RegistryServer:
             if FORWARDED in request.headers or loop.time() > expires_at:
                 raise faults.unknown_leader("the request failed since leader is unknown")
             await asyncio.sleep(PAUSE_S)
-
-    async def _decide(self, election: Election, asked: Request) -> web.StreamResponse:
-        async with self._writing:
-            decision = self._rest.answer(asked)
-            if decision.records:
-                try:
-                    await self._topic.write(decision.records)
-                except BaseException:
-                    # whether the records are there shows when this instance, or another one, takes over
-                    election.step_down()
-                    raise
-        return _answered(decision.reply)
 
     async def _forward(self, request: web.BaseRequest, leader: str | None, content: bytes) -> web.Response | None:
         """The leader's answer; None if the instance at that address is not there, or does not lead."""
@@ -140,7 +162,12 @@ class RegistryServer:
         url = URL(leader + request.rel_url.raw_path_qs, encoded=True)
         try:
             async with self._http.request(
-                request.method, url, data=content, headers=headers, allow_redirects=False
+                request.method,
+                url,
+                data=content,
+                headers=headers,
+                allow_redirects=False,
+                ssl=self._config.peer_tls or True,
             ) as response:
                 body, status = await response.read(), response.status
         except aiohttp.ClientConnectorError:

@@ -2,7 +2,8 @@
 
 `replay` is the only thing that changes it; leader, follower and restart run the same. Invariants:
 
-1. An id that was once read is never given again: `next_id` only grows, also over tombstones.
+1. An id that was once read is never given again: `next_id` only grows, also over tombstones, and a NOOP record keeps it
+   when compaction has removed them. The id of a damaged record counts if it can be seen.
 2. A record that cannot be understood changes nothing and is counted; every other record still counts.
 3. `_by_id`, `_by_guid` and `_referrers` hold exactly the versions of `_versions`.
 """
@@ -10,12 +11,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from ottla.registry import records, subjects
 from ottla.registry.faults import Fault
-from ottla.registry.records import StoredSchema
+from ottla.registry.records import Association, Record, StoredSchema
 from ottla.registry.subjects import Subject
 
 DEFAULT_LEVEL = "BACKWARD"
@@ -36,6 +37,7 @@ class State:
         self._by_guid: dict[str, dict[tuple[str, int], None]] = {}
         self._referrers: dict[tuple[str, int], dict[tuple[str, int], None]] = {}
         self._max_id: dict[str, int] = {}
+        self._associations: dict[tuple[str, ...], Association] = {}
 
     # Reading
 
@@ -50,6 +52,14 @@ class State:
     def subjects(self) -> Iterator[Subject]:
         """Every subject that has a version, deleted or not."""
         return (subjects.parse(one) for one in sorted(self._versions))
+
+    def unaliased(self, subject: Subject) -> Subject:
+        """The subject that a name stands for: its own, unless its settings say that it is an alias."""
+        alias = self.configs.get(subject.key, {}).get("alias")
+        if not isinstance(alias, str) or not alias:
+            return subject
+        found = subjects.parse(alias, subject.context)
+        return found if found.name else subject
 
     def contexts(self) -> list[str]:
         used = {subjects.parse(one).context for one in self._versions}
@@ -79,6 +89,10 @@ class State:
     def max_id(self, context: str) -> int:
         return self._max_id.get(context, 0)
 
+    def max_ids(self) -> dict[str, int]:
+        """The highest id of each context that has any."""
+        return dict(self._max_id)
+
     def config(self, subject: Subject) -> dict[str, Any]:
         """The settings that hold for a subject: its own, then its context's, then the global ones."""
         merged: dict[str, Any] = {"compatibilityLevel": self.default_level}
@@ -88,6 +102,19 @@ class State:
 
     def mode(self, subject: Subject) -> str:
         return next((self.modes[one] for one in subject.scopes if one in self.modes), DEFAULT_MODE)
+
+    def associations(
+        self, *, subject: str = "", namespace: str = "", name: str = "", resource_id: str = ""
+    ) -> list[Association]:
+        """Associations of a subject, of a resource, or of a namespace."""
+        return [
+            one
+            for _, one in sorted(self._associations.items())
+            if subject in ("", one.subject)
+            and namespace in ("", one.namespace)
+            and name in ("", one.name)
+            and resource_id in ("", one.resource_id)
+        ]
 
     # Replay
 
@@ -102,8 +129,30 @@ class State:
             self._apply(kind, document, content, timestamp)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError, Fault, _Unknown):
             self.skipped_count += 1
+            self._note_damaged(key, value)
             return False
         return True
+
+    def try_out(self, written: Sequence[Record]) -> Callable[[], None]:
+        """Apply the records of a registration; calling what is returned takes them back."""
+        max_id, contexts = dict(self._max_id), set(self._contexts)
+        before: list[tuple[str, int, StoredSchema | None]] = []
+        for one in written:
+            key = json.loads(one.key)
+            if key["keytype"] == records.SCHEMA:
+                subject, version = key["subject"], key["version"]
+                before.append((subject, version, self._versions.get(subject, {}).get(version)))
+            self.replay(one.key, one.value)
+
+        def undo() -> None:
+            for subject, version, stored in reversed(before):
+                if stored is None:
+                    self._remove(subject, version)
+                else:
+                    self._put(stored)
+            self._max_id, self._contexts = max_id, contexts
+
+        return undo
 
     def _apply(self, kind: str, key: dict[str, Any], content: dict[str, Any] | None, timestamp: int) -> None:
         subject = key.get("subject") or ""
@@ -135,8 +184,32 @@ class State:
             self._contexts.discard(str(key["context"]))
             if content is not None:
                 self._contexts.add(str(key["context"]))
-        elif kind != records.NOOP:
+        elif kind == records.ASSOCIATION:
+            fields = ("resourceName", "resourceNamespace", "resourceType", "associationType")
+            self._associations.pop((*(str(key[one]) for one in fields), subject), None)
+            if content is not None:
+                made = records.decode_association(subject, content, timestamp)
+                self._associations[made.key] = made
+        elif kind == records.NOOP:
+            for context, id_ in ((content or {}).get("maxIds") or {}).items():
+                self._note_id(context, int(id_))
+        else:
             raise _Unknown
+
+    def _note_damaged(self, key: bytes | None, value: bytes | None) -> None:
+        if key is None or value is None or records.SCHEMA.encode() not in key:
+            return
+        id_ = records.id_in_damaged(value)
+        if id_ is not None:
+            try:
+                context = subjects.parse(json.loads(key)["subject"]).context
+            except (ValueError, TypeError, KeyError, AttributeError, RecursionError, Fault):
+                context = subjects.DEFAULT_CONTEXT
+            self._note_id(context, id_)
+
+    def _note_id(self, context: str, id_: int) -> None:
+        if 0 <= id_ <= records.MAX_ID:
+            self._max_id[context] = max(self._max_id.get(context, 0), id_)
 
     def _set_config(self, subject: str, content: dict[str, Any] | None) -> None:
         if content is None:
@@ -158,7 +231,7 @@ class State:
         self._by_guid.setdefault(stored.guid, {})[(context, stored.id)] = None
         for needed in self._needed(stored):
             self._referrers.setdefault(needed, {})[place] = None
-        self._max_id[context] = max(self._max_id.get(context, 0), stored.id)
+        self._note_id(context, stored.id)
 
     def _remove(self, subject: str, version: int) -> None:
         stored = self._versions.get(subject, {}).pop(version, None)

@@ -114,7 +114,8 @@ class SchemaTopic:
             {**self._settings.producer, "transactional.id": transactional_id, "acks": "all", "linger.ms": "0"}
         )
         await self._producer.init_transactions()
-        await self.write([noop_record()])
+        await self.read_to_end()  # so that the highest ids are known
+        await self.write([noop_record(self.state.max_ids())])
 
     async def follow(self) -> None:
         """Write no more."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qs
 
 import pytest
 
@@ -24,7 +24,7 @@ class Registry:
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
         place, _, query = path.partition("?")
-        decision = self.rest.answer(Request(method, place, dict(parse_qsl(query)), body))
+        decision = self.rest.answer(Request(method, place, parse_qs(query, keep_blank_values=True), body))
         for one in decision.records:
             assert self.state.replay(one.key, one.value)
         self.log += decision.records

@@ -76,6 +76,17 @@ def test_a_descriptor_of_googles_library_is_read() -> None:
         ("repeated int32 a = 1;", "int32 a = 1;", ["FIELD_NUMERIC_LABEL_CHANGED"]),
         ("oneof o { string a = 1; string b = 2; }", "string a = 1; string b = 2;", ["MULTIPLE_FIELDS_MOVED_TO_ONEOF"]),
         ("oneof o { string a = 1; }", "oneof o { string a = 1; string b = 2; }", ["ONEOF_FIELD_REMOVED"]),
+        ("oneof p { string a = 1; string b = 2; }", "oneof o { string a = 1; string b = 2; }", []),
+        (
+            "oneof o { string a = 1; string b = 2; }",
+            "oneof o { string a = 1; } string b = 2;",
+            ["FIELD_MOVED_TO_EXISTING_ONEOF"],
+        ),
+        (
+            "oneof o { string a = 1; string b = 2; }",
+            "oneof o { string a = 1; } oneof p { string b = 2; }",
+            ["FIELD_MOVED_TO_EXISTING_ONEOF"],
+        ),
     ],
 )
 def test_fields_are_compared_by_their_bytes(reader: str, writer: str, expected: list[str]) -> None:
@@ -113,3 +124,46 @@ def test_imports_are_references() -> None:
 def test_what_is_no_schema_is_refused(text: str) -> None:
     with pytest.raises(Unusable):
         ProtobufSchema(text)
+
+
+def test_messages_of_imported_files_are_compared_too() -> None:
+    def importing(package: str, kind: str) -> ProtobufSchema:
+        text = f'syntax = "proto3"; import "x.proto"; message M {{ .{package}.X x = 1; }}'
+        return ProtobufSchema(
+            text, [("x.proto", f'syntax = "proto3"; package {package}; message X {{ {kind} a = 1; X next = 2; }}')]
+        )
+
+    old = importing("a", "string")
+    assert importing("b", "string").differences_from_writer(old) == []
+    found = importing("a", "int32").differences_from_writer(old)
+    assert [(one.rule, one.path) for one in found] == [
+        ("FIELD_SCALAR_KIND_CHANGED", "#/X/1"),
+        ("FIELD_NAMED_TYPE_CHANGED", "#/M/1"),
+    ]
+
+
+def test_a_type_of_google_needs_an_import() -> None:
+    with pytest.raises(Unusable, match="not defined"):
+        ProtobufSchema('syntax = "proto3"; message M { google.protobuf.Timestamp at = 1; }')
+
+
+def test_options_of_a_file_are_kept_and_sorted_when_normalised() -> None:
+    text = """\
+syntax = "proto3";
+package shop;
+
+option java_package = "com.shop";
+option java_multiple_files = true;
+option optimize_for = CODE_SIZE;
+option cc_enable_arenas = false;
+
+message M {
+}
+"""
+    schema = ProtobufSchema(text)
+    found = [line.split()[1] for line in schema.canonical().splitlines() if line.startswith("option")]
+    assert sorted(found) == ["cc_enable_arenas", "java_multiple_files", "java_package", "optimize_for"]
+    assert "option optimize_for = CODE_SIZE;" in schema.canonical()
+    normal = schema.canonical(is_normalized=True)
+    assert [line.split()[1] for line in normal.splitlines() if line.startswith("option")] == sorted(found)
+    assert ProtobufSchema(schema.serialized()).canonical() == schema.canonical()

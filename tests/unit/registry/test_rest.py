@@ -51,6 +51,7 @@ def test_records_are_those_of_confluents_registry() -> None:
         Record(b'{"keytype":"MODE","subject":"s","magic":0}', None),
         Record(b'{"keytype":"CONFIG","subject":"s","magic":0}', None),
         Record(b'{"keytype":"SCHEMA","subject":"s","version":1,"magic":1}', None),
+        Record(b'{"keytype":"NOOP","magic":0}', b'{"maxIds":{".":1}}'),
     ]
     assert noop_record() == Record(b'{"keytype":"NOOP","magic":0}', None)
 
@@ -152,6 +153,66 @@ def test_settings_and_modes() -> None:
     assert registry.refused("POST", "/subjects/s/versions", {"schema": '"int"'}) == (422, 42205)
     assert registry.ask("DELETE", "/mode/s") == {"mode": "READONLY"}
     assert registry.ask("GET", "/mode") == {"mode": "READWRITE"}
+
+
+def test_an_alias_stands_for_its_subject() -> None:
+    registry = Registry()
+    registry.register("orders-value", A)
+    registry.ask("PUT", "/config/old-name", {"alias": "orders-value"})
+    assert registry.ask("GET", "/subjects/old-name/versions/1")["subject"] == "orders-value"
+    assert registry.register("old-name", AB) == 2
+    assert registry.ask("GET", "/subjects") == ["orders-value"]
+    assert registry.ask("GET", "/schemas/ids/1?subject=old-name")["subject"] == "orders-value"
+    assert registry.ask("GET", "/schemas?aliases=true&latestOnly=true")[0]["aliases"] == ["old-name"]
+    assert registry.ask("GET", "/config/old-name") == {"alias": "orders-value"}
+
+
+def test_reserved_fields_stay_reserved() -> None:
+    registry = Registry()
+    registry.ask("PUT", "/config", {"validateFields": True, "compatibility": "NONE"})
+    reserved = {"properties": {"confluent:reserved": "b,c"}}
+    registry.register("s", A, metadata=reserved)
+    body = {"schema": json.dumps(AB), "metadata": reserved}
+    assert registry.refused("POST", "/subjects/s/versions", body) == (409, 40901)
+    body = {"schema": json.dumps(A), "metadata": {"properties": {"confluent:reserved": "b"}}}
+    answer = registry.ask("POST", "/compatibility/subjects/s/versions?verbose=true", body)
+    assert answer["is_compatible"] is False
+    assert "reserved field c" in answer["messages"][0]
+
+
+def test_listings_have_pages_and_filters() -> None:
+    registry = Registry()
+    rules = {"domainRules": [{"name": "r", "kind": "TRANSFORM", "mode": "WRITE", "type": "ENCRYPT"}]}
+    registry.register("a", A, metadata={"properties": {"team": "x", "tier": "1"}})
+    registry.register("a", AB, metadata={"properties": {"team": "x", "tier": "2"}}, ruleSet=rules)
+    registry.register("b", A)
+    registry.register(":.eu:c", A)
+    assert registry.ask("GET", "/subjects?offset=1&limit=1") == ["a"]
+    assert len(registry.ask("GET", "/schemas")) == 3
+    assert [one["subject"] for one in registry.ask("GET", "/schemas?ruleType=ENCRYPT")] == ["a"]
+    assert registry.ask("GET", "/subjects/a/metadata?key=team&value=x&key=tier&value=1")["version"] == 1
+    assert registry.refused("GET", "/subjects/a/metadata?key=team") == (422, 422)
+    registry.ask("DELETE", "/subjects/a/versions/1")
+    assert registry.ask("GET", "/subjects/a/versions?deletedAsNegative=true") == [-1, 2]
+    assert registry.ask("GET", "/subjects/a/versions?deletedOnly=true") == [1]
+    assert registry.ask("GET", "/contexts?contextPrefix=.e") == [".eu"]
+    assert registry.ask("GET", "/schemas/ids/1?includeSubjects=true&fetchMaxId=true")["maxId"] == 3
+
+
+def test_a_check_against_a_version_that_is_not_there() -> None:
+    registry = Registry()
+    body = {"schema": '"int"'}
+    assert registry.ask("POST", "/compatibility/subjects/s/versions/latest", body) == {"is_compatible": True}
+    assert registry.refused("POST", "/compatibility/subjects/s/versions/7", body) == (404, 40402)
+
+
+def test_modes_of_a_context_are_deleted_together() -> None:
+    registry = Registry()
+    for scope in (":.eu:", ":.eu:a", "b"):
+        registry.ask("PUT", f"/mode/{scope}", {"mode": "READONLY"})
+    registry.ask("DELETE", "/mode/:.eu:?recursive=true")
+    assert registry.ask("GET", "/mode/:.eu:a?defaultToGlobal=true") == {"mode": "READWRITE"}
+    assert registry.ask("GET", "/mode/b") == {"mode": "READONLY"}
 
 
 def test_import_mode_takes_ids_and_versions() -> None:
