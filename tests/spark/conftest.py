@@ -28,7 +28,8 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from ottla.spark.pipelines.connection import Connection
-from ottla.spark.pipelines.definition import Pipeline, PipelineError, parse_pipeline
+from ottla.spark.pipelines.definition import Pipeline, PipelineError
+from ottla.spark.pipelines.pipeline_file import parse_pipeline
 from ottla.spark.pipelines.run import PipelineRun, run_pipeline
 from ottla.spark.pipelines.state import PipelineState
 from tests.interop.conftest import shared_server

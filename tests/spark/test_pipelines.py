@@ -14,8 +14,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from ottla.__main__ import main
-from ottla.spark.pipelines.definition import BadData, PipelineError, load_pipeline
+from ottla.spark.pipelines.definition import BadData, PipelineError
 from ottla.spark.pipelines.history import History
+from ottla.spark.pipelines.pipeline_file import load_pipeline
 from ottla.spark.pipelines.redrive import Letter, read_letters, redrive
 from ottla.spark.pipelines.run import PipelineRun
 from tests.spark.conftest import Runner, Topics, long, pipeline_of

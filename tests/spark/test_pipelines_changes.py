@@ -15,8 +15,9 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql import SparkSession
 
-from ottla.spark.pipelines.definition import BadData, PipelineError, load_pipeline, parse_pipeline
+from ottla.spark.pipelines.definition import BadData, PipelineError
 from ottla.spark.pipelines.grouping import grouping_columns
+from ottla.spark.pipelines.pipeline_file import load_pipeline, parse_pipeline
 from ottla.spark.pipelines.redrive import read_letters
 from ottla.spark.pipelines.table_flows import compact, table_settings
 from ottla.spark.tables.table import open_table

@@ -5,14 +5,18 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from ottla.spark.pipelines.definition import load_pipeline
 from ottla.spark.pipelines.jdbc_changes import STAGED, JdbcChanges
+from ottla.spark.pipelines.pipeline_file import load_pipeline
 from ottla.spark.tables.change_plan import ChangeRules
+from tests.interop.servers import REPOSITORY
 from tests.spark.conftest import Topics
+from tests.spark.official import single_jar
 from tests.spark.test_pipelines_changes import newest_values, table_of
 from tests.spark.test_pipelines_processes import Database, database, jar, run, run_killed
 
@@ -20,6 +24,7 @@ pytestmark = pytest.mark.skipif(
     os.environ.get("OTTLA_INTEROP_ALL") != "1", reason="Spark in processes of their own: only with `make interop`"
 )
 __all__ = ["database", "jar"]
+SQLITE = "org.xerial:sqlite-jdbc:3.47.1.0"
 BATCHES: list[list[tuple[int, str | None, int]]] = [
     [(1, "Ann", 10), (2, "Bob", 10), (3, "Eve", 10), (1, "An", 5)],
     [(1, "Anna", 20), (2, None, 30), (3, "late", 9), (4, None, 40)],
@@ -97,6 +102,18 @@ def check(database: Database, table: str, scd: int) -> None:
         "|".join("" if value is None else str(value) for value in row) for row in (HISTORY if scd == 2 else NEWEST)
     ]
     assert database.query("select count(*) from pg_tables where tablename like 'ottla_staging%'") == "0"
+
+
+def test_sqlite_has_the_last_value_of_each_key_though_each_batch_dies_at_every_step(tmp_path: Path) -> None:
+    jar = single_jar(SQLITE, "OTTLA_SQLITE_JAR")
+    if jar is None:
+        pytest.skip(f"SQLite's JDBC driver {SQLITE} cannot be had (OTTLA_SQLITE_JAR names it)")
+    command = [sys.executable, "-m", "tests.spark.sqlite_changes", jar, str(tmp_path)]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+    newest, history = json.loads(done.stdout.splitlines()[-1])
+    assert [tuple(row) for row in newest] == NEWEST
+    assert [tuple(row) for row in history] == HISTORY
 
 
 def test_counts_are_upserted_into_a_database_and_replaced_there(

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ottla.__main__ import main
-from ottla.cli.pipeline import status_lines
+from ottla.cli.pipeline_status import status_lines
 from ottla.cli.session import CommandError, file_settings
 from ottla.cli.spark_errors import command_error
 from ottla.client.errors import AuthenticationError, ConfigError, RequestTimedOut
@@ -19,18 +19,10 @@ from ottla.converters.errors import RegistryUnreachable, SchemaNotFound
 from ottla.converters.registry import RegistrySettings
 from ottla.spark.options import parse_read_options
 from ottla.spark.pipelines.connection import Connection
-from ottla.spark.pipelines.definition import (
-    BadData,
-    FlowFailed,
-    PipelineError,
-    Unavailable,
-    load_outline,
-    load_pipeline,
-    load_tables,
-    parse_pipeline,
-)
+from ottla.spark.pipelines.definition import BadData, FlowFailed, PipelineError, Unavailable
 from ottla.spark.pipelines.errors import RuleBroken
 from ottla.spark.pipelines.failures import SLOW_START, cause_of, flow_failure
+from ottla.spark.pipelines.pipeline_file import load_outline, load_pipeline, load_tables, parse_pipeline
 from ottla.spark.pipelines.progress import FlowProgress, SourceCounts, lag_of
 from ottla.spark.pipelines.redaction import Redaction
 from ottla.spark.pipelines.redrive import Letter
@@ -392,6 +384,10 @@ def test_the_cause_is_what_really_happened(text: str, cause: str) -> None:
         ("[STREAM_FAILED] ended\nottla.client.errors.NoBrokerReached: NETWORK_EXCEPTION: none of", Unavailable, 3),
         ("[STREAM_FAILED] ended\njava.net.ConnectException: Connection refused", Unavailable, 3),
         ("org.postgresql.util.PSQLException: Connection to 127.0.0.1:1 refused. Check", Unavailable, 3),
+        ("org.postgresql.util.PSQLException: FATAL: the database system is starting up", Unavailable, 3),
+        ("PSQLException: FATAL: terminating connection due to administrator command", Unavailable, 3),
+        ("PSQLException: An I/O error occurred while sending to the backend.", Unavailable, 3),
+        ("[SQLITE_BUSY] The database file is locked (database is locked)", Unavailable, 3),
         ("ottla.converters.errors.RegistryUnreachable: the schema registry x does not answer", Unavailable, 3),
         ("OSError: Generic S3 error: error sending request for url", Unavailable, 3),
         ("org.apache.spark.SparkException: Python worker failed to connect back.", Unavailable, 3),

@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from ottla.spark.pipelines.definition import parse_pipeline
+from ottla.spark.pipelines.pipeline_file import parse_pipeline
 from ottla.spark.pipelines.redrive import read_letters, redrive
 from tests.spark.conftest import Runner, Topics
 

@@ -18,10 +18,11 @@ from ottla.converters.avro import AvroDecoder, AvroEncoder
 from ottla.converters.protobuf import ProtobufDecoder, ProtobufEncoder
 from ottla.converters.protobuf_schema import compiled
 from ottla.spark.pipelines.connection import Connection
-from ottla.spark.pipelines.definition import Pipeline, PipelineError, parse_pipeline
+from ottla.spark.pipelines.definition import Pipeline, PipelineError
+from ottla.spark.pipelines.pipeline_file import parse_pipeline
 from ottla.spark.pipelines.redrive import read_letters, redrive
 from ottla.spark.pipelines.table_flows import table_settings
-from ottla.spark.pipelines.topic_views import create_topic_views
+from ottla.spark.pipelines.topic_views import TopicViews
 from ottla.spark.tables.table import open_table, prepare_table
 from tests.schema_registry import SchemaRegistry, schema_registry
 from tests.spark.conftest import Runner, Topics, pipeline_of
@@ -155,16 +156,18 @@ def test_registered_avro_is_read_by_the_writers_schema_and_written_as_protobuf_a
     assert "no schema with the id 99" in letters[2].error
 
     connection = Connection(topics.bootstrap, {}, registry.settings)
-    create_topic_views(spark, connection, [source], is_stream=False)
+    views = TopicViews(spark, connection, is_stream=False)
+    views.create([source])
     with pytest.raises(PySparkException, match=f"topic {source}, partition 0, offset 2: the value is no Avro"):
-        spark.sql(f"select id from `{source}`").collect()
-    create_topic_views(spark, connection, [source, target], is_stream=False, is_lenient=True)
+        views.rows(f"select id from `{source}`").collect()
+    views = TopicViews(spark, connection, is_stream=False, is_lenient=True)
+    views.create([source, target])
     query = f"select id, item, year(placed) y, note, `offset` from `{source}` where id is not null order by id"
-    assert [tuple(row) for row in spark.sql(query).collect()] == [
+    assert [tuple(row) for row in views.rows(query).collect()] == [
         (1, "tea", 2023, "none", 0),
         (2, None, 1970, "none", 1),
     ]
-    assert [tuple(row) for row in spark.sql(f"select item, n from `{target}` order by n").collect()] == [
+    assert [tuple(row) for row in views.rows(f"select item, n from `{target}` order by n").collect()] == [
         ("tea", 1),
         ("", 2),
     ]
@@ -219,3 +222,69 @@ def test_a_topic_is_kept_as_tables_and_a_table_is_followed(
     sent = [json.loads(value) for value in topics.values(target)]
     assert [(row["id"], row["country"]) for row in sent] == [(1, "GR"), (2, "GR"), (3, "CZ")]
     assert sent[2]["at"].startswith("2026-11-16T08:00:03.123")
+
+
+PERSON = {
+    "type": "record",
+    "name": "Value",
+    "fields": [{"name": "id", "type": "long"}, {"name": "name", "type": ["null", "string"], "default": None}],
+}
+ENVELOPE: dict[str, Any] = {
+    "type": "record",
+    "name": "Envelope",
+    "namespace": "shop.public.people",
+    "fields": [
+        {"name": "before", "type": ["null", PERSON], "default": None},
+        {"name": "after", "type": ["null", "Value"], "default": None},
+        {
+            "name": "source",
+            "type": {
+                "type": "record",
+                "name": "Source",
+                "namespace": "io.debezium.connector.postgresql",
+                "fields": [
+                    {"name": "ts_ms", "type": "long"},
+                    {"name": "table", "type": "string"},
+                    {"name": "lsn", "type": ["null", "long"], "default": None},
+                ],
+            },
+        },
+        {"name": "op", "type": "string"},
+        {"name": "ts_ms", "type": ["null", "long"], "default": None},
+    ],
+}
+
+
+@needs_time
+def test_changes_of_debezium_in_avro_need_no_schema_in_the_file(
+    runner: Runner, topics: Topics, tmp_path: Path, registry: SchemaRegistry
+) -> None:
+    source = {
+        "format": "debezium",
+        "wire": "confluent",
+        "expect": {"named": {"rule": "coalesce(name, '') <> 'x'", "action": "quarantine"}},
+    }
+    flow = {"delta": "people", "keys": ["id"]}
+    pipeline = pipeline_of(topics, tmp_path, source, flow, registry={"url": registry.url})
+    schema = json.dumps(ENVELOPE)
+    schema_id = registry.add(f"{pipeline.name}-value", schema)
+    columns = AvroDecoder(schema).type
+
+    def change(operation: str, number: int, name: str | None, lsn: int) -> dict[str, Any]:
+        row = {"id": number, "name": name}
+        about = {"ts_ms": 1_700_000_000_000, "table": "people", "lsn": lsn}
+        side = "before" if operation == "d" else "after"
+        return {"before": None, "after": None, side: row, "source": about, "op": operation, "ts_ms": None}
+
+    changes = [
+        *(change("r", 1, "Ann", 10), change("c", 2, "Bob", 20), change("u", 1, "Anna", 40), change("u", 1, "late", 30)),
+        *(change("d", 2, None, 50), change("t", 0, None, 60), change("c", 3, "x", 70)),
+    ]
+    values = AvroEncoder(schema, (), columns, schema_id).encode(pyarrow.array(changes, columns)).to_pylist()
+    topics.produce(pipeline.name, [(None, value) for value in [*values, None]])
+    status = runner.run(pipeline)
+    assert [(row["id"], row["name"], row["__SEQUENCE"]) for row in table_rows(pipeline, 0)] == [(1, "Anna", 40)]
+    assert status["rows"]["letters"] == 2
+    letters = sorted(read_letters(pipeline, topics.connection), key=lambda letter: letter.value or b"")
+    assert sorted(letter.value or b"" for letter in letters) == sorted(values[5:])
+    assert {letter.rule for letter in letters} == {"parse", "named"}

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from ottla.client.dead_letters import EXCEPTION_MESSAGE, OFFSET
-from ottla.spark.pipelines.definition import Pipeline, parse_pipeline
+from ottla.spark.pipelines.definition import Pipeline
 from ottla.spark.pipelines.errors import PipelineError
 from ottla.spark.pipelines.expectations import FLOW_HEADER, RULE_HEADER, SOURCE_HEADER
 from ottla.spark.pipelines.isolation import set_aside_of
+from ottla.spark.pipelines.pipeline_file import parse_pipeline
 from ottla.spark.pipelines.poison import Record, SetAside
 from ottla.spark.pipelines.redrive import read_letters, redrive
 from tests.spark.conftest import Runner, Topics, long, pipeline_of

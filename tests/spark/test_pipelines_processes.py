@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.spark.pipelines.definition import load_pipeline
+from ottla.spark.pipelines.pipeline_file import load_pipeline
 from ottla.spark.pipelines.table_flows import table_settings
 from ottla.spark.tables.table import open_table
 from tests.interop.servers import REPOSITORY, free_port
@@ -213,12 +213,16 @@ class Database:
         if self._user is not None:
             os.chown(folder, pwd.getpwnam(self._user).pw_uid, -1)
         self._call("initdb", "-D", f"{folder}/data", "-U", "postgres", "-A", "trust")
+        self.start()
+
+    def start(self) -> None:
+        place = ["-D", f"{self._folder}/data", "-k", self._folder]
         self._process = subprocess.Popen(
-            [str(programs / "postgres"), "-D", f"{folder}/data", "-p", str(self.port), "-k", folder, "-h", "127.0.0.1"],
+            [str(self._programs / "postgres"), *place, "-p", str(self.port), "-h", "127.0.0.1"],
             user=self._user,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            cwd=folder,
+            cwd=self._folder,
         )
         wait_for("PostgreSQL", lambda: self._call("pg_isready", "-h", "127.0.0.1", "-p", str(self.port), check=False))
 
@@ -243,6 +247,11 @@ class Database:
 
     def stop(self) -> None:
         self._process.send_signal(signal.SIGINT)
+        self._process.wait(120)
+
+    def crash(self) -> None:
+        """End it at once: connections break, and what was committed is recovered from its log."""
+        self._process.send_signal(signal.SIGQUIT)
         self._process.wait(120)
 
 

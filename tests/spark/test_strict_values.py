@@ -10,10 +10,11 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from ottla.spark.pipelines.definition import PipelineError, parse_pipeline
+from ottla.spark.pipelines.definition import PipelineError
 from ottla.spark.pipelines.failures import cause_of
+from ottla.spark.pipelines.pipeline_file import parse_pipeline
 from ottla.spark.pipelines.redrive import read_letters
-from ottla.spark.pipelines.topic_views import create_topic_views
+from ottla.spark.pipelines.topic_views import TopicViews
 from tests.spark.conftest import Runner, Topics
 
 SCHEMA = "id bigint not null, amount decimal(18,2), items array<struct<price:decimal(18,2)>>, at timestamp"
@@ -95,16 +96,36 @@ def test_sql_names_the_record_that_does_not_fit_or_reads_it_as_null(spark: Spark
     wrong = [(None, '{"id": "x", "name": "c"}')]
     fine = [(None, json.dumps({"id": number, "name": name})) for number, name in enumerate(["a", 5, "b"] * 100)]
     topics.produce(topic, [*wrong, *fine])
-    create_topic_views(spark, topics.connection, [topic], is_stream=False)
-    with pytest.raises(PySparkException) as raised:
-        spark.sql(f"select sum(id) from `{topic}`").collect()
-    said = cause_of(str(raised.value))
-    assert said.startswith(
-        f'topic {topic}, partition 0, offset 0: id: expected a number for bigint, got "x" (a string);'
-    )
-    assert spark.sql(f"select count(*) from `{topic}`").collect()[0][0] == 301
-    assert spark.sql(f"select sum(id) from `{topic}` where `offset` > 0").collect()[0][0] == sum(range(300))
-    found = spark.sql(f"select name from `{topic}` where `offset` in (1, 2)").collect()
-    assert [row[0] for row in found] == ["a", "5"]
-    create_topic_views(spark, topics.connection, [topic], is_stream=False, is_lenient=True)
-    assert spark.sql(f"select sum(id), count(*) from `{topic}`").collect()[0][:] == (sum(range(300)), 301)
+    views = TopicViews(spark, topics.connection, is_stream=False)
+    views.create([topic])
+    for run in (spark.sql, views.rows):  # decoded by a function of Spark, and by the task that reads
+        with pytest.raises(PySparkException) as raised:
+            run(f"select sum(id) from `{topic}`").collect()
+        said = cause_of(str(raised.value))
+        assert said.startswith(
+            f'topic {topic}, partition 0, offset 0: id: expected a number for bigint, got "x" (a string);'
+        )
+        assert run(f"select count(*) from `{topic}`").collect()[0][0] == 301
+        assert run(f"select sum(id) from `{topic}` where `offset` > 0").collect()[0][0] == sum(range(300))
+        found = run(f"select name from `{topic}` where `offset` in (1, 2)").collect()
+        assert [row[0] for row in found] == ["a", "5"]
+        assert run(f"select value, key from `{topic}` where `offset` = 0").collect()[0][:] == (wrong[0][1], None)
+    views = TopicViews(spark, topics.connection, is_stream=False, is_lenient=True)
+    views.create([topic])
+    assert views.rows(f"select sum(id), count(*) from `{topic}`").collect()[0][:] == (sum(range(300)), 301)
+
+
+def test_sql_reads_as_text_or_decodes_only_what_a_statement_uses(spark: SparkSession, topics: Topics) -> None:
+    topic = topics.new(1)
+    topics.produce(topic, [(None, json.dumps({"id": number, "name": "a"})) for number in range(10)])
+
+    def answer(statement: str) -> tuple[object, bool, bool, bool]:
+        views = TopicViews(spark, topics.connection, is_stream=False)
+        views.create([topic])
+        rows = views.rows(statement)
+        plan = rows._jdf.queryExecution().optimizedPlan().toString()
+        return rows.collect()[0][0], "ArrowEvalPython" in plan, "_error" in plan, "_corrupt_record" in plan
+
+    assert answer(f"select sum(id) from `{topic}`") == (45, False, True, True)
+    assert answer(f"select max(struct(id, length(value))).col2 from `{topic}`") == (22, False, True, False)
+    assert answer(f"select count(*) from `{topic}`") == (10, False, False, False)

@@ -11,7 +11,7 @@ from uuid import uuid4
 import pyarrow
 import pytest
 
-from ottla.spark.pipelines.definition import parse_pipeline
+from ottla.spark.pipelines.pipeline_file import parse_pipeline
 from ottla.spark.pipelines.table_flows import table_settings
 from ottla.spark.tables.table import BatchOfQuery, Table, open_table, prepare_table, write_batch
 

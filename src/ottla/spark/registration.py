@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def register(spark: SparkSession, source: type[DataSource]) -> None:
     """Make a data source known to a session. Spark copies the sources of a session for each streaming query and refuses
     a name that came with such a copy: then the session has the source already."""
-    with _active(spark):
+    with active(spark):
         try:
             spark.dataSource.register(source)
         except AnalysisException as error:
@@ -25,9 +25,9 @@ def register(spark: SparkSession, source: type[DataSource]) -> None:
 
 
 @contextmanager
-def _active(spark: SparkSession) -> Iterator[None]:
-    """Spark asks the active session of this thread whether it has a source of that name, not the session that it is
-    registered with: a session without it would be refused because the active one has it."""
+def active(spark: SparkSession) -> Iterator[None]:
+    """Make a session the active one of this thread. Spark asks that one whether it has a source of a name, not the
+    session that the source is registered with or whose rows are written."""
     session: Any = getattr(spark, "_jsparkSession", None)  # Spark Connect has none
     if session is None:
         yield

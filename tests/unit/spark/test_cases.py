@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from ottla.spark.pipelines.cases import Case, check_names, load_cases, load_file, parse_cases
-from ottla.spark.pipelines.definition import PipelineError, load_pipeline, parse_pipeline
+from ottla.spark.pipelines.definition import PipelineError
+from ottla.spark.pipelines.pipeline_file import load_pipeline, parse_pipeline
 from ottla.spark.pipelines.variables import Unresolved
 
 HERE = Path("tests/x.yml")

@@ -11,9 +11,10 @@ import pyarrow
 import pytest
 
 from ottla.spark.pipelines import http_target
-from ottla.spark.pipelines.definition import Flow, PipelineError, parse_pipeline
+from ottla.spark.pipelines.definition import Flow, PipelineError
 from ottla.spark.pipelines.http_request import HttpRequest, is_refused, signature
 from ottla.spark.pipelines.http_target import Caller, HttpUnavailable
+from ottla.spark.pipelines.pipeline_file import parse_pipeline
 from ottla.spark.pipelines.redaction import Redaction
 
 LINES = {"topic": "lines", "format": "string"}

@@ -19,11 +19,12 @@ import pytest
 
 from ottla.cli.pipeline_observers import JsonLog
 from ottla.cli.pipeline_view import LiveView, Rates, sparkline, view_lines
-from ottla.spark.pipelines.definition import Pipeline, PipelineError, parse_pipeline
+from ottla.spark.pipelines.definition import Pipeline, PipelineError
 from ottla.spark.pipelines.events import Event, Events
 from ottla.spark.pipelines.lineage import Lineage, dataset_of, fields_of
 from ottla.spark.pipelines.lineage_sender import LineageSender, LineageSettings
 from ottla.spark.pipelines.metrics import MetricsServer, metrics_text
+from ottla.spark.pipelines.pipeline_file import parse_pipeline
 from ottla.spark.pipelines.progress import Arrivals, Batch, FlowProgress
 from ottla.spark.pipelines.traces import Traces, are_wanted
 

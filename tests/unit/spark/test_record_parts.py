@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from ottla.spark.pipelines.definition import Pipeline, PipelineError, parse_outline, parse_pipeline
+from ottla.spark.pipelines.definition import Pipeline, PipelineError
+from ottla.spark.pipelines.pipeline_file import parse_outline, parse_pipeline
 from ottla.spark.pipelines.record_parts import Key, WrittenTopic
 
 LINES = {"topic": "lines", "format": "string"}

@@ -11,8 +11,9 @@ import pytest
 import yaml
 
 from ottla.spark.pipelines.cases import load_file
-from ottla.spark.pipelines.definition import PipelineError, parse_pipeline
+from ottla.spark.pipelines.definition import PipelineError
 from ottla.spark.pipelines.masking import Mask
+from ottla.spark.pipelines.pipeline_file import parse_pipeline
 from ottla.spark.pipelines.recording import case_document, chosen_sources, mask_key, new_file, row_of, write_case
 from ottla.spark.pipelines.trial import Outcome
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ottla.spark.pipelines.connection import Connection
-from ottla.spark.pipelines.definition import parse_pipeline
+from ottla.spark.pipelines.pipeline_file import parse_pipeline
 from ottla.spark.pipelines.redaction import Redaction, public_address
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from ottla.spark.pipelines import variables
-from ottla.spark.pipelines.definition import PipelineError, Unavailable, load_pipeline
+from ottla.spark.pipelines.definition import PipelineError, Unavailable
+from ottla.spark.pipelines.pipeline_file import load_pipeline
 from ottla.spark.pipelines.redaction import Redaction
 from ottla.spark.pipelines.variables import MAX_VALUE_BYTES, Substitution
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from ottla.spark.pipelines.definition import parse_pipeline
 from ottla.spark.pipelines.fingerprints import compared
 from ottla.spark.pipelines.history import MAX_RUNS, History, definition_id, definition_of, differences
+from ottla.spark.pipelines.pipeline_file import parse_pipeline
 from ottla.spark.pipelines.redaction import Redaction
 from ottla.spark.pipelines.state import PipelineState
 from ottla.spark.pipelines.verdicts import KEPT, NEEDS_REFRESH, NEW, REFUSED, FlowChanges, compare, refusal

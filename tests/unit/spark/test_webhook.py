@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from ottla.spark.pipelines.definition import PipelineError, parse_pipeline
+from ottla.spark.pipelines.definition import PipelineError
 from ottla.spark.pipelines.http_request import signature
+from ottla.spark.pipelines.pipeline_file import parse_pipeline
 from ottla.spark.pipelines.redaction import Redaction
 from ottla.spark.pipelines.webhook import BadRequest, Webhook, body_length, parse_head
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.spark.pipelines.cases import Case, Expected, check_names
 from ottla.spark.pipelines.comparison import compare, difference_lines
-from ottla.spark.pipelines.definition import Pipeline, PipelineError, load_pipeline
+from ottla.spark.pipelines.definition import Pipeline, PipelineError
+from ottla.spark.pipelines.pipeline_file import load_pipeline
 from ottla.spark.pipelines.variables import Unresolved
 
 if TYPE_CHECKING:

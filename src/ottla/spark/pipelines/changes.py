@@ -248,10 +248,10 @@ def prepare_changes(pipeline: Pipeline, flow: Flow, rows: DataFrame, *, may_chan
     return made.change_rows()
 
 
-def merge_batch(pipeline: Pipeline, flow: Flow, changes: DataFrame) -> None:
-    """Apply a batch of changes to a Delta or Iceberg table."""
+def merge_batch(pipeline: Pipeline, flow: Flow, changes: DataFrame, *, replaces: bool = False) -> None:
+    """Apply a batch of changes to a Delta or Iceberg table; or to none, and replace its rows with what comes of it."""
     rules = rules_of(changes)
-    settings = MergeSettings(table_flows.table_settings(pipeline, flow), rules)
+    settings = MergeSettings(table_flows.table_settings(pipeline, flow), rules, replaces)
     rows = by_keys(changes, rules)
     rows.write.format(NAME).option(MERGE, settings.to_json()).mode("append").save()
 

@@ -61,7 +61,7 @@ def _strict_decoder(source: Source, columns: Any, settings: RegistrySettings | N
         return CsvDecoder(columns, zone=zone, has_header=source.header)
     if source.rescue is not None and source.rescue.lower() in (one.name.lower() for one in columns):
         raise ConverterError(f"it has the column {source.rescue} already, which 'rescue' would make")
-    return JsonDecoder(columns, source.rescue, settings, zone=zone)
+    return JsonDecoder(columns, source.rescue, settings, zone=zone, rescues_values=source.rescues_values)
 
 
 def _columns(settings: RegistrySettings | None, source: Source) -> Any:
@@ -118,7 +118,7 @@ def registered_avro(pipeline: Pipeline, source: Source) -> Decoder:
     """The decoder of the newest Avro schema of a topic."""
     assert pipeline.registry is not None and source.topic is not None
     try:
-        schema = _latest(pipeline.registry, source.topic, "avro")
+        schema = _latest(pipeline.registry, source.subject, "avro")
         return registered_decoder(pipeline.registry, schema, None, source.lenient)
     except ConverterError as error:
         raise PipelineError(f"sources.{source.name}.schema: {error}") from None

@@ -35,7 +35,7 @@ _ABOUT_SCHEMA = "lsn string, scn string, file string, pos bigint, ts_ms bigint, 
 
 def parsed(pipeline: Pipeline, source: Source, raw: DataFrame, zone: str) -> DataFrame:
     """Raw records as rows, and `_parse_error` where a value is no change of a row."""
-    decoder = _decoder(pipeline, source, zone)
+    decoder = decoder_of(pipeline, source, zone)
     kind = converters.columns_of(decoder)
     for name in (BEFORE, AFTER, "op"):
         if name not in kind.names:
@@ -43,9 +43,12 @@ def parsed(pipeline: Pipeline, source: Source, raw: DataFrame, zone: str) -> Dat
                 f"sources.{source.name}: the schema of its values is no envelope of Debezium: no {name}"
             )
     value = F.col(f"{ORIGIN}.value")
-    others = [name for name in raw.columns if name != ORIGIN]
-    rows = raw.filter(value.isNotNull()).withColumn(_ROW, converters.decoded(decoder, value))
+    others = [name for name in raw.columns if name not in (ORIGIN, _ROW)]
     envelope = F.col(_ROW)[converters.ROW]
+    if _ROW in raw.columns:
+        rows = raw.filter(envelope.isNotNull() | F.col(_ROW)[converters.ERROR].isNotNull())
+    else:
+        rows = raw.filter(value.isNotNull()).withColumn(_ROW, converters.decoded(decoder, value))
     rows = rows.select(
         ORIGIN,
         *others,
@@ -75,7 +78,8 @@ def parsed(pipeline: Pipeline, source: Source, raw: DataFrame, zone: str) -> Dat
     )
 
 
-def _decoder(pipeline: Pipeline, source: Source, zone: str) -> Decoder:
+def decoder_of(pipeline: Pipeline, source: Source, zone: str) -> Decoder:
+    """The decoder of envelopes."""
     if source.wire == CONFLUENT:
         return converters.registered_avro(pipeline, source)
     try:

@@ -31,6 +31,12 @@ _AWAY = re.compile(
     r"|NETWORK_EXCEPTION|REQUEST_TIMED_OUT|COORDINATOR_NOT_AVAILABLE|NOT_ENOUGH_REPLICAS|LEADER_NOT_AVAILABLE"
     r"|Connection to \S+ refused|The connection attempt failed|[Cc]onnection refused|Name or service not known"
     r"|Python worker exited unexpectedly|ExecutorLostFailure"
+    # databases that start, stop or are full, connections that they lost, transactions that they gave up
+    r"|the database system is (?:starting up|shutting down|in recovery mode|not (?:yet )?accepting connections)"
+    r"|terminating connection (?:due to|because of)|too many clients already|connection slots are reserved"
+    r"|I/O error occurred while sending to the backend|This connection has been closed|[Tt]oo many connections"
+    r"|[Ss]erver shutdown in progress|deadlock detected|Deadlock found|could not serialize access|Lock wait timeout"
+    r"|SQLITE_BUSY|SQLITE_LOCKED"
     r"|error sending request|Unable to execute HTTP request|Could not connect to the endpoint|Max retries exceeded"
 )
 _STATE_CHANGED = re.compile(

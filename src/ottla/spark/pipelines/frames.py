@@ -18,6 +18,7 @@ from ottla.spark.pipelines import expectations, jdbc, keys, sources, table_flows
 from ottla.spark.pipelines.batch_sink import BatchOfStream
 from ottla.spark.pipelines.connection import Connection
 from ottla.spark.pipelines.definition import (
+    FAIL,
     QUARANTINE,
     TABLE_KINDS,
     Expectations,
@@ -89,11 +90,15 @@ class Frames:
 
     def _create_source(self, source: Source) -> DataFrame | None:
         """Make the view of a source. The letters of its rows, if any can become one."""
-        rows, letters = self.rows(source), None
+        has_raw = sources.needs_bytes(source, FAIL)  # the error shows the value
+        rows, letters = self.rows(source, has_raw=has_raw), None
         if source.is_judged:
             judged = expectations.judge(source, rows)
             if source.is_counted:
-                letters = expectations.letters(self._pipeline, source, expectations.counted(source, judged))
+                aside = judged
+                if source.kind == "topic" and not has_raw and sources.needs_bytes(source, QUARANTINE):
+                    aside = expectations.judge(source, self.rows(source, has_raw=True))
+                letters = expectations.letters(self._pipeline, source, expectations.counted(source, aside))
                 letters = letters.alias(source.name)  # by this its fingerprint knows the source
             rows = expectations.kept_rows(source, judged)
         elif source.can_fail_to_parse:
@@ -143,8 +148,9 @@ class Frames:
             rows = self._judged(FLOW, flow.name, self.spark.table(flow.reads), flow.rules, flow.measures)
             self.flows[flow.name] = targets.prepare(self._pipeline, flow, rows, may_change=may_change)
 
-    def rows(self, source: Source) -> DataFrame:
-        """The rows of a source with where they come from and, if they could not be parsed, why."""
+    def rows(self, source: Source, *, has_raw: bool = True) -> DataFrame:
+        """The rows of a source with where they come from and, if they could not be parsed, why. Without `has_raw`
+        rows of topics that are decoded have their bytes only then."""
         if source.kind == "jdbc":
             if not source.is_stream:
                 return jdbc.table(self.spark, source)
@@ -152,7 +158,7 @@ class Frames:
             self.followers[source.name] = follower
             return self._judged_rows(source, follower.stream())
         if source.kind == "topic":
-            rows = sources.parsed(self._pipeline, source, self._records(source))
+            rows = sources.parsed(self._pipeline, source, self._records(source, has_raw=has_raw))
             return keys.with_key(self._pipeline, source, rows, sources.session_zone(self.spark))
         if source.has_bytes:
             redriven = self._state.redriven(source.name)
@@ -167,12 +173,12 @@ class Frames:
             rows = sources.parquet_files(self.spark, self._pipeline, source)
         return self._judged_rows(source, rows) if source.is_stream else rows
 
-    def _records(self, source: Source) -> DataFrame:
+    def _records(self, source: Source, *, has_raw: bool) -> DataFrame:
         left_out = [record for record in self._left_out if record.source == source.name]
+        given = (self.spark, self._pipeline, source, self._connection)
         if source.name in self._spans:
-            spans = self._spans[source.name]
-            return sources.raw_spans(self.spark, self._pipeline, source, self._connection, spans, left_out)
-        return sources.raw_topic(self.spark, self._pipeline, source, self._connection, left_out)
+            return sources.raw_spans(*given, self._spans[source.name], left_out, has_raw=has_raw)
+        return sources.raw_topic(*given, left_out, has_raw=has_raw)
 
     def _judged_rows(self, source: Source, rows: DataFrame) -> DataFrame:
         """Rows of a stream that never were bytes, with those that come back where rows may be put aside."""

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ottla.converters.registry import RegistrySettings
-from ottla.spark.pipelines.definition import VIEW_MARK, Pipeline, load_pipeline
+from ottla.spark.pipelines.definition import VIEW_MARK, Pipeline
+from ottla.spark.pipelines.pipeline_file import load_pipeline
 from ottla.spark.pipelines.variables import Unresolved
 
 SOURCE, VIEW, FLOW, LETTERS = "source", "view", "flow", "letters"

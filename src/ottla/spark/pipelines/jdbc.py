@@ -26,7 +26,17 @@ from ottla.spark.pipelines.failures import failure
 
 STEP = "step-"
 REACHED = "_reached.json"
-POSTGRESQL = "org.postgresql.Driver"
+DRIVERS = {
+    "postgresql": "org.postgresql.Driver",
+    "mysql": "com.mysql.cj.jdbc.Driver",
+    "mariadb": "org.mariadb.jdbc.Driver",
+    "sqlite": "org.sqlite.JDBC",
+    "sqlserver": "com.microsoft.sqlserver.jdbc.SQLServerDriver",
+    "oracle": "oracle.jdbc.OracleDriver",
+    "db2": "com.ibm.db2.jcc.DB2Driver",
+    "h2": "org.h2.Driver",
+}
+"""The classes of JDBC drivers by the scheme of an address."""
 _SQL_ERROR = re.compile(r"\w*SQL\w*Exception: (.+)")
 
 
@@ -47,7 +57,9 @@ def failed(source: Source, error: BaseException) -> PipelineError:
 
 
 def driver(url: str) -> dict[str, str]:
-    return {"driver": POSTGRESQL} if url.startswith("jdbc:postgresql:") else {}
+    """The option that names the driver of an address: Java's own search does not see jars that Spark has loaded."""
+    scheme = url.split(":")[1] if url.startswith("jdbc:") and url.count(":") > 1 else ""
+    return {"driver": DRIVERS[scheme]} if scheme in DRIVERS else {}
 
 
 def explained(error: BaseException) -> str:
@@ -56,7 +68,8 @@ def explained(error: BaseException) -> str:
     if "ClassNotFoundException" in text or "No suitable driver" in text:
         return (
             "its JDBC driver is not there: name it in pipeline.yml, e.g. "
-            "'packages: [org.postgresql:postgresql:42.7.4]' or 'jars: [postgresql-42.7.4.jar]'"
+            "'packages: [org.postgresql:postgresql:42.7.4]' or 'jars: [postgresql-42.7.4.jar]'; a driver of another "
+            f"database than {', '.join(DRIVERS)} also with 'options: {{driver: CLASS}}'"
         )
     said = _SQL_ERROR.search(text)
     return said.group(1).strip() if said is not None else first_line(error)

@@ -21,7 +21,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
 from ottla.spark.pipelines.definition import Flow
-from ottla.spark.pipelines.jdbc_target import JdbcTarget, quoted, quoted_list
+from ottla.spark.pipelines.jdbc_target import JdbcTarget, product, quoted, quoted_list
 from ottla.spark.tables.change_plan import DELETED, OPERATION, ORDER, PUT, REMOVE, SEQUENCE, ChangeRules, plan_changes
 from ottla.spark.tables.data_files import in_columns
 
@@ -47,9 +47,9 @@ class JdbcChanges(JdbcTarget):
 
     # Tables
 
-    def _make_target(self, connection: Any, batch: DataFrame) -> None:
-        self.append(_target(batch).limit(0))
-        if _product(connection)[0] == "postgresql":
+    def _make_target(self, connection: Any, rows: DataFrame) -> None:
+        super()._make_target(connection, _target(rows))
+        if product(connection)[0] == "postgresql":
             columns = quoted_list(connection, self._rules.match)
             self._run(connection, f"alter table {self._table} add primary key ({columns})")
             connection.commit()
@@ -79,8 +79,8 @@ class JdbcChanges(JdbcTarget):
 
     # Planning
 
-    def _stage(self, batch: DataFrame, staging: str) -> None:
-        if not self._rules.is_history:
+    def _stage(self, batch: DataFrame, staging: str, *, onto_nothing: bool) -> None:
+        if not self._rules.is_history or onto_nothing:
             self.append(self._planned(batch.withColumn(_KIND, F.lit(_CHANGE))), staging)
             return
         batch = batch.persist()
@@ -92,6 +92,11 @@ class JdbcChanges(JdbcTarget):
             self.append(self._planned(events), staging)
         finally:
             batch.unpersist()
+
+    def _empty(self, connection: Any) -> None:
+        super()._empty(connection)
+        if self._rules.has_tombstones:
+            self._run(connection, f"delete from {self._tombstones}")
 
     def _known_tables(self) -> dict[str, str]:
         tombstones = {self._tombstones: _TOMBSTONE} if self._rules.has_tombstones else {}
@@ -127,8 +132,8 @@ class JdbcChanges(JdbcTarget):
         names = _target(batch).columns
         if self._rules.has_tombstones:
             self._forget(connection, staging)
-        product, version = _product(connection)
-        if product in WITHOUT_MERGE or (product == "postgresql" and version < MERGE_SINCE):
+        name, version = product(connection)
+        if name in WITHOUT_MERGE or (name == "postgresql" and version < MERGE_SINCE):
             statements = self._statements(connection, staging, names)
         else:
             statements = [self._merge(connection, staging, names)]
@@ -222,9 +227,3 @@ def _operations(rules: ChangeRules, columns: pyarrow.Schema, events: pyarrow.Tab
         return made
     dead = in_columns(plan.tombstones, columns)
     return pyarrow.concat_tables([made, dead.append_column(STAGED, pyarrow.repeat(REMEMBER, dead.num_rows))])
-
-
-def _product(connection: Any) -> tuple[str, int]:
-    """The name of a database, and the first number of its version."""
-    about = connection.getMetaData()
-    return str(about.getDatabaseProductName()).lower(), int(about.getDatabaseMajorVersion())

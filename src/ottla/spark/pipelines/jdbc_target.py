@@ -15,7 +15,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from ottla.spark.faults import fault_point
-from ottla.spark.pipelines.definition import AT_LEAST_ONCE, Flow, PipelineError
+from ottla.spark.pipelines.definition import AT_LEAST_ONCE, Flow, PipelineError, Unavailable
 from ottla.spark.pipelines.failures import failure
 from ottla.spark.pipelines.jdbc import driver, explained
 from ottla.spark.pipelines.redaction import public_address
@@ -66,13 +66,14 @@ class JdbcTarget:
                 return
             self._make_staging(connection, staging, batch)
             connection.commit()
-        self._stage(batch, staging)
+        is_first = replaces and last_batch == NO_BATCH
+        self._stage(batch, staging, onto_nothing=is_first)
         fault_point("jdbc-staged", batch_id)
         with self._connection() as connection:
             note = f"update {BATCHES} set batch_id = {batch_id} where query_id = ? and batch_id < {batch_id}"
             if self._run(connection, note, query_id) == 1:
-                if replaces and last_batch == NO_BATCH:
-                    self._run(connection, f"delete from {self._table}")
+                if is_first:
+                    self._empty(connection)
                 self._move(connection, staging, batch)
                 fault_point("jdbc-undecided", batch_id)
                 if is_kept:
@@ -95,8 +96,13 @@ class JdbcTarget:
         self._run(connection, f"drop table if exists {staging}")
         self._run(connection, f"create table {staging} as select {columns} from {self._table} where 1 = 0")
 
-    def _stage(self, batch: DataFrame, staging: str) -> None:
+    def _stage(self, batch: DataFrame, staging: str, *, onto_nothing: bool) -> None:
+        """Write what a batch makes of the target, or with `onto_nothing` of an empty one, to the table beside it."""
         self.append(batch, staging)
+
+    def _empty(self, connection: Any) -> None:
+        """Remove all rows, within the transaction that brings others."""
+        self._run(connection, f"delete from {self._table}")
 
     def _move(self, connection: Any, staging: str, batch: DataFrame) -> None:
         """Bring a staged batch to the target, within the transaction that notes it."""
@@ -117,13 +123,24 @@ class JdbcTarget:
             self._run(connection, f"insert into {BATCHES} (query_id, batch_id) values (?, {NO_BATCH})", query_id)
         connection.commit()
 
-    def _make_target(self, connection: Any, batch: DataFrame) -> None:
-        self.append(batch.limit(0))
+    def _make_target(self, connection: Any, rows: DataFrame) -> None:
+        """Make the target for rows. Spark does not know how SQLite says that there is no table."""
+        if product(connection)[0] != "sqlite":
+            self.append(rows.limit(0))
+            return
+        jdbc = self._jvm.org.apache.spark.sql
+        dialect, none = jdbc.jdbc.JdbcDialects.get(self._url), self._jvm.scala.Option.empty()
+        utils = jdbc.execution.datasources.jdbc.JdbcUtils
+        columns = utils.schemaString(dialect, rows._jdf.schema(), False, none)
+        self._run(connection, f"create table {self._table} ({columns})")
+        connection.commit()
 
     def _is_there(self, connection: Any, table: str) -> bool:
         try:
             self._rows(connection, f"select 1 from {table} where 1 = 0")
             return True
+        except Unavailable:
+            raise
         except PipelineError:
             connection.rollback()
             return False
@@ -194,10 +211,19 @@ class JdbcTarget:
         return prepared
 
     def _failed(self, statement: str, error: Exception) -> PipelineError:
+        found = failure(f"flows.{self._flow.name}", str(error), cause=explained(error), default=PipelineError)
+        if isinstance(found, Unavailable):
+            return found
         return PipelineError(
             f"flows.{self._flow.name}: {explained(error)} ({statement}). To write exactly once the tables {BATCHES} "
             f"and {STAGING}... are made beside {self._table}; 'guarantee: at_least_once' does without them"
         )
+
+
+def product(connection: Any) -> tuple[str, int]:
+    """The name of a database, and the first number of its version."""
+    about = connection.getMetaData()
+    return str(about.getDatabaseProductName()).lower(), int(about.getDatabaseMajorVersion())
 
 
 def _staging(query_id: str) -> str:

@@ -65,7 +65,7 @@ def _as_source(source: Source, key: Key) -> Source:
     """The keys of a source as a source of their own, for the converters."""
     return replace(
         source, part="key", format=key.format, schema=key.schema, message=key.message, wire=key.wire or "plain",
-        rescue=None, lenient=False,
+        rescue=None, rescues_values=False, lenient=False,
     )  # fmt: skip
 
 

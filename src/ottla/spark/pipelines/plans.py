@@ -71,6 +71,36 @@ def plan_of(rows: DataFrame, sources: frozenset[str] = frozenset()) -> Plan:
     return _Reader(sources).read(rows._jdf.queryExecution().analyzed())
 
 
+@dataclass(frozen=True, slots=True)
+class UsedParts:
+    """What a query uses of its topics once Spark has left out what it does not need."""
+
+    has_functions: bool
+    """Functions in Python: those that decode values."""
+    has_values: bool
+    """Values as text."""
+
+
+def used_parts(rows: DataFrame) -> UsedParts:
+    """What the optimized plan of rows still has. A field that is called `value`, too, counts as the text."""
+    nodes = [rows._jdf.queryExecution().optimizedPlan()]
+    has_functions = has_values = False
+    while nodes:
+        node = nodes.pop()
+        has_functions = has_functions or str(node.nodeName()).endswith("EvalPython")
+        for expression in _elements(node.expressions()):
+            has_values = has_values or _casts_value(expression)
+        nodes.extend(_elements(node.children()))
+    return UsedParts(has_functions, has_values)
+
+
+def _casts_value(expression: Any) -> bool:
+    children = list(_elements(expression.children()))
+    if str(expression.nodeName()).lower() == "cast" and str(children[0].nodeName()) == "AttributeReference":
+        return str(children[0].name()) == "value"
+    return any(map(_casts_value, children))
+
+
 class _Reader:
     """Walks a plan in the JVM."""
 

@@ -98,8 +98,8 @@ class Refresh:
             frames = Frames(self._pipeline, spark, self._state, self._connection)
             frames.make(may_change=True)
             plan = fingerprints(self._pipeline, frames, definition_id(definition))[name]
-            if self._plan.flow.topic is not None and self._plan.flow.topic != self._flow_of_file.topic:
-                plan["refreshed_into"] = self._plan.flow.target
+            if self._plan.flow.target != self._flow_of_file.target:
+                plan |= {"refreshed_into": self._plan.flow.target, "definition": None}  # so the next run compares it
             self._state.write_refresh(name, {"phase": "reading", "asked": self._asked, "plan": plan})
             for follower in frames.followers.values():
                 follower.step()

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any
 
+from ottla.converters.json_reader import MISFIT
+
 MAX_FIELDS = 500
 """Fields that are told apart; what a sender makes up beyond that is left out."""
 _NUMBERS = {"bigint", "double"}
@@ -62,7 +64,7 @@ def suggestion(samples: Iterable[bytes | None], unexpected: Mapping[str, int]) -
             "seen": one.seen,
             "nulls": one.nulls,
             "types": ", ".join(f"{seen} {times}" for seen, times in one.types.most_common()),
-            "drift": unexpected.get(name),
+            "drift": (unexpected.get(name, 0) + unexpected.get(name + MISFIT, 0)) or None,
             "ddl": f"{_quoted(name)} {kind}{' NOT NULL' if one.seen == count and not one.nulls else ''}",
         }
         for name, one in fields.items()

@@ -2,8 +2,11 @@
 
 Rows of topics and of text files are bytes that a converter parses (json, csv, string, raw), so that a row which cannot
 be parsed is still there as it was. JSON and CSV are parsed strictly, or by Spark's own functions where a source says
-`lenient: true`. Rows of topics also have `_key`, `_headers`, `_topic`, `_partition`, `_offset` and
-`_timestamp`; rows of files have `_file`. A target leaves out columns that begin with an underscore.
+`lenient: true`. Values of topics that have a decoder are decoded by the task that reads them: Spark gets columns, and
+the bytes of a value only where a letter or an error needs them.
+
+Rows of topics also have `_key`, `_headers`, `_topic`, `_partition`, `_offset` and `_timestamp`; rows of files have
+`_file`. A target leaves out columns that begin with an underscore.
 """
 
 from __future__ import annotations
@@ -15,10 +18,13 @@ from pathlib import Path
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from ottla.client.dead_letters import OFFSET, PARTITION, TOPIC
+from ottla.converters.decoding import Decoder
 from ottla.converters.errors import ConverterError
-from ottla.converters.json_values import JsonDecoder
+from ottla.converters.json_values import UNEXPECTED, JsonDecoder
+from ottla.spark.decoded_topics import decoded_topics
 from ottla.spark.pipelines import converters, debezium
 from ottla.spark.pipelines.connection import Connection
 from ottla.spark.pipelines.definition import CONFLUENT, DEBEZIUM, Pipeline, PipelineError, Source
@@ -26,6 +32,9 @@ from ottla.spark.pipelines.expectations import ORIGIN, PARSE_ERROR, SOURCE_HEADE
 from ottla.spark.pipelines.keys import own_headers
 from ottla.spark.pipelines.poison import Record, Span
 from ottla.spark.pipelines.text_forms import MOMENTS
+from ottla.spark.value_columns import CORRUPT as CORRUPT_RECORD
+from ottla.spark.value_columns import ERROR as DECODE_ERROR
+from ottla.spark.value_columns import RAW
 
 CORRUPT = "_corrupt"
 ROW = "_row"
@@ -34,10 +43,33 @@ _OF_STREAMS = ("starting", "ending", "max", "min", "groupid", "commit")
 HEADERS = "array<struct<key:string,value:binary>>"
 
 
+def decoder_of(pipeline: Pipeline, source: Source, zone: str) -> Decoder | None:
+    """The decoder of a source's values; None: Spark's own functions parse them, or nothing does."""
+    if source.format == DEBEZIUM:
+        return debezium.decoder_of(pipeline, source, zone)
+    if source.format in ("raw", "string") or (source.lenient and source.format in ("json", "csv")):
+        return None
+    return converters.source_decoder(pipeline, source, zone)
+
+
+def needs_bytes(source: Source, action: str) -> bool:
+    """Whether rows with this action may have a value that was decoded: a rule, the key or Debezium's envelope is what
+    they fail by. Then the bytes of all values are read; those of values that cannot be decoded always are."""
+    is_late = source.key is not None or source.format == DEBEZIUM
+    return any(rule.action == action for rule in source.rules) or (is_late and source.unparsable == action)
+
+
 def raw_topic(
-    spark: SparkSession, pipeline: Pipeline, source: Source, connection: Connection, left_out: Iterable[Record] = ()
+    spark: SparkSession,
+    pipeline: Pipeline,
+    source: Source,
+    connection: Connection,
+    left_out: Iterable[Record] = (),
+    *,
+    has_raw: bool = True,
 ) -> DataFrame:
-    """A topic's records, and those of this source that come back as redriven letters."""
+    """A topic's records, and those of this source that come back as redriven letters. Without `has_raw` values that
+    are decoded have their bytes only if that failed."""
     options = {
         **connection.options,
         "startingOffsets": source.starting,
@@ -45,7 +77,8 @@ def raw_topic(
         **source.options,
         "includeHeaders": "true",
     }
-    records = spark.readStream.format("ottla").options(**options).option(*_subscription(pipeline, source)).load()
+    format_ = _format(spark, pipeline, source, has_raw=has_raw)
+    records = spark.readStream.format(format_).options(**options).option(*_subscription(pipeline, source)).load()
     return _own_records(pipeline, source, records, left_out)
 
 
@@ -56,6 +89,8 @@ def raw_spans(
     connection: Connection,
     spans: Iterable[Span],
     left_out: Iterable[Record] = (),
+    *,
+    has_raw: bool = True,
 ) -> DataFrame:
     """The same of some ranges of offsets, read once."""
     own = {name: value for name, value in source.options.items() if not name.lower().startswith(_OF_STREAMS)}
@@ -68,8 +103,14 @@ def raw_spans(
         ends.setdefault(span.topic, {})[str(span.partition)] = span.end_offset
     options = {**connection.options, **own, "includeHeaders": "true", "assign": json.dumps(partitions)}
     limits = {"startingOffsets": json.dumps(starts), "endingOffsets": json.dumps(ends)}
-    records = spark.read.format("ottla").options(**options, **limits).load()
+    records = spark.read.format(_format(spark, pipeline, source, has_raw=has_raw)).options(**options, **limits).load()
     return _own_records(pipeline, source, records, left_out)
+
+
+def _format(spark: SparkSession, pipeline: Pipeline, source: Source, *, has_raw: bool) -> str:
+    """The data source by which the records of a source are read."""
+    decoder = decoder_of(pipeline, source, session_zone(spark))
+    return "ottla" if decoder is None else decoded_topics(spark, decoder, has_raw=has_raw)
 
 
 def _own_records(pipeline: Pipeline, source: Source, records: DataFrame, left_out: Iterable[Record]) -> DataFrame:
@@ -87,11 +128,12 @@ def _own_records(pipeline: Pipeline, source: Source, records: DataFrame, left_ou
 
 
 def raw_records(pipeline: Pipeline, source: Source, records: DataFrame) -> DataFrame:
-    """Records of topics as raw rows: where each comes from, and what every record has."""
+    """Records of topics as raw rows: where each comes from, what every record has, and `_row` if it is decoded."""
+    value = next((name for name in (RAW, CORRUPT_RECORD) if name in records.columns), "value")
     return records.select(
         F.struct(
             "key",
-            "value",
+            F.col(value).alias("value"),
             "headers",
             F.coalesce(_header(TOPIC), F.col("topic")).alias("topic"),
             F.coalesce(_header(PARTITION).cast("int"), F.col("partition")).alias("partition"),
@@ -103,7 +145,17 @@ def raw_records(pipeline: Pipeline, source: Source, records: DataFrame) -> DataF
         F.col("partition").alias("_partition"),
         F.col("offset").alias("_offset"),
         F.col("timestamp").alias("_timestamp"),
+        *([_decoded_row(pipeline, source, records)] if value != "value" else []),
     )
+
+
+def _decoded_row(pipeline: Pipeline, source: Source, records: DataFrame) -> Column:
+    """What the reading task made of a value, in the shape of `converters.decoded`. Fields of letters that come back
+    are not counted: the topic that they come in has letters of other sources, too."""
+    kind, row = records.schema["value"].dataType, F.col("value")
+    if source.is_counted and isinstance(kind, StructType) and UNEXPECTED in kind.names:
+        row = row.withField(UNEXPECTED, F.when(F.col("topic") != pipeline.redrive_topic, F.col(f"value.{UNEXPECTED}")))
+    return F.struct(row.alias(converters.ROW), F.col(DECODE_ERROR).alias(converters.ERROR)).alias(ROW)
 
 
 def _subscription(pipeline: Pipeline, source: Source) -> tuple[str, str]:
@@ -162,7 +214,7 @@ def _make_folder(path: str) -> None:
 def parsed(pipeline: Pipeline, source: Source, raw: DataFrame) -> DataFrame:
     """Raw rows with their value as columns, and `_parse_error` where that could not be done."""
     value = F.col(f"{ORIGIN}.value")
-    others = [name for name in raw.columns if name != ORIGIN]
+    others = [name for name in raw.columns if name not in (ORIGIN, ROW)]
     if source.format == DEBEZIUM:
         return debezium.parsed(pipeline, source, raw, session_zone(raw.sparkSession))
     if source.format == "raw":
@@ -172,8 +224,8 @@ def parsed(pipeline: Pipeline, source: Source, raw: DataFrame) -> DataFrame:
     if not source.lenient or source.format not in ("json", "csv"):
         decoder = converters.source_decoder(pipeline, source, session_zone(raw.sparkSession))
         names = converters.columns_of(decoder).names
-        row, where = converters.decoded(decoder, value), F.col(ROW)[converters.ROW]
-        error = F.col(ROW)[converters.ERROR]
+        row = F.col(ROW) if ROW in raw.columns else converters.decoded(decoder, value)
+        where, error = F.col(ROW)[converters.ROW], F.col(ROW)[converters.ERROR]
     else:
         schema = source.schema or converters.json_schema_of(pipeline, source)
         names = converters.schema_of(source.name, schema).names

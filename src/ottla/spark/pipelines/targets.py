@@ -205,7 +205,7 @@ def start(
 
         return writer.foreachBatch(commit).start()
 
-    target = _database(flow, prepared)
+    target = database(flow, prepared)
 
     def append(batch: DataFrame, batch_id: int) -> None:
         target.write(batch, _query_id(batch), batch_id, replaces=replaces)
@@ -238,7 +238,7 @@ def write_once(pipeline: Pipeline, flow: Flow, prepared: DataFrame, connection: 
     elif flow.kind in TABLE_KINDS:
         _write_table(pipeline, flow, prepared)
     elif flow.changes is not None:
-        _database(flow, prepared).write(prepared, f"once-{flow.name}-{uuid4()}", 0)
+        database(flow, prepared).write(prepared, f"once-{flow.name}-{uuid4()}", 0)
     else:
         JdbcTarget(prepared.sparkSession, flow).append(prepared)
 
@@ -246,7 +246,7 @@ def write_once(pipeline: Pipeline, flow: Flow, prepared: DataFrame, connection: 
 def try_rows(flow: Flow, prepared: DataFrame) -> None:
     """Do what writing rows that are no stream would do, and leave the target as it is."""
     if flow.kind == "jdbc" and flow.guarantee == EXACTLY_ONCE:
-        target, query_id = _database(flow, prepared), f"try-{uuid4()}"
+        target, query_id = database(flow, prepared), f"try-{uuid4()}"
         try:
             target.write(prepared, query_id, 0, is_kept=False)
         finally:
@@ -258,13 +258,14 @@ def try_rows(flow: Flow, prepared: DataFrame) -> None:
 def _write_table(pipeline: Pipeline, flow: Flow, rows: DataFrame, *, replaces: bool = False) -> None:
     """Append rows to a Delta or Iceberg table, apply them as changes, or replace its rows with them."""
     if flow.changes is not None and not flow.changes.is_replaced:
-        changes.merge_batch(pipeline, flow, rows)
+        changes.merge_batch(pipeline, flow, rows, replaces=replaces)
         return
     settings = table_flows.table_settings(pipeline, flow)
     table_flows.append(settings, rows, replaces=replaces or flow.changes is not None)
 
 
-def _database(flow: Flow, prepared: DataFrame) -> JdbcTarget:
+def database(flow: Flow, prepared: DataFrame) -> JdbcTarget:
+    """The table of a flow in a database."""
     if flow.changes is None or flow.changes.is_replaced:
         return JdbcTarget(prepared.sparkSession, flow)
     return JdbcChanges(prepared.sparkSession, flow, changes.rules_of(prepared))

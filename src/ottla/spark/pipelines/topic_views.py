@@ -23,9 +23,13 @@ from ottla.converters.errors import SchemaNotFound
 from ottla.converters.json_reader import with_any_text
 from ottla.converters.json_values import UNEXPECTED, JsonDecoder
 from ottla.converters.registry import JSON, PROTOBUF, SERIALIZED, registry_of, subject_of
+from ottla.spark.decoded_topics import decoded_topics
 from ottla.spark.pipelines import converters
 from ottla.spark.pipelines.connection import Connection
+from ottla.spark.pipelines.plans import used_parts
 from ottla.spark.pipelines.sources import session_zone
+from ottla.spark.value_columns import ERROR as DECODE_ERROR
+from ottla.spark.value_columns import RAW
 
 SAMPLE_COUNT = 200
 POLL_TIMEOUT_MS = 1000
@@ -131,71 +135,112 @@ def samples(connection: Connection, topic: str) -> list[bytes | None]:
     return found
 
 
-def create_topic_views(
-    spark: SparkSession,
-    connection: Connection,
-    topics: Sequence[str],
-    *,
-    is_stream: bool,
-    starting: str = "earliest",
-    is_lenient: bool = False,
-) -> None:
-    """Make a view for each topic. `is_lenient`: what does not fit its column reads as null."""
-    for topic in topics:
-        options = {**connection.options, "subscribe": topic, "startingOffsets": starting}
-        if is_stream:
-            records = spark.readStream.format("ottla").options(**options, commitOffsets="false").load()
-        else:
-            records = spark.read.format("ottla").options(**options).load()
-        view = _registered_view(connection, topic, records, is_lenient)
-        if view is None:
-            view = topic_view(records, inferred_schema(samples(connection, topic)), is_lenient)
-        view.createOrReplaceTempView(_quoted(topic))
+class TopicViews:
+    """Topics as views of a session. `is_lenient`: what does not fit its column reads as null."""
 
+    def __init__(
+        self,
+        spark: SparkSession,
+        connection: Connection,
+        *,
+        is_stream: bool,
+        starting: str = "earliest",
+        is_lenient: bool = False,
+    ) -> None:
+        self._spark = spark
+        self._connection = connection
+        self._is_stream = is_stream
+        self._starting = starting
+        self._is_lenient = is_lenient
+        self._decoders: dict[str, Decoder] = {}
+        self._whole: dict[str, DataFrame] = {}
+        """The views of topics with decoders, with all columns."""
 
-def _registered_view(connection: Connection, topic: str, records: DataFrame, is_lenient: bool) -> DataFrame | None:
-    """A view with the columns of the registered schema; None: there is no registry, or it does not know the topic."""
-    if connection.registry is None:
-        return None
-    try:
-        schema = registry_of(connection.registry).latest(subject_of(topic))
-    except SchemaNotFound:
-        return None
-    if schema.kind == JSON and is_lenient:
-        value = converters.without_header(F.col("value")).cast("string")
-        return _with_columns(records, F.from_json(value, converters.json_columns(connection.registry, schema)))
-    if schema.kind == JSON:
-        columns = converters.json_struct(connection.registry, schema)
-        zone = session_zone(records.sparkSession)
-        decoder: Decoder = JsonDecoder(columns, None, connection.registry, zone=zone, is_open=True)
-        return _decoded_view(records, decoder, is_lenient)
-    message = None
-    if schema.kind == PROTOBUF:
-        schema = registry_of(connection.registry).latest(subject_of(topic), SERIALIZED)
-        message = converters.message_of_newest(connection.registry, samples(connection, topic))
-    decoder = converters.registered_decoder(connection.registry, schema, message, is_lenient)
-    return _decoded_view(records, decoder, is_lenient)
+    def create(self, topics: Sequence[str]) -> None:
+        """Make a view for each topic."""
+        for topic in topics:
+            found = self._registered(topic)
+            if found is None:
+                found = self._inferred(topic)
+            if isinstance(found, Decoder):
+                self._decoders[topic] = found
+                view = self._whole[topic] = self._decoded(topic, found)
+            elif found is None:
+                view = self._records(topic).select(*(made.alias(name) for name, made in _own_columns().items()))
+            else:
+                view = _with_columns(self._records(topic), found)
+            view.createOrReplaceTempView(_quoted(topic))
 
+    def rows(self, statement: str) -> DataFrame:
+        """The answer to a statement over these views. If it uses columns of values, the tasks that read the topics
+        decode them; else nothing does."""
+        for topic, view in self._whole.items():
+            view.createOrReplaceTempView(_quoted(topic))
+        rows = self._spark.sql(statement)
+        if not self._decoders:
+            return rows
+        used = used_parts(rows)
+        if not used.has_functions:
+            return rows
+        for topic, decoder in self._decoders.items():
+            format_ = decoded_topics(self._spark, decoder, has_raw=used.has_values)
+            records = self._records(topic, format_)
+            records = records.withColumnRenamed("value", _DECODED)
+            if used.has_values:
+                records = records.withColumnRenamed(RAW, "value")
+            view = self._shown(records, F.col(_DECODED), F.col(DECODE_ERROR))
+            view.createOrReplaceTempView(_quoted(topic))
+        return self._spark.sql(statement)
 
-def topic_view(records: DataFrame, schema: str | None, is_lenient: bool) -> DataFrame:
-    if schema is None:
-        return records.select(*(column.alias(name) for name, column in _own_columns().items()))
-    if is_lenient:
-        return _with_columns(records, F.from_json(F.col("value").cast("string"), schema))
-    columns = with_any_text(pyarrow.field("", converters.arrow_columns(converters.schema_of("", schema)))).type
-    decoder = JsonDecoder(columns, zone=session_zone(records.sparkSession), is_open=True)
-    return _decoded_view(records, decoder, is_lenient)
+    def _records(self, topic: str, format_: str = "ottla") -> DataFrame:
+        options = {**self._connection.options, "subscribe": topic, "startingOffsets": self._starting}
+        if self._is_stream:
+            return self._spark.readStream.format(format_).options(**options, commitOffsets="false").load()
+        return self._spark.read.format(format_).options(**options).load()
 
+    def _registered(self, topic: str) -> Decoder | Column | None:
+        """How the registered schema reads values; None: there is no registry, or it does not know the topic."""
+        registry = self._connection.registry
+        if registry is None:
+            return None
+        try:
+            schema = registry_of(registry).latest(subject_of(topic))
+        except SchemaNotFound:
+            return None
+        if schema.kind == JSON and self._is_lenient:
+            value = converters.without_header(F.col("value")).cast("string")
+            return F.from_json(value, converters.json_columns(registry, schema))
+        if schema.kind == JSON:
+            columns = converters.json_struct(registry, schema)
+            return JsonDecoder(columns, None, registry, zone=session_zone(self._spark), is_open=True)
+        message = None
+        if schema.kind == PROTOBUF:
+            schema = registry_of(registry).latest(subject_of(topic), SERIALIZED)
+            message = converters.message_of_newest(registry, samples(self._connection, topic))
+        return converters.registered_decoder(registry, schema, message, self._is_lenient)
 
-def _decoded_view(records: DataFrame, decoder: Decoder, is_lenient: bool) -> DataFrame:
-    """The columns of a decoder. A value that does not fit them is an error when they are used."""
-    made = records.withColumn(_DECODED, converters.decoded(decoder, F.col("value")))
-    row, error = F.col(_DECODED)[converters.ROW], F.col(_DECODED)[converters.ERROR]
-    if not is_lenient:
-        place = F.format_string("topic %s, partition %d, offset %d: ", "topic", "partition", "offset")
-        reason = F.concat(place, error, F.lit(f"; {LENIENT_ADVICE}"))
-        row = F.when(error.isNotNull(), F.raise_error(reason)).otherwise(row)
-    return _with_columns(made, row)
+    def _inferred(self, topic: str) -> Decoder | Column | None:
+        """How values of JSON are read; None: they are none."""
+        schema = inferred_schema(samples(self._connection, topic))
+        if schema is None:
+            return None
+        if self._is_lenient:
+            return F.from_json(F.col("value").cast("string"), schema)
+        columns = with_any_text(pyarrow.field("", converters.arrow_columns(converters.schema_of("", schema)))).type
+        return JsonDecoder(columns, zone=session_zone(self._spark), is_open=True)
+
+    def _decoded(self, topic: str, decoder: Decoder) -> DataFrame:
+        """A view whose values a function of Spark decodes, if a statement uses them."""
+        made = self._records(topic).withColumn(_DECODED, converters.decoded(decoder, F.col("value")))
+        return self._shown(made, F.col(_DECODED)[converters.ROW], F.col(_DECODED)[converters.ERROR])
+
+    def _shown(self, records: DataFrame, row: Column, error: Column) -> DataFrame:
+        """The columns of decoded values. One that does not fit them is an error when they are used."""
+        if not self._is_lenient:
+            place = F.format_string("topic %s, partition %d, offset %d: ", "topic", "partition", "offset")
+            reason = F.concat(place, error, F.lit(f"; {LENIENT_ADVICE}"))
+            row = F.when(error.isNotNull(), F.raise_error(reason)).otherwise(row)
+        return _with_columns(records, row)
 
 
 def _own_columns() -> dict[str, Column]:
@@ -210,6 +255,6 @@ def _with_columns(records: DataFrame, row: Column) -> DataFrame:
     """The fields of a value beside what every record has, unless a field has the name."""
     parsed = records.withColumn("_row", row)
     names = [name for name in parsed.select("_row.*").columns if name != UNEXPECTED]
-    own = {name: column for name, column in _own_columns().items() if name not in names}
+    own = {name: column for name, column in _own_columns().items() if name not in names and name in records.columns}
     fields = {name: F.col("_row")[name] for name in names}
     return parsed.select(*(column.alias(name) for name, column in {**fields, **own}.items()))

@@ -188,7 +188,7 @@ class CaseFrames(Frames):
                 if not rows.isStreaming:  # a stream looks for files by itself
                     rows._jdf.queryExecution().analyzed().refresh()
 
-    def rows(self, source: Source) -> DataFrame:
+    def rows(self, source: Source, *, has_raw: bool = True) -> DataFrame:
         given = [batch.get(source.name) for batch in self._batches]
         if not source.is_stream and all(one is None for one in given):
             return self._own_rows(source)

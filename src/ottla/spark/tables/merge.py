@@ -18,6 +18,7 @@ from typing import Any
 from uuid import uuid4
 
 import pyarrow
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
@@ -25,7 +26,7 @@ from pyspark.sql.types import StructType
 
 from ottla.spark.faults import fault_point
 from ottla.spark.stream_writer import BATCH_ID, QUERY_ID
-from ottla.spark.tables.change_plan import DELETED, ORDER, SEQUENCE, ChangeRules, Plan, plan_changes
+from ottla.spark.tables.change_plan import DELETED, OPERATION, ORDER, PUT, SEQUENCE, ChangeRules, Plan, plan_changes
 from ottla.spark.tables.data_files import DataFile, in_columns
 from ottla.spark.tables.matching import bounds_of, joined_bounds
 from ottla.spark.tables.table import (
@@ -55,6 +56,8 @@ class MergeSettings:
 
     table: TableSettings
     rules: ChangeRules
+    replaces: bool = False
+    """Whether what the changes make of an empty table takes the place of all rows and tombstones."""
 
     @property
     def tombstones(self) -> TableSettings:
@@ -62,12 +65,12 @@ class MergeSettings:
         return replace(self.table, place=place, partition_by=(), evolves=False)
 
     def to_json(self) -> str:
-        return json.dumps({"table": self.table.to_json(), "rules": self.rules.to_json()})
+        return json.dumps({"table": self.table.to_json(), "rules": self.rules.to_json(), "replaces": self.replaces})
 
     @classmethod
     def from_json(cls, text: str) -> MergeSettings:
         given = json.loads(text)
-        return cls(TableSettings.from_json(given["table"]), ChangeRules.from_json(given["rules"]))
+        return cls(TableSettings.from_json(given["table"]), ChangeRules.from_json(given["rules"]), given["replaces"])
 
 
 def prepare_merge(settings: MergeSettings, schema: pyarrow.Schema, *, may_change: bool) -> None:
@@ -86,12 +89,14 @@ def _tombstone_schema(rules: ChangeRules, schema: pyarrow.Schema) -> pyarrow.Sch
 
 @dataclass
 class TaskChanges(WriterCommitMessage):
-    """What a task has planned: files of operations, and of tombstones."""
+    """What a task has planned: files of operations or of rows, and of tombstones."""
 
     paths: list[str] = field(default_factory=list)
     bounds: dict[str, tuple[Any, Any]] = field(default_factory=dict)
     tombstones: list[DataFile] = field(default_factory=list)
     batch: BatchOfQuery | None = None
+    rows: list[DataFile] = field(default_factory=list)
+    """Files of the table's new rows, if they take the place of all others."""
 
 
 def plan_for_table(settings: MergeSettings, changes: pyarrow.Table) -> Plan:
@@ -101,7 +106,7 @@ def plan_for_table(settings: MergeSettings, changes: pyarrow.Table) -> Plan:
     columns = in_columns(changes.drop_columns(given), table.schema())
     for name in given:
         columns = columns.append_column(name, changes.column(name))
-    if rules.sequence is None:
+    if rules.sequence is None or settings.replaces:
         return plan_changes(rules, columns)
     keys = columns.select(list(rules.keys))
     needed = table.schema().names if rules.is_history else [*rules.keys, rules.sequence]
@@ -156,12 +161,15 @@ class ChangeWriter(DataSourceArrowWriter):
             return TaskChanges(batch=batch)
         plan = plan_for_table(self._settings, pyarrow.Table.from_batches(given))
         made = TaskChanges(batch=batch)
-        if plan.operations.num_rows:
+        if self._settings.replaces:
+            rows = plan.operations.filter(pc.equal(plan.operations.column(OPERATION), PUT)).drop_columns([OPERATION])
+            made.rows += table.write_files(iter(rows.to_batches()))
+        elif plan.operations.num_rows:
             made.paths.append(_stage(table, plan.operations, batch))
             made.bounds.update(bounds_of(plan.operations, self._settings.rules.match))
         if plan.tombstones.num_rows:
-            rows = remembered(plan.tombstones)
-            made.tombstones += open_table(self._settings.tombstones).write_files(iter(rows.to_batches()))
+            dead = remembered(plan.tombstones)
+            made.tombstones += open_table(self._settings.tombstones).write_files(iter(dead.to_batches()))
         fault_point("merge-task", NOTHING if batch is None else batch.batch_id)
         return made
 
@@ -192,7 +200,9 @@ def apply_planned(settings: MergeSettings, tasks: list[TaskChanges]) -> None:
     number = NOTHING if batch is None else batch.batch_id
     paths = [path for task in tasks for path in task.paths]
     remembered = [file for task in tasks for file in task.tombstones]
-    if not table.has_batch(batch):
+    if settings.replaces:
+        _replace_rows(settings, table, [file for task in tasks for file in task.rows], remembered, batch)
+    elif not table.has_batch(batch):
         if remembered:
             write_batch(open_table(settings.tombstones), remembered, batch)
             fault_point("merge-tombstones", number)
@@ -206,6 +216,17 @@ def apply_planned(settings: MergeSettings, tasks: list[TaskChanges]) -> None:
     _drop_staged(table, paths)
     if settings.rules.has_tombstones and batch is not None and batch.batch_id % PURGE_EVERY == PURGE_EVERY - 1:
         purge(settings)
+
+
+def _replace_rows(
+    settings: MergeSettings, table: Table, rows: list[DataFile], dead: list[DataFile], batch: BatchOfQuery | None
+) -> None:
+    number = NOTHING if batch is None else batch.batch_id
+    if settings.rules.has_tombstones and not table.has_batch(batch):
+        write_batch(open_table(settings.tombstones), dead, batch, replaces=True)
+        fault_point("merge-tombstones", number)
+    write_batch(table, rows, batch, replaces=True)
+    fault_point("merge-committed", number)
 
 
 def purge(settings: MergeSettings) -> None:
