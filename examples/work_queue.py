@@ -3,10 +3,14 @@
     python examples/work_queue.py --bootstrap-server localhost:9092 add resize:1 resize:2 poison flaky:3
     python examples/work_queue.py --bootstrap-server localhost:9092 work          # as many of them as you like
     python examples/work_queue.py --bootstrap-server localhost:9092 dead
+    ottla records redrive workers                                                 # when the cause is mended
 
-A job that raises Temporary is released, and another worker (or the same one) gets it. A job that raises anything else,
-or is at its last delivery, becomes a record of the topic jobs.dead with the reason in its headers, and is rejected. The
-dead letter is written before the job is rejected: a worker that dies in between leaves a duplicate, never a lost job.
+A job that raises Temporary is released: after a pause, longer each time, a worker gets it again. A job that raises
+anything else is rejected. The broker writes a dead letter of rejected jobs, and of those delivered five times, to
+dlq.jobs (KIP-1191), and keeps the job in flight until the letter is written. `ottla records redrive` sends letters
+back through jobs.retry.workers, which only these workers read.
+
+The cluster needs share.version 2: `ottla cluster features upgrade 4.4`, or kafka-features.sh.
 """
 
 from __future__ import annotations
@@ -23,15 +27,23 @@ from ottla.client import (
     NewTopic,
     Producer,
     ShareConsumer,
+    ShareLetter,
     ShareRecord,
     TopicPartition,
 )
 from ottla.client.admin import ConfigChange, ConfigResource, ResourceType
 from ottla.client.errors import ErrorCode
 
-JOBS, DEAD, GROUP = "jobs", "jobs.dead", "workers"
-DELIVERY_LIMIT = 5
-"""share.delivery.count.limit of the group: a job is delivered so often at most."""
+JOBS, DEAD, AGAIN, GROUP = "jobs", "dlq.jobs", "jobs.retry.workers", "workers"
+GROUP_SETTINGS = {
+    "share.auto.offset.reset": "earliest",
+    "share.delivery.count.limit": "5",
+    "errors.deadletterqueue.topic.name": DEAD,
+    "errors.deadletterqueue.copy.record.enable": "true",
+    "ottla.errors.deadletterqueue.required.enable": "true",
+    "ottla.share.redelivery.backoff.ms": "200",
+}
+"""The last two are Ottla's own: leave them out for Apache Kafka."""
 
 Job = ShareRecord[bytes | None, bytes | None]
 
@@ -54,16 +66,20 @@ async def handle(job: Job) -> str:
 
 
 async def prepare(bootstrap: str) -> None:
-    """The topics, and a group that begins with the oldest job."""
+    """The topics, and a group that begins with the oldest job and has a dead-letter queue."""
     async with Admin(bootstrap_servers=bootstrap) as admin:
-        for topic in (JOBS, DEAD):
+        version = (await admin.describe_features()).features.get("share.version")
+        if version is None or version.finalized < 2:
+            raise SystemExit("dead letters need share.version 2: ottla cluster features upgrade 4.4")
+        queue = NewTopic(DEAD, 1, config={"errors.deadletterqueue.group.enable": "true"})
+        for topic in (NewTopic(JOBS, 1), NewTopic(AGAIN, 1), queue):
             try:
-                await admin.create_topics([NewTopic(topic, 1)])
+                await admin.create_topics([topic])
             except KafkaError as error:
                 if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                     raise
-        change = ConfigChange("share.auto.offset.reset", "earliest")
-        await admin.alter_configs({ConfigResource(ResourceType.GROUP, GROUP): [change]})
+        changes = [ConfigChange(name, value) for name, value in GROUP_SETTINGS.items()]
+        await admin.alter_configs({ConfigResource(ResourceType.GROUP, GROUP): changes})
 
 
 async def add(bootstrap: str, jobs: list[str]) -> None:
@@ -79,37 +95,27 @@ async def work(bootstrap: str, idle_seconds: float) -> None:
     await prepare(bootstrap)
     settings: dict[str, Any] = {"bootstrap_servers": bootstrap, "group_id": GROUP}
     settings |= {"share_acknowledgement_mode": "explicit", "share_acquire_mode": "record_limit", "max_poll_records": 10}
-    async with Producer(bootstrap_servers=bootstrap) as producer, ShareConsumer(**settings) as consumer:
-        consumer.subscribe([JOBS])
+    async with ShareConsumer(**settings) as consumer:
+        consumer.subscribe([JOBS, AGAIN])
         idle_at = asyncio.get_running_loop().time() + idle_seconds
         while asyncio.get_running_loop().time() < idle_at:
             for job in await consumer.poll(1_000):
-                consumer.acknowledge(job, await outcome(job, producer))
+                consumer.acknowledge(job, await outcome(job))
                 idle_at = asyncio.get_running_loop().time() + idle_seconds
             await consumer.commit_sync()
 
 
-async def outcome(job: Job, producer: Producer) -> AcknowledgeType:
+async def outcome(job: Job) -> AcknowledgeType:
     """What becomes of a job."""
     try:
         print(f"job {job.offset}: {await handle(job)}", flush=True)
         return AcknowledgeType.ACCEPT
     except Temporary as error:
-        if job.delivery_count < DELIVERY_LIMIT:
-            print(f"job {job.offset}: again, {error}", flush=True)
-            return AcknowledgeType.RELEASE
-        reason = f"given up after {job.delivery_count} deliveries: {error}"
+        print(f"job {job.offset}: again, {error}", flush=True)
+        return AcknowledgeType.RELEASE
     except Exception as error:
-        reason = str(error)
-    headers = (
-        *job.headers,
-        ("job.offset", str(job.offset).encode()),
-        ("job.deliveries", str(job.delivery_count).encode()),
-        ("job.error", reason.encode()),
-    )
-    await producer.send(DEAD, job.value, job.key, headers)
-    print(f"job {job.offset}: dead, {reason}", flush=True)
-    return AcknowledgeType.REJECT
+        print(f"job {job.offset}: dead, {error}", flush=True)
+        return AcknowledgeType.REJECT
 
 
 async def dead(bootstrap: str) -> None:
@@ -121,7 +127,9 @@ async def dead(bootstrap: str) -> None:
         end = (await consumer.end_offsets([place]))[place]
         while await consumer.position(place) < end:
             for record in await consumer.poll(1_000):
-                print((record.value or b"").decode(), {name: (text or b"").decode() for name, text in record.headers})
+                letter = ShareLetter.of(record)
+                if letter is not None:
+                    print((record.value or b"").decode(), f"{letter.topic} at {letter.offset}:", letter.message)
 
 
 def main() -> None:

@@ -26,11 +26,16 @@ COMMANDS = {
     "doctor": "find what is wrong, and what to do about it",
     "pipeline": "data pipelines on Spark: init, run, dry-run, status, stop, letters, redrive",
     "registry": "run a schema registry with Confluent's REST interface",
+    "console": "run a web console: messages, topics, groups, dead letters, brokers, ACLs",
+    "top": "the console's overview as a live text screen",
     "schemas": "schemas of a registry: list, show, register, check, diff, delete",
     "sql": "query topics with Spark SQL, once or live",
     "demo": "everything at once: a broker, orders, a pipeline on Spark, dead letters; about a minute",
     "completion": "shell completion for bash, zsh and fish",
 }
+
+ELSEWHERE = {"console": "ottla.console.command", "top": "ottla.console.top"}
+"""Commands that are built on those of ottla/cli."""
 
 HELP = f"""\
 ottla {__version__}: a Kafka-compatible streaming platform
@@ -107,10 +112,15 @@ def dispatch(arguments: list[str]) -> int:
         print(f"ottla: there is no {what} '{name}'{hint}", file=sys.stderr)
         return 2
     try:
-        result: int = import_module(f"ottla.cli.{name}").main(before + arguments[1:])
+        result: int = import_module(module_of(name)).main(before + arguments[1:])
     except KeyboardInterrupt:  # before the command could take care of Ctrl-C itself, while it was imported
         return 130
     return result
+
+
+def module_of(name: str) -> str:
+    """The module of a command."""
+    return ELSEWHERE.get(name, f"ottla.cli.{name}")
 
 
 def split_global_options(arguments: list[str]) -> tuple[list[str], list[str]]:

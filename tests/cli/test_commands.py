@@ -435,7 +435,7 @@ def test_a_group_that_has_read_all_of_a_transactional_topic_is_not_behind(
 
 def test_completion_knows_commands_options_topics_and_groups(ottla: Ottla, topic: str) -> None:
     ottla("topics", "create", topic)
-    assert ottla("completion", "words", "--", "to").lines == ["topics"]
+    assert ottla("completion", "words", "--", "to").lines == ["top", "topics"]
     assert ottla("completion", "words", "--", "topics", "de").lines == ["delete", "describe"]
     assert ottla("completion", "words", "--", "topics", "describe", topic[:-1]).lines.count(topic) == 1
     assert ottla("completion", "words", "--", "configs", "set", "topic", topic).lines[0] == topic

@@ -72,9 +72,10 @@ async def _rules(session: Session, resource: AclResource, name: str) -> list[Acl
 _Question = tuple[Principal, AclOperation, AclResource, str]
 
 
-def _explained(
+def explained_by(
     rules: list[Acl], principal: str, host: str | None, operation: AclOperation, resource: AclResource, name: str
-) -> dict[str, Any]:
+) -> tuple[bool, str, Acl | None, list[str]]:
+    """Whether it is allowed, why, by which rule, and what else there is to say."""
     authorizer, by_id = _authorizer(rules)
     kind, _, user = principal.partition(":")
     who = Principal(kind, user)
@@ -99,6 +100,13 @@ def _explained(
         if decided is None:
             words = "cluster" if resource is AclResource.CLUSTER else f"{word(resource)} {name}"
             notes.append(f"to allow it: ottla acls grant {principal} {word(operation)} {words}")
+    return is_allowed, reason, decided, notes
+
+
+def _explained(
+    rules: list[Acl], principal: str, host: str | None, operation: AclOperation, resource: AclResource, name: str
+) -> dict[str, Any]:
+    is_allowed, reason, decided, notes = explained_by(rules, principal, host, operation, resource, name)
     verb = "may" if is_allowed else "may not"
     where = f" from {host}" if host else ""
     return {

@@ -20,6 +20,7 @@ from ottla.cli.session import (
     DEFAULT_BROKER,
     HELP,
     MISUSED,
+    REGISTRY_URL,
     CommandError,
     add_output_option,
     add_yes_option,
@@ -39,6 +40,7 @@ COMMAND = "ottla clusters"
 EXAMPLES = f"""\
   ottla clusters add dev -b 127.0.0.1:9092
   ottla clusters add prod -b kafka1.example.org,kafka2.example.org --command-config prod.properties
+  ottla clusters add dev -b 127.0.0.1:9092 --registry http://127.0.0.1:8081
   ottla --cluster prod topics list              one command on prod
   ottla clusters use dev                        every command that names no cluster, from now on
   ottla clusters list
@@ -93,6 +95,9 @@ def parser() -> Parser:
         help="a client setting; may be repeated. Passwords are better off in --command-config: other users of this "
         "machine can read command lines",
     )  # fmt: skip
+    add.add_argument(
+        "--registry", metavar="URL", help="its schema registry: 'ottla consume', 'schemas', 'sql' and pipelines use it"
+    )
     add.add_argument("--use", action="store_true", help="and make it the current cluster")
     add_yes_option(add)
     use = subcommand(
@@ -153,6 +158,8 @@ def add(known: NamedClusters, options: argparse.Namespace) -> None:
             f"{name!r} is no name of a cluster: letters, digits, dots, dashes and underscores, at most 100", MISUSED
         )
     settings = dict(options.settings)
+    if options.registry:
+        settings[REGISTRY_URL] = options.registry
     config = None if options.command_config is None else os.path.abspath(options.command_config)
     refuse_unusable(with_ports(options.broker), {**file_settings(config), **settings})
     if name in known.clusters:
@@ -172,6 +179,10 @@ def refuse_unusable(brokers: str, settings: dict[str, str]) -> None:
     from ottla.client.config import AdminConfig
 
     AdminConfig.parse(Session(Target(brokers, settings)).settings_for(AdminConfig))
+    if REGISTRY_URL in settings:
+        from ottla.cli.registered import registry_settings
+
+        registry_settings(None, settings)
 
 
 def use(known: NamedClusters, options: argparse.Namespace) -> None:

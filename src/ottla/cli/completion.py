@@ -72,7 +72,7 @@ def main(arguments: list[str]) -> int:
 
 def candidates(line: list[str]) -> list[str]:
     """What may stand in place of the last word."""
-    from ottla.__main__ import COMMANDS, GLOBAL_OPTIONS, split_global_options
+    from ottla.__main__ import COMMANDS, GLOBAL_OPTIONS, module_of, split_global_options
 
     *words, word = line
     options, before = split_global_options(words)
@@ -84,7 +84,7 @@ def candidates(line: list[str]) -> list[str]:
     elif before[0] not in COMMANDS:
         found = []
     else:
-        found = _after(import_module(f"ottla.cli.{before[0]}").parser(), [before[0], *options, *before[1:]], word)
+        found = _after(import_module(module_of(before[0])).parser(), [before[0], *options, *before[1:]], word)
     return sorted(one for one in dict.fromkeys(found) if one.startswith(word))
 
 

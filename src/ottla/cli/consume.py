@@ -22,7 +22,7 @@ from ottla.cli.record_format import (
     terminal_yaml_item,
     yaml_item,
 )
-from ottla.cli.session import CommandError, Session, add_broker_options, command_parser, misuse, run
+from ottla.cli.session import REGISTRY_URL, CommandError, Session, add_broker_options, command_parser, misuse, run
 
 if TYPE_CHECKING:
     from ottla.cli.registered import RegisteredDecoder
@@ -43,7 +43,8 @@ EXAMPLES = r"""  ottla consume orders                                  all there
   ottla consume orders --key alice -e                   only the partition that the key hashes to
   ottla consume orders --grep 'status":"failed' -e -o json
   ottla consume orders -f '%d %p:%o %k %v %h\n'
-  ottla consume orders --registry http://127.0.0.1:8081 -e       Avro, Protobuf and registered JSON as JSON
+  ottla consume orders --registry http://127.0.0.1:8081 -e       Avro, Protobuf and registered JSON as JSON; without
+                                                        the option if the cluster or OTTLA_REGISTRY names a registry
   ottla consume orders -g billing                       as a member of the group, committing what was printed
 
 format:
@@ -81,7 +82,10 @@ def parser() -> argparse.ArgumentParser:
         help="a schema registry: values and keys of registered schemas (Avro, Protobuf, JSON) are shown as JSON",
     )
     made.add_argument(
-        "--decode", action="store_true", help="the same with schema.registry.url of the cluster or --command-config"
+        "--decode",
+        action=argparse.BooleanOptionalAction,
+        help="the same with the registry of the cluster, --command-config or OTTLA_REGISTRY. By itself a record that "
+        "names a registered schema is decoded if a registry is known; --no-decode shows bytes as they are",
     )
     made.add_argument(
         "--isolation",
@@ -151,11 +155,12 @@ async def consume(session: Session, options: argparse.Namespace) -> int:
 
 
 def registered_decoder(session: Session, options: argparse.Namespace) -> RegisteredDecoder | None:
-    if not options.decode and options.registry is None:
+    is_asked = bool(options.decode) or options.registry is not None
+    if options.decode is False or not (is_asked or REGISTRY_URL in session.target.settings):
         return None
     from ottla.cli.registered import RegisteredDecoder, registry_settings
 
-    return RegisteredDecoder(registry_settings(options.registry, session.target.settings), notice)
+    return RegisteredDecoder(registry_settings(options.registry, session.target.settings), notice, is_asked=is_asked)
 
 
 def parsed_properties(given: list[str]) -> dict[str, str]:

@@ -288,9 +288,10 @@ class Feed:
 
 def _run(count: int, folder: Path, broker: str) -> bool:
     """Feed the pipeline until everything has gone through it; False: it was interrupted."""
-    from ottla.cli.pipeline import ProgressDisplay
+    from ottla.cli.pipeline_status import ProgressDisplay
     from ottla.client.blocking import Admin
-    from ottla.spark.pipelines.definition import PipelineError, load_pipeline
+    from ottla.spark.pipelines.definition import PipelineError
+    from ottla.spark.pipelines.pipeline_file import load_pipeline
     from ottla.spark.pipelines.session import end_session, new_session
     from ottla.spark.pipelines.state import PipelineState
 

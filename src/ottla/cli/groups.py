@@ -151,7 +151,8 @@ async def list_groups(session: Session, options: argparse.Namespace) -> None:
     rows: list[dict[str, Any]] = []
     for one in await admin.list_groups(states=states):
         rows.append({"group": one.group_id, "state": one.state, "type": one.type, "protocol_type": one.protocol_type})
-        if options.lag and one.type.lower() in ("classic", "consumer", ""):
+        is_read = one.type.lower() in ("classic", "consumer", "")
+        if options.lag and (is_read or (one.type.lower() == "streams" and await admin.group_offsets(one.group_id))):
             lags = await admin.group_lag(one.group_id, isolation_level=IsolationLevel.READ_COMMITTED)
             rows[-1]["lag"] = sum(lag.lag or 0 for lag in lags.values())
         elif options.lag and one.type.lower() == "share":
@@ -183,7 +184,7 @@ async def describe(session: Session, options: argparse.Namespace) -> None:
     admin = await session.admin()
     groups = options.groups
     if options.all:
-        kinds = ("classic", "consumer", "share", "")
+        kinds = ("classic", "consumer", "share", "streams", "")
         groups = [one.group_id for one in await admin.list_groups() if one.type.lower() in kinds]
         if not groups:
             notice("no groups")
@@ -195,10 +196,16 @@ async def described(admin: Admin, group: str) -> dict[str, Any]:
     from ottla.client.core.isolation import IsolationLevel
 
     description = await existing(admin, group)
+    letters = None
     if description.type == "share":
         rows = await share_rows(admin, group)
+        letters = await dead_letters(admin, group)
     else:
-        lags = await admin.group_lag(group, isolation_level=IsolationLevel.READ_COMMITTED)
+        lags = {}
+        if description.type != "streams" or await admin.group_offsets(group):
+            lags = await admin.group_lag(group, isolation_level=IsolationLevel.READ_COMMITTED)
+        if description.type == "streams":
+            lags |= await uncommitted(admin, description, lags)
         rows = partition_rows(description, lags)
     return {
         "group": group,
@@ -207,6 +214,7 @@ async def described(admin: Admin, group: str) -> dict[str, Any]:
         "assignor": description.assignor,
         "coordinator": description.coordinator_id,
         "lag": sum(row["lag"] or 0 for row in rows),
+        **({"dead_letters": letters} if letters is not None else {}),
         "members": [
             {
                 "member": one.member_id,
@@ -219,6 +227,17 @@ async def described(admin: Admin, group: str) -> dict[str, Any]:
         ],
         "partitions": rows,
     }
+
+
+async def uncommitted(
+    admin: Admin, description: GroupDescription, known: Mapping[TopicPartition, PartitionLag]
+) -> dict[TopicPartition, PartitionLag]:
+    """Partitions that members read and have not committed."""
+    from ottla.client.admin import LATEST, PartitionLag
+
+    read = [one for member in description.members for one in member.assignment if one not in known]
+    ends = await admin.list_offsets(dict.fromkeys(read, LATEST))
+    return {one: PartitionLag(None, ends[one].offset, None) for one in read}
 
 
 async def share_rows(admin: Admin, group: str) -> list[dict[str, Any]]:
@@ -241,6 +260,39 @@ async def share_rows(admin: Admin, group: str) -> list[dict[str, Any]]:
     ]
 
 
+async def dead_letters(admin: Admin, group: str) -> dict[str, Any] | None:
+    """The dead-letter queue of a share group, and why it gets no letters; None if the group has none."""
+    from ottla.client.admin import EARLIEST, LATEST, ConfigResource, ResourceType
+    from ottla.client.core.partitions import TopicPartition
+
+    resource = ConfigResource(ResourceType.GROUP, group)
+    settings = {name: one.value for name, one in (await admin.describe_configs([resource]))[resource].items()}
+    queue = settings.get("errors.deadletterqueue.topic.name")
+    if not queue:
+        return None
+    version = (await admin.describe_features()).features.get("share.version")
+    problem, count = None, None
+    if version is None or version.finalized < 2:
+        problem = "the cluster needs share.version 2 (ottla cluster features)"
+    elif queue not in await admin.list_topics():
+        problem = "there is no such topic"
+    else:
+        enabled = (await admin.topic_config(queue))["errors.deadletterqueue.group.enable"].value
+        problem = None if enabled == "true" else "the topic's errors.deadletterqueue.group.enable is false"
+        partitions = range(len((await admin.describe_topics([queue]))[queue].partitions))
+        places = [TopicPartition(queue, number) for number in partitions]
+        ends = await admin.list_offsets(dict.fromkeys(places, LATEST))
+        starts = await admin.list_offsets(dict.fromkeys(places, EARLIEST))
+        count = sum(ends[place].offset - starts[place].offset for place in places)
+    return {
+        "queue": queue,
+        "records": count,
+        "copies": settings.get("errors.deadletterqueue.copy.record.enable") == "true",
+        "required": settings.get("ottla.errors.deadletterqueue.required.enable") == "true",
+        "problem": problem,
+    }
+
+
 def partition_rows(description: GroupDescription, lags: Mapping[TopicPartition, PartitionLag]) -> list[dict[str, Any]]:
     readers = {partition: one for one in description.members for partition in one.assignment}
     rows = []
@@ -260,6 +312,18 @@ def partition_rows(description: GroupDescription, lags: Mapping[TopicPartition, 
     return rows
 
 
+async def streams_group(admin: Admin, group: str) -> GroupDescription:
+    """A streams group in the words of the others: a member's partitions are those that its active tasks read."""
+    from ottla.client.admin import GroupDescription, GroupMember
+
+    found = (await admin.describe_streams_groups([group]))[group]
+    members = tuple(
+        GroupMember(one.member_id, None, one.client_id, one.host, found.partitions_of(one), epoch=one.epoch)
+        for one in found.members
+    )
+    return GroupDescription(group, "streams", found.state, found.assignor, members, found.coordinator_id, found.epoch)
+
+
 async def existing(admin: Admin, group: str) -> GroupDescription:
     """A group that exists; if it does not, the error names the nearest that does."""
     from ottla.client.errors import ErrorCode, KafkaError
@@ -272,6 +336,8 @@ async def existing(admin: Admin, group: str) -> GroupDescription:
         known = {one.group_id: one.type for one in await admin.list_groups()}
         if known.get(group, "").lower() == "share":
             return (await admin.describe_share_groups([group]))[group]
+        if known.get(group, "").lower() == "streams":
+            return await streams_group(admin, group)
         if group in known:
             raise CommandError(
                 f"{group} is a {known[group].lower()} group: 'ottla groups' shows it in 'list' only, so far"
@@ -287,6 +353,15 @@ def show(document: dict[str, Any]) -> None:
         + f"  {counted(len(members), 'member')}  lag {document['lag']:,}  coordinator {document['coordinator']}"
     )
     print(wrapped(printable(head), "  "))
+    if letters := document.get("dead_letters"):
+        words = [
+            f"dead letters in {letters['queue']}",
+            *([counted(letters["records"], "record")] if letters["records"] is not None else []),
+            "with copies" if letters["copies"] else "without copies",
+            *(["required"] if letters["required"] else []),
+            *([f"none is written: {letters['problem']}"] if letters["problem"] else []),
+        ]
+        print(wrapped(printable("  ".join(words)), "  "))
     columns = [
         Column("topic", "TOPIC"),
         Column("partition", "PARTITION"),

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from typing import Protocol
 
-from ottla.cli.output import Progress, notice
+from ottla.cli.output import notice
 from ottla.cli.replication_throttles import Throttle
 from ottla.cli.session import CommandError, explained
 from ottla.client.admin import Admin, Reassignment
@@ -21,6 +22,14 @@ from ottla.client.metadata import TopicPartition
 
 POLL_S = 0.3
 GONE = (ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+class Noted(Protocol):
+    """Where it is shown how much has been copied."""
+
+    def note(self, count: int = 1) -> None: ...
+
+    def hide(self) -> None: ...
 
 
 class Mover:
@@ -54,7 +63,7 @@ class Mover:
     def total_bytes(self) -> int:
         return sum(self._sizes.get(partition, 0) * len(brokers) for partition, brokers in self._targets.items())
 
-    async def run(self, progress: Progress) -> None:
+    async def run(self, progress: Noted) -> None:
         try:
             if self._throttle is not None:
                 await self._throttle.set()
@@ -87,7 +96,7 @@ class Mover:
                 raise CommandError(f"{partition} could not be moved: {explained(error)}")
             del self._under_way[partition]  # its topic was deleted meanwhile
 
-    async def _look(self, progress: Progress) -> None:
+    async def _look(self, progress: Noted) -> None:
         """What is done by now, and how far the rest has come."""
         going_on = await self._admin.list_partition_reassignments(self._under_way) if self._under_way else {}
         for partition in [one for one in self._under_way if one not in going_on]:
@@ -97,7 +106,7 @@ class Mover:
             self._note(progress, partition, size)
         progress.note(0)
 
-    def _note(self, progress: Progress, partition: TopicPartition, size: int) -> None:
+    def _note(self, progress: Noted, partition: TopicPartition, size: int) -> None:
         before = self._copied.get(partition, 0)
         if size > before:
             self._copied[partition] = size

@@ -197,8 +197,8 @@ def _record(options: argparse.Namespace, existing_folder: Folder, opened: Opened
     from ottla.spark.pipelines import recording
     from ottla.spark.pipelines.case_run import CaseRunner
     from ottla.spark.pipelines.cases import Given
-    from ottla.spark.pipelines.definition import load_pipeline
     from ottla.spark.pipelines.masking import Mask
+    from ottla.spark.pipelines.pipeline_file import load_pipeline
     from ottla.spark.pipelines.variables import Unresolved
 
     if options.name is None:

@@ -56,7 +56,13 @@ def add_refresh_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("flow", metavar="FLOW", help="a flow of the pipeline")
     parser.add_argument("--from", dest="starting", metavar="WHEN", default="beginning",
                         help="beginning (the default), or for topics a time such as 2026-11-17T09:30:00Z")  # fmt: skip
-    parser.add_argument("--into", metavar="TOPIC", help="write to a new topic instead of the flow's own")
+    parser.add_argument("--to", dest="ending", metavar="WHEN", default="end",
+                        help="end (the default); of flows with keys to a table or a database a time, or offsets as "
+                        'JSON such as {"orders": {"0": 100}}, which --from takes, too: the changes of that range '
+                        "are applied once more")  # fmt: skip
+    parser.add_argument(
+        "--into", metavar="TOPIC|FOLDER", help="write to a new topic or folder instead of the flow's own"
+    )
     parser.add_argument("--dry-run", action="store_true", help="say what would go and come, and do nothing")
     add_yes_option(parser)
 
@@ -75,13 +81,15 @@ def refresh_flow(
     state.acquire()
     spark = None
     try:
+        from ottla.spark.pipelines.backfill import Backfill
         from ottla.spark.pipelines.refresh import Refresh, is_compacted
 
         compacted = options.into is None and is_compacted(flow, connection)
         plan = refresh_plan(
-            pipeline, options.flow, starting=options.starting, into=options.into, is_compacted=compacted
-        )
-        refresh = Refresh(pipeline, plan, state, connection)
+            pipeline, options.flow, starting=options.starting, ending=options.ending, into=options.into,
+            is_compacted=compacted,
+        )  # fmt: skip
+        refresh = (Refresh if plan.span is None else Backfill)(pipeline, plan, state, connection)
         begun = refresh.check_journal()
         print(f"goes:  {plan.goes}\ncomes: {plan.comes}, by the present definition of {options.flow}")
         if options.dry_run:
@@ -96,10 +104,14 @@ def refresh_flow(
         if spark is not None:
             end_session(spark)
         state.release()
+    if plan.span is not None:
+        notice(f"{options.flow} is backfilled: {refresh.progress.rows_out} records applied to {plan.flow.target}")
+        return 0
     notice(f"{options.flow} is refreshed: {refresh.progress.rows_out} rows written to {plan.flow.target}")
     if options.into is not None:
         notice(
-            f"now say 'topic: {options.into}' for {options.flow} in pipeline.yml: until then the pipeline does not run"
+            f"now say '{plan.flow.kind}: {options.into}' for {options.flow} in pipeline.yml: until then the pipeline "
+            "does not run"
         )
     return 0
 

@@ -45,6 +45,7 @@ EXAMPLES = r"""  echo hello | ottla produce greetings
   ottla produce orders -H source=shop -H trace=17 < orders.txt
   ottla consume orders -e -o json | ottla produce copy --json
   ottla produce orders --registry http://127.0.0.1:8081 < orders.json    as Avro, Protobuf or registered JSON
+  ottla produce orders --schema order.avsc < orders.json    the file becomes a version of orders-value, if it is none
   ottla produce users -k alice --null                   a tombstone: alice is deleted when the topic is compacted
 
 json lines:
@@ -79,7 +80,15 @@ def parser() -> argparse.ArgumentParser:
         "fit an Avro or Protobuf schema is refused, JSON is not compared with its schema",
     )
     made.add_argument(
-        "--encode", action="store_true", help="the same with schema.registry.url of the cluster or --command-config"
+        "--encode",
+        action="store_true",
+        help="the same with the registry of the cluster, --command-config or OTTLA_REGISTRY",
+    )
+    made.add_argument(
+        "--schema",
+        metavar="FILE|SUBJECT",
+        help="the same with this schema: a file (.avsc, .json, .proto), which is registered for TOPIC-value if it is "
+        "not there, or the newest of another subject",
     )
     made.add_argument("-k", "--key", metavar="KEY", help="the key of every record")
     made.add_argument(
@@ -162,11 +171,12 @@ async def produce(session: Session, options: argparse.Namespace) -> int:
 
 
 def registered_encoder(session: Session, options: argparse.Namespace) -> RegisteredEncoder | None:
-    if not options.encode and options.registry is None:
+    if not options.encode and options.registry is None and options.schema is None:
         return None
     from ottla.cli.registered import RegisteredEncoder, registry_settings
 
-    return RegisteredEncoder(registry_settings(options.registry, session.target.settings), options.topic)
+    settings = registry_settings(options.registry, session.target.settings)
+    return RegisteredEncoder(settings, options.topic, options.schema)
 
 
 def refuse_contradictions(options: argparse.Namespace) -> None:

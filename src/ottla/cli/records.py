@@ -1,9 +1,10 @@
-"""`ottla records delete`: everything before an offset or a time is gone."""
+"""`ottla records delete`: everything before an offset or a time is gone. `redrive` is in a file of its own."""
 
 from __future__ import annotations
 
 import argparse
 
+from ottla.cli import redrive
 from ottla.cli.output import Column, counted, emit, notice
 from ottla.cli.positions import HELP as PLACES
 from ottla.cli.positions import bounds, position_option, resolve
@@ -16,10 +17,11 @@ EXAMPLES = """\
   ottla records delete orders:0,1 --before '7d ago' --yes
   ottla records delete orders:2 --before 12000 --yes
 """
+ALL_EXAMPLES = EXAMPLES + redrive.EXAMPLES
 
 
 def parser() -> argparse.ArgumentParser:
-    made, commands = group_parser(COMMAND, "Records. Works with Apache Kafka, too.", EXAMPLES)
+    made, commands = group_parser(COMMAND, "Records. Works with Apache Kafka, too.", ALL_EXAMPLES)
     delete = add_subcommand(
         commands,
         "delete",
@@ -29,11 +31,14 @@ def parser() -> argparse.ArgumentParser:
     delete.add_argument("topics", nargs="+", metavar="TOPIC[:N,N]")
     delete.add_argument("--before", type=position_option, required=True, metavar="WHERE", help=PLACES)
     add_yes_option(delete, "--execute")
+    redrive.add_arguments(add_subcommand(commands, "redrive", redrive.SUMMARY, redrive.EXAMPLES))
     return made
 
 
 def main(arguments: list[str]) -> int:
     options = parser().parse_args(arguments or HELP)
+    if options.command == "redrive":
+        return run(f"{COMMAND} redrive", options, lambda session: redrive.redrive(session, options))
     return run(COMMAND, options, lambda session: delete(session, options))
 
 

@@ -6,14 +6,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ottla.cli.session import CommandError
+from ottla.cli.session import MISUSED, REGISTRY_URL, CommandError, with_registry
 
 if TYPE_CHECKING:
     from ottla.client.core.fetching import RawRecord
     from ottla.converters.framing import Frame
-    from ottla.converters.registry import RegistrySettings
+    from ottla.converters.registry import RegisteredSchema, Registry, RegistrySettings
 
 SHOWN_FAILURES = 5
 _TOO_FINE = re.compile(r"[.,]\d{6}0*[1-9]")
@@ -26,42 +27,54 @@ def registry_settings(url: str | None, settings: Mapping[str, str]) -> RegistryS
     from ottla.converters.errors import RegistryError
     from ottla.converters.registry import RegistrySettings
 
-    given = {**settings, "schema.registry.url": url} if url is not None else settings
+    given = with_registry(settings, url) if url is not None and REGISTRY_URL in settings else settings
+    given = {**given, REGISTRY_URL: url} if url is not None else given
     try:
         found = RegistrySettings.parse(given)
     except RegistryError as error:
         raise CommandError(str(error)) from None
     if found is None:
         raise CommandError(
-            "where is the schema registry? --registry URL, or schema.registry.url in --command-config or of the cluster"
+            "where is the schema registry? --registry URL, OTTLA_REGISTRY in the environment, schema.registry.url in "
+            "--command-config, or 'ottla clusters add NAME --registry URL'"
         )
     return found
 
 
 class RegisteredDecoder:
-    """Decodes records. What cannot be decoded stays as it is, and is named to `tell`: the first few one by one."""
+    """Decodes records. What cannot be decoded stays as it is, and is named to `tell`: the first few one by one. If
+    decoding was not asked for, a record without a schema is as good as any, and a registry that does not answer is
+    named once."""
 
-    def __init__(self, settings: RegistrySettings, tell: Callable[[str], None]) -> None:
+    def __init__(self, settings: RegistrySettings, tell: Callable[[str], None], *, is_asked: bool = True) -> None:
+        self._is_asked = is_asked
         self._settings = settings
         self._tell = tell
         self._decoders: dict[tuple[int, tuple[int, ...]], Decode] = {}
         self._failure_count = 0
+        self._is_off = False
 
     def decode(self, records: Sequence[RawRecord]) -> list[RawRecord]:
         from ottla.converters.errors import ConverterError
 
+        if self._is_off:
+            return list(records)
         try:
             return self._decoded(records)
         except ConverterError as error:
-            raise CommandError(str(error)) from None
+            if self._is_asked:
+                raise CommandError(str(error)) from None
+            self._tell(f"records are not decoded: {error}")
+            self._is_off = True
+            return list(records)
 
     def _decoded(self, records: Sequence[RawRecord]) -> list[RawRecord]:
-        values, errors = self._texts([record.value for record in records])
+        values, errors = self.texts([record.value for record in records])
         for record, error in zip(records, errors, strict=True):
             if error is not None:
                 self._failed(f"{record.topic}-{record.partition} offset {record.offset} is not decoded: {error}")
         # Many topics have registered values and plain keys: those stay as they are.
-        keys, _ = self._texts([record.key for record in records])
+        keys, _ = self.texts([record.key for record in records])
         return [record._replace(key=key, value=value) for record, key, value in zip(records, keys, values, strict=True)]
 
     def _failed(self, what: str) -> None:
@@ -75,7 +88,7 @@ class RegisteredDecoder:
         if more > 0:
             self._tell(f"and {more:,} more are not decoded")
 
-    def _texts(self, data: list[bytes | None]) -> tuple[list[bytes | None], list[str | None]]:
+    def texts(self, data: list[bytes | None]) -> tuple[list[bytes | None], list[str | None]]:
         """Each as JSON text, or as it is with the reason."""
         from ottla.converters.errors import SchemaNotFound, UnusableSchema
         from ottla.converters.framing import frames
@@ -87,7 +100,8 @@ class RegisteredDecoder:
                     if one.error is None:
                         found, reasons = self._decoder(one)(one)
                     else:
-                        found, reasons = [None] * len(one.rows), [one.error] * len(one.rows)
+                        reason = one.error if self._is_asked else None
+                        found, reasons = list(one.payloads), [reason] * len(one.rows)
                     for row, text, reason in zip(one.rows, found, reasons, strict=True):
                         errors[row] = reason
                         if reason is None:
@@ -196,13 +210,14 @@ def plain(value: object) -> object:
 
 
 class RegisteredEncoder:
-    """Makes values of JSON text, as `RegisteredDecoder` shows it, with the newest schema of a topic's values."""
+    """Makes values of JSON text, as `RegisteredDecoder` shows it. `schema` is a file, which becomes a version of the
+    topic's subject, or a subject, whose newest version is taken; without one it is the topic's own."""
 
-    def __init__(self, settings: RegistrySettings, topic: str) -> None:
+    def __init__(self, settings: RegistrySettings, topic: str, schema: str | None = None) -> None:
         from ottla.converters.errors import ConverterError
 
         try:
-            self._encode = _encoder(settings, topic)
+            self._encode = _encoder(settings, topic, schema)
         except ConverterError as error:
             raise CommandError(str(error)) from None
         except ModuleNotFoundError as error:
@@ -219,14 +234,31 @@ class RegisteredEncoder:
             raise ValueError(str(error)) from None
 
 
-def _encoder(settings: RegistrySettings, topic: str) -> Callable[[bytes, Any], bytes]:
+def _chosen(registry: Registry, topic: str, given: str | None) -> RegisteredSchema:
+    """The schema that values are written with."""
+    from ottla.converters.registry import AVRO, JSON, PROTOBUF, RegisteredSchema, subject_of
+
+    if given is None:
+        return registry.latest(subject_of(topic))
+    kinds = {".avsc": AVRO, ".json": JSON, ".proto": PROTOBUF}
+    path = Path(given)
+    if path.suffix not in kinds:
+        return registry.latest(given)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandError(f"--schema {given} cannot be read: {error}", MISUSED) from None
+    return registry.by_id(registry.register(subject_of(topic), RegisteredSchema(kinds[path.suffix], text)))
+
+
+def _encoder(settings: RegistrySettings, topic: str, given: str | None) -> Callable[[bytes, Any], bytes]:
     """What makes a value of JSON text and what it says."""
     from ottla.converters.errors import UnusableSchema
     from ottla.converters.framing import header
     from ottla.converters.registry import AVRO, JSON, PROTOBUF, SERIALIZED, registry_of, subject_of
 
     registry = registry_of(settings)
-    schema = registry.latest(subject_of(topic))
+    schema = _chosen(registry, topic, given)
     assert schema.schema_id is not None
     if schema.kind == JSON:
         before = header(schema.schema_id)
@@ -245,7 +277,7 @@ def _encoder(settings: RegistrySettings, topic: str) -> Callable[[bytes, Any], b
         from ottla.converters.protobuf import ProtobufEncoder
         from ottla.converters.protobuf_schema import ProtobufSchema, message_of, registered
 
-        files = registered(registry, registry.latest(subject_of(topic), SERIALIZED))
+        files = registered(registry, registry.by_id(schema.schema_id, SERIALIZED))
         message = message_of(files, None)
         kind = ProtobufSchema(files, message).type
         protobuf = ProtobufEncoder(files, message, kind, schema.schema_id)

@@ -5,30 +5,32 @@ from __future__ import annotations
 import argparse
 import difflib
 import json
-import os
 import sys
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from ottla.cli.output import Column, emit, emit_done
+from ottla.cli.registered import registry_settings
 from ottla.cli.session import (
     HELP,
     MISUSED,
+    REGISTRY_URL,
+    REGISTRY_VARIABLE,
     CommandError,
     add_subcommand,
     add_yes_option,
+    choose_cluster,
     confirm,
-    file_settings,
     group_parser,
     guarded,
+    with_registry,
 )
 from ottla.converters.errors import RegistryError, SchemaNotFound
-from ottla.converters.registry import AVRO, JSON, PROTOBUF, Registry, RegistrySettings
+from ottla.converters.registry import AVRO, JSON, PROTOBUF, Registry
 
 COMMAND = "ottla schemas"
 DEFAULT_URL = "http://127.0.0.1:8081"
-VARIABLE = "OTTLA_REGISTRY"
 EXAMPLES = """\
   ottla schemas list
   ottla schemas show orders-value                      the latest version; --version 2 for another
@@ -38,7 +40,7 @@ EXAMPLES = """\
   ottla schemas delete orders-value --version 1
 """
 COLUMNS = [Column("subject", "SUBJECT"), Column("version", "VERSION"), Column("id", "ID"), Column("type", "TYPE")]
-_KINDS = {".avsc": AVRO, ".json": JSON, ".proto": PROTOBUF}
+KINDS = {".avsc": AVRO, ".json": JSON, ".proto": PROTOBUF}
 
 
 def parser() -> argparse.ArgumentParser:
@@ -56,9 +58,7 @@ def parser() -> argparse.ArgumentParser:
         one = _add(commands, name, summary, f"  ottla schemas {name} orders-value order.avsc\n")
         one.add_argument("subject", metavar="SUBJECT")
         one.add_argument("file", metavar="FILE", help="'-' is stdin")
-        one.add_argument(
-            "--type", choices=sorted(_KINDS.values()), help="the language (by the suffix of FILE, or AVRO)"
-        )
+        one.add_argument("--type", choices=sorted(KINDS.values()), help="the language (by the suffix of FILE, or AVRO)")
         one.add_argument("--normalize", action="store_true", help="write it in normal form first")
     diff = _add(commands, "diff", "how two versions of a subject differ", "  ottla schemas diff orders-value 1 2\n")
     diff.add_argument("subject", metavar="SUBJECT")
@@ -81,7 +81,9 @@ def parser() -> argparse.ArgumentParser:
 
 def _add(commands: Any, name: str, summary: str, examples: str) -> argparse.ArgumentParser:
     made = add_subcommand(commands, name, summary, examples)
-    made.add_argument("--registry", metavar="URL", help=f"the registry ({VARIABLE}, or {DEFAULT_URL})")
+    made.add_argument(
+        "--registry", metavar="URL", help=f"the registry ({REGISTRY_VARIABLE}, the cluster's, or {DEFAULT_URL})"
+    )
     return made
 
 
@@ -101,14 +103,10 @@ def main(arguments: list[str]) -> int:
 
 
 def _registry(options: argparse.Namespace) -> Registry:
-    given = dict(file_settings(options.command_config))
-    url = options.registry or os.environ.get(VARIABLE)
-    if url:
-        given["schema.registry.url"] = url
-    given.setdefault("schema.registry.url", DEFAULT_URL)
-    settings = RegistrySettings.parse(given)
-    assert settings is not None
-    return Registry(settings)
+    given = choose_cluster(options).settings
+    if REGISTRY_URL not in given and not options.registry:
+        given = with_registry(given, DEFAULT_URL)
+    return Registry(registry_settings(options.registry, given))
 
 
 def _path(subject: str, *more: str) -> str:
@@ -146,7 +144,7 @@ def _body(options: argparse.Namespace) -> dict[str, Any]:
         text = sys.stdin.read() if options.file == "-" else Path(options.file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise CommandError(f"{options.file} cannot be read: {error}", MISUSED) from None
-    return {"schema": text, "schemaType": options.type or _KINDS.get(Path(options.file).suffix, AVRO)}
+    return {"schema": text, "schemaType": options.type or KINDS.get(Path(options.file).suffix, AVRO)}
 
 
 def register(registry: Registry, options: argparse.Namespace) -> int:

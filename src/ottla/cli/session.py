@@ -22,6 +22,8 @@ from ottla.cli.parser import Parser, near
 from ottla.cli.started_as import as_started
 
 if TYPE_CHECKING:
+    import asyncio
+
     from ottla.client.admin import Admin
     from ottla.client.config import ClientConfig
     from ottla.client.errors import KafkaError
@@ -30,10 +32,12 @@ if TYPE_CHECKING:
 DEFAULT_PORT = 9092
 DEFAULT_BROKER = f"127.0.0.1:{DEFAULT_PORT}"
 BROKER_VARIABLE = "OTTLA_BROKER"
+REGISTRY_VARIABLE = "OTTLA_REGISTRY"
 CLIENT_ID = "ottla-cli"
 API_TIMEOUT_MS = 20_000
 """How long a command tries, unless --command-config says otherwise: a person waits for it."""
 REGISTRY_PREFIX = "schema.registry."
+REGISTRY_URL = "schema.registry.url"
 CLOSE_S = 4.0
 """How long a command closes its clients after Ctrl-C, if it has nothing to take back."""
 SECURITY_ADVICE = "settings of TLS and login come from --command-config FILE (security.protocol, sasl.*, ssl.*)"
@@ -174,7 +178,8 @@ class Target(NamedTuple):
 def choose_cluster(options: argparse.Namespace) -> Target:
     """--broker, else --cluster, else OTTLA_BROKER, else the current cluster, else the secured one that was started with
     ./security, else the default. The settings of a named cluster count only if the command is meant for that cluster:
-    its passwords go nowhere else. `guarded` names the cluster in errors, so it is kept in the options."""
+    its passwords go nowhere else. Its schema registry is that of --command-config or --cluster, else OTTLA_REGISTRY,
+    else the current cluster's. `guarded` names the cluster in errors, so it is kept in the options."""
     if options.broker is not None and not options.broker.strip():
         # As of a shell variable that is not set: the command must not go to another cluster instead.
         raise CommandError("--broker is empty", MISUSED)
@@ -187,11 +192,27 @@ def choose_cluster(options: argparse.Namespace) -> Target:
     secured = None if named else _secured_here(options.broker or variable)
     if secured is not None:
         broker = options.broker or variable or secured.broker
-    settings = {**((named or secured or Target("")).settings), **file_settings(options.command_config)}
+    own = file_settings(options.command_config)
+    settings = {**((named or secured or Target("")).settings), **own}
+    registry = os.environ.get(REGISTRY_VARIABLE)
+    if registry and REGISTRY_URL not in own and not (options.cluster is not None and REGISTRY_URL in settings):
+        settings = with_registry(settings, registry)
     is_chosen = bool(options.broker or options.cluster or variable)
     target = Target(with_ports(broker), settings, name if named else None, is_chosen)
     options.chosen_cluster = target
     return target
+
+
+def with_registry(settings: Mapping[str, str], url: str) -> dict[str, str]:
+    """Settings that name another schema registry: the credentials of the one before are not for it."""
+    if settings.get(REGISTRY_URL) == url:
+        return dict(settings)
+    from ottla.converters.registry import RegistrySettings
+
+    return {
+        REGISTRY_URL: url,
+        **{name: value for name, value in settings.items() if not RegistrySettings.is_name(name)},
+    }
 
 
 def _named_cluster(name: str | None) -> tuple[str | None, Target | None]:
@@ -349,8 +370,10 @@ def run(
     work: Callable[[Session], Awaitable[int | None]],
     *,
     close_s: float = CLOSE_S,
+    new_loop: Callable[[], asyncio.AbstractEventLoop] | None = None,
 ) -> int:
-    """Do a command's work on a cluster and give its exit code. After Ctrl-C it has `close_s` to end in good order."""
+    """Do a command's work on a cluster and give its exit code. After Ctrl-C it has `close_s` to end in good order.
+    `new_loop` is for servers: asyncio's own loop starts sooner."""
 
     async def session() -> int:
         made = Session(choose_cluster(options))
@@ -363,7 +386,8 @@ def run(
         import asyncio
 
         show_warnings(command)
-        return asyncio.run(interruptible(command, session(), close_s))
+        with asyncio.Runner(loop_factory=new_loop) as runner:
+            return runner.run(interruptible(command, session(), close_s))
 
     return guarded(command, begin, options)
 

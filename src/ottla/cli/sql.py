@@ -20,6 +20,7 @@ from ottla.cli.session import (
     command_parser,
     guarded,
     no_such,
+    with_registry,
 )
 from ottla.cli.spark_errors import EXIT_CODES, command_error
 
@@ -52,7 +53,7 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument(
         "--registry", metavar="URL", help="a schema registry: what it has for TOPIC-value gives the columns (Avro, "
-        "Protobuf, JSON); schema.registry.url in --command-config does the same",
+        "Protobuf, JSON); OTTLA_REGISTRY, the cluster's and schema.registry.url in --command-config do the same",
     )  # fmt: skip
     made.add_argument(
         "--lenient", action="store_true", help="a value that does not fit its column reads as null, as Spark has it; "
@@ -81,8 +82,8 @@ def _run(options: argparse.Namespace) -> int:
     redacted, broker = Redaction.of(None, None), options.broker or ""
     try:
         target = choose_cluster(options)
-        registry = {"schema.registry.url": options.registry} if options.registry else {}
-        connection = Connection.of(target.broker, {**target.settings, **registry})
+        settings = with_registry(target.settings, options.registry) if options.registry else target.settings
+        connection = Connection.of(target.broker, settings)
         redacted = Redaction.of(None, connection)
         broker = target.broker
         known = known_topics(connection)
@@ -107,13 +108,14 @@ def query(
 
     from ottla.spark.pipelines.definition import PipelineError
     from ottla.spark.pipelines.failures import cause_of, failure
-    from ottla.spark.pipelines.topic_views import create_topic_views, topics_of, without_stream
+    from ottla.spark.pipelines.topic_views import TopicViews, topics_of, without_stream
 
     statement, is_stream = without_stream(options.statement)
     try:
         topics = topics_of(statement, known)
-        create_topic_views(spark, connection, topics, is_stream=is_stream, is_lenient=options.lenient)
-        rows = spark.sql(statement)
+        views = TopicViews(spark, connection, is_stream=is_stream, is_lenient=options.lenient)
+        views.create(topics)
+        rows = views.rows(statement)
         if is_stream and rows.isStreaming:
             return _live(rows, options, folder)
         show(rows.limit(options.limit), options.output)

@@ -17,15 +17,17 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ottla.broker import Node, StartError
 from ottla.broker.serving.http_guard import LOOPBACK, HttpAccess, read_token
 from ottla.cli import node_log
+from ottla.cli.companion import Companion
 from ottla.cli.session import forget_stdout
 from ottla.config import BrokerConfig, ConfigError, parse_properties
+from ottla.config.own import REGISTRY_URL
 from ottla.net import new_event_loop
 from ottla.wire.errors import ErrorCode, KafkaError
 
@@ -55,6 +57,8 @@ examples:
   ottla start --port 19092 --data /var/lib/ottla
   ottla start --secure                             with TLS, logins and ACLs; prints how to connect
   ottla start --config server.properties --override log.retention.hours=24
+  ottla start --registry-port 8081                 with a schema registry beside it, on 127.0.0.1:8081
+  ottla start --console-port 8080                  with a web console beside it, on http://127.0.0.1:8080
   ottla start --log-level info,replicas=debug      what the node logs to stderr: everything, and single rooms of it
   ottla start --log-format json 2> node.log        one JSON object per line
 
@@ -111,6 +115,20 @@ def parser() -> argparse.ArgumentParser:
         "--metrics-tls",
         action="store_true",
         help="HTTPS on that port, by the ssl.* settings; without a token clients need a certificate of its trust store",
+    )
+    made.add_argument(
+        "--registry-port",
+        type=int,
+        metavar="PORT",
+        help="a schema registry on 127.0.0.1:PORT (0 takes any free one), a process of its own that ends with the "
+        "node; topics with confluent.value.schema.validation use it (pip install 'ottla[registry]')",
+    )
+    made.add_argument(
+        "--console-port",
+        type=int,
+        metavar="PORT",
+        help="a web console on http://127.0.0.1:PORT (0 takes any free one), a process of its own that ends with the "
+        "node (pip install 'ottla[console]')",
     )
     made.add_argument(
         "--log-level",
@@ -223,6 +241,7 @@ def main(
         folder = None if options.secure is None else secure(given, options.secure)
         levels = options.log_level or ("info" if options.verbose else None)
         logged = node_log.take_settings(given, [("log.level", levels), ("log.format", options.log_format)])
+        companions = _companions(options, given)
         config = BrokerConfig.parse(given)
         metrics_access = _metrics_access(options)
         node_log.set_up(
@@ -243,11 +262,25 @@ def main(
     try:
         node = new_node(config, new_cluster_id=options.cluster_id)
         return loop.run_until_complete(
-            _run(config, node, (options.metrics_port, metrics_access), started, signals, folder)
+            _run(config, node, (options.metrics_port, metrics_access), started, signals, folder, companions)
         )
     finally:
         _end_tasks(loop)
         loop.close()
+
+
+def _companions(options: argparse.Namespace, given: dict[str, str]) -> list[Companion]:
+    """What runs beside the node. It asks the registry that is started here, unless its settings name another one."""
+    found = []
+    if options.registry_port is not None:
+        found.append(Companion("registry", "schema registry", options.registry_port))
+        given.setdefault(REGISTRY_URL, found[0].url)
+    if options.console_port is not None:
+        console = Companion("console", "web console", options.console_port)
+        if given.get(REGISTRY_URL):
+            console.add_arguments("--registry", given[REGISTRY_URL])
+        found.append(console)
+    return found
 
 
 class Signals:
@@ -332,6 +365,7 @@ async def _run(
     started: float,
     signals: Signals,
     folder: SecurityFolder | None = None,
+    companions: Sequence[Companion] = (),
 ) -> int:
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
@@ -355,7 +389,10 @@ async def _run(
         )
         if folder is not None:
             _tell_how_to_connect(folder, node)
+        for companion in companions:
+            companion.start(node, folder)
         await stopping.wait()
+        await asyncio.gather(*(companion.stop() for companion in companions))
         if folder is not None:
             folder.retract(node.address)
     if node.failure is not None:

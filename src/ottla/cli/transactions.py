@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.cli.groups import known_state
@@ -18,6 +18,7 @@ from ottla.cli.session import HELP, CommandError, Session, add_subcommand, add_y
 if TYPE_CHECKING:
     from ottla.client.admin import Admin, TransactionDescription
     from ottla.client.core.partitions import TopicPartition
+    from ottla.client.metadata import TopicInfo
 
 COMMAND = "ottla transactions"
 DEFAULT_AGE_MINUTES = 20
@@ -196,25 +197,33 @@ async def find_hanging(
     session: Session, topics: Sequence[str], older_than_ms: int, timestamp: int
 ) -> list[OpenTransaction]:
     """Open transactions of partitions that have been silent for so long and that no coordinator will end."""
-    opened = await open_transactions(session, topics)
+    infos = await session.describe_topics(topics) if topics else None
+    return await find_hanging_of(await session.admin(), older_than_ms, timestamp, infos)
+
+
+async def find_hanging_of(
+    admin: Admin, older_than_ms: int, timestamp: int, infos: Mapping[str, TopicInfo] | None = None
+) -> list[OpenTransaction]:
+    opened = await open_transactions_of(admin, infos)
     old = [one for one in opened if one.last_timestamp <= timestamp - older_than_ms]
     if not old:
         return []
     # Asked after the partitions: whatever has begun since is known by now.
-    known = {
-        (one.producer_id, partition)
-        for one in await described(await session.admin(), RUNNING)
-        for partition in one.partitions
-    }
+    known = {(one.producer_id, partition) for one in await described(admin, RUNNING) for partition in one.partitions}
     return [one for one in old if (one.producer_id, one.partition) not in known]
 
 
 async def open_transactions(session: Session, topics: Sequence[str]) -> list[OpenTransaction]:
     """Every transaction that a partition has open: of these topics, or of all."""
+    infos = await session.describe_topics(topics) if topics else None
+    return await open_transactions_of(await session.admin(), infos)
+
+
+async def open_transactions_of(admin: Admin, infos: Mapping[str, TopicInfo] | None = None) -> list[OpenTransaction]:
     from ottla.cli.topics import place_of
 
-    admin = await session.admin()
-    infos = await session.describe_topics(topics) if topics else await admin.list_topics(include_internal=True)
+    if infos is None:
+        infos = await admin.list_topics(include_internal=True)
     led = [place_of(one) for info in infos.values() for one in info.partitions if one.leader_id >= 0]
     found = []
     for partition, producers in (await admin.describe_producers(led)).items():

@@ -12,7 +12,16 @@ import pytest
 from ottla.__main__ import main
 from ottla.cli.completion import candidates
 from ottla.cli.named_clusters import NamedClusters, file_path
-from ottla.cli.session import BROKER_VARIABLE, CommandError, Target, choose_cluster, unreachable, with_ports
+from ottla.cli.registered import registry_settings
+from ottla.cli.session import (
+    BROKER_VARIABLE,
+    REGISTRY_VARIABLE,
+    CommandError,
+    Target,
+    choose_cluster,
+    unreachable,
+    with_ports,
+)
 from ottla.client.errors import NoBrokerReached
 
 PASSWORD = "open-sesame"
@@ -188,3 +197,25 @@ def test_the_file_is_where_xdg_says(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 )
 def test_a_host_without_a_port_has_kafkas(given: str, brokers: str) -> None:
     assert with_ports(given) == brokers
+
+
+def test_a_cluster_has_a_registry_and_its_credentials_go_nowhere_else(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv(REGISTRY_VARIABLE, raising=False)
+    login = f"schema.registry.basic.auth.user.info=user:{PASSWORD}"
+    own = "http://own:8081"
+    assert main(["clusters", "add", "dev", "-b", "dev", "--registry", own, "--set", login, "--use"]) == 0
+    assert main(["clusters", "add", "bad", "-b", "bad", "--registry", "nonsense"]) != 0
+    assert "is no address" in capsys.readouterr().err
+    assert chosen().settings["schema.registry.url"] == own
+    assert chosen(broker="elsewhere").settings == {}
+    monkeypatch.setenv(REGISTRY_VARIABLE, "http://other:8081")
+    assert chosen().settings == {"schema.registry.url": "http://other:8081"}
+    assert chosen(broker="elsewhere").settings == {"schema.registry.url": "http://other:8081"}
+    assert chosen(cluster="dev").settings["schema.registry.url"] == own
+    config = tmp_path / "config.properties"
+    config.write_text("schema.registry.url=http://file:8081\n")
+    assert chosen(config=str(config)).settings["schema.registry.url"] == "http://file:8081"
+    found = registry_settings("http://named:8081", chosen(cluster="dev").settings)
+    assert (found.urls, found.user) == (("http://named:8081",), None)

@@ -6,7 +6,7 @@ import csv
 import io
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta, timezone
 from errno import ENOENT
 
@@ -39,10 +39,13 @@ class Resets:
         self._admin = admin
         self._options = options
 
+    async def _state(self, group_id: str) -> str:
+        return (await self._admin.describe_groups([group_id]))[group_id].state
+
     async def plan(self, group_id: str) -> Offsets:
         """The new offsets of a group; they are committed if that was asked for."""
         try:
-            state = (await self._admin.describe_groups([group_id]))[group_id].state
+            state = await self._state(group_id)
         except KafkaError as error:
             if error.code != ErrorCode.GROUP_ID_NOT_FOUND:
                 raise
@@ -70,7 +73,10 @@ class Resets:
             if not self._options.has("from-file"):
                 raise UsageError("One of the reset scopes should be defined: --all-topics, --topic.")
             return []
-        named = self._options.values("topic")
+        return await self._named_partitions(self._options.values("topic"))
+
+    async def _named_partitions(self, named: Sequence[str]) -> list[TopicPartition]:
+        """Of topics, or of parts of topics as topic:0,1,2."""
         partitions = [partition for topic in named if ":" in topic for partition in parse_topic_argument(topic)]
         whole = [topic for topic in named if ":" not in topic]
         if whole:
