@@ -17,7 +17,9 @@ import time
 from collections.abc import Mapping
 from typing import IO, Any, Self
 
+from ottla.config.own import REGISTRY_URL
 from ottla.testing.lifetime import Lifetime
+from ottla.testing.registry import TestRegistry
 from ottla.testing.reserved_port import ReservedPort
 from ottla.testing.secured import SecuredClients, TestSecurity
 from ottla.testing.temporary_folder import TemporaryFolder
@@ -69,6 +71,7 @@ class Broker(SecuredClients, Lifetime):
         self._is_secure = secure
         self._folder: TemporaryFolder | None = None
         self._reserved: ReservedPort | None = None
+        self._registry: TestRegistry | None = None
         self._port = 0
         self._process: subprocess.Popen[bytes] | None = None
         self._output: IO[bytes] | None = None
@@ -88,6 +91,15 @@ class Broker(SecuredClients, Lifetime):
     @property
     def port(self) -> int:
         return int(self.bootstrap_servers.rpartition(":")[2])
+
+    @property
+    def registry_url(self) -> str:
+        """The URL of a schema registry on this broker, which starts when it is asked for the first time and ends with
+        the broker. Topics with `confluent.value.schema.validation` use it (`pip install 'ottla[registry]'`)."""
+        if self._registry is None or not self.is_running:
+            raise BrokerFailed("the broker does not run: its schema registry cannot be started")
+        login = None if self._security is None else str(self._security.folder.client_properties)
+        return self._registry.start(self.bootstrap_servers, login)
 
     @property
     def data(self) -> str:
@@ -143,6 +155,8 @@ class Broker(SecuredClients, Lifetime):
             self._output = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `close`)
         self._output_start = os.fstat(self._output.fileno()).st_size
         self.reserve_port()
+        if self._registry is None:
+            self._registry = TestRegistry()
         self._prepare_data()
         self._process = subprocess.Popen(
             self._command(),
@@ -178,6 +192,8 @@ class Broker(SecuredClients, Lifetime):
         for fault, is_on in faults:
             if is_on:
                 command += ["--fault", fault]
+        if self._registry is not None and REGISTRY_URL not in self._config:
+            command += ["--override", f"{REGISTRY_URL}={self._registry.url}"]
         for name, value in self._config.items():
             command += ["--override", f"{name}={value}"]
         return command
@@ -298,6 +314,9 @@ class Broker(SecuredClients, Lifetime):
 
     def close(self) -> None:
         """End it and remove its folder, if that was a temporary one."""
+        if self._registry is not None:
+            self._registry.close()
+            self._registry = None
         if self._folder is not None:
             self.kill()  # nobody will read its data again
         else:

@@ -10,6 +10,9 @@
     def test_with_logins(kafka):
         producer = Producer(kafka.librdkafka_settings())
 
+    def test_schemas(kafka):
+        client = SchemaRegistryClient({"url": kafka.registry_url})
+
     def test_a_killed_leader(kafka_cluster):
         kafka_cluster.leader("orders").kill()
 
