@@ -1,0 +1,181 @@
+import type { JSX } from "preact";
+import { useState } from "preact/hooks";
+import { api, canWrite } from "../cluster";
+import { part, post } from "../net/api";
+import { useResource } from "../net/resource";
+import type { Flow, Pipeline } from "../net/types";
+import { ago, count, duration, plural, rate } from "../pure/format";
+import { visibleText } from "../pure/visible_text";
+import { texts } from "../texts";
+import { Confirm, Dialog } from "../ui/dialog";
+import { Badge, Bones, Button, Empty, FaultBox, Head, Loaded, Sheet } from "../ui/parts";
+import { done, tried } from "../ui/toasts";
+import { toneOf } from "./groups";
+import { PreviewPairs } from "./topic";
+
+const t = texts.pipelines;
+
+export function PipelinesScreen(): JSX.Element {
+  const from = useResource<{ pipelines: Pipeline[] }>(`${api()}/pipelines`, 2_000);
+  const [log, setLog] = useState<string | null>(null);
+  const [stopping, setStopping] = useState<string | null>(null);
+  return (
+    <>
+      <Head title={t.title} lead={from.data ? plural(from.data.pipelines.length, "pipeline") : t.lead} />
+      <Loaded from={from}>
+        {(data) =>
+          data.pipelines.length === 0 ? (
+            <section class="sheet">
+              <Empty icon="pipelines" title={t.none}>
+                <p>{t.noneHint}</p>
+                <pre>ottla pipeline init mine{"\n"}ottla pipeline run mine</pre>
+              </Empty>
+            </section>
+          ) : (
+            data.pipelines.map((one) => (
+              <PipelineSheet
+                key={one.name}
+                pipeline={one}
+                onLog={() => setLog(one.name)}
+                onStop={() => setStopping(one.name)}
+                onStart={async () => {
+                  if (await tried(post(`${api()}/pipelines/${part(one.name)}/start`, {}))) {
+                    done(t.started(one.name));
+                    from.reload();
+                  }
+                }}
+              />
+            ))
+          )
+        }
+      </Loaded>
+      {log !== null && <Log name={log} onClose={() => setLog(null)} />}
+      {stopping !== null && (
+        <Confirm<Record<string, unknown>>
+          title={t.stopTitle(stopping)}
+          action={t.stop}
+          path={`${api()}/pipelines/${part(stopping)}/stop`}
+          body={{}}
+          onClose={() => setStopping(null)}
+          onDone={() => {
+            done(t.stopped(stopping));
+            setStopping(null);
+            from.reload();
+          }}
+        >
+          {(preview) => (
+            <>
+              <p>{t.stopLead}</p>
+              <PreviewPairs preview={preview} />
+            </>
+          )}
+        </Confirm>
+      )}
+    </>
+  );
+}
+
+function PipelineSheet({
+  pipeline,
+  onLog,
+  onStop,
+  onStart,
+}: {
+  pipeline: Pipeline;
+  onLog: () => void;
+  onStop: () => void;
+  onStart: () => void;
+}): JSX.Element {
+  const isRunning = pipeline.state === "running";
+  return (
+    <Sheet
+      plain
+      title={
+        <>
+          {visibleText(pipeline.name)} <Badge tone={toneOf(pipeline.state)}>{pipeline.state}</Badge>
+        </>
+      }
+      actions={
+        <>
+          {pipeline.started_at !== null && <span class="quiet">{t.since(ago(pipeline.started_at, Date.now()))}</span>}
+          <Button kind="small" onClick={onLog}>
+            {t.log}
+          </Button>
+          {canWrite() &&
+            (isRunning ? (
+              <Button kind="small danger" icon="stop" onClick={onStop}>
+                {t.stop}
+              </Button>
+            ) : (
+              <Button kind="small" icon="play" onClick={onStart}>
+                {t.start}
+              </Button>
+            ))}
+        </>
+      }
+    >
+      {pipeline.last_error && (
+        <div class="sheet-body">
+          <FaultBox fault={{ message: visibleText(pipeline.last_error), hint: null }} />
+        </div>
+      )}
+      {pipeline.flows.map((flow) => (
+        <FlowPart key={flow.name} flow={flow} />
+      ))}
+    </Sheet>
+  );
+}
+
+function FlowPart({ flow }: { flow: Flow }): JSX.Element {
+  return (
+    <div class="flow">
+      <div class="flow-line">
+        <strong>{visibleText(flow.name)}</strong>
+        {flow.target && <span class="soft">→ {visibleText(flow.target)}</span>}
+        <Badge tone={toneOf(flow.state)}>{flow.state}</Badge>
+      </div>
+      <dl class="flow-figures">
+        <Figure name={t.in} value={count(flow.rows_in)} />
+        <Figure name={t.out} value={count(flow.rows_out)} />
+        <Figure name={t.aside} value={count(flow.rows_set_aside)} tone={flow.rows_set_aside ? "warn" : ""} />
+        <Figure name={t.rate} value={rate(flow.rows_per_s)} />
+        <Figure name={t.batch} value={flow.batch_ms === null ? "–" : duration(flow.batch_ms / 1000)} />
+        <Figure name={t.last} value={ago(flow.last_batch_at, Date.now())} />
+      </dl>
+      {flow.rules.length > 0 && (
+        <div class="badges">
+          {flow.rules.map((rule) => (
+            <Badge key={rule.name} tone={rule.failed ? (rule.action === "warn" ? "warn" : "bad") : "good"}>
+              {visibleText(rule.name)} · {rule.action} · {t.ruleFailed(count(rule.failed))}
+            </Badge>
+          ))}
+        </div>
+      )}
+      {flow.last_error && <p class="bad wrap">{visibleText(flow.last_error)}</p>}
+    </div>
+  );
+}
+
+function Figure({ name, value, tone = "" }: { name: string; value: string; tone?: string }): JSX.Element {
+  return (
+    <div>
+      <dt>{name}</dt>
+      <dd class={tone}>{value}</dd>
+    </div>
+  );
+}
+
+function Log({ name, onClose }: { name: string; onClose: () => void }): JSX.Element {
+  const from = useResource<{ lines: string[] }>(`${api()}/pipelines/${part(name)}/log?lines=200`, 2_000);
+  return (
+    <Dialog wide title={t.logTitle(name)} onClose={onClose}>
+      {from.fault && <FaultBox fault={from.fault} />}
+      {!from.data && !from.fault && <Bones />}
+      {from.data && (
+        <pre class="code" tabIndex={0}>
+          {visibleText(from.data.lines.join("\n")) || t.noLog}
+        </pre>
+      )}
+    </Dialog>
+  );
+}

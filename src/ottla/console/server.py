@@ -1,0 +1,376 @@
+"""HTTP in front of the console (aiohttp, `pip install 'ottla[console]'`): the page, JSON, the WebSocket and MCP.
+
+What a browser must not do for another site is refused here: a Host that is not this machine's (DNS rebinding), a
+request from another origin, a change without the session's CSRF token.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import logging
+import secrets
+import ssl
+import time
+from contextlib import suppress
+from typing import Any
+
+from ottla import __version__
+from ottla.client.errors import AuthenticationError, KafkaError
+from ottla.console import mcp
+from ottla.console.call import Call, Download
+from ottla.console.connection import Connection
+from ottla.console.console import Console, ConsoleConfig
+from ottla.console.faults import Fault, invalid, of_kafka
+from ottla.console.features import features
+from ottla.console.live import Live
+from ottla.console.logins import MECHANISMS, credentials_of, principal_of
+from ottla.console.page_files import PageFiles
+from ottla.console.routes import ROUTES
+from ottla.console.sessions import LoginDelays, Session, Sessions
+
+try:
+    from aiohttp import WSCloseCode, WSMsgType, web
+except ModuleNotFoundError as missing:
+    raise ImportError("the console needs aiohttp: pip install 'ottla[console]'") from missing
+
+MAX_BODY_BYTES = 16 * 1024 * 1024
+MAX_FRAME_BYTES = 256 * 1024
+COMPRESSED_BYTES = 1_024
+HELLO_S = 10.0
+HEARTBEAT_S = 30.0
+TIDY_S = 60.0
+CSRF_HEADER = "X-Ottla-Csrf"
+LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
+        "connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+_log = logging.getLogger("ottla.console")
+
+
+def is_loopback(host: str) -> bool:
+    return host in ("localhost", "::1", "[::1]") or host.startswith("127.")
+
+
+class ConsoleServer:
+    def __init__(self, config: ConsoleConfig) -> None:
+        self.config = config
+        self.console = Console(config, ROUTES)
+        self.port = config.port
+        self._sessions = Sessions(lambda: secrets.token_urlsafe(32))
+        self._delays = LoginDelays()
+        self._page = PageFiles()
+        self._runner: web.ServerRunner | None = None
+        self._sockets: set[web.WebSocketResponse] = set()
+        self._tidying: asyncio.Task[None] | None = None
+
+    @property
+    def url(self) -> str:
+        scheme = "https" if self.config.tls_certificate else "http"
+        host = f"[{self.config.host}]" if ":" in self.config.host else self.config.host
+        return f"{scheme}://{host}:{self.port}"
+
+    async def start(self) -> None:
+        tls = None
+        if self.config.tls_certificate is not None:
+            tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+            tls.load_cert_chain(self.config.tls_certificate, self.config.tls_key)
+        server = web.Server(self._handle, access_log=None, handler_cancellation=True)
+        self._runner = web.ServerRunner(server)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, self.config.host, self.config.port, ssl_context=tls).start()
+        self.port = self._runner.addresses[0][1]
+        self._tidying = asyncio.create_task(self._tidy())
+        if not self._page.is_built:
+            _log.warning("%s", self._page.advice)
+        if not self.config.needs_login:
+            for name in self.config.clusters:
+                self.console.sampler(self.console.connections.find(name, None, {}))
+
+    async def stop(self) -> None:
+        if self._tidying is not None:
+            self._tidying.cancel()
+        for socket in list(self._sockets):
+            with suppress(Exception):
+                await socket.close(code=WSCloseCode.GOING_AWAY, message=b"the console stops")
+        if self._runner is not None:
+            await self._runner.cleanup()
+        await self.console.close()
+
+    async def _tidy(self) -> None:
+        while True:
+            await asyncio.sleep(TIDY_S)
+            await self.console.connections.close_idle()
+
+    # Requests
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        path = request.rel_url.raw_path
+        try:
+            self._check_host(request)
+            if path == "/mcp":
+                return await self._mcp(request)
+            if path.startswith("/api/"):
+                return await self._api(request, path.removeprefix("/api/"))
+            return self._file(request, path)
+        except Fault as fault:
+            return _json(fault.document(), fault.status)
+        except KafkaError as error:
+            refused = of_kafka(error)
+            return _json(refused.document(), refused.status)
+        except asyncio.CancelledError:
+            raise
+        except ConnectionError:
+            raise
+        except Exception:
+            _log.exception("%s %s failed", request.method, path[:200])
+            broken = Fault(500, "INTERNAL", "the console met an error of its own", "its log says more")
+            return _json(broken.document(), broken.status)
+
+    def _check_host(self, request: web.BaseRequest) -> None:
+        """A name that an attacker's DNS points to this machine must not reach a console without login."""
+        name = request.headers.get("Host", "").lower()
+        host = name if name.endswith("]") else name.rpartition(":")[0] if ":" in name else name
+        if is_loopback(self.config.host) and host not in LOOPBACK_NAMES:
+            raise Fault(403, "FORBIDDEN_ORIGIN", f"this console is not {name[:100]!r}", f"use {self.url}")
+
+    def _check_origin(self, request: web.BaseRequest, *, is_needed: bool = False) -> None:
+        origin = request.headers.get("Origin")
+        if origin is None and not is_needed:
+            return
+        given = (origin or "").partition("://")[2].lower()
+        if given != request.headers.get("Host", "").lower():
+            raise Fault(403, "FORBIDDEN_ORIGIN", f"requests from {(origin or 'nowhere')[:100]!r} are not taken", None)
+
+    def _file(self, request: web.BaseRequest, path: str) -> web.Response:
+        if request.method not in ("GET", "HEAD"):
+            raise Fault(405, "INVALID", f"{request.method} is not what this path takes")
+        found = self._page.find(path)
+        if found is None:
+            raise Fault(404, "NOT_FOUND", "there is no such file")
+        headers = {**HEADERS, "Content-Type": found.type, "Cache-Control": found.cache}
+        body = found.data
+        if found.compressed is not None and "gzip" in request.headers.get("Accept-Encoding", ""):
+            headers |= {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
+            body = found.compressed
+        return web.Response(body=body, headers=headers)
+
+    # The interface
+
+    async def _api(self, request: web.BaseRequest, path: str) -> web.StreamResponse:
+        now = time.monotonic()
+        session = self._sessions.find(request.cookies.get(self._cookie), now)
+        if path == "session" and request.method == "GET":
+            session = session or self._sessions.open(now)
+            return self._with_cookie(_json(self._session(session), 200), session, request)
+        if session is None:
+            raise Fault(401, "LOGIN_REQUIRED", "there is no session", "ask /api/session first; cookies are needed")
+        if path.startswith("clusters/"):
+            cluster, _, rest = path.removeprefix("clusters/").partition("/")
+            connection = self._connection(session, cluster)
+            if rest == "live" and request.method == "GET":
+                self._check_origin(request, is_needed=True)
+                return await self._live(request, session, connection)
+        self._check_origin(request)
+        if request.method == "POST" and not session.is_csrf(request.headers.get(CSRF_HEADER)):
+            raise Fault(403, "CSRF", f"the header {CSRF_HEADER} is not the session's", "load the page again")
+        if path == "login" and request.method == "POST":
+            return await self._login(request, session)
+        if path == "logout" and request.method == "POST":
+            self._sessions.end(session)
+            session = self._sessions.open(now)
+            return self._with_cookie(_json(self._session(session), 200), session, request)
+        if not path.startswith("clusters/"):
+            raise Fault(404, "NOT_FOUND", f"there is nothing at /api/{path[:200]}")
+        body = await _document(request) if request.method == "POST" else None
+        call = Call(self.console, connection, {}, request.query, body, session.user, request.remote or "")
+        made = await self.console.answer(request.method, rest, call)
+        return _download(made) if isinstance(made, Download) else _json(made, 200, request)
+
+    @property
+    def _cookie(self) -> str:
+        return f"ottla_console_{self.port}"
+
+    def _with_cookie(self, response: web.Response, session: Session, request: web.BaseRequest) -> web.Response:
+        response.set_cookie(self._cookie, session.id, httponly=True, samesite="Strict", secure=request.secure, path="/")
+        return response
+
+    def _session(self, session: Session) -> dict[str, Any]:
+        config = self.config
+        is_in = session.user is not None
+        return {
+            "version": __version__,
+            "user": session.user,
+            "login": ("done" if is_in else "required") if config.needs_login else "none",
+            "mechanisms": list(MECHANISMS) if config.needs_login else [],
+            "csrf": session.csrf,
+            "read_only": config.is_read_only,
+            "clusters": [
+                {"name": name, "bootstrap": settings.get("bootstrap.servers", "")}
+                for name, settings in (config.clusters.items() if is_in or not config.needs_login else ())
+            ],
+            "features": features(config),
+            "masking": list(config.masks) if is_in or not config.needs_login else [],
+        }
+
+    def _connection(self, session: Session, cluster: str) -> Connection:
+        from urllib.parse import unquote
+
+        if self.config.needs_login and session.user is None:
+            raise Fault(401, "LOGIN_REQUIRED", "log in first")
+        return self.console.connections.find(unquote(cluster), session.user, session.credentials)
+
+    # Logins
+
+    async def _login(self, request: web.BaseRequest, session: Session) -> web.StreamResponse:
+        if not self.config.needs_login:
+            raise invalid("this console has no logins")
+        body = await _document(request)
+        user, credentials = await self._checked(body, request.remote or "")
+        session = self._sessions.logged_in(session, user, credentials, time.monotonic())
+        return self._with_cookie(_json(self._session(session), 200), session, request)
+
+    async def _checked(self, body: Any, remote: str) -> tuple[str, dict[str, str]]:
+        """The principal and its settings, if the cluster takes them. A failure is answered late."""
+        name, credentials = credentials_of(body)
+        places = (f"host {remote}", f"user {name}")
+        await asyncio.sleep(self._delays.delay_s(places, time.monotonic()))
+        cluster = next(iter(self.config.clusters))
+        if self.console.connections.is_known(cluster, principal_of(name), credentials):
+            return principal_of(name), credentials
+        # of its own until the cluster has taken it: a wrong password must not touch what the user has open
+        trial = Connection(cluster, {**self.config.clusters[cluster], **credentials}, principal_of(name))
+        try:
+            await trial.admin()
+            try:
+                self.console.connections.adopt(trial)
+            except Fault:
+                await trial.close()
+                raise
+        except AuthenticationError:
+            self._delays.failed(places, time.monotonic())
+            self.console.audit.record(
+                cluster, principal_of(name), remote, "login", "", is_success=False, reason="LOGIN_FAILED"
+            )
+            await asyncio.sleep(self._delays.delay_s(places, time.monotonic()))
+            raise Fault(401, "LOGIN_FAILED", "the cluster does not take this name and password") from None
+        self._delays.succeeded(places)
+        self.console.audit.record(cluster, principal_of(name), remote, "login", "", is_success=True)
+        return principal_of(name), credentials
+
+    # The WebSocket
+
+    async def _live(self, request: web.BaseRequest, session: Session, connection: Connection) -> web.StreamResponse:
+        socket = web.WebSocketResponse(max_msg_size=MAX_FRAME_BYTES, heartbeat=HEARTBEAT_S, compress=False)
+        await socket.prepare(request)
+        self._sockets.add(socket)
+
+        async def send(frame: dict[str, Any]) -> None:
+            # awaits a full socket: a page that is slow slows its own tail, whose ring then skips
+            if not socket.closed:
+                await socket.send_str(_text(frame))
+
+        live = Live(self.console, connection, session.user, request.remote or "", send)
+        try:
+            async with asyncio.timeout(HELLO_S):
+                hello = await socket.receive()
+            if hello.type is not WSMsgType.TEXT or not _is_hello(hello.data, session):
+                await socket.close(code=WSCloseCode.POLICY_VIOLATION, message=b"hello with the csrf token is missing")
+                return socket
+            async for message in socket:
+                if message.type is WSMsgType.TEXT:
+                    session.used_at = time.monotonic()
+                    await live.received(message.data)
+        except (TimeoutError, ConnectionError):
+            pass
+        finally:
+            await live.close()
+            self._sockets.discard(socket)
+        return socket
+
+    # MCP
+
+    async def _mcp(self, request: web.BaseRequest) -> web.StreamResponse:
+        self._check_origin(request)
+        if request.method != "POST":
+            raise Fault(405, "INVALID", "MCP messages are sent by POST; this server opens no stream of its own")
+        user, credentials = None, dict[str, str]()
+        if self.config.needs_login:
+            user, credentials = await self._basic(request)
+        answer = await mcp.answer(
+            self.console, await _document(request), user, credentials, request.remote or "",
+            may_write=self.config.may_mcp_write and not self.config.is_read_only,
+        )  # fmt: skip
+        if answer is None:
+            return web.Response(status=202, headers=HEADERS)
+        return _json(answer, 200, request)
+
+    async def _basic(self, request: web.BaseRequest) -> tuple[str, dict[str, str]]:
+        kind, _, given = request.headers.get("Authorization", "").partition(" ")
+        try:
+            if kind.lower() != "basic":
+                raise ValueError
+            name, _, password = base64.b64decode(given, validate=True).decode().partition(":")
+        except ValueError:
+            raise Fault(
+                401, "LOGIN_REQUIRED", "MCP needs the header Authorization: Basic", "name and password of the cluster"
+            ) from None
+        return await self._checked({"username": name, "password": password}, request.remote or "")
+
+
+def _is_hello(frame: str, session: Session) -> bool:
+    try:
+        given = json.loads(frame)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(given, dict) and given.get("type") == "hello" and session.is_csrf(str(given.get("csrf")))
+
+
+async def _document(request: web.BaseRequest) -> Any:
+    """The body as JSON, up to the limit."""
+    too_large = Fault(413, "INVALID", f"the body has more than {MAX_BODY_BYTES} bytes")
+    if (request.content_length or 0) > MAX_BODY_BYTES:
+        raise too_large
+    found = bytearray()
+    async for chunk in request.content.iter_chunked(64 * 1024):
+        found += chunk
+        if len(found) > MAX_BODY_BYTES:
+            raise too_large
+    if not found:
+        return {}
+    try:
+        return json.loads(found)
+    except (ValueError, RecursionError):
+        raise invalid("the body is no JSON") from None
+
+
+def _text(made: Any) -> str:
+    # "</script>" and the like are text to the page, but no reader of an answer should have to rely on that
+    return json.dumps(made, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def _json(made: Any, status: int, request: web.BaseRequest | None = None) -> web.Response:
+    headers = {**HEADERS, "Content-Type": "application/json", "Cache-Control": "no-store"}
+    response = web.Response(text=_text(made), status=status, headers=headers)
+    if request is not None and response.content_length and response.content_length > COMPRESSED_BYTES:
+        response.enable_compression()
+    return response
+
+
+def _download(made: Download) -> web.Response:
+    headers = {
+        **HEADERS,
+        "Content-Type": "application/octet-stream",
+        "Content-Disposition": f'attachment; filename="{made.name}"',
+        "Cache-Control": "no-store",
+    }
+    return web.Response(body=made.data, headers=headers)

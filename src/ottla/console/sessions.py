@@ -1,0 +1,95 @@
+"""Sessions by cookie, the CSRF token of each, and how long a failed login makes the next one wait.
+
+Pure: moments come as `now` (seconds, monotonic), tokens from the caller's `new_token`.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+MAX_SESSIONS = 1_000
+IDLE_S = 8 * 3600.0
+FIRST_DELAY_S, MAX_DELAY_S = 1.0, 30.0
+FORGET_FAILURES_S = 600.0
+MAX_FAILURES = 10_000
+
+
+@dataclass(slots=True)
+class Session:
+    """One browser, or one assistant."""
+
+    id: str
+    csrf: str
+    used_at: float
+    user: str | None = None
+    credentials: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Settings of the client that log this user in; empty: the console's own."""
+
+    def is_csrf(self, given: str | None) -> bool:
+        return given is not None and hmac.compare_digest(self.csrf.encode(), given.encode())
+
+
+class Sessions:
+    """Every open session. The one that was idle longest makes room for a new one."""
+
+    def __init__(self, new_token: Callable[[], str]) -> None:
+        self._new_token = new_token
+        self._by_id: dict[str, Session] = {}
+
+    def find(self, id: str | None, now: float) -> Session | None:
+        found = None if id is None else self._by_id.get(id)
+        if found is None:
+            return None
+        if now - found.used_at > IDLE_S:
+            del self._by_id[found.id]
+            return None
+        found.used_at = now
+        return found
+
+    def open(self, now: float) -> Session:
+        if len(self._by_id) >= MAX_SESSIONS:
+            # sessions without a login cost nothing to open: they make room first
+            del self._by_id[min(self._by_id.values(), key=lambda one: (one.user is not None, one.used_at)).id]
+        made = Session(self._new_token(), self._new_token(), now)
+        self._by_id[made.id] = made
+        return made
+
+    def logged_in(self, session: Session, user: str, credentials: Mapping[str, str], now: float) -> Session:
+        """A new session that replaces the one without a user: a session id from before the login is no longer valid."""
+        self._by_id.pop(session.id, None)
+        made = self.open(now)
+        made.user, made.credentials = user, dict(credentials)
+        return made
+
+    def end(self, session: Session) -> None:
+        self._by_id.pop(session.id, None)
+
+
+class LoginDelays:
+    """How long logins from an address, and of a user, have to wait: twice as long after every failure."""
+
+    def __init__(self) -> None:
+        self._failures: dict[str, tuple[int, float]] = {}
+
+    def delay_s(self, names: tuple[str, ...], now: float) -> float:
+        """Of the next answer."""
+        counts = [self._count(name, now) for name in names]
+        return min(FIRST_DELAY_S * 2 ** (max(counts) - 1), MAX_DELAY_S) if max(counts) else 0.0
+
+    def failed(self, names: tuple[str, ...], now: float) -> None:
+        if len(self._failures) > MAX_FAILURES:
+            self._failures = {one: found for one, found in self._failures.items() if now - found[1] < FORGET_FAILURES_S}
+            while len(self._failures) > MAX_FAILURES:
+                self._failures.pop(next(iter(self._failures)))
+        for name in names:
+            self._failures[name] = (min(self._count(name, now) + 1, 30), now)
+
+    def succeeded(self, names: tuple[str, ...]) -> None:
+        for name in names:
+            self._failures.pop(name, None)
+
+    def _count(self, name: str, now: float) -> int:
+        count, at = self._failures.get(name, (0, now))
+        return count if now - at < FORGET_FAILURES_S else 0
