@@ -33,13 +33,21 @@ SETTINGS = (
     "transaction.state.log.num.partitions=4",
     "group.initial.rebalance.delay.ms=0",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms=500",
+    "group.streams.min.session.timeout.ms=6000",
+    "group.streams.session.timeout.ms=6000",
+    "group.streams.min.heartbeat.interval.ms=500",
+    "group.streams.heartbeat.interval.ms=500",
+    "group.streams.initial.rebalance.delay.ms=0",
 )
+PROGRAMS = {"classic": "StreamsWordCount.java", "streams": "StreamsGroupApp.java"}
+"""By `group.protocol`."""
 
 
 class WordCount:
     """One instance of the application, which is started again and again on the same state folder."""
 
-    def __init__(self, bootstrap: str, folder: Path) -> None:
+    def __init__(self, bootstrap: str, folder: Path, protocol: str) -> None:
+        self._program = PROGRAMS[protocol]
         self._arguments = [bootstrap, "word-count", str(folder / "state"), "lines", "counts"]
         self._log = folder / "streams.out"
         self._process: subprocess.Popen[bytes] | None = None
@@ -49,7 +57,7 @@ class WordCount:
         assert script is not None
         with self._log.open("ab") as output:
             self._process = subprocess.Popen(
-                [str(script), str(JAVA_SOURCES / "StreamsWordCount.java"), *self._arguments],
+                [str(script), str(JAVA_SOURCES / self._program), *self._arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -112,7 +120,10 @@ def feed(producer: Any, rng: Random, lines: int) -> Counter[str]:
 @pytest.mark.skipif(not WANTED, reason="Kafka Streams: only with OTTLA_INTEROP_ALL=1 or OTTLA_CHAOS_ROUNDS")
 @pytest.mark.skipif(kafka_anchor() is None, reason="Kafka Streams: no anchor script or no java")
 @pytest.mark.timeout(900 + 90 * ROUNDS)
-def test_words_are_counted_exactly_once_whoever_is_killed(start_server: NewServer, tmp_path: Path) -> None:
+@pytest.mark.parametrize("protocol", PROGRAMS)
+def test_words_are_counted_exactly_once_whoever_is_killed(
+    start_server: NewServer, tmp_path: Path, protocol: str
+) -> None:
     rng = Random(21)
     server = start_server(*SETTINGS)
     create(server.bootstrap, "lines", PARTITIONS)
@@ -120,7 +131,7 @@ def test_words_are_counted_exactly_once_whoever_is_killed(start_server: NewServe
     producer = confluent_kafka.Producer(
         {"bootstrap.servers": server.bootstrap, "enable.idempotence": True, "linger.ms": 1, "log_level": 0}
     )
-    application, counts = WordCount(server.bootstrap, tmp_path), Counts(server.bootstrap)
+    application, counts = WordCount(server.bootstrap, tmp_path, protocol), Counts(server.bootstrap)
     try:
         application.start()
         written = feed(producer, rng, 300)

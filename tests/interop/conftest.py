@@ -76,6 +76,11 @@ GROUP_SETTINGS = (
     "group.consumer.min.session.timeout.ms=1000",
     "group.consumer.session.timeout.ms=30000",
     "group.consumer.assignment.interval.ms=0",
+    "group.streams.max.size=5",
+    "group.streams.min.heartbeat.interval.ms=200",
+    "group.streams.heartbeat.interval.ms=300",
+    "group.streams.initial.rebalance.delay.ms=0",
+    "group.streams.assignment.interval.ms=0",
     "offsets.topic.num.partitions=4",
 )
 

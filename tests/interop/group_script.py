@@ -46,6 +46,8 @@ APIS = {
     "offset_delete": 47,
     "consumer_group_heartbeat": 68,
     "consumer_group_describe": 69,
+    "streams_group_heartbeat": 88,
+    "streams_group_describe": 89,
 }
 OWN_WORDS = re.compile(
     "(?<=is not a valid regular expression: ).*"  # the words of the library

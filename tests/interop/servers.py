@@ -95,7 +95,27 @@ def ask(connection: socket.socket, frame: bytes) -> bytes:
     return read_exactly(connection, size)
 
 
-SINCE_4_4 = ("max.decompressed.message.bytes",)
+SINCE_4_4 = (
+    "max.decompressed.message.bytes",
+    "group.streams.topology.description.plugin.class",
+    "group.streams.assignors",
+    "group.streams.num.warmup.replicas",
+    "group.streams.max.warmup.replicas",
+    "group.streams.acceptable.recovery.lag",
+    "group.streams.task.offset.interval.ms",
+    "group.streams.min.task.offset.interval.ms",
+    "group.streams.rack.aware.assignment.tags",
+    "streams.assignor.name",
+    "streams.num.warmup.replicas",
+    "streams.acceptable.recovery.lag",
+    "streams.task.offset.interval.ms",
+    "streams.rack.aware.assignment.tags",
+    "errors.deadletterqueue.topic.name.prefix",
+    "errors.deadletterqueue.auto.create.topics.enable",
+    "errors.deadletterqueue.group.enable",
+    "errors.deadletterqueue.topic.name",
+    "errors.deadletterqueue.copy.record.enable",
+)
 """Settings that Kafka 4.3.1 does not have."""
 API_VERSIONS_V0 = struct.pack(">hhih", 18, 0, 1, -1)
 METADATA_V1_NO_TOPICS = struct.pack(">hhihi", 3, 1, 2, -1, 0)

@@ -5,6 +5,7 @@ The jar is named by OTTLA_KAFKA_CLIENTS_4_4_JAR, or fetched by Maven once; what 
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import subprocess
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.client.admin import Admin
 from tests.interop.conftest import GROUP_SETTINGS, ON_KAFKA, new_server
 from tests.interop.servers import Server, kafka_anchor
 from tests.interop.toolbox import JAVA_SOURCES
@@ -63,3 +65,30 @@ def test_programs_run_with_the_clients_of_kafka_4_4(
     assert [line for line in lines if line.startswith("failed ")] == []
     assert {re.split(r"[ :]", line)[1] for line in lines} == checks
     assert server.is_running(), server.output()
+
+
+@pytest.mark.timeout(300)
+def test_a_share_consumer_of_kafka_4_4_rejects_and_its_records_are_in_the_dead_letter_queue(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    server: Server = new_server(tmp_path / "data", SETTINGS)
+    server.start()
+    request.addfinalizer(server.stop)
+
+    async def upgrade() -> None:
+        async with Admin(bootstrap_servers=server.bootstrap) as admin:
+            await admin.update_features({"metadata.version": 33, "share.version": 2})
+
+    asyncio.run(upgrade())
+    source = JAVA_SOURCES / "ShareDeadLetters.java"
+    command = ["java", "-Xmx256M", "-cp", class_path(), str(source), server.bootstrap, "jobs"]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+    assert result.returncode == 0, result.stdout[-2000:] + result.stderr[-2000:]
+    lines = [line for line in result.stdout.splitlines() if line.startswith(("queue ", "letter "))]
+    reasons = ["Offset rejected by client."] * 2 + ["Offset delivery count exceeded the threshold."] * 2
+    assert lines == ["queue dlq.jobs"] + [
+        f"letter k{number} v{number}|n={number}|__dlq.errors.topic=jobs|__dlq.errors.partition={number % 2}"
+        f"|__dlq.errors.offset={number // 2}|__dlq.errors.group=jobs"
+        f"|__dlq.errors.delivery.count={1 + number // 2}|__dlq.errors.message={reason}"
+        for number, reason in enumerate(reasons)
+    ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -13,7 +14,18 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+from confluent_kafka.schema_registry import (
+    AssociationCreateOrUpdateInfo,
+    AssociationCreateOrUpdateRequest,
+    ConfigCompatibilityLevel,
+    Metadata,
+    MetadataProperties,
+    MetadataTags,
+    Schema,
+    SchemaReference,
+    SchemaRegistryClient,
+    ServerConfig,
+)
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSerializer
@@ -98,6 +110,35 @@ def test_confluents_client_registers_looks_up_checks_and_deletes(client: SchemaR
     with pytest.raises(SchemaRegistryError) as caught:
         client.get_versions(subject)
     assert (caught.value.http_status_code, caught.value.error_code) == (404, 40401)
+
+
+def test_confluents_client_reads_metadata_guids_references_modes_and_associations(client: SchemaRegistryClient) -> None:
+    metadata = Metadata(MetadataTags({"a": ["PII"]}), MetadataProperties({"major": "1"}), ["secret"])
+    schema_id = client.register_schema("meta-value", Schema(ORDER, "AVRO", [], metadata, None), normalize_schemas=True)
+    found = client.get_latest_with_metadata("meta-value", {"major": "1"})
+    assert found.schema_id == schema_id and found.guid is not None
+    assert client.get_schema_by_guid(found.guid).metadata == metadata
+    text = '{"type":"record","name":"Bill","fields":[{"name":"order","type":"Order"}]}'
+    bill = client.register_schema("bill-value", Schema(text, "AVRO", [SchemaReference("Order", "meta-value", 1)]))
+    assert client.get_referenced_by("meta-value", 1) == [bill]
+    assert [one.subject for one in client.get_schema_versions(bill)] == ["bill-value"]
+    assert client.test_compatibility_all_versions("meta-value", Schema(WITH_PRICE, "AVRO"), verbose=True)
+    client.set_config(
+        "meta-value", ServerConfig(compatibility=ConfigCompatibilityLevel.FULL, compatibility_group="major")
+    )
+    assert client.get_config("meta-value").compatibility_group == "major"
+    client.delete_config("meta-value")
+    assert client.update_mode("meta-value", "READONLY") == "READONLY"
+    with pytest.raises(SchemaRegistryError) as caught:
+        client.register_schema("meta-value", Schema(WITH_PRICE, "AVRO"))
+    assert caught.value.error_code == 42205
+    client.delete_mode("meta-value")
+    wanted = AssociationCreateOrUpdateInfo(subject="meta-value", association_type="value", lifecycle="WEAK")
+    client.create_association(AssociationCreateOrUpdateRequest("meta", "cluster", "id-1", "topic", [wanted]))
+    associations = client.get_associations_by_resource_name("meta", "-", "topic", ["value"])
+    assert [one.subject for one in associations] == ["meta-value"]
+    client.delete_associations("id-1")
+    assert client.get_associations_by_resource_name("meta", "cluster") == []
 
 
 def test_confluents_serializers_for_avro_and_json_schema(client: SchemaRegistryClient) -> None:
@@ -207,3 +248,32 @@ def test_the_commands(url: str, tmp_path: Path) -> None:
     assert json.loads(ottla("show", "shop-value", "--version", "1").stdout) == json.loads(ORDER)
     assert ottla("delete", "shop-value", "--yes").returncode == 0
     assert "shop-value" not in ottla("list").stdout
+
+
+def test_produce_takes_a_schema_and_consume_decodes_by_itself(broker: Broker, url: str, tmp_path: Path) -> None:
+    def ottla(*arguments: str, registry: str | None = url, text: str = "") -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, "OTTLA_BROKER": broker.bootstrap_servers, "OTTLA_CLUSTERS": str(tmp_path / "none")}
+        environment.pop("OTTLA_REGISTRY", None)
+        if registry is not None:
+            environment["OTTLA_REGISTRY"] = registry
+        command = [sys.executable, "-m", "ottla", *arguments]
+        return subprocess.run(command, input=text, capture_output=True, text=True, timeout=60, env=environment)
+
+    file = tmp_path / "order.avsc"
+    file.write_text(ORDER)
+    done = ottla("produce", "cli-orders", "--schema", str(file), text='{"item": "pear"}\n')
+    assert done.returncode == 0, done.stderr
+    assert ottla("schemas", "show", "cli-orders-value").stdout.count("item") == 1
+    assert ottla("produce", "cli-orders", "--schema", "cli-orders-value", "-m", '{"item": "fig"}').returncode == 0
+    assert ottla("produce", "cli-orders", "-m", "plain").returncode == 0
+    found = ottla("consume", "cli-orders", "-e")
+    assert (found.stdout.splitlines(), found.stderr) == (['{"item": "pear"}', '{"item": "fig"}', "plain"], "")
+    raw = ottla("consume", "cli-orders", "-e", "-n", "1", "--no-decode", "-f", "%v{hex}\n").stdout
+    assert raw.startswith("00000000")
+    nothing_listens = "http://127.0.0.1:9"
+    away = ottla("consume", "cli-orders", "-e", registry=nothing_listens)
+    assert away.returncode == 0 and "records are not decoded" in away.stderr and "plain" in away.stdout
+    refused = ottla("produce", "cli-orders", "--schema", "cli-orders-value", "-m", '{"items": 1}')
+    assert refused.returncode == 1 and "which the schema has not" in refused.stderr
+    unknown = ottla("produce", "cli-orders", "--schema", str(file), "-m", "{}", registry=None)
+    assert unknown.returncode == 1 and "where is the schema registry?" in unknown.stderr
