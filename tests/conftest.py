@@ -4,12 +4,26 @@ from __future__ import annotations
 
 import gc
 import signal
+import sys
+import sysconfig
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import ottla
 from ottla.storage.disk import OsDisk
+from tests.second_try import list_flaky, pytest_addoption, pytest_collection_modifyitems
+from tests.unclosed import pytest_sessionfinish, pytest_testnodedown, summarize, what_is_left_open_is_named
+
+__all__ = [
+    "pytest_addoption",
+    "pytest_collection_modifyitems",
+    "pytest_sessionfinish",
+    "pytest_testnodedown",
+    "what_is_left_open_is_named",
+]
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A run that a shell started in the background ignores Ctrl-C, and so would every program that a test interrupts.
@@ -51,6 +65,33 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             super()._assign_work_unit(node)
 
     return ByFile(config, log)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    list_flaky(terminalreporter)
+    summarize(terminalreporter)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Refuse to test compiled modules that are older than their sources: they shadow the change."""
+    stale = stale_modules(Path(ottla.__file__).parents[1])
+    if stale:
+        pytest.exit(
+            f"compiled before its source changed: {', '.join(stale)}\nBuild what changed: make unit, or "
+            f"{sys.executable} setup.py --quiet build_ext --inplace",
+            returncode=pytest.ExitCode.USAGE_ERROR,
+        )
+
+
+def stale_modules(sources: Path) -> list[str]:
+    """Names of the modules below `sources` whose compiled file is older than its .py or .pxd file."""
+    found = []
+    for types in sorted(sources.rglob("*.pxd")):
+        made = types.with_name(f"{types.stem}{sysconfig.get_config_var('EXT_SUFFIX')}")
+        inputs = (types, types.with_suffix(".py"))
+        if made.exists() and made.stat().st_mtime < max(path.stat().st_mtime for path in inputs):
+            found.append(".".join(types.relative_to(sources).with_suffix("").parts))
+    return found
 
 
 def pytest_collection_finish() -> None:

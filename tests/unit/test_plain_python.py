@@ -19,6 +19,7 @@ TESTS = (
     "tests/unit/broker/test_offset_commit_frame.py",
     "tests/unit/broker/test_produce_frame.py",
     "tests/unit/broker/test_produce_and_fetch.py",
+    "tests/unit/broker/test_produce_schemas.py",
     "tests/unit/broker/test_fetch_frame.py",
     "tests/unit/broker/replicas/test_fetchers.py",
     "tests/unit/broker/replicas/test_follower_frames.py",
