@@ -22,6 +22,7 @@ from bench.groups import QUICK_GROUPS, GroupBench, GroupScale
 from bench.observation import load_average
 from bench.security import QUICK_SECURITY, SecurityBench, SecurityScale
 from bench.session import QUICK, Bench, Figures, Scale
+from bench.shares import QUICK_SHARES, ShareBench, ShareScale
 from bench.transactions import QUICK_TRANSACTIONS, TransactionBench, TransactionScale
 
 SUITES = {
@@ -32,11 +33,11 @@ SUITES = {
     "cluster": frozenset(range(26, 29)),
     "cluster_faults": frozenset(range(29, 34)),
     "security": frozenset(range(34, 38)),
+    "shares": frozenset(range(38, 41)),
 }
 """Rows that belong together, by the name of their results: a single broker's, those of consumer groups, and so on."""
 ALL_ROWS = frozenset().union(*SUITES.values())
 SERVERS = ("ottla", "kafka")
-RESULTS = Path(__file__).with_name("results")
 
 
 def parse_rows(text: str) -> frozenset[int]:
@@ -61,16 +62,15 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="python -m bench",
         description=__doc__,
-        epilog="The table is printed; it and every figure are written to bench/results unless --quick or --no-write.",
+        epilog="The table is printed; --results DIR also writes it and every figure there.",
     )
     made.add_argument("--rows", type=parse_rows, default=ALL_ROWS, metavar="ROWS", help="as in 1-4,9 or groups (all)")
     made.add_argument("--rounds", type=int, default=3, metavar="COUNT", help="each round runs both servers (3)")
     made.add_argument("--only", choices=SERVERS, help="one server alone: no ratios")
     made.add_argument("--quick", action="store_true", help="20,000 records and small crowds: is everything in order?")
     made.add_argument("--data", type=Path, metavar="DIR", help="where the servers' data goes (a temporary folder)")
-    made.add_argument("--results", type=Path, default=RESULTS, metavar="DIR", help="where results go (bench/results)")
+    made.add_argument("--results", type=Path, metavar="DIR", help="where results are written, such as bench/results")
     made.add_argument("--note", default="", metavar="TEXT", help="what a reader of the results should know")
-    made.add_argument("--no-write", action="store_true", help="print only")
     return made
 
 
@@ -116,6 +116,9 @@ def main() -> int:
                 if options.rows & SUITES["security"]:
                     logins = QUICK_SECURITY if options.quick else SecurityScale()
                     figures |= SecurityBench(server, data, scale, options.rows, progress, sizes=logins).run()
+                if options.rows & SUITES["shares"]:
+                    shares = QUICK_SHARES if options.quick else ShareScale()
+                    figures |= ShareBench(server, data, scale, options.rows, progress, sizes=shares).run()
                 if options.rows & SUITES["client"]:
                     figures |= ClientBench(
                         server,
@@ -135,7 +138,7 @@ def main() -> int:
         print(f"\n{title}\n\n{report.plain(table)}")
     if options.quick:
         print("\n--quick shows that everything runs; its figures are those of cold servers and mean nothing.")
-    if not (options.quick or options.no_write):
+    if options.results is not None:
         command = " ".join(["python -m bench", *sys.argv[1:]])
         for name, suite in SUITES.items():
             rows = options.rows & suite

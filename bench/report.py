@@ -126,6 +126,26 @@ def _transaction_lines() -> Iterator[Line]:
     yield Line(18, "the same, broker CPU", "isolation.cpu_s_ratio")
 
 
+def _share_lines() -> Iterator[Line]:
+    for members in (1, 4, 16):
+        name = f"share_perf.{members}"
+        yield Line(38, f"share-consumer-perf-test, {members} members", f"{name}.records_per_s", "rec/s", at_least=1.0)
+        yield Line(38, "the same, broker CPU", f"{name}.cpu_s", "s", at_most=0.7)
+    for members in (1, 4, 16):
+        name = f"share_ack.{members}"
+        yield Line(39, f"ShareAcknowledge of 100 records, {members} members: p99", f"{name}.p99_ms", "ms", at_most=1.0)
+        yield Line(39, "the same, p50", f"{name}.p50_ms", "ms")
+        yield Line(39, "the same, records", f"{name}.records_per_s", "rec/s")
+        yield Line(39, "the same, broker CPU per acknowledgement", f"{name}.cpu_ms", "ms", at_most=0.7)
+    name = "share_crowd"
+    yield Line(40, "1,000 members of one share group: all are assigned", f"{name}.join_s", "s", at_most=1.0)
+    yield Line(40, "the same, broker CPU", f"{name}.join_cpu_s", "s", at_most=0.7)
+    yield Line(40, "they read 50,000 records, 10 at a time", f"{name}.records_per_s", "rec/s", at_least=1.0)
+    yield Line(40, "the same, broker CPU", f"{name}.cpu_s", "s", at_most=0.7)
+    yield Line(40, "the same, p99 of ShareAcknowledge", f"{name}.p99_ms", "ms", at_most=1.0)
+    yield Line(40, "they wait for records for 10 s, broker CPU", f"{name}.idle_cpu_s", "s", at_most=0.7)
+
+
 def _cluster_lines() -> Iterator[Line]:
     for row, size, faster, cheaper in ((26, "16", 3.0, 0.25), (27, "128", 2.5, None)):
         name = f"cluster_{size}k"
@@ -201,6 +221,7 @@ LINES = (
     *_cluster_lines(),
     *_fault_lines(),
     *_security_lines(),
+    *_share_lines(),
 )
 
 
