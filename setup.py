@@ -4,6 +4,7 @@ plain Python. Only modules that changed are compiled again."""
 import os
 import re
 import shutil
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -98,14 +99,24 @@ class Build(build_ext):
 
 
 class Package(build_py):
-    """Adds what `ottla demo` runs without a checkout: a copy of the pipeline `orders`."""
+    """Adds what runs without a checkout: the console's page, and for `ottla demo` a copy of the pipeline `orders`."""
 
     def run(self) -> None:
+        if not self.editable_mode:
+            build_page()
         super().run()
         if not self.editable_mode:
             made = Path(self.build_lib, "ottla", "cli", "demo_pipeline")
             shutil.rmtree(made, ignore_errors=True)
             shutil.copytree("pipelines/orders", made, ignore=shutil.ignore_patterns(".state", "input", "output"))
+
+
+def build_page() -> None:
+    """Builds the console's page if its sources and npm are here. A wheel without the page works but for the console."""
+    if Path("tools/console").exists() and os.name == "posix":
+        subprocess.run(["tools/console", "build"], check=False)
+    if not Path("src/ottla/console/page/index.html").exists():
+        print("ottla: built without the console's page: it needs Node 20 and npm at build time", file=sys.stderr)
 
 
 def generated_sources(extension: Extension) -> list[str]:
