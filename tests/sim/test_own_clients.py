@@ -12,7 +12,7 @@ from ottla.client import Admin, Consumer, ConsumerRecord, Producer
 from ottla.sim import group_workload, transaction_workload
 from ottla.sim.checkers import Violation
 from ottla.sim.cluster import Sim
-from ottla.sim.own_clients import COPIED, WRITTEN, Copiers, Readers, Writers, check_order
+from ottla.sim.own_clients import COPIED, PARTITION_COUNT, WRITTEN, Copiers, Readers, Writers, check_order
 from ottla.sim.programs import Program
 from ottla.sim.replicas import Cluster
 
@@ -182,3 +182,40 @@ def test_a_copy_that_is_not_exact_is_found(fault: str, found: str) -> None:
 
     with pytest.raises(Violation, match=found):
         sim.run(work())
+
+
+@pytest.mark.parametrize(("timeout_ms", "found"), [(8_000, None), (300_000, "liveness: a transaction stays open")])
+def test_copies_behind_a_transaction_that_is_not_complete_are_waited_for(timeout_ms: int, found: str | None) -> None:
+    """Found by a seed: an application had ended while its transaction, aborted by its timeout, waited for a marker."""
+    sim, writers, _, copiers = own_world()
+
+    async def work() -> None:
+        await writers.set_up()
+        is_open = asyncio.Event()
+
+        async def hang(program: Program) -> None:
+            settings: dict[str, Any] = {"transactional_id": "hanging", "transaction_timeout_ms": timeout_ms}
+            async with program.using(Producer(**program.surroundings(), **settings)) as producer:
+                await producer.begin_transaction()
+                for partition in range(PARTITION_COUNT):
+                    await producer.send(COPIED, b"hanging", partition=partition, timestamp=sim.clock())
+                is_open.set()
+                await asyncio.sleep(600)
+
+        program = Program(sim, "hanging", sim.names, hang)
+        program.start()
+        await is_open.wait()
+        program.kill()
+        await copiers.set_up()
+        for workload in (writers, copiers):
+            await workload.settle()
+        await copiers.verify()
+
+    if found is None:
+        sim.run(work())
+        assert all(copiers.copied), "copies stand behind the open transaction"
+        sim.finish()
+    else:
+        with pytest.raises(Violation, match=found):
+            sim.run(work())
+        sim.abandon()
