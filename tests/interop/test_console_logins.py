@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import json
+import re
+import subprocess
+import sys
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
 from ottla.client.admin import Acl, AclOperation, AclResource
@@ -44,12 +51,17 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredOttla]:
 
 
 @pytest.fixture(scope="module")
-def url(node: SecuredOttla, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def login_config(tmp_path_factory: pytest.TempPathFactory) -> str:
     config = tmp_path_factory.mktemp("console-config") / "client.properties"
     settings = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-512"}
     config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    return str(config)
+
+
+@pytest.fixture(scope="module")
+def url(node: SecuredOttla, login_config: str) -> Iterator[str]:
     bootstrap = f"127.0.0.1:{node.ports['SASL_PLAINTEXT']}"
-    with console(bootstrap, "--login", "--command-config", str(config)) as found:
+    with console(bootstrap, "--login", "--command-config", login_config) as found:
         yield found
 
 
@@ -109,6 +121,64 @@ def test_assistants_log_in_too(url: str) -> None:
     status, found = browser.ask("POST", "/mcp", message, {"Authorization": f"Basic {basic}"})
     assert status == 200 and found["result"]["isError"]
     assert "AUTHORIZATION_FAILED" in found["result"]["content"][0]["text"]
+
+
+def test_a_page_that_was_logged_out_learns_nothing_more(url: str) -> None:
+    browser = logged_in(url, "ada")
+
+    async def run() -> None:
+        async with browser.live() as socket:
+            await socket.send_json({"type": "hello", "csrf": browser.session["csrf"]})
+            await socket.send_json({"type": "watch", "id": "w", "what": "topics", "every_ms": 1000})
+            assert (await socket.receive_json(timeout=30))["type"] == "data"
+            await asyncio.to_thread(browser.ask, "POST", "/api/logout", {})
+            while (message := await socket.receive(timeout=30)).type is aiohttp.WSMsgType.TEXT:
+                pass
+            assert socket.close_code == 1008, message
+
+    asyncio.run(run())
+
+
+def test_a_login_is_small(url: str) -> None:
+    browser = Browser(url)
+    asked = {"username": "ada", "password": "x" * 20_000}
+    assert browser.ask("POST", "/api/login", asked)[0] == 413
+
+
+def test_users_reach_a_registry_as_the_acls_of_topics_say(node: SecuredOttla, login_config: str) -> None:
+    """The registry knows the console alone: without these checks every user could do what the console can."""
+    command = [sys.executable, "-m", "ottla", "registry", "--port", "0", "-b", node.bootstrap]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as registry:
+        try:
+            assert registry.stderr is not None
+            found = next(one for line in registry.stderr if (one := re.search(r"http://\S+", line)))
+            post(found.group(), "orders-value")
+            post(found.group(), "secrets-value")
+            bootstrap = f"127.0.0.1:{node.ports['SASL_PLAINTEXT']}"
+            arguments = ("--login", "--command-config", login_config, "--registry", found.group())
+            with console(bootstrap, *arguments) as url:
+                ada = logged_in(url, "ada")
+                assert [one["subject"] for one in ada.get("schemas")["subjects"]] == ["orders-value"]
+                assert ada.get("schemas/orders-value")["versions"][0]["version"] == 1
+                assert ada.refused("GET", "schemas/secrets-value")[0] == 404
+                body = {"schema": '"string"', "type": "AVRO"}
+                assert ada.refused("POST", "schemas/secrets-value/check", body)[0] == 404
+                assert ada.refused("POST", "schemas/orders-value", body) == (403, "FORBIDDEN")
+                gone = {"confirm": "orders-value"}
+                assert ada.refused("POST", "schemas/orders-value/delete", gone) == (403, "FORBIDDEN")
+                level = {"level": "NONE"}
+                assert ada.refused("POST", "schemas/orders-value/compatibility", level) == (403, "FORBIDDEN")
+        finally:
+            registry.terminate()
+            registry.communicate(timeout=30)
+
+
+def post(registry: str, subject: str) -> None:
+    body = json.dumps({"schema": '"long"'}).encode()
+    headers = {"Content-Type": "application/json"}
+    asked = urllib.request.Request(f"{registry}/subjects/{subject}/versions", body, headers)
+    with urllib.request.urlopen(asked, timeout=60) as answer:
+        assert answer.status == 200
 
 
 def test_a_console_beyond_this_machine_needs_logins(tmp_path: Path, node: SecuredOttla) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import unquote
 
 from ottla.console.faults import Fault, invalid
+from ottla.wire.acls import AclOperation
 
 if TYPE_CHECKING:
     from ottla.client import Admin
@@ -28,6 +29,23 @@ class Call:
 
     async def admin(self) -> Admin:
         return await self.connection.admin()
+
+    async def is_administrator(self) -> bool:
+        """Whether the user may have what the console reaches as itself, past Kafka's ACLs: there are no logins, or the
+        user may ALTER the cluster and so give itself every right."""
+        if self.user is None:
+            return True
+        cluster = await (await self.admin()).describe_cluster(include_authorized_operations=True)
+        return AclOperation.ALTER in cluster.authorized_operations
+
+    async def check_administrator(self, what: str) -> None:
+        if not await self.is_administrator():
+            raise Fault(
+                403,
+                "FORBIDDEN",
+                f"{what} as this console, not as {self.user}",
+                "an ACL for ALTER on the cluster allows it",
+            )
 
     def asked(self) -> dict[str, Any]:
         """The body, an object."""

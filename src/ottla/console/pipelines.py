@@ -106,6 +106,7 @@ def _flow(one: dict[str, Any]) -> dict[str, Any]:
 
 async def pipelines(call: Call) -> dict[str, Any]:
     folder = _folder(call)
+    await call.check_administrator("pipelines are read")
 
     def read() -> list[dict[str, Any]]:
         return [
@@ -120,6 +121,7 @@ async def log(call: Call) -> dict[str, Any]:
     from ottla.spark.pipelines.state import FOLDER
 
     count = call.number("lines", 200, 1, MAX_LINES)
+    await call.check_administrator("logs of pipelines are read")
     folder = _found(call) / FOLDER
 
     def read() -> list[str]:

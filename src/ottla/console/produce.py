@@ -28,6 +28,8 @@ async def produce(call: Call) -> dict[str, Any]:
     topic = call.names["topic"]
     encode = None
     if _uses_registry(call.asked()):
+        # what is wrong with a value says much of its schema: only to a user that may describe the topic
+        await (await call.admin()).describe_topics([topic])
         encode = await asyncio.to_thread(_encoder, call, topic)
     records = parse_records(call.asked().get("records"), encode)
     return {"ok": True, "records": await send(await call.connection.producer(), topic, records)}

@@ -1,4 +1,8 @@
-"""Schemas of a registry: subjects, versions, a check before saving. The registry's own HTTP, in a thread."""
+"""Schemas of a registry: subjects, versions, a check before saving. The registry's own HTTP, in a thread.
+
+The registry is asked as this console. So with logins a user sees the subjects of the topics that it may describe, and
+only users that may ALTER the cluster change schemas.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,9 @@ from ottla.console.faults import Fault, invalid, not_available, not_found
 from ottla.console.search_request import document, integer, text
 from ottla.converters.errors import RegistryError, SchemaNotFound
 from ottla.converters.registry import Registry
+from ottla.registry import faults as registry_faults
+from ottla.registry.access import topic_of
+from ottla.registry.subjects import parse
 
 R = TypeVar("R")
 LEVELS = ("NONE", "BACKWARD", "BACKWARD_TRANSITIVE", "FORWARD", "FORWARD_TRANSITIVE", "FULL", "FULL_TRANSITIVE")
@@ -32,6 +39,32 @@ async def _asked(call: Call, work: Callable[[Registry], R]) -> R:
         raise Fault(502, "REGISTRY", str(error), "is the registry running?") from None
 
 
+async def _visible(call: Call) -> Callable[[str], bool]:
+    """Whether the user may see a subject."""
+    if await call.is_administrator():
+        return lambda _: True
+    topics = await (await call.admin()).list_topics(include_internal=True)
+
+    def is_visible(subject: str) -> bool:
+        try:
+            return topic_of(parse(subject)) in topics
+        except registry_faults.Fault:
+            return False
+
+    return is_visible
+
+
+async def _refuse_hidden(call: Call, *subjects: str) -> None:
+    is_visible = await _visible(call)
+    for one in subjects:
+        if not is_visible(one):
+            raise not_found(f"there is no subject {one[:200]!r}")
+
+
+async def _check_change(call: Call) -> None:
+    await call.check_administrator("schemas are changed")
+
+
 def _path(subject: str, *more: str) -> str:
     return "/".join(("/subjects", quote(subject, safe=""), *(quote(one, safe="") for one in more)))
 
@@ -47,9 +80,11 @@ def _version(found: dict[str, Any]) -> dict[str, Any]:
 
 
 async def schemas(call: Call) -> dict[str, Any]:
+    is_visible = await _visible(call)
+
     def work(registry: Registry) -> dict[str, Any]:
         rows = []
-        for subject in registry.subjects()[:MAX_SUBJECTS]:
+        for subject in [one for one in registry.subjects() if is_visible(one)][:MAX_SUBJECTS]:
             versions = registry.ask("GET", _path(subject, "versions"))
             latest = registry.ask("GET", _path(subject, "versions", "latest"))
             rows.append(
@@ -69,6 +104,7 @@ async def schemas(call: Call) -> dict[str, Any]:
 
 async def schema(call: Call) -> dict[str, Any]:
     subject = call.names["subject"]
+    await _refuse_hidden(call, subject)
 
     def work(registry: Registry) -> dict[str, Any]:
         numbers = registry.ask("GET", _path(subject, "versions"))
@@ -105,6 +141,7 @@ def _body(call: Call) -> dict[str, Any]:
 
 async def check(call: Call) -> dict[str, Any]:
     subject, body = call.names["subject"], _body(call)
+    await _refuse_hidden(call, subject, *(one["subject"] for one in body.get("references", ())))
 
     def work(registry: Registry) -> dict[str, Any]:
         path = f"/compatibility{_path(subject, 'versions')}?verbose=true"
@@ -119,6 +156,7 @@ async def check(call: Call) -> dict[str, Any]:
 
 async def register(call: Call) -> dict[str, Any]:
     subject, body = call.names["subject"], _body(call)
+    await _check_change(call)
 
     def work(registry: Registry) -> dict[str, Any]:
         found = registry.ask("POST", _path(subject, "versions"), body, subject)
@@ -132,6 +170,7 @@ async def change_compatibility(call: Call) -> dict[str, Any]:
     subject, level = call.names["subject"], call.asked().get("level")
     if level is not None and level not in LEVELS:
         raise invalid(f"level is one of {', '.join(LEVELS)}, or null for the registry's own")
+    await _check_change(call)
 
     def work(registry: Registry) -> dict[str, Any]:
         path = f"/config/{quote(subject, safe='')}"
@@ -147,6 +186,7 @@ async def change_compatibility(call: Call) -> dict[str, Any]:
 async def delete(call: Call) -> dict[str, Any]:
     subject, version = call.names["subject"], call.asked().get("version")
     number = None if version is None else integer(version, "version", 1, 2**31 - 1)
+    await _check_change(call)
     if call.is_preview():
         numbers = await _asked(call, lambda registry: registry.ask("GET", _path(subject, "versions")))
         deleted = numbers if number is None else [one for one in numbers if one == number]

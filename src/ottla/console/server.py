@@ -29,6 +29,7 @@ from ottla.console.logins import MECHANISMS, credentials_of, principal_of
 from ottla.console.page_files import PageFiles
 from ottla.console.routes import ROUTES
 from ottla.console.sessions import LoginDelays, Session, Sessions
+from ottla.registry.http_connections import KEPT_FOR_S, HttpConnections
 
 try:
     from aiohttp import WSCloseCode, WSMsgType, web
@@ -36,6 +37,7 @@ except ModuleNotFoundError as missing:
     raise ImportError("the console needs aiohttp: pip install 'ottla[console]'") from missing
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
+MAX_LOGIN_BYTES, LOGIN_BODY_S = 16 * 1024, 10.0
 MAX_FRAME_BYTES = 256 * 1024
 COMPRESSED_BYTES = 1_024
 HELLO_S = 10.0
@@ -70,7 +72,8 @@ class ConsoleServer:
         self._delays = LoginDelays()
         self._page = PageFiles()
         self._runner: web.ServerRunner | None = None
-        self._sockets: set[web.WebSocketResponse] = set()
+        self._sockets: dict[web.WebSocketResponse, Session] = {}
+        self._closing: set[asyncio.Future[None]] = set()
         self._tidying: asyncio.Task[None] | None = None
 
     @property
@@ -84,7 +87,7 @@ class ConsoleServer:
         if self.config.tls_certificate is not None:
             tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
             tls.load_cert_chain(self.config.tls_certificate, self.config.tls_key)
-        server = web.Server(self._handle, access_log=None, handler_cancellation=True)
+        server = HttpConnections(self._handle, access_log=None, handler_cancellation=True, keepalive_timeout=KEPT_FOR_S)
         self._runner = web.ServerRunner(server)
         await self._runner.setup()
         await web.TCPSite(self._runner, self.config.host, self.config.port, ssl_context=tls).start()
@@ -102,6 +105,8 @@ class ConsoleServer:
         for socket in list(self._sockets):
             with suppress(Exception):
                 await socket.close(code=WSCloseCode.GOING_AWAY, message=b"the console stops")
+        for closing in list(self._closing):
+            closing.cancel()
         if self._runner is not None:
             await self._runner.cleanup()
         await self.console.close()
@@ -109,7 +114,16 @@ class ConsoleServer:
     async def _tidy(self) -> None:
         while True:
             await asyncio.sleep(TIDY_S)
+            self._close_sockets()
             await self.console.connections.close_idle()
+
+    def _close_sockets(self) -> None:
+        """Those of sessions that have ended: a page that was logged out learns nothing more."""
+        now = time.monotonic()
+        for socket in [one for one, session in self._sockets.items() if not self._sessions.is_open(session, now)]:
+            closing = asyncio.ensure_future(_closed(socket, b"the session has ended"))
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
 
     # Requests
 
@@ -187,6 +201,7 @@ class ConsoleServer:
             return await self._login(request, session)
         if path == "logout" and request.method == "POST":
             self._sessions.end(session)
+            self._close_sockets()
             session = self._sessions.open(now)
             return self._with_cookie(_json(self._session(session), 200), session, request)
         if not path.startswith("clusters/"):
@@ -234,7 +249,11 @@ class ConsoleServer:
     async def _login(self, request: web.BaseRequest, session: Session) -> web.StreamResponse:
         if not self.config.needs_login:
             raise invalid("this console has no logins")
-        body = await _document(request)
+        try:
+            async with asyncio.timeout(LOGIN_BODY_S):
+                body = await _document(request, MAX_LOGIN_BYTES)
+        except TimeoutError:
+            raise Fault(408, "INVALID", f"the login did not arrive within {LOGIN_BODY_S:g} s") from None
         user, credentials = await self._checked(body, request.remote or "")
         session = self._sessions.logged_in(session, user, credentials, time.monotonic())
         return self._with_cookie(_json(self._session(session), 200), session, request)
@@ -242,6 +261,14 @@ class ConsoleServer:
     async def _checked(self, body: Any, remote: str) -> tuple[str, dict[str, str]]:
         """The principal and its settings, if the cluster takes them. A failure is answered late."""
         name, credentials = credentials_of(body)
+        if not self._delays.begin(remote):
+            raise Fault(429, "TOO_MANY", "too many logins are being checked", "try again later")
+        try:
+            return await self._tried(name, credentials, remote)
+        finally:
+            self._delays.end(remote)
+
+    async def _tried(self, name: str, credentials: dict[str, str], remote: str) -> tuple[str, dict[str, str]]:
         places = (f"host {remote}", f"user {name}")
         await asyncio.sleep(self._delays.delay_s(places, time.monotonic()))
         cluster = next(iter(self.config.clusters))
@@ -272,7 +299,7 @@ class ConsoleServer:
     async def _live(self, request: web.BaseRequest, session: Session, connection: Connection) -> web.StreamResponse:
         socket = web.WebSocketResponse(max_msg_size=MAX_FRAME_BYTES, heartbeat=HEARTBEAT_S, compress=False)
         await socket.prepare(request)
-        self._sockets.add(socket)
+        self._sockets[socket] = session
 
         async def send(frame: dict[str, Any]) -> None:
             # awaits a full socket: a page that is slow slows its own tail, whose ring then skips
@@ -294,7 +321,7 @@ class ConsoleServer:
             pass
         finally:
             await live.close()
-            self._sockets.discard(socket)
+            self._sockets.pop(socket, None)
         return socket
 
     # MCP
@@ -327,6 +354,11 @@ class ConsoleServer:
         return await self._checked({"username": name, "password": password}, request.remote or "")
 
 
+async def _closed(socket: web.WebSocketResponse, why: bytes) -> None:
+    with suppress(ConnectionError):
+        await socket.close(code=WSCloseCode.POLICY_VIOLATION, message=why)
+
+
 def _is_hello(frame: str, session: Session) -> bool:
     try:
         given = json.loads(frame)
@@ -335,15 +367,15 @@ def _is_hello(frame: str, session: Session) -> bool:
     return isinstance(given, dict) and given.get("type") == "hello" and session.is_csrf(str(given.get("csrf")))
 
 
-async def _document(request: web.BaseRequest) -> Any:
+async def _document(request: web.BaseRequest, limit: int = MAX_BODY_BYTES) -> Any:
     """The body as JSON, up to the limit."""
-    too_large = Fault(413, "INVALID", f"the body has more than {MAX_BODY_BYTES} bytes")
-    if (request.content_length or 0) > MAX_BODY_BYTES:
+    too_large = Fault(413, "INVALID", f"the body has more than {limit} bytes")
+    if (request.content_length or 0) > limit:
         raise too_large
     found = bytearray()
     async for chunk in request.content.iter_chunked(64 * 1024):
         found += chunk
-        if len(found) > MAX_BODY_BYTES:
+        if len(found) > limit:
             raise too_large
     if not found:
         return {}

@@ -1,4 +1,4 @@
-"""Sessions by cookie, the CSRF token of each, and how long a failed login makes the next one wait.
+"""Sessions by cookie, the CSRF token of each, how long a failed login makes the next one wait, and how many wait.
 
 Pure: moments come as `now` (seconds, monotonic), tokens from the caller's `new_token`.
 """
@@ -6,6 +6,7 @@ Pure: moments come as `now` (seconds, monotonic), tokens from the caller's `new_
 from __future__ import annotations
 
 import hmac
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -14,6 +15,7 @@ IDLE_S = 8 * 3600.0
 FIRST_DELAY_S, MAX_DELAY_S = 1.0, 30.0
 FORGET_FAILURES_S = 600.0
 MAX_FAILURES = 10_000
+MAX_WAITING, MAX_WAITING_PER_HOST = 64, 8
 
 
 @dataclass(slots=True)
@@ -66,12 +68,28 @@ class Sessions:
     def end(self, session: Session) -> None:
         self._by_id.pop(session.id, None)
 
+    def is_open(self, session: Session, now: float) -> bool:
+        return session.id in self._by_id and now - session.used_at <= IDLE_S
+
 
 class LoginDelays:
     """How long logins from an address, and of a user, have to wait: twice as long after every failure."""
 
     def __init__(self) -> None:
         self._failures: dict[str, tuple[int, float]] = {}
+        self._waiting: Counter[str] = Counter()
+
+    def begin(self, host: str) -> bool:
+        """Whether one more login of an address may wait: delays bound nothing if logins can wait side by side. After
+        True comes `end`."""
+        if self._waiting.total() >= MAX_WAITING or self._waiting[host] >= MAX_WAITING_PER_HOST:
+            return False
+        self._waiting[host] += 1
+        return True
+
+    def end(self, host: str) -> None:
+        self._waiting[host] -= 1
+        self._waiting += Counter()  # addresses that wait for nothing go
 
     def delay_s(self, names: tuple[str, ...], now: float) -> float:
         """Of the next answer."""

@@ -20,6 +20,7 @@ from ottla.registry import faults
 from ottla.registry.access import needs_of
 from ottla.registry.election import Election
 from ottla.registry.faults import Fault
+from ottla.registry.http_connections import KEPT_FOR_S, HttpConnections
 from ottla.registry.logins import REALM, Acls, Logins, User, cluster_login
 from ottla.registry.rest import Request, Rest, is_plain
 from ottla.registry.state import DEFAULT_LEVEL, State
@@ -84,7 +85,8 @@ class RegistryServer:
         """Read the topic, listen, and take part in the election."""
         await self._topic.open()
         self._http = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(self._config.timeout_ms / 1000))
-        self._runner = web.ServerRunner(web.Server(self._handle, access_log=None))
+        server = HttpConnections(self._handle, access_log=None, keepalive_timeout=KEPT_FOR_S)
+        self._runner = web.ServerRunner(server)
         await self._runner.setup()
         site = web.TCPSite(self._runner, self._config.host, self._config.port, ssl_context=self._config.tls)
         await site.start()
@@ -155,6 +157,11 @@ class RegistryServer:
         """The leader's answer; None if the instance at that address is not there, or does not lead."""
         if leader is None or leader == self.url:
             return None
+        if not may_forward(leader, self.url):
+            raise faults.forwarding_failed(
+                f"the group {self._config.group_id} names {leader[:100]!r} as the leader, which is no address of a "
+                "registry with https as this one: writes, and the passwords in them, are not sent there"
+            )
         assert self._http is not None
         headers = {FORWARDED: "true", "Content-Type": MEDIA_TYPE, "Accept": MEDIA_TYPE}
         if "Authorization" in request.headers:
@@ -179,6 +186,12 @@ class RegistryServer:
         if status < 300:
             await self._topic.read_to_end()
         return web.Response(body=body, status=status, headers={"Content-Type": MEDIA_TYPE})
+
+
+def may_forward(leader: str, own: str) -> bool:
+    """Whether writes may go to this address. The leader's comes from an offset that every principal with READ on the
+    group can commit: over https its certificate is checked, over anything else passwords could be had by one."""
+    return leader.startswith("https://") or (own.startswith("http://") and leader.startswith("http://"))
 
 
 async def _content(request: web.BaseRequest) -> bytes:

@@ -13,6 +13,7 @@ from ottla.registry.access import Caller, Credentials, Need, credentials_of, nee
 from ottla.registry.faults import Fault
 from ottla.registry.logins import MAX_WAITING_PER_ADDRESS, Logins, User
 from ottla.registry.rest import Request
+from ottla.registry.server import may_forward
 from ottla.security.authorizer import StandardAuthorizer
 from ottla.wire.acls import AclOperation, AclResource, PatternType, Permission
 from ottla.wire.messages.records.access_control_entry_record import AccessControlEntryRecord
@@ -167,3 +168,19 @@ def test_few_logins_of_an_address_are_checked_at_once() -> None:
         assert await logins.user_of([basic("bob:right")], "a", 0.0) == User("bob")
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("leader", "own", "may"),
+    [
+        ("https://other:8081", "https://this:8081", True),
+        ("http://evil:8081", "https://this:8081", False),
+        ("HTTP://evil:8081", "https://this:8081", False),
+        ("file:///etc/passwd", "http://this:8081", False),
+        ("http://other:8081", "http://this:8081", True),
+    ],
+)
+def test_cve_2026_105941_passwords_go_to_no_address_that_a_member_of_the_group_made_up(
+    leader: str, own: str, may: bool
+) -> None:
+    assert may_forward(leader, own) is may
