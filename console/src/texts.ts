@@ -79,7 +79,7 @@ export const texts = {
   },
   overview: {
     title: "Overview",
-    kafka: "Apache Kafka",
+    clusterId: "Cluster",
     look: "Look again",
     verdict: "What is wrong and what to do",
     brokers: "Brokers",

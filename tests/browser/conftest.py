@@ -9,10 +9,7 @@ import pytest
 
 from ottla.testing import Broker
 from tests.browser import shop
-from tests.browser.console import CHROMIUM, FLAGS, Console, why_skipped
-
-MAX_WAIT_MS = 60_000
-"""For what takes a moment: a busy machine must not fail a test."""
+from tests.browser.console import CHROMIUM, FLAGS, MAX_WAIT_MS, Console, why_skipped
 
 OWN = ("http://127.0.0.1:", "blob:http://127.0.0.1:")
 

@@ -26,6 +26,8 @@ FLAGS = (
     "--disable-sync",
 )
 READY_S = 100.0
+MAX_WAIT_MS = 90_000
+"""For what takes a moment: a busy machine must not fail a test."""
 
 
 def why_skipped() -> str | None:

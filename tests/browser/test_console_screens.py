@@ -10,7 +10,7 @@ import pytest
 
 from ottla.client.blocking import Admin, Consumer, Producer
 from ottla.testing import Broker
-from tests.browser.console import AXE, Console
+from tests.browser.console import AXE, MAX_WAIT_MS, Console
 
 SCREENS = {
     "/": "Overview",
@@ -321,6 +321,7 @@ def test_a_console_that_only_reads_offers_no_change(page: Any, broker: Broker) -
         for path in ("/topics", "/topics/shop.orders", "/groups/billing"):
             context = page.context.browser.new_context(base_url=console.url)
             other = context.new_page()
+            other.set_default_timeout(MAX_WAIT_MS)
             other.goto(path)
             loaded(other)
             assert other.get_by_text("Read-only").count() == 1

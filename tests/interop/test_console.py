@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ import pytest
 from ottla.client.blocking import Consumer, Producer
 from tests.interop.conftest import ON_KAFKA, shared_server
 from tests.interop.console_process import Browser, console
+from tests.interop.group_script import Script
 from tests.interop.servers import Ottla, Server
 
 pytestmark = pytest.mark.interop
@@ -218,6 +220,32 @@ def test_groups_with_lag_in_records_and_seconds_and_a_reset_with_preview(
     assert (worst["group"], worst["records"]) == ("billing", 30)
     browser.post("groups/billing/delete", {"confirm": "billing"})
     assert browser.refused("GET", "groups/billing") == (404, "NOT_FOUND")
+
+
+def test_members_of_streams_groups_are_shown_with_what_they_read(browser: Browser, server: Server, orders: str) -> None:
+    script = Script(server, "console", {})
+    topology = {"epoch": 0, "subtopologies": [{"subtopology_id": "0", "source_topics": [orders]}]}
+    about = {"group_id": "word-count", "member_id": str(uuid.uuid4()), "rebalance_timeout": 30_000}
+    no_tasks: dict[str, Any] = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
+    beat = script.quietly(
+        "streams_group_heartbeat", 0, **about, **no_tasks, member_epoch=0, topology=topology, process_id="p",
+        endpoint_information_epoch=0, shutdown_application=False,
+    )  # fmt: skip
+    assert beat["error_code"] == "none", beat
+    for _ in range(600):
+        found = browser.get("groups/word-count")
+        if found["members"] and found["members"][0]["assignment"]:
+            break
+        script.quietly(
+            "streams_group_heartbeat", 0, **about, member_epoch=beat["member_epoch"], endpoint_information_epoch=0,
+            shutdown_application=False, active_tasks=None, standby_tasks=None, warmup_tasks=None, topology=None,
+        )  # fmt: skip
+        time.sleep(0.1)
+    assert (found["type"], found["member_count"]) == ("streams", 1)
+    assert [one["partition"] for one in found["members"][0]["assignment"]] == [0, 1, 2]
+    row = next(one for one in browser.get("groups?refresh=true")["groups"] if one["group"] == "word-count")
+    assert (row["type"], row["member_count"]) == ("streams", 1)
+    script.close()
 
 
 # Dead letters, copies

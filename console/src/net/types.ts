@@ -240,7 +240,6 @@ export interface Check {
 export interface Overview {
   at: number;
   cluster_id: string | null;
-  is_ottla: boolean | null;
   controller_id: number | null;
   broker_count: number;
   fenced_count: number;

@@ -254,23 +254,24 @@ function Scan({
           {status === "running" && <Bar share={share} label={t.scanLabel} />}
         </>
       )}
-      <span class="grow" />
-      {status === "running" && (
-        <Button kind="small" icon="stop" onClick={onStop}>
-          {t.stop}
-        </Button>
-      )}
-      {status !== "running" && found.cursor !== null && (
-        <Button kind="small" icon="down" onClick={onMore}>
-          {t.more}
-        </Button>
-      )}
-      {found.records.length > 0 && (
-        <>
-          <Button kind="plain small" icon="download" label={t.save} onClick={save} />
-          <Button kind="plain small" icon="copy" label={t.copy} onClick={onCopy} />
-        </>
-      )}
+      <span class="scan-actions">
+        {status === "running" && (
+          <Button kind="small" icon="stop" onClick={onStop}>
+            {t.stop}
+          </Button>
+        )}
+        {status !== "running" && found.cursor !== null && (
+          <Button kind="small" icon="down" onClick={onMore}>
+            {t.more}
+          </Button>
+        )}
+        {found.records.length > 0 && (
+          <>
+            <Button kind="plain small" icon="download" label={t.save} onClick={save} />
+            <Button kind="plain small" icon="copy" label={t.copy} onClick={onCopy} />
+          </>
+        )}
+      </span>
     </div>
   );
 }

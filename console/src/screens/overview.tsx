@@ -31,7 +31,7 @@ export function OverviewScreen(): JSX.Element {
         lead={
           data ? (
             <>
-              {data.is_ottla === false ? t.kafka : texts.product} · <span class="mono">{data.cluster_id ?? "–"}</span>
+              {t.clusterId} <span class="mono">{data.cluster_id ?? "–"}</span>
             </>
           ) : undefined
         }

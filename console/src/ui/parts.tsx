@@ -192,7 +192,7 @@ export function Empty({
   return (
     <div class="empty">
       <Icon name={icon} />
-      <strong>{title}</strong>
+      <strong>{title.charAt(0).toUpperCase() + title.slice(1)}</strong>
       {children}
     </div>
   );

@@ -1,11 +1,17 @@
 import "uplot/dist/uPlot.min.css";
 import uPlot from "uplot";
 import type { Series } from "../net/types";
-import { clock } from "../pure/format";
+import { bytes, clock, duration } from "../pure/format";
 import { oneLine } from "../pure/visible_text";
 import { colour } from "../theme";
 
 const HEIGHT = 190;
+const POWERS_OF_TWO = Array.from({ length: 60 }, (_, power) => 2 ** power);
+/** Of quantities that are shown in other steps than tens: what stands at the axis is whole. */
+const STEPS = new Map<unknown, number[]>([
+  [bytes, POWERS_OF_TWO],
+  [duration, [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1_800, 3_600, 7_200, 21_600, 43_200, 86_400, 604_800]],
+]);
 
 /** Draws lines over time into a box and keeps its width. */
 export function plot(
@@ -16,6 +22,7 @@ export function plot(
 ): { destroy: () => void } {
   const grid = { stroke: colour("line"), width: 1 };
   const ink = colour("ink-3");
+  const steps = STEPS.get(unit);
   const font = "11px Inter, ui-sans-serif, system-ui, sans-serif";
   const chart = new uPlot(
     {
@@ -38,6 +45,7 @@ export function plot(
           ticks: { show: false },
           font,
           size: 62,
+          ...(steps && { incrs: steps }),
           values: (_chart, ticks) => ticks.map((value) => unit(value)),
         },
       ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+from ottla.cli.groups import share_rows, streams_group
 from ottla.client.core.isolation import IsolationLevel
 from ottla.client.core.partitions import TopicPartition
 from ottla.client.errors import ErrorCode, KafkaError
@@ -56,6 +57,7 @@ async def group(call: Call) -> dict[str, Any]:
         for partition in member.assignment
     }
     rows = await _partitions(call, kind, name, readers)
+    lags = [row["lag_records"] for row in rows if row["lag_records"] is not None]
     times = [row["lag_seconds"] for row in rows if row["committed"] is not None]
     return {
         "group": name,
@@ -63,7 +65,7 @@ async def group(call: Call) -> dict[str, Any]:
         "state": described.state if described else "Unknown",
         "member_count": len(described.members) if described else None,
         "topics": sorted({row["topic"] for row in rows}),
-        "lag_records": sum(row["lag_records"] or 0 for row in rows) if rows else None,
+        "lag_records": sum(lags) if lags else None,
         "lag_seconds": max(times) if times and None not in times else None,
         "coordinator_id": described.coordinator_id if described else None,
         "assignor": described.assignor if described else "",
@@ -93,6 +95,8 @@ async def describe(admin: Admin, name: str) -> tuple[str, GroupDescription | Non
         return kind, (await admin.describe_share_groups([name]))[name]
     if kind in ("classic", "consumer"):
         return kind, (await admin.describe_groups([name]))[name]
+    if kind == "streams":
+        return kind, await streams_group(admin, name)
     return kind, None
 
 
@@ -100,8 +104,6 @@ async def _partitions(call: Call, kind: str, name: str, readers: dict[TopicParti
     admin = await call.admin()
     rows: list[dict[str, Any]] = []
     if kind == "share":
-        from ottla.cli.groups import share_rows
-
         for one in await share_rows(admin, name):
             rows.append(_row(one["topic"], one["partition"], one["committed"], one["end"], one["lag"], None))
     elif kind in ("classic", "consumer"):

@@ -54,7 +54,6 @@ async def overview(call: Call) -> dict[str, Any]:
     return {
         "at": sample.at,
         "cluster_id": described.cluster_id,
-        "is_ottla": None,
         "controller_id": described.controller_id if described.controller_id >= 0 else None,
         "broker_count": len(described.brokers),
         "fenced_count": len(described.fenced_ids),

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ottla.cli.groups import streams_group
 from ottla.client.admin import LATEST, PartialFailure
 from ottla.client.core.partitions import TopicPartition
 from ottla.client.errors import ErrorCode, KafkaError
@@ -317,6 +318,8 @@ async def _describe(admin: Admin, made: Sample, group: GroupListing) -> None:
         found = (await admin.describe_share_groups([name]))[name]
     elif kind in ("classic", "consumer", ""):
         found = (await admin.describe_groups([name]))[name]
+    elif kind == "streams":
+        found = await streams_group(admin, name)
     else:
         return
     made.described[name] = (len(found.members), found.coordinator_id)
