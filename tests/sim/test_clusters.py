@@ -81,6 +81,12 @@ def is_in_sync(sim: Cluster, name: str) -> bool:
     return image is not None and sim.shape.id_of(name) in image.isr
 
 
+def replicas_of(sim: Cluster, topic: str, partition: int) -> tuple[int, ...]:
+    image = sim.image(topic, partition)
+    assert image is not None
+    return image.replicas
+
+
 def voters_known_to(sim: Cluster, name: str) -> list[int]:
     node = sim.host(name).node
     assert node is not None
@@ -284,6 +290,39 @@ def test_a_coordinator_that_does_not_know_of_the_next_one_commits_nothing(sim: C
     sim.sleep(5)  # the markers of the first transaction are written, as the new coordinator makes sure
     stale = sim.run(sim.router().of(old).request(producer.end_request(is_commit=True), EndTxnResponse, version=3))
     assert stale.error_code == ErrorCode.NOT_COORDINATOR
+
+
+def test_a_marker_for_a_leader_without_power_goes_to_the_next_one() -> None:
+    """Found by seed 4117419565: the request to the leader before was waited for until request.timeout.ms (30 s), and
+    nothing behind the transaction could be read as committed."""
+    properties = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "500"}
+    sim = Cluster(1, shape=LARGE, properties=properties)
+    sim.create_topic("topic", 5)
+    sim.run(TransactionalProducer(sim.client(), "first", clock=lambda: 0).init())
+    shard_count = int(sim.properties["transaction.state.log.num.partitions"])
+    shard, partition = next(
+        (shard, partition)
+        for shard in range(shard_count)
+        for partition in range(5)
+        if sim.leader("topic", partition) != sim.controller()
+        and sim.shape.id_of(sim.leader("topic", partition)) not in replicas_of(sim, "__transaction_state", shard)
+    )
+    leader = sim.leader("topic", partition)
+    id = next(str(number) for number in range(100) if partition_for(str(number), shard_count) == shard)
+    producer = TransactionalProducer(sim.client(), id, VERSION_1, clock=lambda: 0)
+    sim.run(producer.init())
+    sim.run(producer.produce(("topic", partition), [(b"key", b"value")]))
+    sim.power_loss(leader)
+    before = sim.loop.time()
+    router = sim.router().of(sim.leader("__transaction_state", shard))
+    ended = sim.run(router.request(producer.end_request(is_commit=True), EndTxnResponse, version=VERSION_1.end_txn))
+    assert ended.error_code == ErrorCode.NONE
+    assert sim.leader("topic", partition) == leader, "the marker is sent to the broker that is gone"
+    sim.run(producer.init())  # waits until the transaction is complete
+    assert sim.loop.time() - before < 10, "seconds; the broker is fenced after 2"
+    sim.heal()
+    sim.settle()
+    sim.finish()
 
 
 @pytest.mark.parametrize("sim", [LARGE], indirect=True)

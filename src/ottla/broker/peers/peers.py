@@ -144,6 +144,14 @@ class Peers:
         """Look a name up again before the next connection to it."""
         self._found.pop(name, None)
 
+    def hang_up(self, host: str, port: int) -> None:
+        """Close the connections to the listener for brokers at an address: what waits for an answer there has none."""
+        for key, peer in list(self._by_address.items()):
+            name, _, its_port, _, role = key
+            if (name, its_port, role) == (host, port, BROKERS):
+                del self._by_address[key]
+                peer.close()
+
     async def look_at(self, host: str, port: int, timeout_ms: int, *, is_foreign_tls: bool | None = None) -> Look:
         """Whether a broker answers at an address, on a connection of its own, which needs no login. A process that is
         about to end may still take a connection, but it closes it instead of answering. `is_foreign_tls`: the address

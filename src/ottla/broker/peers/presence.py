@@ -21,7 +21,7 @@ from ottla.broker.peers.suspicions import (
     Release,
     Suspicions,
 )
-from ottla.cluster import ImageChanges
+from ottla.cluster import BrokerImage, ImageChanges
 from ottla.net import Driver
 
 log = logging.getLogger("ottla.peers")
@@ -58,6 +58,16 @@ class Presence:
         if changes.brokers_changed:
             brokers = self._ground.image.brokers.values()
             self._driver.handle(BrokersChanged({broker.id: broker.epoch for broker in brokers if not broker.is_fenced}))
+        for broker_id, before in changes.brokers_changed.items():
+            if before is not None and not before.is_fenced and self._epoch(broker_id) != before.epoch:
+                self._hang_up(before)
+
+    def _hang_up(self, fenced: BrokerImage) -> None:
+        """A broker that lost its power answers nothing more, and its partitions have other leaders: what was sent to it
+        is not waited for until its time is up. A marker that waits holds back all readers of committed records."""
+        endpoint = fenced.endpoints.get(self._ground.config.inter_broker_listener)
+        if endpoint is not None:
+            self._peers.hang_up(endpoint.host, endpoint.port)
 
     async def settled(self) -> None:
         """Until the brokers have been looked at, and what is suspected is known."""

@@ -203,6 +203,47 @@ def test_the_metadata_log_has_connections_of_its_own(monkeypatch: pytest.MonkeyP
     assert sent == [1, 2, 1, 2]
 
 
+def test_connections_to_one_listener_end_when_the_node_hangs_up() -> None:
+    made: list[Recorder] = []
+
+    class Recorder(Peer):
+        """A connection that is only told what to do."""
+
+        def __init__(self, host: str, port: int) -> None:
+            made.append(self)
+            self.at = host, port
+            self.is_closed = False
+
+        def send(self, request: object, on_answer: object, *, timeout_ms: int) -> None:
+            pass
+
+        def close(self) -> None:
+            self.is_closed = True
+
+    class Recorded(Peers):
+        def _new_peer(self, host: str, port: int, name: str, security: PeerSecurity | None) -> Peer:
+            return Recorder(host, port)
+
+    async def scenario() -> None:
+        others = Recorded(asyncio.get_running_loop(), NameServer(), ReceiveBuffers(), client_id="1")
+
+        def ask() -> None:
+            others.send("10.0.0.2", 9092, ApiVersionsRequest(), lambda _: None, 1)
+            others.send("10.0.0.2", 9092, ApiVersionsRequest(), lambda _: None, 1, purpose="another")
+            others.send("10.0.0.3", 9092, ApiVersionsRequest(), lambda _: None, 1)
+            others.send("10.0.0.2", 9093, ApiVersionsRequest(), lambda _: None, 1)
+            others.send_in_quorum("10.0.0.2", 9092, ApiVersionsRequest(), lambda _: None, 1)
+
+        ask()
+        others.hang_up("10.0.0.2", 9092)
+        assert [one.is_closed for one in made] == [True, True, False, False, False]
+        ask()
+        assert [one.at for one in made[5:]] == [("10.0.0.2", 9092)] * 2, "the next request makes a new connection"
+        assert not any(one.is_closed for one in made[5:])
+
+    run_timed(scenario())
+
+
 def test_a_connection_of_the_callers_own_is_opened_at_an_address_at_once() -> None:
     async def scenario() -> None:
         names = Names()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +30,16 @@ class LookedAt(Peers):
     def __init__(self) -> None:
         self.look = Look.ANSWERED
         self.looks = 0
+        self.hung_up: list[tuple[str, int]] = []
 
     async def look_at(self, host: str, port: int, timeout_ms: int, *, is_foreign_tls: bool | None = None) -> Look:
         assert (host, port) == ("host", 9092)
         self.looks += 1
         await asyncio.sleep(0)
         return self.look
+
+    def hang_up(self, host: str, port: int) -> None:
+        self.hung_up.append((host, port))
 
 
 class World:
@@ -163,5 +168,34 @@ def test_a_node_alone_answers_at_once(tmp_path: Path) -> None:
         world = World(tmp_path)
         del world.ground.image.brokers[2]
         assert listed(world.ask()) == [1]
+
+    run_timed(scenario())
+
+
+def test_connections_to_a_broker_end_when_it_is_fenced_or_is_no_more(tmp_path: Path) -> None:
+    """What was sent to one without power would otherwise wait until its time is up."""
+
+    async def scenario() -> None:
+        world = World(tmp_path)
+        brokers = world.ground.image.brokers
+        before = brokers[2]
+
+        def changes(now: BrokerImage | None) -> int:
+            """How often this node hangs up when broker 2 becomes what is given."""
+            del world.peers.hung_up[:]
+            brokers.pop(2)
+            if now is not None:
+                brokers[2] = now
+            world.presence.image_changed(ImageChanges(brokers_changed={2: before}))
+            assert set(world.peers.hung_up) <= {("host", 9092)}
+            brokers[2] = before
+            return len(world.peers.hung_up)
+
+        assert changes(replace(before, is_in_controlled_shutdown=True)) == 0
+        assert changes(replace(before, is_fenced=True)) == 1
+        assert changes(replace(before, epoch=before.epoch + 1)) == 1, "another process"
+        assert changes(None) == 1
+        before = replace(before, is_fenced=True)
+        assert changes(replace(before, is_fenced=False)) == 0, "what was fenced already"
 
     run_timed(scenario())
