@@ -62,6 +62,14 @@ _CLIENT_ERRORS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
 }
 """The coordinator's errors as a member sees them; all others are UNKNOWN_SERVER_ERROR."""
+_PASSING = (
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NETWORK_EXCEPTION,
+    ErrorCode.REQUEST_TIMED_OUT,
+)
+"""The coordinator is not there now: what ended a lock is written later, and its records wait."""
 _FENCING = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.FENCED_STATE_EPOCH,
@@ -407,6 +415,7 @@ class HostedSharePartition:
         changes, self._unwritten = self._unwritten, []
         rows = [row for change, _ in changes for row in change.batches]
         failure: KafkaError | None = None
+        is_passing = False
         write = ShareWrite(
             self._state_epoch,
             self.leader_epoch,
@@ -418,7 +427,7 @@ class HostedSharePartition:
             await self._store.write(self.key, write)
         except KafkaError as error:
             failure = _as_client_sees(error)
-        is_passing = failure is not None and failure.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+            is_passing = error.code in _PASSING
         again: list[tuple[Change, asyncio.Future[KafkaError | None] | None]] = []
         done: list[int] = []
         refused: list[int] = []

@@ -309,14 +309,15 @@ def test_a_session_that_ends_releases_its_records_and_the_delivery_counts(play: 
     play(scenario)
 
 
+@pytest.mark.parametrize("code", [ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NETWORK_EXCEPTION])
 def test_records_whose_lock_ended_wait_until_that_is_written_and_a_coordinator_that_is_away_is_asked_again(
-    play: Callable[..., None],
+    play: Callable[..., None], code: ErrorCode
 ) -> None:
     async def scenario(world: World) -> None:
         world.produce(b"x")
         one, two = world.member("one"), world.member("two")
         assert await one.fetch() == [(0, 0, 1)]
-        world.store.error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        world.store.error = code
         world.share.connection_closed(one.client)
         assert await two.fetch(max_wait_ms=5000) == []
         assert 2 <= len(world.store.writes) <= 10
