@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import pytest
 from confluent_kafka.schema_registry import (
@@ -168,6 +170,17 @@ def test_confluents_serializers_for_protobuf(client: SchemaRegistryClient) -> No
     assert "  string item = 1;" in (client.get_latest_version("orders-proto-value").schema.schema_str or "")
 
 
+def test_answers_come_in_the_type_that_is_wanted_and_forms_of_web_pages_are_refused(url: str) -> None:
+    accepted = Request(f"{url}/subjects", headers={"Accept": "application/json"})
+    with urlopen(accepted, timeout=60) as answer:
+        assert answer.headers["Content-Type"] == "application/json"
+    form = Request(f"{url}/subjects/page/versions", json.dumps({"schema": ORDER}).encode())
+    with pytest.raises(HTTPError) as caught:
+        urlopen(form, timeout=60)
+    with caught.value as error:
+        assert (error.code, json.load(error)["error_code"]) == (415, 415)
+
+
 def test_our_own_client(url: str) -> None:
     settings = RegistrySettings.parse({"url": url})
     assert settings is not None
@@ -246,6 +259,12 @@ def test_the_commands(url: str, tmp_path: Path) -> None:
     assert "shop-value" in ottla("list").stdout
     assert '+      "name": "price"' in ottla("diff", "shop-value", "1", "2").stdout
     assert json.loads(ottla("show", "shop-value", "--version", "1").stdout) == json.loads(ORDER)
+    file.write_text('{"type":"record","name":"Sale","fields":[{"name":"order","type":"Order"}]}')
+    assert ottla("register", "sale-value", str(file)).returncode == 1
+    assert ottla("register", "sale-value", str(file), "--reference", "Order=shop-value").returncode == 0
+    shown = json.loads(ottla("show", "sale-value", "-o", "json").stdout)[0]
+    assert shown["references"] == [{"name": "Order", "subject": "shop-value", "version": 2}]
+    assert ottla("delete", "sale-value", "--yes").returncode == 0
     assert ottla("delete", "shop-value", "--yes").returncode == 0
     assert "shop-value" not in ottla("list").stdout
 

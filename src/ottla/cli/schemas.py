@@ -35,6 +35,8 @@ EXAMPLES = """\
   ottla schemas list
   ottla schemas show orders-value                      the latest version; --version 2 for another
   ottla schemas register orders-value order.avsc       the suffix says the language: .avsc, .json, .proto
+  ottla schemas register orders-value order.avsc --reference shop.Item=item-value
+                                                       a type of another subject that the schema names
   ottla schemas check orders-value order.avsc          may it follow what is registered? exit code 1: no, and why
   ottla schemas diff orders-value 1 2
   ottla schemas delete orders-value --version 1
@@ -60,6 +62,11 @@ def parser() -> argparse.ArgumentParser:
         one.add_argument("file", metavar="FILE", help="'-' is stdin")
         one.add_argument("--type", choices=sorted(KINDS.values()), help="the language (by the suffix of FILE, or AVRO)")
         one.add_argument("--normalize", action="store_true", help="write it in normal form first")
+        one.add_argument(
+            "--reference", metavar="NAME=SUBJECT[:VERSION]", action="append", default=[], help="a schema that this one "
+            "refers to as NAME (Avro: its full name, Protobuf: the import), its latest version if none is given; "
+            "may be repeated",
+        )  # fmt: skip
     diff = _add(commands, "diff", "how two versions of a subject differ", "  ottla schemas diff orders-value 1 2\n")
     diff.add_argument("subject", metavar="SUBJECT")
     diff.add_argument("old", metavar="VERSION")
@@ -139,17 +146,31 @@ def _pretty(text: str) -> str:
         return text
 
 
-def _body(options: argparse.Namespace) -> dict[str, Any]:
+def _body(registry: Registry, options: argparse.Namespace) -> dict[str, Any]:
     try:
         text = sys.stdin.read() if options.file == "-" else Path(options.file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise CommandError(f"{options.file} cannot be read: {error}", MISUSED) from None
-    return {"schema": text, "schemaType": options.type or KINDS.get(Path(options.file).suffix, AVRO)}
+    body: dict[str, Any] = {"schema": text, "schemaType": options.type or KINDS.get(Path(options.file).suffix, AVRO)}
+    if options.reference:
+        body["references"] = [_reference(registry, one) for one in options.reference]
+    return body
+
+
+def _reference(registry: Registry, given: str) -> dict[str, Any]:
+    name, equals, place = given.partition("=")
+    subject, _, version = place.rpartition(":")
+    if not subject or not version.isdecimal():
+        subject, version = place, "latest"
+    if not name or not equals or not subject:
+        raise CommandError(f"--reference {given}: it is NAME=SUBJECT or NAME=SUBJECT:VERSION", MISUSED)
+    found = registry.ask("GET", _path(subject, "versions", version))
+    return {"name": name, "subject": subject, "version": found["version"]}
 
 
 def register(registry: Registry, options: argparse.Namespace) -> int:
     query = "?normalize=true" if options.normalize else ""
-    found = registry.ask("POST", _path(options.subject, "versions") + query, _body(options), options.subject)
+    found = registry.ask("POST", _path(options.subject, "versions") + query, _body(registry, options), options.subject)
     emit_done(options.output, [{"subject": options.subject, **found}], [f"{options.subject} has the id {found['id']}"])
     return 0
 
@@ -157,7 +178,7 @@ def register(registry: Registry, options: argparse.Namespace) -> int:
 def check(registry: Registry, options: argparse.Namespace) -> int:
     query = "?verbose=true" + ("&normalize=true" if options.normalize else "")
     path = f"/compatibility{_path(options.subject, 'versions')}{query}"
-    found = registry.ask("POST", path, _body(options), options.subject)
+    found = registry.ask("POST", path, _body(registry, options), options.subject)
     is_compatible = bool(found["is_compatible"])
     lines = [str(one) for one in found.get("messages") or ()]
     said = (

@@ -60,16 +60,21 @@ class Type:
 
 
 class AvroSchema:
-    """A schema and the named types that its references bring."""
+    """A schema and the named types that its references bring.
+
+    Names and defaults that Avro's specification forbids are a `complaint`, no error: other registries took them.
+    """
 
     kind = "AVRO"
 
     def __init__(self, text: str, references: Iterable[str] = ()) -> None:
+        self.complaint = ""
         self._names: dict[str, Type] = {}
         self._node_count = 0
         for one in references:
             self._parse(_document(one), "", 0)
         self._given = set(self._names)
+        self.complaint = ""  # references are registered already
         self.type = self._parse(_document(text), "", 0)
 
     # Parsing
@@ -125,6 +130,7 @@ class AvroSchema:
         self, kind: str, schema: dict[str, Any], namespace: str, depth: int, properties: dict[str, Any]
     ) -> Type:
         name = _full_name(schema, namespace)
+        self._check_name(*name.split("."))
         if name in self._names:
             raise Unusable(f"Can't redefine: {name}")
         own_namespace = name.rpartition(".")[0]
@@ -132,13 +138,15 @@ class AvroSchema:
         self._names[name] = made
         if kind == "enum":
             symbols = schema.get("symbols")
-            if not isinstance(symbols, list) or not all(isinstance(o, str) and _NAME.fullmatch(o) for o in symbols):
+            if not isinstance(symbols, list) or not all(isinstance(one, str) for one in symbols):
                 raise Unusable(f"Enum has no symbols: {name}")
+            for one in symbols:
+                self._check_name(one)
             if len(set(symbols)) != len(symbols):
                 raise Unusable(f"Duplicate enum symbol in {name}")
             made.symbols, made.default = tuple(symbols), schema.get("default")
             if made.default is not None and made.default not in symbols:
-                raise Unusable(f"The Enum Default: {made.default} is not in the enum symbol set: {symbols}")
+                self._complain(f"The Enum Default: {made.default} is not in the enum symbol set: {symbols}")
         elif kind == "fixed":
             size = schema.get("size")
             if not isinstance(size, int) or isinstance(size, bool) or size < 0:
@@ -159,8 +167,7 @@ class AvroSchema:
     def _field(self, given: Any, record: str, namespace: str, depth: int) -> Field:
         if not isinstance(given, dict) or not isinstance(given.get("name"), str) or "type" not in given:
             raise Unusable(f"a field of {record} has no name or no type")
-        if not _NAME.fullmatch(given["name"]):
-            raise Unusable(f"Illegal character in: {given['name'][:100]}")
+        self._check_name(given["name"])
         made = Field(
             given["name"],
             self._parse(given["type"], namespace, depth + 1),
@@ -174,8 +181,15 @@ class AvroSchema:
             raise Unusable(f"Invalid order of the field {made.name}: {made.order}")
         if made.has_default and not _is_value(made.default, made.type, Budget()):
             shown = json.dumps(made.default)[:100]
-            raise Unusable(f"Invalid default for field {made.name}: {shown} not a {made.type.kind}")
+            self._complain(f"Invalid default for field {made.name}: {shown} not a {made.type.kind}")
         return made
+
+    def _check_name(self, *names: str) -> None:
+        if not all(_NAME.fullmatch(one) for one in names):
+            self._complain(f"Illegal character in: {'.'.join(names)[:100]}")
+
+    def _complain(self, what: str) -> None:
+        self.complaint = self.complaint or what
 
     # Canonical form
 
@@ -183,6 +197,10 @@ class AvroSchema:
         """The schema's text as Avro writes it; normalised: with full names and properties in order."""
         written = _Writer(self._given, is_normalized).document(self.type, "")
         return json.dumps(written, separators=(",", ":"), ensure_ascii=False)
+
+    def with_references(self) -> str:
+        """The schema's text with the types of its references in it."""
+        return json.dumps(_Writer(set(), False).document(self.type, ""), separators=(",", ":"), ensure_ascii=False)
 
     def differences_from_writer(self, writer: AvroSchema) -> list[Difference]:
         """Why this schema, as the reader's, cannot read what was written with another; empty: it can."""
@@ -214,8 +232,6 @@ def _full_name(schema: dict[str, Any], namespace: str) -> str:
     if "." not in name:
         space = own if isinstance(own, str) else namespace
         name = f"{space}.{name}" if space else name
-    if not all(_NAME.fullmatch(one) for one in name.split(".")):
-        raise Unusable(f"Illegal character in: {name[:100]}")
     if name in PRIMITIVES:
         raise Unusable(f"Schemas may not be named after primitives: {name}")
     return name

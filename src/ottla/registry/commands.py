@@ -5,18 +5,21 @@ Only the leader runs commands that have records; every instance runs those that 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from typing import Any
 
 from ottla.machine import Decision
 from ottla.registry import contracts, faults, formats, records
+from ottla.registry.avro import AvroSchema
 from ottla.registry.formats import Schema
 from ottla.registry.limits import MAX_REFERENCE_COUNT, Unusable
-from ottla.registry.records import AVRO, MAX_ID, Record, Reference, StoredSchema, guid_of
+from ottla.registry.records import AVRO, JSON, MAX_ID, Record, Reference, StoredSchema, guid_of
 from ottla.registry.state import State
 from ottla.registry.subjects import DEFAULT_CONTEXT, Subject, parse
 
 MAX_PARSED_COUNT = 1_000
+MAX_DIGEST_COUNT = 20_000
 MODES = ("READWRITE", "READONLY", "READONLY_OVERRIDE", "IMPORT", "FORWARD")
 _READ_ONLY = ("READONLY", "READONLY_OVERRIDE")
 _CONFIG_FIELDS = (
@@ -34,6 +37,7 @@ class Commands:
     def __init__(self, state: State) -> None:
         self._state = state
         self._parsed: dict[tuple[str, str], Schema] = {}
+        self._digests: dict[tuple[str, str, bool], bytes | None] = {}
 
     # Registration
 
@@ -63,10 +67,11 @@ class Commands:
             given = contracts.completed(given, config, live[-1] if live else None)
         parsed = self._parse(given)
         stored = self._canonical(given, parsed, is_normalized or config.get("normalize") is True)
-        known = self._find(live, stored, is_exact=True)
+        known = self._find(live, stored, parsed, is_exact=True)
         if known is not None and version in (0, -1, known.version) and id_ in (-1, known.id):
             return Decision([], schema_answer(known))
         if not is_import:
+            self._refuse_invalid(given, parsed, config)
             self._refuse_incompatible(subject, config, parsed, stored, live)
         given_ids = {} if given_ids is None else given_ids
         return self._new_version(subject, stored, id_, version, is_import, given_ids)
@@ -124,24 +129,57 @@ class Commands:
             raise faults.subject_not_found(subject.key)
         given = self._given(subject, body)
         is_normalized = is_normalized or self._state.config(subject).get("normalize") is True
-        stored = self._canonical(given, self._parse(given), is_normalized)
-        found = self._find(versions, stored)
+        parsed = self._parse(given)
+        found = self._find(versions, self._canonical(given, parsed, is_normalized), parsed)
         if found is None:
             raise faults.schema_not_found()
         return found
 
     def _find(
-        self, versions: list[StoredSchema], stored: StoredSchema, *, is_exact: bool = False
+        self, versions: list[StoredSchema], stored: StoredSchema, parsed: Schema, *, is_exact: bool = False
     ) -> StoredSchema | None:
         """The version that is the same schema, the newest first. A lookup without metadata and rules finds any."""
         for one in reversed(versions):
             if one.guid == stored.guid and one.kind == stored.kind:
                 return one
-        if not is_exact and stored.metadata is None and stored.rule_set is None:
-            for one in reversed(versions):
-                if (one.kind, one.text, one.references) == (stored.kind, stored.text, stored.references):
-                    return one
+        is_any = not is_exact and stored.metadata is None and stored.rule_set is None
+        alike = [
+            one
+            for one in reversed(versions)
+            if one.kind == stored.kind
+            and (is_any or (one.metadata, one.rule_set) == (stored.metadata, stored.rule_set))
+        ]
+        for one in alike:
+            if (one.text, one.references) == (stored.text, stored.references):
+                return one
+        for one in alike[:MAX_PARSED_COUNT]:
+            if self._is_same(one, stored, parsed):
+                return one
         return None
+
+    def _is_same(self, one: StoredSchema, stored: StoredSchema, parsed: Schema) -> bool:
+        """Whether a version is this schema in other words: another registry wrote its text (Karapace sorts the names in
+        it), or this text has what the version refers to."""
+        if one.references and not stored.references:
+            return stored.kind == AVRO and self._worded(one, is_resolved=True) == _digest(stored.text)
+        if sorted(set(one.references)) != sorted(set(stored.references)):
+            return False
+        found = self._worded(one)
+        return found is not None and found == _digest(parsed.canonical(is_normalized=True))
+
+    def _worded(self, one: StoredSchema, *, is_resolved: bool = False) -> bytes | None:
+        """A digest of a version's text with its references in it, or in normal form. None: only its text counts, since
+        this registry wrote it, or does not understand it."""
+        key = (parse(one.subject).context, one.guid + one.kind, is_resolved)
+        if key not in self._digests:
+            if len(self._digests) >= MAX_DIGEST_COUNT:
+                self._digests.clear()
+            try:
+                text = _other_text(one, self._parse(one), is_resolved=is_resolved)
+            except faults.Fault:
+                text = None
+            self._digests[key] = None if text is None else _digest(text)
+        return self._digests[key]
 
     # Compatibility
 
@@ -152,6 +190,7 @@ class Commands:
         given = self._given(subject, body)
         config = self._state.config(subject)
         parsed = self._parse(given)
+        self._refuse_invalid(given, parsed, config)
         stored = self._canonical(given, parsed, is_normalized or config.get("normalize") is True)
         return self._messages(config, parsed, stored, versions)
 
@@ -247,18 +286,16 @@ class Commands:
         try:
             parsed = formats.parse(given.kind, given.text, self._needed(given, context))
         except Unusable as error:
-            shown = given.text if len(given.text) < 500 else given.text[:500] + "..."
-            listed = ", ".join(
-                f"{{name='{r.name}', subject='{r.subject}', version={r.version}}}" for r in given.references
-            )
-            raise faults.invalid_schema(
-                f"Invalid schema {{schemaType={given.kind},references=[{listed}],schema={shown}}} "
-                f"with refs [{listed}] of type {given.kind}, details: {error}"
-            ) from None
+            raise _invalid(given, str(error)) from None
         if len(self._parsed) >= MAX_PARSED_COUNT:
             self._parsed.clear()
         self._parsed[key] = parsed
         return parsed
+
+    def _refuse_invalid(self, given: StoredSchema, parsed: Schema, config: Mapping[str, Any]) -> None:
+        """A new schema keeps to the specification; those that were registered before need not."""
+        if parsed.complaint and config.get("validateNewSchemas") is not False:
+            raise _invalid(given, parsed.complaint)
 
     def _needed(self, given: StoredSchema, context: str) -> list[tuple[str, str]]:
         """Everything that a schema refers to, directly or not, needed ones first."""
@@ -434,6 +471,28 @@ class Commands:
                 raise faults.subject_not_found(subject.key)
             return Decision([], {"mode": self._state.mode(subject)})
         return Decision([records.mode_record(subject.key, None)], {"mode": known})
+
+
+def _other_text(one: StoredSchema, parsed: Schema, *, is_resolved: bool) -> str | None:
+    if is_resolved:
+        assert isinstance(parsed, AvroSchema)
+        return parsed.with_references()
+    normal = parsed.canonical(is_normalized=True)
+    is_ours = one.text == parsed.canonical() and not (one.kind == JSON and one.text == normal)
+    return None if is_ours else normal
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.sha256(text.encode()).digest()
+
+
+def _invalid(given: StoredSchema, why: str) -> faults.Fault:
+    shown = given.text if len(given.text) < 500 else given.text[:500] + "..."
+    listed = ", ".join(f"{{name='{r.name}', subject='{r.subject}', version={r.version}}}" for r in given.references)
+    return faults.invalid_schema(
+        f"Invalid schema {{schemaType={given.kind},references=[{listed}],schema={shown}}} "
+        f"with refs [{listed}] of type {given.kind}, details: {why}"
+    )
 
 
 def _reserved(parsed: Schema, stored: StoredSchema, before: StoredSchema | None) -> list[str]:

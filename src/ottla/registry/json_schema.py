@@ -20,6 +20,7 @@ class JsonSchema:
     """A schema, and those that it refers to by name."""
 
     kind = "JSON"
+    complaint = ""
 
     def __init__(self, text: str, references: Mapping[str, str] | None = None) -> None:
         self.document = _load(text)

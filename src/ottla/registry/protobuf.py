@@ -33,6 +33,7 @@ class ProtobufSchema:
     """One file, and those that it imports."""
 
     kind = "PROTOBUF"
+    complaint = ""
 
     def __init__(self, text: str, references: Sequence[tuple[str, str]] = ()) -> None:
         self.file = _load(text)

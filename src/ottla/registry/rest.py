@@ -242,6 +242,9 @@ class Rest:
         serialized = getattr(self._commands.parsed(stored), "serialized", None)
         if wanted == formats.SERIALIZED and serialized is not None:
             return str(serialized())
+        resolved = getattr(self._commands.parsed(stored), "with_references", None)
+        if wanted == "resolved" and resolved is not None:
+            return str(resolved())
         if wanted in ("resolved", "ignore_extensions", formats.SERIALIZED):
             return stored.text
         raise faults.unprocessable(f"Invalid format {wanted[:100]!r}")

@@ -22,6 +22,7 @@ from ottla.registry.election import Election
 from ottla.registry.faults import Fault
 from ottla.registry.http_connections import KEPT_FOR_S, HttpConnections
 from ottla.registry.logins import REALM, Acls, Logins, User, cluster_login
+from ottla.registry.media_types import MEDIA_TYPE, answer_type, is_body_type
 from ottla.registry.rest import Request, Rest, is_plain
 from ottla.registry.state import DEFAULT_LEVEL, State
 from ottla.registry.topic import PAUSE_S, ClientSettings, SchemaTopic
@@ -34,7 +35,6 @@ try:
 except ModuleNotFoundError as missing:
     raise ImportError("the registry needs aiohttp: pip install 'ottla[registry]'") from missing
 
-MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
 FORWARDED = "X-Forward"
 MAX_BODY_BYTES = 4 * 1024 * 1024
 _log = logging.getLogger("ottla.registry")
@@ -108,9 +108,16 @@ class RegistryServer:
     # Requests
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        answer = await self._answer(request)
+        answer.headers["Content-Type"] = answer_type(request.headers.getall("Accept", []))
+        return answer
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
             user = await self._user(request)
             content = await _content(request)
+            if content and not is_body_type(request.headers.get("Content-Type")):
+                raise faults.Fault(415, 415, f"HTTP 415 Unsupported Media Type: Content-Type is not {MEDIA_TYPE}")
             query = {name: request.query.getall(name) for name in request.query}
             asked = Request(request.method, request.rel_url.raw_path, query, _document(content))
             if user is not None:
