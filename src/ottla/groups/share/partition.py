@@ -21,7 +21,8 @@ that end (`expire`, `release_member`) are changes, too: no member gets a record 
 written. So what was delivered for the n-th time is delivered for the n-th time or later after any crash.
 
 Records that were delivered half as often as they may be (`throttle_count`) come in ever smaller portions, and the last
-time each comes alone: one record that kills its members does not take its neighbours with it.
+time each comes alone: one record that kills its members does not take its neighbours with it. The size of a portion is
+a part of what was together at first (`whole_count`) and depends on the delivery count alone, as in Kafka.
 
 Invariants:
     I1  runs are in order, touch each other and cover the window exactly
@@ -132,6 +133,8 @@ class _Run:
     available_at: int = 0
     """When the back-off of an available run ends; 0: it is not waiting."""
     is_rejected: bool = False
+    whole_count: int = 0
+    """How many records this run had with its neighbours when they were first handed out in portions; 0: never."""
 
     @property
     def count(self) -> int:
@@ -152,6 +155,7 @@ class _Run:
             and self.next_state is other.next_state
             and self.available_at == other.available_at
             and self.is_rejected == other.is_rejected
+            and (self.whole_count == other.whole_count or self.state in FINAL)
         )
 
 
@@ -342,10 +346,13 @@ class SharePartition:
         return acquired
 
     def _portion(self, run: _Run) -> int:
-        """How many records of a run that was delivered often are handed out at once."""
+        """How many records of a run that was delivered often are handed out at once: half of the whole, then a quarter
+        and so on, the last time one. What is left of a run comes in portions of the same size."""
+        if run.whole_count == 0:
+            run.whole_count = run.count
         if run.delivery_count >= self.max_delivery_count - 1:
             return 1
-        return max(run.count >> (run.delivery_count - self.throttle_count + 1), 1)
+        return max(run.whole_count >> (run.delivery_count - self.throttle_count + 1), 1)
 
     def _without_aborted(self, acquired: Acquired, aborted: Sequence[tuple[int, int]]) -> Iterator[Acquired]:
         """The parts of an acquisition outside of aborted batches; those batches are archived."""

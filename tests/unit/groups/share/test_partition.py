@@ -173,10 +173,26 @@ def test_records_that_were_delivered_often_come_in_small_portions_and_alone_at_l
     queue.done("a", 0, 0, ACCEPT)
     queue.done("b", 1, 1, RELEASE)
     assert queue.start_offset == 2, "the first was accepted, the second has used up its deliveries"
-    assert queue.take("a", 9) == [Acquired(2, 2, 4)]
-    assert queue.take("a", 9) == [Acquired(3, 3, 4)]
+    assert queue.take("a", 9) == [Acquired(2, 3, 4)], "portions of what is left are not smaller"
     assert queue.take("a", 9) == [Acquired(4, 4, 4)]
     assert queue.take("a", 9) == [Acquired(5, 9, 1)]
+
+
+def test_the_size_of_a_portion_depends_on_the_deliveries_alone() -> None:
+    """As Apache Kafka 4.3.1 does: each portion of the n-th delivery has the same size."""
+    queue = Partition(deliveries=10)
+    for _ in range(5):
+        [acquired] = queue.take("a", 31)
+        queue.done("a", acquired.first_offset, acquired.last_offset, RELEASE)
+    sizes: dict[int, set[int]] = {}
+    deliveries = 0
+    while acquired_now := queue.take("a", 31):
+        [(first, last, count)] = acquired_now
+        sizes.setdefault(count, set()).add(last - first + 1)
+        deliveries += last - first + 1
+        queue.done("a", first, last, RELEASE)
+    assert sizes == {6: {16}, 7: {8}, 8: {4}, 9: {2}, 10: {1}}
+    assert (deliveries, queue.start_offset) == (5 * 32, 32)
 
 
 def test_a_portion_of_records_that_were_delivered_often_does_not_come_with_others() -> None:
