@@ -5,26 +5,21 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
 
-from ottla.cli.kafka.connection import connect
 from ottla.cli.kafka.entry import run_async, run_tool
-from ottla.cli.kafka.exceptions import default_message, java_class, java_text, show_warnings
-from ottla.cli.kafka.failures import execution_failure
+from ottla.cli.kafka.exceptions import default_message, java_class, show_warnings
+from ottla.cli.kafka.group_actions import Action, delete_offsets, parse_filter, run_action
 from ottla.cli.kafka.group_descriptions import show_members, show_offsets, show_states
 from ottla.cli.kafka.java import hash_order
 from ottla.cli.kafka.offset_resets import Resets, format_csv, show_resets
-from ottla.cli.kafka.options import LONG, Option, OptionError, OptionParser, Options, ToolError, UsageError
-from ottla.cli.kafka.topic_arguments import parse_topic_argument, print_error
-from ottla.client.admin import Admin, GroupListing, PartialFailure
-from ottla.client.errors import ErrorCode, KafkaError
-from ottla.client.metadata import TopicPartition
+from ottla.cli.kafka.options import LONG, Option, OptionError, OptionParser, Options, UsageError
+from ottla.cli.kafka.topic_arguments import print_error
+from ottla.client.admin import Admin, GroupListing
+from ottla.client.admin.calls import errors_by_item
 
-T = TypeVar("T")
 CONSUMER_PROTOCOLS = ("", "consumer")
 STATES = ("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty", "Assigning", "Reconciling")
 TYPES = ("Classic", "Consumer")
-ACTIONS = ("list", "describe", "delete", "reset-offsets", "delete-offsets", "validate-regex")
 SCENARIOS = (
     "to-offset",
     "to-datetime",
@@ -98,15 +93,17 @@ def _run(options: Options) -> int:
         "consumer group offsets."
     )
     _check(options)
-    if sum(map(options.has, ACTIONS)) != 1:
-        actions = ", ".join(f"--{action}" for action in ACTIONS)
+    names = (*ACTIONS, "validate-regex")
+    if sum(map(options.has, names)) != 1:
+        actions = ", ".join(f"--{name}" for name in names)
         raise UsageError(f"Command must include exactly one action: {actions}")
     if options.has("validate-regex"):
         _validate(options.value("validate-regex"))
         return 0
     show_warnings()
     try:
-        return run_async(_execute(options))
+        numbers = ("to-offset", "shift-by")
+        return run_async(run_action(options, "consumer", ACTIONS, numbers=numbers, failed_code=0))
     except OptionError as error:
         raise UsageError(error.message) from None
 
@@ -183,39 +180,6 @@ def _validate(regex: str) -> None:
 # Actions
 
 
-async def _execute(options: Options) -> int:
-    try:
-        timeout_ms, _, _ = (options.values(name) for name in ("timeout", "to-offset", "shift-by"))
-        admin = connect(
-            options.value("bootstrap-server"),
-            options.value("command-config"),
-            settings={"default.api.timeout.ms": timeout_ms[-1]},
-        )
-        async with admin:
-            if options.has("list"):
-                await _list(admin, options)
-            elif options.has("describe"):
-                await _describe(admin, options)
-            elif options.has("delete"):
-                await _delete(admin, options)
-            elif options.has("reset-offsets"):
-                await _reset(admin, options)
-            else:
-                await _delete_offsets(admin, options)
-    except ToolError as error:
-        if error.exception == ToolError("").exception:
-            raise UsageError(error.message) from None
-        print_error(f"Executing consumer group command failed due to {error.message}")
-        sys.stdout.flush()
-        sys.stderr.write(error.trace)
-    except KafkaError as error:
-        failure = execution_failure(error)
-        print_error(f"Executing consumer group command failed due to {failure.message}")
-        sys.stdout.flush()
-        sys.stderr.write(failure.trace)
-    return 0
-
-
 async def _consumer_groups(admin: Admin, **filters: tuple[str, ...]) -> list[GroupListing]:
     """Groups of consumers, in the order of a Java map."""
     found = {
@@ -238,8 +202,8 @@ async def _list(admin: Admin, options: Options) -> None:
         for listing in await _consumer_groups(admin, types=TYPES):
             print(listing.group_id)
         return
-    types = _filter(options.value("type"), TYPES, "types")
-    states = _filter(options.value("state"), STATES, "state")
+    types = parse_filter(options.value("type"), TYPES, "types")
+    states = parse_filter(options.value("state"), STATES)
     listings = await _consumer_groups(admin, types=types, states=states)
     width = max((max(15, len(listing.group_id)) for listing in listings), default=15) + 10
     rows = [("GROUP", "TYPE", "STATE")]
@@ -253,17 +217,6 @@ async def _list(admin: Admin, options: Options) -> None:
         if has_state:
             line += f" {state:<20}"
         print(line)
-
-
-def _filter(given: str | None, valid: tuple[str, ...], what: str) -> tuple[str, ...]:
-    if not given:
-        return ()
-    names = {name.lower(): name for name in valid}
-    wanted = [text.strip().lower().replace("_", "") for text in given.split(",")]
-    if any(text not in names for text in wanted):
-        kinds = "states" if what == "state" else what
-        raise ToolError(f"Invalid {what} list '{given}'. Valid {kinds} are: {', '.join(valid)}")
-    return tuple(names[text] for text in wanted)
 
 
 async def _describe(admin: Admin, options: Options) -> None:
@@ -280,7 +233,7 @@ async def _describe(admin: Admin, options: Options) -> None:
 
 async def _delete(admin: Admin, options: Options) -> None:
     group_ids = hash_order(await _named_groups(admin, options))
-    failed = await _errors_of(admin.delete_groups(group_ids), group_ids)
+    failed = await errors_by_item(admin.delete_groups(group_ids), group_ids)
     deleted = ", ".join(f"'{group_id}'" for group_id in group_ids if group_id not in failed)
     if not failed:
         print(f"Deletion of requested consumer groups ({deleted}) was successful.")
@@ -293,17 +246,6 @@ async def _delete(admin: Admin, options: Options) -> None:
         print(f"\nThese consumer groups were deleted successfully: {deleted}")
 
 
-async def _errors_of(work: Awaitable[object], items: list[T]) -> dict[T, KafkaError]:
-    """Why it did not work, for each that it did not work for."""
-    try:
-        await work
-    except PartialFailure as failure:
-        return {item: failure.errors[item] for item in items if item in failure.errors}
-    except KafkaError as error:
-        return dict.fromkeys(items, error)
-    return {}
-
-
 async def _reset(admin: Admin, options: Options) -> None:
     resets = Resets(admin, options)
     planned = {group_id: await resets.plan(group_id) for group_id in hash_order(await _named_groups(admin, options))}
@@ -314,51 +256,13 @@ async def _reset(admin: Admin, options: Options) -> None:
 
 
 async def _delete_offsets(admin: Admin, options: Options) -> None:
-    group_id = options.value("group")
-    partitions: list[TopicPartition] = []
-    statuses: dict[TopicPartition, str] = {}
-    for topic in options.values("topic"):
-        if ":" in topic:
-            partitions += parse_topic_argument(topic)
-            continue
-        try:
-            described = (await admin.describe_topics([topic]))[topic]
-            partitions += [TopicPartition(topic, one.partition) for one in described.partitions]
-        except KafkaError as error:
-            statuses[TopicPartition(topic, -1)] = f"Error: {java_text(KafkaError(error.code))}"
-    partitions = list(dict.fromkeys(partitions))
-    failed: dict[TopicPartition, KafkaError] = {}
-    if partitions:
-        failed = await _errors_of(admin.delete_group_offsets(group_id, partitions), partitions)
-    for partition in partitions:
-        refused = failed.get(partition)
-        statuses[partition] = "Successful" if refused is None else f"Error: {java_text(KafkaError(refused.code))}"
-    _show_deletion(group_id, next(iter(failed.values())).code if failed else ErrorCode.NONE)
-    width = max(15, *(len(partition.topic) for partition in statuses))
-    line = f"\n{'TOPIC':<{width}} {'PARTITION':<10} {'STATUS':<15}"
-    for partition in sorted(statuses, key=lambda one: f"{one.topic}{one.partition}"):
-        number = partition.partition if partition.partition >= 0 else "-"
-        line += f"\n{partition.topic:<{width}} {number:<10} {statuses[partition]:<15}"
-    print(line)
+    await delete_offsets(admin, options.value("group"), options.values("topic"))
 
 
-def _show_deletion(group_id: str, code: ErrorCode) -> None:
-    of_groups = (
-        ErrorCode.INVALID_GROUP_ID,
-        ErrorCode.GROUP_ID_NOT_FOUND,
-        ErrorCode.GROUP_AUTHORIZATION_FAILED,
-        ErrorCode.NON_EMPTY_GROUP,
-    )
-    of_partitions = (
-        ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC,
-        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    )
-    if code is ErrorCode.NONE:
-        print(f"Request succeeded for deleting offsets from group {group_id}.")
-    elif code in of_groups:
-        print_error(default_message(code))
-    elif code in of_partitions:
-        print_error("Encountered some partition-level error, see the follow-up details.")
-    else:
-        print_error(f"Encountered some unknown error: {code.name}")
+ACTIONS: dict[str, Action] = {
+    "list": _list,
+    "describe": _describe,
+    "delete": _delete,
+    "reset-offsets": _reset,
+    "delete-offsets": _delete_offsets,
+}

@@ -5,23 +5,20 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from ottla.cli.kafka.connection import connect
 from ottla.cli.kafka.entry import run_async, run_tool
 from ottla.cli.kafka.exceptions import java_message, java_text, show_warnings
-from ottla.cli.kafka.failures import execution_failure, failure_of
+from ottla.cli.kafka.failures import failure_of
+from ottla.cli.kafka.group_actions import MISSING, Action, groups_of_type, list_groups, run_action
 from ottla.cli.kafka.group_descriptions import leaders_of, log_offsets
-from ottla.cli.kafka.java import hash_order
 from ottla.cli.kafka.offset_resets import parse_moment, show_resets
-from ottla.cli.kafka.options import LONG, Option, OptionParser, Options, ToolError, UsageError
+from ottla.cli.kafka.options import LONG, Option, OptionParser, Options, UsageError
 from ottla.cli.kafka.topic_arguments import parse_topic_argument, print_error
-from ottla.client.admin import EARLIEST, LATEST, Admin, GroupDescription, GroupListing
+from ottla.client.admin import EARLIEST, LATEST, Admin, GroupDescription
 from ottla.client.admin.calls import errors_by_item
 from ottla.client.errors import ErrorCode, KafkaError
 from ottla.client.metadata import TopicPartition
 
-MISSING = "-"
 STATES = ("Empty", "Dead", "Stable")
-ACTIONS = ("list", "describe", "delete", "reset-offsets", "delete-offsets")
 SCENARIOS = ("to-datetime", "to-earliest", "to-latest")
 PARSER = OptionParser(
     Option("bootstrap-server", "REQUIRED: where the cluster is found.", "server to connect to"),
@@ -68,7 +65,7 @@ def _run(options: Options) -> int:
         actions = ", ".join(f"--{action}" for action in ACTIONS)
         raise UsageError(f"Command must include exactly one action: {actions}.")
     show_warnings()
-    return run_async(_execute(options))
+    return run_async(run_action(options, "share", ACTIONS))
 
 
 def _check(options: Options) -> None:
@@ -110,73 +107,14 @@ def _check(options: Options) -> None:
     options.forbid("topic", "list", "describe")
 
 
-async def _execute(options: Options) -> int:
-    settings = {"default.api.timeout.ms": options.values("timeout")[-1]}
-    try:
-        async with connect(
-            options.value("bootstrap-server"), options.value("command-config"), settings=settings
-        ) as admin:
-            if options.has("list"):
-                await _list(admin, options)
-            elif options.has("describe"):
-                await _describe(admin, options)
-            elif options.has("delete"):
-                await _delete(admin, options)
-            elif options.has("reset-offsets"):
-                await _reset(admin, options)
-            else:
-                await _delete_offsets(admin, options)
-    except ToolError as error:
-        if error.exception == ToolError("").exception:
-            raise UsageError(error.message) from None
-        return _failed(error)
-    except KafkaError as error:
-        return _failed(execution_failure(error))
-    return 0
-
-
-def _failed(error: ToolError) -> int:
-    print_error(f"Executing share group command failed due to {error.message}")
-    sys.stdout.flush()
-    sys.stderr.write(error.trace)
-    return 1
-
-
-async def _share_groups(admin: Admin, states: tuple[str, ...] = ()) -> list[GroupListing]:
-    """Share groups, in the order of a Java map."""
-    found = {listing.group_id: listing for listing in await admin.list_groups(types=("share",), states=states)}
-    return [found[group_id] for group_id in hash_order(found)]
+async def _list(admin: Admin, options: Options) -> None:
+    await list_groups(admin, options, "share", STATES)
 
 
 async def _named_groups(admin: Admin, options: Options) -> list[str]:
     if options.has("all-groups"):
-        return [listing.group_id for listing in await _share_groups(admin)]
+        return [listing.group_id for listing in await groups_of_type(admin, "share")]
     return list(dict.fromkeys(options.values("group")))
-
-
-# Listing
-
-
-async def _list(admin: Admin, options: Options) -> None:
-    if not options.has("state"):
-        for listing in await _share_groups(admin):
-            print(listing.group_id)
-        return
-    listings = await _share_groups(admin, _states(options.value("state")))
-    width = max((15, *(len(listing.group_id) for listing in listings)))
-    print(f"{'GROUP':<{width}} STATE")
-    for listing in listings:
-        print(f"{listing.group_id:<{width}} {listing.state}")
-
-
-def _states(given: str | None) -> tuple[str, ...]:
-    if not given:
-        return ()
-    names = {name.lower(): name for name in STATES}
-    wanted = [text.strip().lower() for text in given.split(",")]
-    if any(text not in names for text in wanted):
-        raise ToolError(f"Invalid state list '{given}'. Valid states are: {', '.join(STATES)}")
-    return tuple(names[text] for text in wanted)
 
 
 # Describing
@@ -274,7 +212,7 @@ async def _show_state(admin: Admin, group: GroupDescription, *, is_verbose: bool
 
 async def _delete(admin: Admin, options: Options) -> None:
     group_ids = await _named_groups(admin, options)
-    known = {listing.group_id for listing in await _share_groups(admin)}
+    known = {listing.group_id for listing in await groups_of_type(admin, "share")}
     failed = {
         group_id: f"java.lang.IllegalArgumentException: Group '{group_id}' is not a share group."
         for group_id in group_ids
@@ -360,3 +298,12 @@ async def _delete_offsets(admin: Admin, options: Options) -> None:
         refused = failed.get(topic)
         status = "Successful" if refused is None else f"Error: {java_message(KafkaError(refused.code))}"
         print(f"{topic:<{width}} {status}")
+
+
+ACTIONS: dict[str, Action] = {
+    "list": _list,
+    "describe": _describe,
+    "delete": _delete,
+    "reset-offsets": _reset,
+    "delete-offsets": _delete_offsets,
+}

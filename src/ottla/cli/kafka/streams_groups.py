@@ -3,35 +3,23 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterable, Mapping
 
-from ottla.cli.kafka.connection import connect
 from ottla.cli.kafka.entry import run_async, run_tool
-from ottla.cli.kafka.exceptions import default_message, java_text, show_warnings
-from ottla.cli.kafka.failures import execution_failure
+from ottla.cli.kafka.exceptions import java_text, show_warnings
+from ottla.cli.kafka.group_actions import Action, delete_offsets, groups_of_type, list_groups, run_action
 from ottla.cli.kafka.group_descriptions import group_offsets
 from ottla.cli.kafka.java import hash_order
 from ottla.cli.kafka.offset_resets import Offsets, Resets, format_csv, in_java_order
-from ottla.cli.kafka.options import LONG, Option, OptionParser, Options, ToolError, UsageError
-from ottla.cli.kafka.streams_group_descriptions import (
-    MISSING,
-    show_members,
-    show_offsets,
-    show_state,
-    show_topology,
-)
-from ottla.cli.kafka.topic_arguments import parse_topic_argument, print_error
-from ottla.client.admin import (
-    Admin,
-    GroupListing,
-)
+from ottla.cli.kafka.options import LONG, Option, OptionParser, Options, UsageError
+from ottla.cli.kafka.streams_group_descriptions import show_members, show_offsets, show_state, show_topology
+from ottla.cli.kafka.topic_arguments import print_error
+from ottla.client.admin import Admin
 from ottla.client.admin.calls import errors_by_item
 from ottla.client.errors import ErrorCode, KafkaError
 from ottla.client.metadata import TopicPartition
 
 STATES = ("Empty", "NotReady", "Stable", "Assigning", "Reconciling", "Dead")
-ACTIONS = ("list", "describe", "delete", "reset-offsets", "delete-offsets")
 SCENARIOS = (
     "to-offset",
     "shift-by",
@@ -107,7 +95,7 @@ def _run(options: Options) -> int:
             "--delete-offsets."
         )
     show_warnings()
-    return run_async(_execute(options))
+    return run_async(run_action(options, "streams", ACTIONS))
 
 
 def _check(options: Options) -> None:
@@ -171,73 +159,14 @@ def _check_internal_topics(options: Options) -> None:
         raise UsageError("Option [delete-internal-topic] takes [reset-offsets] when [execute] is used.")
 
 
-async def _execute(options: Options) -> int:
-    settings = {"default.api.timeout.ms": options.values("timeout")[-1]}
-    try:
-        async with connect(
-            options.value("bootstrap-server"), options.value("command-config"), settings=settings
-        ) as admin:
-            if options.has("list"):
-                await _list(admin, options)
-            elif options.has("describe"):
-                await _describe(admin, options)
-            elif options.has("delete"):
-                await _delete(admin, options)
-            elif options.has("reset-offsets"):
-                await _reset(admin, options)
-            else:
-                await _delete_offsets(admin, options)
-    except ToolError as error:
-        if error.exception == ToolError("").exception:
-            raise UsageError(error.message) from None
-        return _failed(error)
-    except KafkaError as error:
-        return _failed(execution_failure(error))
-    return 0
-
-
-def _failed(error: ToolError) -> int:
-    print_error(f"Executing streams group command failed due to {error.message}")
-    sys.stdout.flush()
-    sys.stderr.write(error.trace)
-    return 1
-
-
-async def _streams_groups(admin: Admin, states: tuple[str, ...] = ()) -> list[GroupListing]:
-    """Streams groups, in the order of a Java map."""
-    found = {listing.group_id: listing for listing in await admin.list_groups(types=("streams",), states=states)}
-    return [found[group_id] for group_id in hash_order(found)]
+async def _list(admin: Admin, options: Options) -> None:
+    await list_groups(admin, options, "streams", STATES)
 
 
 async def _named_groups(admin: Admin, options: Options) -> list[str]:
     if options.has("all-groups"):
-        return [listing.group_id for listing in await _streams_groups(admin)]
+        return [listing.group_id for listing in await groups_of_type(admin, "streams")]
     return list(options.values("group"))
-
-
-# Listing
-
-
-async def _list(admin: Admin, options: Options) -> None:
-    if not options.has("state"):
-        for listing in await _streams_groups(admin):
-            print(listing.group_id)
-        return
-    listings = await _streams_groups(admin, _states(options.value("state")))
-    width = max((15, *(len(listing.group_id) for listing in listings)))
-    print(f"{'GROUP':<{width}} STATE")
-    for listing in listings:
-        print(f"{listing.group_id:<{width}} {listing.state}")
-
-
-def _states(given: str | None) -> tuple[str, ...]:
-    if not given:
-        return ()
-    names = {name.lower(): name for name in STATES}
-    wanted = [text.strip().lower().replace("_", "") for text in given.split(",")]
-    if any(text not in names for text in wanted):
-        raise ToolError(f"Invalid state list '{given}'. Valid states are: {', '.join(STATES)}")
-    return tuple(names[text] for text in wanted)
 
 
 # Describing
@@ -263,7 +192,7 @@ async def _describe(admin: Admin, options: Options) -> None:
 
 async def _delete(admin: Admin, options: Options) -> None:
     group_ids = await _named_groups(admin, options)
-    states = {listing.group_id: listing.state for listing in await _streams_groups(admin)}
+    states = {listing.group_id: listing.state for listing in await groups_of_type(admin, "streams")}
     failed: dict[str, str] = {}
     for group_id in dict.fromkeys(group_ids):
         if group_id not in states:
@@ -402,50 +331,16 @@ async def _delete_internal_topics(admin: Admin, options: Options, group_id: str)
 
 async def _delete_offsets(admin: Admin, options: Options) -> None:
     group_id = options.value("group")
-    statuses: dict[TopicPartition, str] = {}
-    partitions: list[TopicPartition] = []
     if options.has("all-input-topics"):
-        partitions = await _read_partitions(admin, group_id)
-    for topic in () if options.has("all-input-topics") else options.values("input-topic"):
-        if ":" in topic:
-            partitions += parse_topic_argument(topic)
-            continue
-        try:
-            described = (await admin.describe_topics([topic]))[topic]
-            partitions += [TopicPartition(topic, one.partition) for one in described.partitions]
-        except KafkaError as error:
-            statuses[TopicPartition(topic, -1)] = f"Error: {java_text(KafkaError(error.code))}"
-    partitions = list(dict.fromkeys(partitions))
-    failed: dict[TopicPartition, KafkaError] = {}
-    if partitions:
-        failed = await errors_by_item(admin.delete_group_offsets(group_id, partitions), partitions)
-    for partition in partitions:
-        refused = failed.get(partition)
-        statuses[partition] = "Successful" if refused is None else f"Error: {java_text(KafkaError(refused.code))}"
-    _say_deletion(group_id, next(iter(failed.values())).code if failed else ErrorCode.NONE)
-    width = max((15, *(len(one.topic) for one in statuses)))
-    line = f"\n{'TOPIC':<{width}} {'PARTITION':<10} {'STATUS':<15}"
-    for one in sorted(statuses, key=lambda one: f"{one.topic}{one.partition}"):
-        number = one.partition if one.partition >= 0 else MISSING
-        line += f"\n{one.topic:<{width}} {number:<10} {statuses[one]:<15}"
-    print(line)
-
-
-def _say_deletion(group_id: str, code: ErrorCode) -> None:
-    if code is ErrorCode.NONE:
-        print(f"Request succeeded for deleting offsets from group {group_id}.")
-    elif code in (
-        ErrorCode.INVALID_GROUP_ID,
-        ErrorCode.GROUP_ID_NOT_FOUND,
-        ErrorCode.GROUP_AUTHORIZATION_FAILED,
-        ErrorCode.NON_EMPTY_GROUP,
-    ):
-        print_error(default_message(code))
-    elif code in (
-        ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC,
-        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    ):
-        print_error("Encountered some partition-level error, see the follow-up details.")
+        await delete_offsets(admin, group_id, (), await _read_partitions(admin, group_id))
     else:
-        print_error(f"Encountered some unknown error: {code.name}")
+        await delete_offsets(admin, group_id, options.values("input-topic"))
+
+
+ACTIONS: dict[str, Action] = {
+    "list": _list,
+    "describe": _describe,
+    "delete": _delete,
+    "reset-offsets": _reset,
+    "delete-offsets": _delete_offsets,
+}
