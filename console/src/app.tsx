@@ -7,7 +7,7 @@ import { connection } from "./net/resource";
 import { useStore } from "./net/store";
 import { type Address, address, format, go } from "./router";
 import { screenOf } from "./screens/all";
-import { Login } from "./screens/login";
+import { ComeBack, Login } from "./screens/login";
 import { texts } from "./texts";
 import { nextTheme, theme } from "./theme";
 import { Dialog } from "./ui/dialog";
@@ -51,6 +51,7 @@ const MENU: readonly (readonly [
 
 export function App(): JSX.Element {
   const now = useStore(session);
+  const at = useStore(address);
   const [fault, setFault] = useState<ApiError | null>(null);
   const [tries, setTries] = useState(0);
 
@@ -74,8 +75,14 @@ export function App(): JSX.Element {
       </main>
     );
   }
+  if (isComingBack(at)) return <ComeBack query={at.query} />;
   if (now.login === "required") return <Login session={now} />;
   return <Frame />;
+}
+
+/** Whether the issuer of a login has sent the browser here. */
+function isComingBack(at: Address): boolean {
+  return at.path.length === 2 && at.path[0] === "login" && at.path[1] === "callback";
 }
 
 function Frame(): JSX.Element {

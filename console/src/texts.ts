@@ -76,6 +76,9 @@ export const texts = {
     password: "Password",
     mechanism: "Mechanism",
     submit: "Log in",
+    elsewhere: "Log in with single sign-on",
+    byPassword: "Or with a password of the cluster",
+    refused: "The login was not completed",
   },
   overview: {
     title: "Overview",

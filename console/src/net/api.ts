@@ -1,9 +1,12 @@
 /** Calls of the console's server. A failure is an ApiError with what happened and what to do. */
 import { texts } from "../texts";
+import { remember, remembered } from "../theme";
 import { Store } from "./store";
 import type { Fault, Preview, Session } from "./types";
 
 const TIMEOUT_MS = 60_000;
+const WAY_BACK = "ottla.way-back";
+const CALLBACK = "/login/callback";
 
 export class ApiError extends Error {
   constructor(
@@ -100,6 +103,28 @@ export async function openSession(): Promise<void> {
 
 export async function logIn(username: string, password: string, mechanism: string | null): Promise<void> {
   session.set(await post<Session>("/api/login", { username, password, mechanism }));
+}
+
+/** Goes to the issuer's page, which comes back to /login/callback of this console. */
+export async function logInElsewhere(): Promise<void> {
+  const { location } = await post<{ location: string }>("/api/login", { oidc: true });
+  remember(WAY_BACK, window.location.pathname + window.location.search);
+  window.location.assign(location);
+}
+
+/** The issuer's answer for the session; then the page that the login began on. */
+export async function comeBack(query: Record<string, string>): Promise<void> {
+  const { code, state } = query;
+  if (code === undefined) {
+    throw new ApiError("LOGIN_FAILED", texts.login.refused, query["error_description"] ?? query["error"] ?? null, 0);
+  }
+  session.set(await post<Session>("/api/login", { code, state }));
+}
+
+/** Where a login began: an address of this console, never another. */
+export function wayBack(): string {
+  const kept = remembered(WAY_BACK);
+  return kept?.startsWith("/") && !kept.startsWith("//") && !kept.startsWith(CALLBACK) ? kept : "/";
 }
 
 export async function logOut(): Promise<void> {

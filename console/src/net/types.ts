@@ -5,6 +5,7 @@ export interface Session {
   user: string | null;
   login: "none" | "required" | "done";
   mechanisms: string[];
+  oidc: boolean;
   csrf: string;
   read_only: boolean;
   clusters: { name: string; bootstrap: string }[];

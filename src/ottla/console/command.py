@@ -30,6 +30,7 @@ EXAMPLES = """\
   ottla console --cluster prod --cluster test        two clusters of 'ottla clusters list'
   ottla console --registry http://127.0.0.1:8081 --pipelines ./pipelines
   ottla console --host 0.0.0.0 --tls-certificate console.pem --tls-key console.key    logins with the cluster's users
+  ottla console --oidc-issuer https://login.example.com --oidc-client-id ottla --command-config client.properties
   ottla console --mask 'orders:$.card.number' --mask '**.ssn'
 """
 CLOSE_S = 5.0
@@ -59,6 +60,13 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--login", action="store_true", help="users log in, on this machine too")
     made.add_argument(
         "--insecure", action="store_true", help="serve other machines without logins: everybody acts as this console"
+    )
+    made.add_argument("--oidc-issuer", metavar="URL", help="users log in there (OpenID Connect, OAUTHBEARER)")
+    made.add_argument("--oidc-client-id", metavar="ID", help="as what the issuer knows this console")
+    made.add_argument("--oidc-client-secret-file", metavar="FILE", help="its secret, if it has one")
+    made.add_argument("--oidc-scope", default="openid", help="the scope of the token (openid)")
+    made.add_argument(
+        "--public-url", metavar="URL", help="where browsers reach this console, for the issuer's way back (its own URL)"
     )
     made.add_argument("--tls-certificate", metavar="FILE", help="HTTPS with this certificate (PEM)")
     made.add_argument("--tls-key", metavar="FILE", help="and its private key (PEM)")
@@ -142,7 +150,11 @@ def _config(options: argparse.Namespace):  # type: ignore[no-untyped-def]
         name: {**one.settings, "bootstrap.servers": one.broker} for name, one in found.items()
     }
     is_beyond = not is_loopback(options.host)
-    needs_login = options.login or (is_beyond and not options.insecure)
+    oidc = _oidc(options)
+    needs_login = options.login or oidc is not None or (is_beyond and not options.insecure)
+    has_passwords = oidc is None or any(
+        one.get("sasl.mechanism", "OAUTHBEARER").upper() != "OAUTHBEARER" for one in clusters.values()
+    )
     if needs_login:
         for name, settings in clusters.items():
             if not settings.get("security.protocol", "").upper().startswith("SASL_"):
@@ -173,9 +185,35 @@ def _config(options: argparse.Namespace):  # type: ignore[no-untyped-def]
         registry=_registry(options, found),
         pipelines=pipelines,
         may_mcp_write=options.mcp_write,
+        oidc=oidc,
+        has_passwords=has_passwords,
         tls_certificate=options.tls_certificate,
         tls_key=options.tls_key,
     )
+
+
+def _oidc(options: argparse.Namespace):  # type: ignore[no-untyped-def]
+    from ottla.console.oidc import OidcConfig
+
+    if options.oidc_issuer is None:
+        return None
+    if options.oidc_client_id is None:
+        raise CommandError("--oidc-issuer needs --oidc-client-id: as what the issuer knows this console", MISUSED)
+    secret = None
+    try:
+        if options.oidc_client_secret_file is not None:
+            secret = Path(options.oidc_client_secret_file).read_text().strip()
+        return OidcConfig(
+            issuer=options.oidc_issuer,
+            client_id=options.oidc_client_id,
+            client_secret=secret,
+            scope=options.oidc_scope,
+            public_url=options.public_url,
+        )
+    except OSError as error:
+        raise CommandError(f"--oidc-client-secret-file: {error.strerror}", MISUSED) from None
+    except ValueError as error:
+        raise CommandError(f"--oidc-issuer: {error}", MISUSED) from None
 
 
 def _registry(options: argparse.Namespace, found: Mapping[str, Target]):  # type: ignore[no-untyped-def]

@@ -30,7 +30,7 @@ REGISTRY_PREFIX = "schema.registry."
 class Connection:
     """One cluster, one principal."""
 
-    def __init__(self, cluster: str, settings: Mapping[str, str], user: str | None) -> None:
+    def __init__(self, cluster: str, settings: Mapping[str, Any], user: str | None) -> None:
         self.cluster = cluster
         self.user = user
         self.settings = dict(settings)
@@ -46,9 +46,9 @@ class Connection:
         given = {name: value for name, value in self.settings.items() if not name.startswith(REGISTRY_PREFIX)}
         return {**settings_for(kind, given), "client.id": CLIENT_ID}
 
-    def has(self, credentials: Mapping[str, str]) -> bool:
+    def has(self, credentials: Mapping[str, Any]) -> bool:
         """Whether it was made with these credentials."""
-        return all(hmac.compare_digest(self.settings.get(n, "").encode(), v.encode()) for n, v in credentials.items())
+        return all(_is_same(self.settings.get(name), value) for name, value in credentials.items())
 
     @property
     def is_connected(self) -> bool:
@@ -110,6 +110,12 @@ class Connection:
             await self._admin.close()
 
 
+def _is_same(known: Any, given: Any) -> bool:
+    if isinstance(known, str) and isinstance(given, str):
+        return hmac.compare_digest(known.encode(), given.encode())
+    return known is given
+
+
 class Connections:
     """Connections by cluster and principal. One that was not used for a while is closed."""
 
@@ -119,7 +125,7 @@ class Connections:
         self._open: dict[tuple[str, str | None], Connection] = {}
         self._closing: set[asyncio.Future[None]] = set()
 
-    def find(self, cluster: str, user: str | None, credentials: Mapping[str, str]) -> Connection:
+    def find(self, cluster: str, user: str | None, credentials: Mapping[str, Any]) -> Connection:
         """Fault if there is no such cluster, or too many principals work at once."""
         settings = self.clusters.get(cluster)
         if settings is None:
@@ -143,7 +149,7 @@ class Connections:
             self._closing.add(closing)
             closing.add_done_callback(self._closing.discard)
 
-    def is_known(self, cluster: str, user: str, credentials: Mapping[str, str]) -> bool:
+    def is_known(self, cluster: str, user: str, credentials: Mapping[str, Any]) -> bool:
         """Whether the cluster took these credentials before."""
         found = self._open.get((cluster, user))
         return found is not None and found.has(credentials) and found.is_connected

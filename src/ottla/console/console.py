@@ -19,6 +19,7 @@ from ottla.console.contents import Contents
 from ottla.console.faults import Fault, of_kafka
 from ottla.console.jobs import Jobs
 from ottla.console.masking import Masking
+from ottla.console.oidc import OidcConfig
 from ottla.console.overview import Checked
 from ottla.console.sampler import Sampler
 from ottla.console.topics import ChangedSettings
@@ -41,6 +42,9 @@ class ConsoleConfig:
     registry: RegistrySettings | None = None
     pipelines: Path | None = None
     may_mcp_write: bool = False
+    oidc: OidcConfig | None = None
+    has_passwords: bool = True
+    """Whether users log in by name and password, too."""
     tls_certificate: str | None = None
     tls_key: str | None = None
 

@@ -36,7 +36,7 @@ async def answer(
     console: Console,
     message: Any,
     user: str | None,
-    credentials: Mapping[str, str],
+    credentials: Mapping[str, Any],
     remote: str,
     *,
     may_write: bool,
@@ -94,7 +94,7 @@ async def _called(
     tools: list[Tool],
     params: Any,
     user: str | None,
-    credentials: Mapping[str, str],
+    credentials: Mapping[str, Any],
     remote: str,
 ) -> dict[str, Any]:
     if not isinstance(params, dict):

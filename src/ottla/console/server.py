@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import hashlib
 import json
 import logging
 import secrets
 import ssl
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
+from weakref import WeakValueDictionary
 
 from ottla import __version__
 from ottla.client.errors import AuthenticationError, KafkaError
@@ -26,6 +29,17 @@ from ottla.console.faults import Fault, invalid, of_kafka
 from ottla.console.features import features
 from ottla.console.live import Live
 from ottla.console.logins import MECHANISMS, credentials_of, principal_of
+from ottla.console.oidc import (
+    CALLBACK,
+    TOKEN_PROVIDER,
+    Attempt,
+    Grant,
+    Issuer,
+    Tokens,
+    authorization_url,
+    credentials_with,
+    parse_answer,
+)
 from ottla.console.page_files import PageFiles
 from ottla.console.routes import ROUTES
 from ottla.console.sessions import LoginDelays, Session, Sessions
@@ -43,6 +57,9 @@ COMPRESSED_BYTES = 1_024
 HELLO_S = 10.0
 HEARTBEAT_S = 30.0
 TIDY_S = 60.0
+BEARER_S = 60.0
+"""How long an assistant's token counts as checked."""
+MAX_BEARERS = 1_000
 CSRF_HEADER = "X-Ottla-Csrf"
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 HEADERS = {
@@ -70,6 +87,11 @@ class ConsoleServer:
         self.port = config.port
         self._sessions = Sessions(lambda: secrets.token_urlsafe(32))
         self._delays = LoginDelays()
+        self._issuer = None if config.oidc is None else Issuer(config.oidc)
+        self._tokens: WeakValueDictionary[str, Tokens] = WeakValueDictionary()
+        """By subject, as long as a session or a client works with them."""
+        self._bearers: dict[bytes, float] = {}
+        """Hashes of assistants' tokens that the cluster has taken, and until when they count."""
         self._page = PageFiles()
         self._runner: web.ServerRunner | None = None
         self._sockets: dict[web.WebSocketResponse, Session] = {}
@@ -190,6 +212,7 @@ class ConsoleServer:
             raise Fault(401, "LOGIN_REQUIRED", "there is no session", "ask /api/session first; cookies are needed")
         if path.startswith("clusters/"):
             cluster, _, rest = path.removeprefix("clusters/").partition("/")
+            await _renew(session.credentials)
             connection = self._connection(session, cluster)
             if rest == "live" and request.method == "GET":
                 self._check_origin(request, is_needed=True)
@@ -226,7 +249,8 @@ class ConsoleServer:
             "version": __version__,
             "user": session.user,
             "login": ("done" if is_in else "required") if config.needs_login else "none",
-            "mechanisms": list(MECHANISMS) if config.needs_login else [],
+            "mechanisms": list(MECHANISMS) if config.needs_login and config.has_passwords else [],
+            "oidc": config.oidc is not None,
             "csrf": session.csrf,
             "read_only": config.is_read_only,
             "clusters": [
@@ -254,12 +278,98 @@ class ConsoleServer:
                 body = await _document(request, MAX_LOGIN_BYTES)
         except TimeoutError:
             raise Fault(408, "INVALID", f"the login did not arrive within {LOGIN_BODY_S:g} s") from None
-        user, credentials = await self._checked(body, request.remote or "")
+        if isinstance(body, dict) and body.get("oidc") is True:
+            return _json({"location": await self._begin(session)}, 200)
+        if isinstance(body, dict) and "code" in body:
+            attempt, session.attempt = session.attempt, None
+            user, credentials = await self._answered(body, attempt, request.remote or "")
+        else:
+            user, credentials = await self._checked(body, request.remote or "")
         session = self._sessions.logged_in(session, user, credentials, time.monotonic())
         return self._with_cookie(_json(self._session(session), 200), session, request)
 
+    # Logins by OpenID Connect
+
+    @property
+    def _redirect_url(self) -> str:
+        oidc = self.config.oidc
+        public = None if oidc is None else oidc.public_url
+        return (public or self.url).rstrip("/") + CALLBACK
+
+    def _its_issuer(self) -> Issuer:
+        if self._issuer is None:
+            raise invalid("this console has no logins by OpenID Connect", "it is started with --oidc-issuer")
+        return self._issuer
+
+    async def _begin(self, session: Session) -> str:
+        """Where the browser goes; the session waits for its answer."""
+        issuer = self._its_issuer()
+        endpoint = await asyncio.to_thread(issuer.endpoint, "authorization_endpoint")
+        session.attempt = Attempt(secrets.token_urlsafe(32), secrets.token_urlsafe(48), time.monotonic())
+        return authorization_url(endpoint, issuer.config, session.attempt, self._redirect_url)
+
+    async def _answered(self, body: dict[str, Any], attempt: Attempt | None, remote: str) -> tuple[str, dict[str, Any]]:
+        issuer = self._its_issuer()
+        code = parse_answer(body, attempt, time.monotonic())
+        assert attempt is not None
+        try:
+            grant = await asyncio.to_thread(issuer.exchange, code, attempt.verifier, self._redirect_url)
+        except AuthenticationError as error:
+            raise Fault(401, "LOGIN_FAILED", str(error.message), "log in again") from None
+        return await self._by_token(grant, remote)
+
+    async def _by_token(self, grant: Grant, remote: str) -> tuple[str, dict[str, Any]]:
+        """The principal of a token and its settings, if the cluster takes the token."""
+        tokens = Tokens(grant, None if self._issuer is None else self._issuer.refresh)
+        user = principal_of(tokens.subject)
+        cluster = next(iter(self.config.clusters))
+        if not self._delays.begin(remote):
+            raise Fault(429, "TOO_MANY", "too many logins are being checked", "try again later")
+        trial = Connection(cluster, {**self.config.clusters[cluster], **credentials_with(tokens)}, user)
+        places = (f"host {remote}",)
+        try:
+            await asyncio.sleep(self._delays.delay_s(places, time.monotonic()))
+            await trial.admin()
+        except AuthenticationError:
+            self._delays.failed(places, time.monotonic())
+            self.console.audit.record(cluster, user, remote, "login", "", is_success=False, reason="LOGIN_FAILED")
+            raise Fault(
+                401, "LOGIN_FAILED", "the cluster does not take this token", "see the log of its brokers"
+            ) from None
+        finally:
+            self._delays.end(remote)
+            await trial.close()
+        # one for all sessions of the user, so that they share their clients; a token that can be renewed stays
+        shared = self._tokens.setdefault(tokens.subject, tokens)
+        if shared is not tokens and (grant.refresh is not None or shared.is_due):
+            shared.take(tokens)
+        self._delays.succeeded(places)
+        self.console.audit.record(cluster, user, remote, "login", "", is_success=True)
+        return user, credentials_with(shared)
+
+    async def _bearer(self, token: str, remote: str) -> tuple[str, dict[str, Any]]:
+        """An assistant's own token, which counts as checked for a while."""
+        self._its_issuer()
+        try:
+            grant = Grant(token, None, BEARER_S)
+            known = self._tokens.get(grant.subject)
+        except ValueError as error:
+            raise Fault(401, "LOGIN_REQUIRED", str(error)) from None
+        now, digest = time.monotonic(), hashlib.sha256(token.encode()).digest()
+        self._bearers = {one: until for one, until in self._bearers.items() if until > now}
+        if known is not None and not known.is_due and digest in self._bearers:
+            return principal_of(known.subject), credentials_with(known)
+        found = await self._by_token(grant, remote)
+        if len(self._bearers) < MAX_BEARERS:
+            self._bearers[digest] = now + BEARER_S
+        return found
+
+    # Logins by name and password
+
     async def _checked(self, body: Any, remote: str) -> tuple[str, dict[str, str]]:
         """The principal and its settings, if the cluster takes them. A failure is answered late."""
+        if not self.config.has_passwords:
+            raise invalid("this console has no logins by password")
         name, credentials = credentials_of(body)
         if not self._delays.begin(remote):
             raise Fault(429, "TOO_MANY", "too many logins are being checked", "try again later")
@@ -330,7 +440,7 @@ class ConsoleServer:
         self._check_origin(request)
         if request.method != "POST":
             raise Fault(405, "INVALID", "MCP messages are sent by POST; this server opens no stream of its own")
-        user, credentials = None, dict[str, str]()
+        user, credentials = None, dict[str, Any]()
         if self.config.needs_login:
             user, credentials = await self._basic(request)
         answer = await mcp.answer(
@@ -341,8 +451,10 @@ class ConsoleServer:
             return web.Response(status=202, headers=HEADERS)
         return _json(answer, 200, request)
 
-    async def _basic(self, request: web.BaseRequest) -> tuple[str, dict[str, str]]:
+    async def _basic(self, request: web.BaseRequest) -> tuple[str, dict[str, Any]]:
         kind, _, given = request.headers.get("Authorization", "").partition(" ")
+        if kind.lower() == "bearer":
+            return await self._bearer(given.strip(), request.remote or "")
         try:
             if kind.lower() != "basic":
                 raise ValueError
@@ -352,6 +464,13 @@ class ConsoleServer:
                 401, "LOGIN_REQUIRED", "MCP needs the header Authorization: Basic", "name and password of the cluster"
             ) from None
         return await self._checked({"username": name, "password": password}, request.remote or "")
+
+
+async def _renew(credentials: Mapping[str, Any]) -> None:
+    """A token whose time is over is renewed before it is used; AuthenticationError: the login has expired."""
+    tokens = credentials.get(TOKEN_PROVIDER)
+    if isinstance(tokens, Tokens) and tokens.is_due:
+        await asyncio.to_thread(tokens)
 
 
 async def _closed(socket: web.WebSocketResponse, why: bytes) -> None:

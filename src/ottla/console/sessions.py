@@ -9,6 +9,10 @@ import hmac
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ottla.console.oidc import Attempt
 
 MAX_SESSIONS = 1_000
 IDLE_S = 8 * 3600.0
@@ -26,8 +30,10 @@ class Session:
     csrf: str
     used_at: float
     user: str | None = None
-    credentials: Mapping[str, str] = field(default_factory=dict, repr=False)
+    credentials: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """Settings of the client that log this user in; empty: the console's own."""
+    attempt: Attempt | None = field(default=None, repr=False)
+    """A login by OpenID Connect that began here."""
 
     def is_csrf(self, given: str | None) -> bool:
         return given is not None and hmac.compare_digest(self.csrf.encode(), given.encode())
@@ -58,7 +64,7 @@ class Sessions:
         self._by_id[made.id] = made
         return made
 
-    def logged_in(self, session: Session, user: str, credentials: Mapping[str, str], now: float) -> Session:
+    def logged_in(self, session: Session, user: str, credentials: Mapping[str, Any], now: float) -> Session:
         """A new session that replaces the one without a user: a session id from before the login is no longer valid."""
         self._by_id.pop(session.id, None)
         made = self.open(now)
