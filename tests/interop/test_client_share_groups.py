@@ -1,6 +1,6 @@
 """Our share consumer (KIP-932) and the share part of our admin client, against a real broker.
 
-The same tests run against Apache Kafka and against an Ottla node: the latter as soon as a node serves share groups.
+The same tests run against Apache Kafka and against an Ottla node.
 """
 
 from __future__ import annotations

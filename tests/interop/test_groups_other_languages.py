@@ -16,7 +16,7 @@ from tests.interop.test_other_languages import HERE, go_programs, node_folder, p
 __all__ = ["go_programs", "node_folder", "pytestmark"]
 
 
-@pytest.mark.parametrize("client", ["franzgroups", "saramagroups", "segmentiogroups"])
+@pytest.mark.parametrize("client", ["franzgroups", "franzshares", "saramagroups", "segmentiogroups"])
 def test_go_client(group_broker: Server, go_programs: Path, client: str) -> None:
     assert succeeds([str(go_programs / client), group_broker.bootstrap], go_programs).strip() == "ok"
 
