@@ -17,6 +17,7 @@ from tests.spark.conftest import long
 
 PIPELINES = Path(__file__).parents[2] / "pipelines"
 TESTED = sorted(one.parent.name for one in PIPELINES.glob("*/tests"))
+TUTORIALS = Path(__file__).parents[2] / "examples" / "pipelines"
 TESTED_ELSEWHERE = {"orders", "cdc"}
 """What these two show, test_pipelines.py and test_pipelines_changes.py show, too."""
 
@@ -30,10 +31,21 @@ def test_the_first_pipelines_have_cases() -> None:
     "name", [pytest.param(name, marks=long) if name in TESTED_ELSEWHERE else name for name in TESTED]
 )
 def test_the_cases_of_the_pipelines_that_ship_pass(spark: SparkSession, name: str, pipeline: Pipelines) -> None:
+    check_cases(PIPELINES / name, pipeline)
+
+
+@pytest.mark.parametrize(
+    "name", ["lakeflow-cdc", *(pytest.param(name, marks=long) for name in ("jaffle-shop", "user-behavior"))]
+)
+def test_the_cases_of_the_tutorials_pass(spark: SparkSession, name: str, pipeline: Pipelines) -> None:
+    check_cases(TUTORIALS / name, pipeline)
+
+
+def check_cases(folder: Path, pipeline: Pipelines) -> None:
     failed = []
-    for case in pipeline_cases(PIPELINES / name):
+    for case in pipeline_cases(folder):
         try:
-            pipeline(PIPELINES / name).check(case)
+            pipeline(folder).check(case)
         except AssertionError as error:
             failed.append(str(error))
     assert not failed, "\n".join(failed)

@@ -114,9 +114,9 @@ class Source:
     """JSON and CSV are read by Spark's own functions, which guess where a value is not of the schema; of Avro and
     Protobuf nanoseconds are cut to microseconds."""
     rescue: str | None = None
+    """A column for the fields of JSON that the schema does not have."""
     rescues_values: bool = False
     """Whether values that do not fit are kept in the column of `rescue`, too, and null in their own."""
-    """A column for the fields of JSON that the schema does not have."""
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property

@@ -21,7 +21,7 @@ def create_views(
     spark: SparkSession, pipeline: Pipeline, judged: Callable[[str, DataFrame], DataFrame] = lambda name, rows: rows
 ) -> None:
     """Make all views, of the rows that `judged` leaves of each. One that needs another waits for it; what still misses
-    something at the end is an error."""
+    something when no other view can be made is an error."""
     waiting = {name: (path, make) for path in pipeline.transformations for name, make in _views_of(path).items()}
     for source in pipeline.sources:
         if source.name in waiting:
@@ -32,7 +32,8 @@ def create_views(
         if name not in waiting:
             raise PipelineError(f"views.{name}: there is no transformation with that name")
     while waiting:
-        errors = {}
+        errors: dict[str, AnalysisException] = {}
+        count = len(waiting)
         for name, (path, make) in list(waiting.items()):
             try:
                 made = make(spark)
@@ -49,9 +50,14 @@ def create_views(
                 raise PipelineError(f"{path.name}: {type(error).__name__}: {first_line(error)}") from error
             else:
                 del waiting[name]
-        if len(errors) == len(waiting) and waiting:
-            name, (path, _) = next(iter(waiting.items()))
-            raise PipelineError(f"{path.name}: {first_line(errors[name])}")
+        if waiting and len(waiting) == count:
+            name = next((one for one in waiting if _missing(errors[one]) not in waiting), next(iter(waiting)))
+            raise PipelineError(f"{waiting[name][0].name}: {first_line(errors[name])}")
+
+
+def _missing(error: AnalysisException) -> str:
+    """The view that a transformation reads and that is not there."""
+    return (error.getMessageParameters() or {}).get("relationName", "").strip("`").lower()
 
 
 def _views_of(path: Path) -> dict[str, Make]:
