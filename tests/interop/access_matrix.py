@@ -21,7 +21,7 @@ from ottla.wire.apis import response_class
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest
-from tests.interop.access_requests import DOOMED, SUPER_USER, TOPICS, Case, cases, creations, users
+from tests.interop.access_requests import DOOMED, SUPER_USER, TOPICS, Case, cases, creations, topology, users
 from tests.interop.secured_kafka import jaas
 from tests.interop.servers import Kafka, Ottla, Server, ask, free_port
 
@@ -34,6 +34,7 @@ NAMES = (
 )
 TELLING = ("leader_id", "group_state", "group_type", "topic_id", "transaction_state", "member_id", "protocol_type")
 """Fields that say something of a thing that exists. Only whether they do is kept."""
+MEMBER = "CAgICAgICAgICAgICAgICA"
 SILENT: tuple[Any, ...] = (None, "", -1, 0, b"\0" * 16, "Dead", "Unknown")
 
 Answer = Any
@@ -68,6 +69,13 @@ class Listeners:
             "group.initial.rebalance.delay.ms": "0",
             "group.consumer.max.session.timeout.ms": "3600000",
             "group.consumer.session.timeout.ms": "3600000",
+            "group.share.max.session.timeout.ms": "3600000",
+            "group.share.session.timeout.ms": "3600000",
+            "group.streams.max.session.timeout.ms": "3600000",
+            "group.streams.session.timeout.ms": "3600000",
+            "log.retention.ms": "-1",
+            "share.coordinator.state.topic.num.partitions": "1",
+            "share.coordinator.state.topic.replication.factor": "1",
         }
 
 
@@ -148,10 +156,42 @@ def prepare(server: Server) -> dict[str, bytes]:
             topic_partitions=[],
         )
         assert answer.error_code == 0, answer
+    for suffix, topics in (("", ["seen"]), ("-of-hidden", ["seen", "hidden"])):
+        _join_others(send, f"seen-sharers{suffix}", f"seen-streams{suffix}", topics)
+    _join_others(send, "hidden-sharers", "hidden-streams", ["seen"])
     created = send("CreateAcls", 3, creations=creations())
     assert all(result.error_code == 0 for result in created.results), created
     asker.close()
     return ids
+
+
+def _join_others(send: Any, share_group: str, streams_group: str, topics: list[str]) -> None:
+    """A member of a share group, with partitions of its topics, and one of a streams group."""
+    fields: dict[str, Any] = {"group_id": share_group, "member_id": MEMBER, "subscribed_topic_names": topics}
+    epoch, assigned, end = 0, 0, time.monotonic() + 60
+    while assigned < len(topics):
+        answer = send("ShareGroupHeartbeat", 1, member_epoch=epoch, **fields)
+        assert answer.error_code == 0, answer
+        assert time.monotonic() < end, f"still {answer}"
+        epoch = answer.member_epoch
+        if answer.assignment is not None:
+            assigned = len(answer.assignment.topic_partitions)
+        time.sleep(0.1)
+    answer = send(
+        "StreamsGroupHeartbeat",
+        0,
+        group_id=streams_group,
+        member_id=MEMBER,
+        member_epoch=0,
+        rebalance_timeout_ms=60_000,
+        topology=topology(topics),
+        active_tasks=[],
+        standby_tasks=[],
+        warmup_tasks=[],
+        process_id="process",
+        client_tags=[],
+    )
+    assert answer.error_code == 0, answer
 
 
 def play(server: Server, listeners: Listeners) -> dict[str, dict[str, Answer]]:

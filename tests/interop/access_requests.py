@@ -24,6 +24,7 @@ DOOMED = "hidden-doomed"
 NAMES = ("seen", "hidden", "seen-absent", "hidden-absent")
 SEEN_ID, HIDDEN_ID, DOOMED_ID = "{seen}", "{hidden}", "{hidden-doomed}"
 UNKNOWN_ID = b"\7" * 16
+SHARER = "BwcHBwcHBwcHBwcHBwcHBw"
 STRANGER = 3_000
 """The id of no broker and no controller."""
 
@@ -137,6 +138,8 @@ def _topics_by_id(row: Any, rows: str = "partitions") -> list[dict[str, Any]]:
 def cases() -> Iterator[Case]:
     yield from _topic_cases()
     yield from _group_cases()
+    yield from _share_cases()
+    yield from _streams_cases()
     yield from _transaction_cases()
     yield from _admin_cases()
     yield from _config_cases()
@@ -222,6 +225,61 @@ def _group_cases() -> Iterator[Case]:
     for topics in (["seen"], ["seen", "hidden"]):
         fields = {"group_id": "seen-consumers", **beat, "subscribed_topic_names": topics}
         yield Case("ConsumerGroupHeartbeat", 1, fields, label=f"for {' and '.join(topics)}")
+
+
+def _share_cases() -> Iterator[Case]:
+    beat = {"member_id": SHARER, "member_epoch": 5}
+    for group in ("seen-sharers", "hidden-sharers"):
+        yield Case("ShareGroupHeartbeat", 1, {"group_id": group, **beat}, label=f"of {group}")
+    for topics in (["seen"], ["seen", "hidden"]):
+        fields = {"group_id": "seen-sharers", **beat, "subscribed_topic_names": topics}
+        yield Case("ShareGroupHeartbeat", 1, fields, label=f"for {' and '.join(topics)}")
+    sharers = ["seen-sharers", "seen-sharers-of-hidden", "hidden-sharers", "seen-absent"]
+    yield Case("ShareGroupDescribe", 1, {"group_ids": sharers, "include_authorized_operations": True})
+    for group in ("seen-sharers", "hidden-sharers"):
+        member = {"group_id": group, "member_id": SHARER}
+        limits = {"max_wait_ms": 0, "min_bytes": 0, "max_bytes": 1_000, "max_records": 1, "batch_size": 1}
+        # Of a partition that is there the answer depends on what others hold; an unknown id Kafka 4.3.1 answers with
+        # UNKNOWN_SERVER_ERROR.
+        absent = _topics_by_id({"partition_index": 9})[:2]
+        yield Case(
+            "ShareFetch", 1, {**member, "share_session_epoch": 0, **limits, "topics": absent}, label=f"of {group}"
+        )
+        done = {"first_offset": 0, "last_offset": 0, "acknowledge_types": [1]}
+        rows = _topics_by_id({"partition_index": 9, "acknowledgement_batches": [done]})[:2]
+        fields = {**member, "share_session_epoch": 1, "topics": rows}
+        yield Case("ShareAcknowledge", 1, fields, label=f"of {group}")
+    asked = _topics(0)
+    both = [{"group_id": group, "topics": [{"topic_name": one["name"], "partitions": [0]} for one in asked]}
+            for group in ("seen-sharers", "hidden-sharers")]  # fmt: skip
+    yield Case("DescribeShareGroupOffsets", 0, {"groups": both})
+    whole = [{"group_id": group, "topics": None} for group in ("seen-sharers-of-hidden", "hidden-sharers")]
+    yield Case("DescribeShareGroupOffsets", 0, {"groups": whole}, label="of all topics")
+    for group in ("seen-sharers", "hidden-sharers"):  # both have members, so nothing is changed
+        start = [{"topic_name": name, "partitions": [{"partition_index": 0, "start_offset": 0}]} for name in NAMES]
+        yield Case("AlterShareGroupOffsets", 0, {"group_id": group, "topics": start}, label=f"of {group}")
+        gone = [{"topic_name": name} for name in NAMES]
+        yield Case("DeleteShareGroupOffsets", 0, {"group_id": group, "topics": gone}, label=f"of {group}")
+    of_unknown = {"group_id": "seen", "topics": [{"topic_id": UNKNOWN_ID, "partitions": [{"partition": 0}]}]}
+    for api in ("InitializeShareGroupState", "ReadShareGroupState", "WriteShareGroupState", "DeleteShareGroupState",
+                "ReadShareGroupStateSummary"):  # fmt: skip
+        yield Case(api, 0, of_unknown)
+
+
+def _streams_cases() -> Iterator[Case]:
+    beat = {"member_id": "stranger", "member_epoch": 5}
+    for group in ("seen-streams", "hidden-streams"):
+        yield Case("StreamsGroupHeartbeat", 0, {"group_id": group, **beat}, label=f"of {group}")
+    for topics in (["seen"], ["seen", "hidden"]):
+        fields = {"group_id": "seen-streams", **beat, "topology": topology(topics)}
+        yield Case("StreamsGroupHeartbeat", 0, fields, label=f"for {' and '.join(topics)}")
+    groups = ["seen-streams", "seen-streams-of-hidden", "hidden-streams", "seen-absent"]
+    yield Case("StreamsGroupDescribe", 0, {"group_ids": groups, "include_authorized_operations": True})
+
+
+def topology(topics: list[str]) -> dict[str, Any]:
+    """Of an application of Kafka Streams that reads these topics."""
+    return {"epoch": 0, "subtopologies": [{"subtopology_id": "0", "source_topics": topics}]}
 
 
 def _transaction_cases() -> Iterator[Case]:

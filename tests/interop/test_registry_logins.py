@@ -106,6 +106,18 @@ def reads_and_writes_as_acls_say(
     assert {"orders-value", "secret-value"} <= set(admin.get_subjects())
 
 
+def test_writes_and_denials_are_audit_events(broker: Broker, registry: tuple[str, Path]) -> None:
+    with client(registry, broker, "writer", USERS["writer"]) as writer:
+        writer.register_schema("orders-value", Schema('"bytes"', "AVRO"))
+        assert refusal(lambda: writer.register_schema("audited-value", Schema('"bytes"', "AVRO"))) == (403, 40301)
+    lines = [line.partition("ottla.audit: ")[2] for line in registry[1].read_text().splitlines()]
+    events = [json.loads(line) for line in lines if line]
+    mine = [one for one in events if one.get("actor", {}).get("user", {}).get("uid") == "User:writer"]
+    written = [one for one in mine if one["resources"][0]["name"] == "/subjects/orders-value/versions"]
+    (denied,) = [one for one in mine if one["resources"][0]["name"] == "/subjects/audited-value/versions"]
+    assert written[-1]["status"] == "Success" and denied["status"] == "Failure" and denied["action"] == "Denied"
+
+
 def test_without_a_login_nothing_is_answered(broker: Broker, registry: tuple[str, Path]) -> None:
     assert broker.security is not None
     for path in ("/", "/subjects", "//subjects", "/%73ubjects", "/subjects/../subjects", "/nothing"):
@@ -123,6 +135,8 @@ def test_without_a_login_nothing_is_answered(broker: Broker, registry: tuple[str
     wrong.close()
     said = registry[1].read_text()
     assert "a login as 'writer'" in said
+    events = [json.loads(line.partition("ottla.audit: ")[2]) for line in said.splitlines() if "ottla.audit: " in line]
+    assert any(one["class_uid"] == 3002 and one["user"]["uid"] == "User:writer" for one in events), said
     assert not any(secret in said for secret in ("wrong-secret", *USERS.values()))
 
 

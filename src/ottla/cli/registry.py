@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 import signal
 from typing import TYPE_CHECKING, Any
 
@@ -86,6 +87,15 @@ def refuse_open(options: argparse.Namespace) -> None:
     )
 
 
+def show_audit() -> None:
+    """Audit events are lines on stderr."""
+    log = logging.getLogger("ottla.audit")
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+
+
 def login_settings(session: Session, options: argparse.Namespace) -> dict[str, Any] | None:
     """Settings of the connections over which callers log in."""
     from ottla.client.config import AdminConfig, settings_for
@@ -130,6 +140,8 @@ async def serve(session: Session, options: argparse.Namespace) -> None:
     except ImportError as error:
         raise CommandError(str(error), MISUSED) from None
     refuse_open(options)
+    if options.login:
+        show_audit()
     tls, peer_tls = tls_contexts(options.ssl_config)
     await session.admin()
     config = RegistryConfig(

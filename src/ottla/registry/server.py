@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ottla.client import KafkaError
-from ottla.registry import faults
-from ottla.registry.access import needs_of
+from ottla.registry import audit, faults
+from ottla.registry.access import credentials_of, needs_of
 from ottla.registry.election import Election
 from ottla.registry.faults import Fault
 from ottla.registry.http_connections import KEPT_FOR_S, HttpConnections
@@ -113,6 +113,7 @@ class RegistryServer:
         return answer
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        user: User | None = None
         try:
             user = await self._user(request)
             content = await _content(request)
@@ -125,9 +126,13 @@ class RegistryServer:
                 caller.check(needs_of(self._state, asked))
                 asked = asked._replace(sees=caller.sees)
             if self._rest.is_write(asked):
-                return await self._write(request, asked, content)
+                made = await self._write(request, asked, content)
+                if user is not None:
+                    _record("changed", user.name, request, "" if made.status < 300 else str(made.status))
+                return made
             return _answered(self._rest.answer(asked).reply)
         except Fault as fault:
+            _record_refusal(request, user, fault)
             answer = _json({"error_code": fault.code, "message": fault.message}, fault.status)
             if fault.status == 401:
                 answer.headers["WWW-Authenticate"] = REALM
@@ -193,6 +198,22 @@ class RegistryServer:
         if status < 300:
             await self._topic.read_to_end()
         return web.Response(body=body, status=status, headers={"Content-Type": MEDIA_TYPE})
+
+
+def _record(kind: str, name: str, request: web.BaseRequest, reason: str) -> None:
+    audit.record(kind, name, request.remote or "", request.method, request.rel_url.raw_path, reason=reason)
+
+
+def _record_refusal(request: web.BaseRequest, user: User | None, fault: Fault) -> None:
+    """A login that failed, and what a user may not do. A request without credentials is no event."""
+    if fault.status == 401:
+        given = credentials_of(request.headers.getall("Authorization", []))
+        if given is not None:
+            _record("login", given.user, request, "LOGIN_FAILED")
+    elif fault.status == 403 and user is not None:
+        _record("denied", user.name, request, str(fault.code))
+    elif user is not None and request.method != "GET" and fault.status != 404:
+        _record("changed", user.name, request, str(fault.code))
 
 
 def may_forward(leader: str, own: str) -> bool:

@@ -286,6 +286,19 @@ def _delete_offsets(request: Any, response: Any) -> Iterator[Change]:
     yield Change(f"Group:{request.group_id}", code, {"topics": [topic.name for topic in request.topics]})
 
 
+def _share_offsets(request: Any, response: Any) -> Iterator[Change]:
+    code = 0 if response is None else response.error_code
+    codes = {} if response is None else {one.topic_name: _code_of(one) for one in response.responses}
+    for topic in request.topics:
+        yield Change(f"Group:{request.group_id}", code or codes.get(topic.topic_name, 0), {"topic": topic.topic_name})
+
+
+def _code_of(topic: Any) -> int:
+    """A topic's own code, or the first of its partitions."""
+    rows = getattr(topic, "partitions", None)
+    return int(topic.error_code if rows is None else next((one.error_code for one in rows if one.error_code), 0))
+
+
 def _update_features(request: Any, response: Any) -> Iterator[Change]:
     codes = {} if response is None else {one.feature: one.error_code for one in response.results}
     for one in request.feature_updates:
@@ -328,5 +341,7 @@ _CHANGES: Final[dict[int, Changes]] = {
     64: _unregister,
     80: _voters,
     81: _voters,
+    91: _share_offsets,
+    92: _share_offsets,
     94: _unregister_controller,
 }

@@ -22,6 +22,13 @@ from ottla.wire.messages.alter_client_quotas import (
     AlterClientQuotasResponseEntryData,
     OpData,
 )
+from ottla.wire.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestTopic,
+    AlterShareGroupOffsetsResponse,
+    AlterShareGroupOffsetsResponsePartition,
+    AlterShareGroupOffsetsResponseTopic,
+)
 from ottla.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -41,6 +48,12 @@ from ottla.wire.messages.delete_acls import (
     DeleteAclsMatchingAcl,
     DeleteAclsRequest,
     DeleteAclsResponse,
+)
+from ottla.wire.messages.delete_share_group_offsets import (
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsRequestTopic,
+    DeleteShareGroupOffsetsResponse,
+    DeleteShareGroupOffsetsResponseTopic,
 )
 from ottla.wire.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -190,6 +203,27 @@ def test_quotas_are_recorded_with_their_entity() -> None:
     response = AlterClientQuotasResponse(entries=[AlterClientQuotasResponseEntryData()])
     (event,) = recorded(AlterClientQuotasRequest(entries=[entry]), response)
     assert (event.resource, event.details) == ("ClientQuota:user=<default>", {"quotas": {"producer_byte_rate": 1.0}})
+
+
+def test_offsets_of_share_groups_are_recorded_topic_by_topic() -> None:
+    asked = [AlterShareGroupOffsetsRequestTopic(topic_name=name) for name in ("a", "b")]
+    denied = AlterShareGroupOffsetsResponsePartition(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    rows = [
+        AlterShareGroupOffsetsResponseTopic(topic_name="b", partitions=[denied]),
+        AlterShareGroupOffsetsResponseTopic(topic_name="a", partitions=[AlterShareGroupOffsetsResponsePartition()]),
+    ]
+    request = AlterShareGroupOffsetsRequest(group_id="g", topics=asked)
+    moved, refused = recorded(request, AlterShareGroupOffsetsResponse(responses=rows))
+    assert (moved.resource, moved.details, moved.is_success) == ("Group:g", {"topic": "a"}, True)
+    assert (refused.details, refused.reason) == ({"topic": "b"}, "TOPIC_AUTHORIZATION_FAILED")
+    all_denied = AlterShareGroupOffsetsResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    assert [one.reason for one in recorded(request, all_denied)] == ["GROUP_AUTHORIZATION_FAILED"] * 2
+    gone = DeleteShareGroupOffsetsResponse(responses=[DeleteShareGroupOffsetsResponseTopic(topic_name="a")])
+    deletion = DeleteShareGroupOffsetsRequest(
+        group_id="g", topics=[DeleteShareGroupOffsetsRequestTopic(topic_name="a")]
+    )
+    (deleted,) = recorded(deletion, gone)
+    assert (deleted.operation, deleted.resource, deleted.is_success) == ("DeleteShareGroupOffsets", "Group:g", True)
 
 
 def test_a_request_of_very_many_changes_is_recorded_up_to_a_limit() -> None:
