@@ -19,6 +19,7 @@ check: $(DEV)  ## format, lint, types, layers
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
+	$(PYTHON) tools/prose.py
 	tools/console check
 
 unit: $(DEV)  ## unit tests alone, in about a minute

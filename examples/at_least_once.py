@@ -1,7 +1,7 @@
 """At least once: handle first, then commit. What most programs want.
 
-No record is lost. Those that were handled but not yet committed when the program died are handled again by whoever
-reads next, so handling must bear that: write by a key ("order 17 is paid"), not by a difference ("one more order").
+No record is lost. Those that were handled but not yet committed when the program died are handled again by the next
+reader, so handling must bear that: write by a key ("order 17 is paid"), not by a difference ("one more order").
 Committing after each batch instead of after each record is faster, and repeats a batch at most.
 
     python -m examples.at_least_once [BOOTSTRAP_SERVERS TOPIC]

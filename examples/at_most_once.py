@@ -1,7 +1,7 @@
 """At most once: commit first, then handle.
 
-No record is ever handled twice. Those that were read but not yet handled when the program died are lost: nobody reads
-them again. For what does harm when it is done twice and none when it is not done at all, or what is worth nothing a
+No record is ever handled twice. Those that were read but not yet handled when the program died are lost. They are not
+read again. For what does harm when it is done twice and none when it is not done at all, or what is worth nothing a
 moment later: the bell that says "new message", a measurement among thousands.
 
     python -m examples.at_most_once [BOOTSTRAP_SERVERS TOPIC]
@@ -23,7 +23,7 @@ async def run(bootstrap_servers: str, topic: str, handle: Callable[[Record], Awa
     async with Consumer(settings, bootstrap_servers=bootstrap_servers) as consumer:
         consumer.subscribe([topic])
         async for records in consumer.batches():
-            await consumer.commit()  # from here on they are nobody's but ours
+            await consumer.commit()  # from here on they are ours alone
             for record in records:
                 await handle(record)
 

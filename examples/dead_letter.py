@@ -1,7 +1,7 @@
 """A dead-letter topic: what cannot be handled is put aside with the reason, and the rest goes on.
 
 For records that do not depend on each other, when some are simply wrong: no number of tries will make them right, but
-somebody should see them. `handle_dead_letters` shows what was put aside; what has been put right goes back to where it
+a person should see them. `handle_dead_letters` shows what was put aside; what has been put right goes back to where it
 came from.
 
     python -m examples.dead_letter [BOOTSTRAP_SERVERS TOPIC]

@@ -3,7 +3,7 @@
 Whatever dies and whenever, every record of the source has its result in the target once, as far as those can see who
 read the target with isolation.level=read_committed. It holds from topic to topic: an email that `transform` sends is
 sent again with the batch. Every running instance needs a transactional id of its own, and the same one after a restart:
-`init_transactions` ends at once what the former life left open, which nobody can read past until then.
+`init_transactions` ends at once what the former life left open, which no consumer can read past until then.
 
     python -m examples.exactly_once [BOOTSTRAP_SERVERS SOURCE TARGET TRANSACTIONAL_ID]
 """

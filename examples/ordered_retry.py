@@ -147,7 +147,7 @@ async def retry(
         async for record in consumer:
             failure = await last_failure(record, handle, pauses_s)
             origin = DeadLetter.of(record)
-            assert origin is not None, "whoever writes to the retry topic says where the record comes from"
+            assert origin is not None, "the writer of the retry topic says where the record comes from"
             async with producer.transaction():
                 if failure is not None:
                     dead_letters.send(record, failure)

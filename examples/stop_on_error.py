@@ -1,7 +1,7 @@
 """Stop on error: what cannot be handled ends the program, and nothing behind it is touched.
 
 For records that must all be handled, in order: a ledger, the changes of a database. The record is met again at the next
-start, so somebody (or a supervisor, if the trouble passes by itself) has to put right what is wrong with it or with us.
+start, so an operator (or a supervisor, if the trouble passes by itself) must correct the record or the program.
 
     python -m examples.stop_on_error [BOOTSTRAP_SERVERS TOPIC]
 """

@@ -36,7 +36,7 @@ class Shop:
     def order(self, customer: str, article: str, count: int) -> int:
         """Put an order on record; its number."""
         if count < 1:
-            raise ValueError(f"nobody orders {count} of anything")
+            raise ValueError(f"an order of {count} is not possible")
         outcome: list[int | KafkaError] = []
 
         def taken(error: KafkaError | None, message: Message) -> None:

@@ -152,7 +152,7 @@ def test_the_last_copy_of_a_dead_broker_is_not_given_up(
     try:
         refused = ottla("cluster", "drain", "3", "--yes")
         assert refused.code == 1
-        assert f"broker 3 is down, and nobody else has all of {topic}-0: its records would be lost" in refused.err
+        assert f"broker 3 is down, and no other broker has all of {topic}-0: its records would be lost" in refused.err
         assert "start broker 3 again" in refused.err
     finally:
         dead.start()

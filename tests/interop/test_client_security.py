@@ -111,7 +111,12 @@ REFUSED: list[tuple[str, Way, type[Exception], str]] = [
         TlsError,
         "broke off the TLS handshake: .*certificate",
     ),
-    ("unknown CA", lambda kafka: without(kafka.plain(), "truststore"), TlsError, "signed by nobody this client trusts"),
+    (
+        "unknown CA",
+        lambda kafka: without(kafka.plain(), "truststore"),
+        TlsError,
+        "signed by no CA that this client trusts",
+    ),
     (
         "no TLS on a port with TLS",
         lambda kafka: kafka.plain() | {"security.protocol": "SASL_PLAINTEXT"},

@@ -1,7 +1,7 @@
 """What a node counts, and how it tells Prometheus.
 
 Counting happens on the hot path, so a meter is an object with plain attributes that handlers add to, and everything
-else (names, labels, sorting, quantiles) waits until somebody asks for the text. Names are those that dashboards for
+else (names, labels, sorting, quantiles) waits until the text is asked for. Names are those that dashboards for
 Kafka's JMX exporter know; `ottla_` marks what Kafka does not have.
 """
 
@@ -239,7 +239,7 @@ class Metrics:
         for name, help_text, counter in (
             (
                 "refused_requests",
-                "Requests that closed their connection because nobody can answer them.",
+                "Requests that closed their connection because they cannot be answered.",
                 self.refused_requests,
             ),
             ("internal_errors", "Requests that failed because of a mistake in Ottla.", self.internal_errors),
@@ -250,7 +250,7 @@ class Metrics:
                 "Audit events that are only in the log: the queue for the topic was full.",
                 self.audit_dropped_events,
             ),
-            ("throttled_requests", "Requests whose client was told to wait by a quota.", self.throttled_requests),
+            ("throttled_requests", "Requests whose client had to wait because of a quota.", self.throttled_requests),
             ("telemetry_pushes", "Metrics pushes received from clients.", self.telemetry_pushes),
             ("telemetry_bytes", "Bytes of metrics received from clients.", self.telemetry_bytes),
         ):

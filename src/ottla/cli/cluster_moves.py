@@ -101,7 +101,7 @@ def _plan(
         for partition, one in sorted(partitions.items()):
             if drained in replicas[partition] and not any(id in ids for id in one.isr):
                 raise CommandError(
-                    f"broker {drained} is down, and nobody else has all of {partition}: its records would be lost\n"
+                    f"broker {drained} is down, and no other broker has all of {partition}: its records would be lost\n"
                     f"  start broker {drained} again; or give {partition} up with 'bin/kafka-leader-election.sh "
                     "--election-type UNCLEAN'"
                 )

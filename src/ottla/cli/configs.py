@@ -28,7 +28,7 @@ EXAMPLES = """\
 """
 NAMED = (
     "topic NAME, broker ID (or 'all'), group NAME, client-metrics NAME, "
-    "quotas with user=NAME, client-id=NAME or ip=ADDRESS ('default': everybody else)"
+    "quotas with user=NAME, client-id=NAME or ip=ADDRESS ('default': all others)"
 )
 
 
@@ -126,7 +126,7 @@ async def all_of(admin: Admin, kind: str) -> list[ConfigResource]:
 
 
 def is_own(resource: ConfigResource, entry: ConfigEntry) -> bool:
-    """Whether somebody has set it for this very thing (or, for a broker, in its properties file)."""
+    """Whether it was set for this very thing (or, for a broker, in its properties file)."""
     from ottla.client.admin import ConfigSource, ResourceType
 
     if resource.type is ResourceType.TOPIC:

@@ -1,6 +1,6 @@
 """What is wrong with a cluster, decided from what was seen of it: the classic mistakes, and what to do about each.
 
-Every `judge_*` takes facts and gives findings; none means all is well. Nothing here asks anybody.
+Every `judge_*` takes facts and gives findings; none means all is well. Nothing here does I/O.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def judge_quorum(quorum: QuorumDescription | None, now_ms: int) -> list[Finding]
 
 
 def judge_partitions(topics: Mapping[str, TopicInfo], min_isr: Mapping[str, int]) -> list[Finding]:
-    """Partitions nobody can use, or that one more failure would take away."""
+    """Partitions that cannot be used, or that one more failure would take away."""
     every = [one for info in topics.values() for one in info.partitions]
     offline = [one for one in every if one.leader_id < 0]
     scarce = [

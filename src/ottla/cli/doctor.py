@@ -46,7 +46,7 @@ EXAMPLES = """\
 def parser() -> argparse.ArgumentParser:
     made = command_parser(
         COMMAND,
-        "Look for the classic mistakes: listeners nobody can reach, no quorum, replicas that are missing, full disks, "
+        "Look for the classic mistakes: listeners out of reach, no quorum, replicas that are missing, full disks, "
         "groups that do not move, transactions that hang, clocks that differ. Works with Apache Kafka, too.",
         EXAMPLES,
     )

@@ -189,7 +189,7 @@ def text(data: bytes | None) -> str:
 
 
 def meaning_of(topic: str, batch: Batch, record: Record) -> str | None:
-    """What a control record, or a record of one of Kafka's own topics, says; None for everybody else's."""
+    """What a control record, or a record of one of Kafka's own topics, says; None for those of other topics."""
     from ottla.records import ControlType, CorruptRecords, parse_control_key
     from ottla.wire import WireError
     from ottla.wire.internal_topics import GROUP_METADATA_TOPIC, METADATA_TOPIC, TRANSACTION_STATE_TOPIC

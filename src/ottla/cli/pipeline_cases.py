@@ -134,7 +134,8 @@ def _run_all(options: argparse.Namespace, folders: list[Path], spark: SparkSessi
         write_document(options.output, [_document(name, result) for name, result in results])
     else:
         seconds = time.monotonic() - started_at
-        print(f"{len(results)} cases: {len(results) - failed} passed, {failed} failed, in {seconds:.1f} s")
+        count = "1 case" if len(results) == 1 else f"{len(results)} cases"
+        print(f"{count}: {len(results) - failed} passed, {failed} failed, in {seconds:.1f} s")
     if not results:
         raise CommandError(f"no case has {options.pattern!r} in its name or file", MISUSED)
     return FAILED if failed else 0

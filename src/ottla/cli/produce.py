@@ -264,7 +264,7 @@ async def pieces(source: BinaryIO) -> AsyncIterator[list[bytes]]:
 
 
 def reader(descriptor: int) -> Callable[[], asyncio.Future[bytes]]:
-    """Reads a file in a thread of its own, so that records go out while somebody types. Neither Ctrl-C nor the end of
+    """Reads a file in a thread of its own, so that records go out while a user types. Neither Ctrl-C nor the end of
     the process waits for that thread, as they would for an executor's."""
     import asyncio
     import threading

@@ -175,7 +175,7 @@ class SecurityFolder:
 
 
 def write_new(path: Path, text: str, mode: int) -> None:
-    """A file that did not exist; from its first moment nobody else may read what is secret."""
+    """A file that did not exist; from its first moment no other user may read what is secret."""
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8") as file:
         os.fchmod(file.fileno(), mode)
         file.write(text)

@@ -46,7 +46,7 @@ FAILED, MISUSED, INTERRUPTED, PIPE_CLOSED = 1, 2, 130, 141
 
 
 class CommandError(Exception):
-    """Why a command cannot go on, in words for whoever typed it."""
+    """Why a command cannot go on, in words for its user."""
 
     def __init__(self, message: str, exit_code: int = FAILED) -> None:
         super().__init__(message)
@@ -276,7 +276,7 @@ class Session:
         self._admin: Admin | None = None
 
     async def admin(self) -> Admin:
-        """An admin client that has reached the cluster. That is tried once: whoever waits at a prompt should soon
+        """An admin client that has reached the cluster. That is tried once: a user at a prompt should soon
         know that nothing listens there."""
         if self._admin is None:
             from ottla.client.admin import Admin
@@ -476,7 +476,7 @@ def _say(command: str, text: str) -> None:
 
 
 def forget_stdout() -> None:
-    """Nobody reads any more: what is still in the buffer goes nowhere, without a complaint at exit."""
+    """Stdout was closed: what is still in the buffer goes nowhere, without a complaint at exit."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)

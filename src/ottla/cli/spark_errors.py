@@ -1,6 +1,6 @@
 """The exit codes of what runs on Spark, and its errors as one sentence without secrets.
 
-A scheduler can tell them apart: 2 somebody has to change the file or the command, 3 the same command may succeed later,
+A scheduler can tell them apart: 2 the file or the command has to be changed, 3 the same command may succeed later,
 4 the data stopped it, 1 anything else.
 """
 

@@ -189,7 +189,7 @@ def properties(options: argparse.Namespace) -> dict[str, str]:
         given["node.id"] = "1"
     given.setdefault("process.roles", "broker,controller")
     if "," not in given.get("controller.quorum.voters", ""):
-        # A node that stands alone has nobody to copy its internal topics to.
+        # A node that stands alone has no other to copy its internal topics to.
         for setting in ALONE:
             given.setdefault(setting, "1")
     return given
@@ -347,7 +347,7 @@ def _metrics_access(options: argparse.Namespace) -> HttpAccess:
 
 
 def _warn_of_open_listeners(config: BrokerConfig) -> None:
-    """In the log, and to people between lines that stand out: a node that everybody can use is rarely meant."""
+    """In the log, and to people between lines that stand out: a node without protection is rarely meant."""
     from ottla.config.open_listeners import open_listeners, warning_of
 
     for listener in open_listeners(config.listeners):
@@ -411,7 +411,7 @@ def _tell_how_to_connect(folder: SecurityFolder, node: Node) -> None:
     from ottla.cli.secured_node import connecting, no_first_user
     from ottla.cli.security_folder import ADMIN
 
-    with suppress(OSError):  # a folder that cannot be written, or nobody reads
+    with suppress(OSError):  # a folder that cannot be written, or a closed stderr
         folder.announce(node.address)
         if all(user != ADMIN for user, _ in node.ground.image.scram):
             log.warning("%s", no_first_user(folder))

@@ -1,6 +1,6 @@
 """`ottla transactions`: what transactions there are, which hang, and how to end them.
 
-A transaction hangs when a partition waits for a marker that nobody will write: its records are there, but no
+A transaction hangs when a partition waits for a marker that will never be written: its records are there, but no
 coordinator knows of it (any more). Readers of committed records stop before it until someone ends it.
 """
 
@@ -30,7 +30,7 @@ STATES = (
 RUNNING = ("Ongoing", "PrepareCommit", "PrepareAbort")
 EXAMPLES = """\
   ottla transactions list
-  ottla transactions hanging                     partitions that wait for a transaction nobody will end
+  ottla transactions hanging                     partitions that wait for a transaction that never ends
   ottla transactions hanging --end               and end them: their records count as aborted
   ottla transactions abort ledger 3 17402        the transaction that begins at this offset of ledger-3
   ottla transactions end payments-7              abort what payments-7 has open, and fence its producer
@@ -62,7 +62,7 @@ def parser() -> argparse.ArgumentParser:
     hanging = add_subcommand(
         commands,
         "hanging",
-        "partitions that wait for a transaction nobody will end",
+        "partitions that wait for a transaction that never ends",
         "  ottla transactions hanging\n  ottla transactions hanging --topic ledger --end\n",
     )
     hanging.add_argument(

@@ -186,7 +186,7 @@ def schema(
 
 
 class Tables:
-    """Tables of what one reader fetched. The memory of the last ones serves again when nobody has them any more."""
+    """Tables of what one reader fetched. The memory of the last ones serves again when they are no longer in use."""
 
     def __init__(self) -> None:
         self._used: deque[tuple[ReadOptions, RecordColumns]] = deque(maxlen=SPARE_COUNT)

@@ -148,7 +148,7 @@ class Cluster(lifetimes.Open):
             raise ClientClosed
 
     async def close(self) -> None:
-        """End every connection; whoever waits gets an error."""
+        """End every connection; waiting calls get an error."""
         self._is_closed = True
         lifetimes.closed(self)
         if self._is_forked:
@@ -165,7 +165,7 @@ class Cluster(lifetimes.Open):
             if tasks:
                 await asyncio.wait(tasks)
         finally:
-            # Also when this very call is cancelled: nobody would close them any more.
+            # Also when this very call is cancelled: nothing would close them any more.
             connections = [*self._connections.values(), *self._bootstrapping]
             self._connections.clear()
             for connection in connections:
@@ -201,7 +201,7 @@ class Cluster(lifetimes.Open):
     def begin(
         self, node_id: int, request: Message, *, lane: str, timeout_ms: int, max_version: int | None
     ) -> asyncio.Future[Any] | None:
-        """Like `send`, but the request leaves now, before anybody else has a turn; None if it has to be sent, since
+        """Like `send`, but the request leaves now, before any other task has a turn; None if it has to be sent, since
         there is no connection to do so."""
         connection = self.ready(node_id, lane)
         if connection is None:
@@ -430,7 +430,7 @@ class Cluster(lifetimes.Open):
 
     def on_failure(self, listener: Callable[[KafkaError], None]) -> None:
         """Call when metadata was asked for in the background and trying again is pointless (the credentials are
-        refused): whoever waits for that metadata has to be told."""
+        refused): the calls that wait for that metadata have to fail."""
         self._failure_listeners.append(listener)
 
     def track(self, topics: Iterable[str]) -> None:
@@ -684,7 +684,7 @@ class Cluster(lifetimes.Open):
     def _found(self, task: asyncio.Task[int], kind: CoordinatorType, key: str) -> None:
         self._finding.pop((kind, key), None)
         if not task.cancelled():
-            task.exception()  # it is for those who wait; when all have given up, nobody's
+            task.exception()  # it is for the waiting calls; when all have given up, for none
 
     def forget_coordinator(self, key: str, kind: CoordinatorType) -> None:
         """It said it is none any more, or does not answer."""

@@ -98,7 +98,7 @@ class ClientConfig(SecurityConfig):
     reconnect_backoff_ms: int = setting(50, "The first pause before a broker is connected again; it doubles.", low=0)
     reconnect_backoff_max_ms: int = setting(1_000, "The longest pause before a broker is connected again.", low=0)
     socket_connection_setup_timeout_ms: int = setting(10_000, "How long connecting may take.", low=1)
-    connections_max_idle_ms: int = setting(540_000, "A connection nobody used for so long is closed; -1: never.")
+    connections_max_idle_ms: int = setting(540_000, "A connection that was not used for so long is closed; -1: never.")
     metadata_max_age_ms: int = setting(300_000, "Metadata older than this is asked for anew.", low=0)
     metadata_recovery_strategy: str = setting(
         "rebootstrap",

@@ -7,7 +7,7 @@ Kafka's own client does it, since every later answer stands behind it.
 
 It stands on `net.Channel` and the `net.Sockets` port: the simulator hands in its own, and the same code runs there. A
 response larger than what has arrived gets a buffer of its own that the socket is read into; a decoded response may
-keep views of it (the records of a fetch) for as long as it likes. When nobody has a view of it any more the buffer is
+keep views of it (the records of a fetch) for as long as it likes. When no view of it is left the buffer is
 used again: clearing and paging in fresh memory would cost as much as reading the records.
 
 A connection that is secured has its TLS in the socket (`net.tls`) and logs in before its first request. Where the
@@ -259,7 +259,7 @@ class Connection:
             self._fail(error)
 
     def _ask_aside(self, request: Message) -> asyncio.Future[Any]:
-        """Send what nobody asked for: a connection that only logs in is idle."""
+        """Send a request of the client's own: a connection that only logs in is idle."""
         used_at = self.used_at
         answer = self.request(request)
         self.used_at = used_at

@@ -299,7 +299,7 @@ class Consumer(lifetimes.Client, Generic[K, V]):
         self._wakes.set()
 
     def assign(self, partitions: Iterable[tuple[str, int]]) -> None:
-        """Read exactly these partitions, without sharing them with anybody.
+        """Read exactly these partitions, without sharing them with a group.
 
         Example:
 
@@ -420,7 +420,7 @@ class Consumer(lifetimes.Client, Generic[K, V]):
         ends_at = loop.time() + timeout_ms / 1000
         self._begin_poll()
         try:
-            # Whoever never waits would keep heartbeats and fetches from their turn. Not after the records are taken: a
+            # A caller that never waits would keep heartbeats and fetches from running. Not after records are taken: a
             # task that is cancelled while it waits would lose them.
             await asyncio.sleep(0)
             while True:
@@ -475,7 +475,7 @@ class Consumer(lifetimes.Client, Generic[K, V]):
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord[K, V]]:
         """Records without end, until the consumer is closed."""
         while True:
-            # Looked at anew for every record: whoever has it may seek, poll or begin another loop.
+            # Looked at anew for every record: its receiver may seek, poll or begin another loop.
             while (count := self._handed_count) < len(self._handed):
                 self._handed_count = count + 1
                 yield self._handed[count]

@@ -29,7 +29,7 @@ class Delivery:
     """One record on its way. `await` it for its RecordMetadata; or look at `done`, `result`, `exception`.
 
     All records of a batch share its fate, so a delivery is only a place in a batch: nothing is done per record when the
-    batch is written, unless somebody waits.
+    batch is written, unless a caller waits.
     """
 
     __slots__ = ("_batch", "_index")

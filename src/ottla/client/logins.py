@@ -217,7 +217,7 @@ def _assertion(config: SecurityConfig) -> Callable[[], str] | None:
 
 
 def _unsecured_token(claims: Mapping[str, str]) -> str:
-    """A token that nobody signed, as Kafka's own clients make it for brokers under development."""
+    """A token without a signature, as Kafka's own clients make it for brokers under development."""
     now = int(time.time())
     body = {"iat": now, "exp": now + UNSECURED_LIFETIME_SECONDS, **claims}
     parts = (json.dumps(part, separators=(",", ":")).encode() for part in ({"alg": "none"}, body))

@@ -19,7 +19,7 @@ class ConsumerGroupMetadata(NamedTuple):
 
     group_id: str
     generation_id: int = -1
-    """The generation, or the member's epoch in group.protocol=consumer; -1 together with an empty member id: nobody
+    """The generation, or the member's epoch in group.protocol=consumer; -1 together with an empty member id: no member
     checks who commits."""
     member_id: str = ""
     group_instance_id: str | None = None

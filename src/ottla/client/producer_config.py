@@ -35,7 +35,7 @@ class ProducerConfig(ClientConfig):
 
     acks: int = setting(
         -1,
-        "What counts as written: all (-1) waits for every replica in sync, 1 for the leader, 0 for nobody.",
+        "What counts as written: all (-1) waits for every replica in sync, 1 for the leader, 0 for no replica.",
         parse=_parse_acks,
     )
     enable_idempotence: bool = setting(
@@ -73,7 +73,7 @@ class ProducerConfig(ClientConfig):
         False,
         "Whether records without keys go to partitions whose leader is in client.rack, if one is (sticky only).",
     )
-    metadata_max_idle_ms: int = setting(300_000, "A topic nobody writes to for so long is forgotten.", low=5_000)
+    metadata_max_idle_ms: int = setting(300_000, "A topic without writes for so long is forgotten.", low=5_000)
     transactional_id: str | None = setting(
         None, "The name under which transactions survive this process; at most one producer has it at a time."
     )

@@ -12,7 +12,7 @@ TLS_ALERT = b"\x15\x03"
 """How a broker that expects TLS begins its complaint."""
 _EXPIRED, _NOT_YET_VALID = 10, 9
 _UNTRUSTED = (2, 18, 19, 20, 21)
-"""OpenSSL's codes for a chain that ends at nobody who is trusted."""
+"""OpenSSL's codes for a chain that ends at no trusted CA."""
 _WRONG_NAME = (62, 63, 64)
 _NO_TLS = (
     "WRONG_VERSION_NUMBER",
@@ -90,7 +90,7 @@ def _distrust(error: ssl.SSLCertVerificationError, host: str) -> str:
         )
     if code in _UNTRUSTED:
         return (
-            f"the broker's certificate is signed by nobody this client trusts ({error.verify_message}): put the "
+            f"the broker's certificate is signed by no CA that this client trusts ({error.verify_message}): put the "
             "certificate of its CA into ssl.truststore.location (or ssl.ca.location)"
         )
     return f"the broker's certificate was refused: {error.verify_message}"

@@ -148,7 +148,7 @@ class Transactions:
     # What the producer does
 
     async def init(self) -> None:
-        """Take over the transactional id: whoever had it is fenced, and what it left open is ended."""
+        """Take over the transactional id: its last owner is fenced, and what it left open is ended."""
         if self.state is State.READY:
             return
         self.check(State.UNINITIALIZED)

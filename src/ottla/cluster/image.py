@@ -153,7 +153,7 @@ class ClusterImage:
         return changes
 
     def replace(self, records: Iterable[Message]) -> ImageChanges:
-        """Become what a snapshot says, whatever was known before; says what that touched. Whoever holds one of the
+        """Become what a snapshot says, whatever was known before; says what that touched. Code that holds one of the
         dicts here goes on seeing the truth."""
         new = ClusterImage(self.cluster_id)
         new.apply(records)

@@ -12,7 +12,7 @@ RECOVERING = 1
 """The leader came from an unclean election and has not yet brought the partition to a known state."""
 
 MIGRATING_DIRECTORY = bytes(16)
-"""Nobody has said yet where a replica lives: its broker registered before log directories had ids."""
+"""The log directory of a replica is not known: its broker registered before log directories had ids."""
 UNASSIGNED_DIRECTORY = bytes(15) + b"\x01"
 """The broker has several log directories and will choose one."""
 LOST_DIRECTORY = bytes(15) + b"\x02"
@@ -20,7 +20,7 @@ LOST_DIRECTORY = bytes(15) + b"\x02"
 
 
 class PartitionImage(NamedTuple):
-    """One partition: where its replicas are, which of them are in sync, and who leads. Immutable."""
+    """One partition: where its replicas are, which of them are in sync, and which one leads. Immutable."""
 
     replicas: tuple[int, ...]
     isr: tuple[int, ...]

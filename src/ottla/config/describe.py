@@ -117,7 +117,7 @@ def broker_key(name: str) -> ConfigKey | None:
 
 def _broker_entry(name: str, broker: BrokerConfig, given: Mapping[str, str]) -> DescribedConfig:
     key = broker_key(name)
-    # A name that nobody knows could be anything, a password too.
+    # An unknown name could be anything, a password too.
     is_sensitive = key is None or key.is_sensitive
     if is_sensitive:
         value = None

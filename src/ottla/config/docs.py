@@ -128,7 +128,7 @@ request.timeout.ms: How long the broker waits for answers to its own requests.
 socket.connection.setup.timeout.ms: How long the broker waits for a connection of its own.
 socket.connection.setup.timeout.max.ms: Longest such wait after repeated failures.
 config.providers: Plug-ins that can stand in for values in the configuration.
-authorizer.class.name: Class that decides who may do what; empty lets everybody do everything.
+authorizer.class.name: Class that decides which principal may do what; empty allows everything to all.
 early.start.listeners: Listeners that open before the authorizer is ready.
 broker.rack: Where the broker stands; replicas are spread over racks, consumers can prefer their own.
 controlled.shutdown.enable: Whether a broker hands over its partitions before it stops.
@@ -293,7 +293,7 @@ share.coordinator.load.buffer.size: Bytes read at a time when share group state 
 share.coordinator.state.topic.compression.codec: Codec of the topic that holds the state of share groups.
 share.coordinator.append.linger.ms: How long the share coordinator collects writes; -1 decides by load.
 share.coordinator.write.timeout.ms: How long a write of share group state may take.
-share.coordinator.state.topic.prune.interval.ms: How often share group state that nobody needs is deleted.
+share.coordinator.state.topic.prune.interval.ms: How often share group state that is no longer needed is deleted.
 share.coordinator.cold.partition.snapshot.interval.ms: How often the state of quiet share partitions is written anew.
 share.coordinator.cached.buffer.max.bytes: Largest write buffer that the share coordinator keeps for reuse.
 transaction.state.log.min.isr: In-sync replicas that a write of transaction state needs.

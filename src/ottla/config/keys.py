@@ -1,7 +1,7 @@
 """One setting of Kafka: its name, type, default, bounds, importance and when it may change.
 
 Everything here is plain data built while the module that declares the settings is imported, so it has to be cheap: no
-dataclasses, no compiled patterns, no texts (those are in `docs.py`, read only when somebody asks for them).
+dataclasses, no compiled patterns, no texts (those are in `docs.py`, read only on demand).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Listeners that anybody who reaches the machine can read along with or use: without TLS, on an address that is not
+"""Listeners that every machine on the network can read along with or use: without TLS, on an address that is not
 loopback."""
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--read-only", action="store_true", help="refuse every change")
     made.add_argument("--login", action="store_true", help="users log in, on this machine too")
     made.add_argument(
-        "--insecure", action="store_true", help="serve other machines without logins: everybody acts as this console"
+        "--insecure", action="store_true", help="serve other machines without logins: all users act as this console"
     )
     made.add_argument("--oidc-issuer", metavar="URL", help="users log in there (OpenID Connect, OAUTHBEARER)")
     made.add_argument("--oidc-client-id", metavar="ID", help="as what the issuer knows this console")
@@ -160,7 +160,7 @@ def _config(options: argparse.Namespace):  # type: ignore[no-untyped-def]
             if not settings.get("security.protocol", "").upper().startswith("SASL_"):
                 raise CommandError(
                     f"logins are the cluster's own, and {name} has none: security.protocol has to be SASL_SSL "
-                    "(--command-config)\n  on this machine only: --host 127.0.0.1; for everybody without login: "
+                    "(--command-config)\n  on this machine only: --host 127.0.0.1; for all users without login:  "
                     "--insecure",
                     MISUSED,
                 )

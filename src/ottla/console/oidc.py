@@ -89,7 +89,7 @@ def authorization_url(endpoint: str, config: OidcConfig, attempt: Attempt, redir
 
 
 def subject_of(token: str) -> str:
-    """The subject that a JWT names. ValueError if it is none, or names nobody."""
+    """The subject that a JWT names. ValueError if it is none, or has no subject."""
     parts = token.split(".")
     if len(parts) != 3 or len(token) > MAX_TOKEN:
         raise ValueError("the access token is no JWT, which brokers need to check it")

@@ -116,7 +116,7 @@ def shut_down(view: View, broker_id: int) -> Decision[None]:
 
 
 def fence(view: View, broker_id: int) -> Decision[None]:
-    """A broker no longer takes part: it has stopped, or nobody hears of it."""
+    """A broker no longer takes part: it has stopped, or sends no heartbeats."""
     broker = _registered(view, broker_id)
     if broker.is_fenced:
         return Decision([], None)

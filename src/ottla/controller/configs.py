@@ -225,7 +225,7 @@ def _check_resource(view: View, kind: int, name: str, configs: dict[str, str]) -
 
 
 def _with_cleared_elrs(view: View, records: list[ConfigRecord]) -> list[Message]:
-    """With another `min.insync.replicas` who was eligible to lead may be so no longer: eligibility starts anew."""
+    """After a change of `min.insync.replicas` eligible leaders may be so no longer: eligibility starts anew."""
     written: list[Message] = [*records]
     if view.is_elr_enabled:
         altered = [record for record in records if record.name == "min.insync.replicas"]

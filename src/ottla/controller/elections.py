@@ -1,8 +1,8 @@
-"""Who leads a partition when its replicas change: Kafka's rules, with eligible leader replicas (KIP-966).
+"""Which replica leads a partition when its replicas change: Kafka's rules, with eligible leader replicas (KIP-966).
 
 A leader comes from the ISR. When that is empty, it comes from the ELR: replicas that left the ISR while it was below
 `min.insync.replicas`, so that they hold every record that was acknowledged to acks=all. When both are empty, the last
-known leader may lead again, and after that anybody if unclean elections are allowed; both may lose records, so the
+known leader may lead again, and after that any replica if unclean elections are allowed; both may lose records, so the
 partition is marked as recovering.
 
 A reassignment ends with whatever change leaves all its new replicas in sync: those that were to go are gone then.
@@ -32,7 +32,7 @@ class Election(Enum):
     PREFERRED = "preferred"
     """The first replica leads if it has everything."""
     UNCLEAN = "unclean"
-    """When nobody has everything, any replica that is alive."""
+    """Without a complete replica, any replica that is alive."""
 
 
 @dataclass(slots=True)
@@ -192,8 +192,8 @@ def _elect(
 
 
 def _remember_leader(record: PartitionChangeRecord, before: PartitionImage) -> None:
-    """Note who led when the ISR became empty or had nobody left who could lead, and forget it when somebody leads
-    again. Nobody is not noted: a partition that was without a leader before its ISR became empty would never get one.
+    """Note the leader when the ISR became empty or had no replica left that could lead, and forget it when one leads
+    again. No leader (-1) is not noted: a partition without one before its ISR became empty would never get one.
     (Kafka notes -1 then.)"""
     if record.leader == NO_LEADER or (record.isr is not None and not record.isr):
         if before.leader != NO_LEADER and before.last_known_elr != (before.leader,):

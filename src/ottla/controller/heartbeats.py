@@ -34,7 +34,7 @@ class Heartbeats:
         return heard_at is not None and now - heard_at < self.session_ms
 
     def excuse(self, now: int, grace_ms: int) -> None:
-        """Whoever watches was not awake: what brokers sent meanwhile is still to be read, so nobody's session ends
+        """The controller was not awake: what brokers sent meanwhile is still to be read, so no session ends
         within the grace."""
         earliest = now - self.session_ms + grace_ms
         for broker_id, heard_at in self._heard_at.items():

@@ -1,4 +1,4 @@
-"""Leaders say who is in sync with them: AlterPartition (KIP-497, KIP-841, KIP-903).
+"""Leaders report which replicas are in sync: AlterPartition (KIP-497, KIP-841, KIP-903).
 
 A leader knows which followers have its records, the controller knows which brokers are alive; so the leader proposes an
 ISR, and the controller takes it if the leader spoke of the partition as it is now and everyone in it may lead. The
@@ -102,7 +102,7 @@ def _check(
     members: list[BrokerState],
 ) -> None:
     if asked.leader_epoch > partition.leader_epoch or asked.partition_epoch > partition.partition_epoch:
-        raise KafkaError(ErrorCode.NOT_CONTROLLER)  # who knows more than this controller has heard from a newer one
+        raise KafkaError(ErrorCode.NOT_CONTROLLER)  # the sender knows more than this controller: there is a newer one
     if asked.leader_epoch < partition.leader_epoch:
         raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
     if leader != partition.leader:

@@ -36,7 +36,7 @@ from ottla.wire.sentinels import NO_LEADER
 PREFERRED, UNCLEAN = 0, 1
 NOT_NEEDED = "Leader election not needed for topic partition."
 MAX_ELECTIONS_AT_ONCE = 1_000
-"""Of those that nobody asked for: requests are answered in between."""
+"""Of elections without a request: requests are answered in between."""
 
 _Elect = Callable[[View, TopicImage, int], PartitionChangeRecord]
 
@@ -149,7 +149,7 @@ def _collect(records: list[Message], elect: _Elect, view: View, topic: TopicImag
     try:
         records.append(elect(view, topic, index))
     except KafkaError:
-        return  # nobody to elect now; the next round tries again
+        return  # no replica can be elected now; the next round tries again
 
 
 # --- replicas

@@ -1,4 +1,4 @@
-"""SCRAM credentials of users (KIP-554). What is stored shows a broker who knows a password; it is not the password."""
+"""SCRAM credentials of users (KIP-554). What is stored lets a broker check a password; it is not the password."""
 
 from __future__ import annotations
 

@@ -320,7 +320,7 @@ def _placed_partitions(view: View, count: int, replication_factor: int) -> list[
 
 
 def check_brokers(view: View, broker_ids: list[int]) -> None:
-    """Refuses replicas that somebody wants where there can be none."""
+    """Refuses requested replicas on brokers that cannot have them."""
     if not broker_ids:
         raise KafkaError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT, "The manual partition assignment includes an empty replica list."
@@ -341,7 +341,7 @@ def check_brokers(view: View, broker_ids: list[int]) -> None:
 def _assigned_partition(
     view: View, index: int, broker_ids: list[int], replication_factor: int | None
 ) -> PartitionImage:
-    """A partition where somebody wants it."""
+    """A partition on the brokers that a request names."""
     check_brokers(view, broker_ids)
     if replication_factor is not None and len(broker_ids) != replication_factor:
         raise KafkaError(

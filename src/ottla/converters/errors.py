@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class ConverterError(Exception):
-    """A schema that cannot be used, or rows that do not fit it; in words for whoever configured it."""
+    """A schema that cannot be used, or rows that do not fit it; in words for the author of the configuration."""
 
 
 class RegistryError(ConverterError):

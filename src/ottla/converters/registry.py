@@ -43,7 +43,7 @@ _UNDERSTOOD = ("basic.auth.credentials.source", "bearer.auth.credentials.source"
 
 @dataclass(frozen=True, slots=True)
 class RegistrySettings:
-    """Where the registry is, and who asks. `repr` does not show secrets: it may end up in a log."""
+    """Where the registry is, with the client's credentials. `repr` does not show secrets: it may end up in a log."""
 
     urls: tuple[str, ...]
     user: str | None = None
@@ -314,7 +314,7 @@ class Registry:
 
 
 def _keep(kept: dict[Any, Any], key: object, value: object) -> None:
-    """Remember, but not without end: whoever writes garbage ids must not fill the memory."""
+    """Remember, but not without end: garbage ids must not fill the memory."""
     if len(kept) >= MAX_KEPT_COUNT:
         kept.clear()
     kept[key] = value

@@ -5,7 +5,7 @@ leads. States and what leads from one to the other:
 
     Empty                -> PreparingRebalance   a first member joins
     PreparingRebalance   -> CompletingRebalance  all known members have joined, or their time is up
-    PreparingRebalance   -> Empty                nobody is left when the time is up
+    PreparingRebalance   -> Empty                no member is left when the time is up
     CompletingRebalance  -> Stable               the leader's SyncGroup brought the assignment, and it is written
     CompletingRebalance  -> PreparingRebalance   a member joins, leaves, fails or changes before that; or sync times out
     Stable               -> PreparingRebalance   a member joins, leaves, fails or changes; the leader joins again
@@ -92,7 +92,7 @@ class ClassicGroup:
         """Members of the generation that have not sent SyncGroup yet."""
         self.awaiting_join_count = 0
         self.has_new_member = False
-        """Whether somebody joined since the initial rebalance was last prolonged."""
+        """Whether a member joined since the initial rebalance was last prolonged."""
         self.writing: GroupMetadataValue | None = None
         """The record made last, until it is replayed: the group is what it tells already, and more."""
         self.is_unassigned = False
@@ -140,7 +140,7 @@ class ClassicGroup:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {self.id} is in dead state.")
 
     def check_offset_delete(self) -> None:
-        """Whether offsets may be deleted; of a group of consumers only those of topics that nobody reads."""
+        """Whether offsets may be deleted; of a group of consumers only those of topics that no member reads."""
         if self.current is ClassicState.DEAD:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {self.id} is in dead state.")
         if not self.is_empty and not self.uses_consumer_protocol:
@@ -153,7 +153,7 @@ class ClassicGroup:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member reads the topic; if consumers said it in a way nobody understands, they might."""
+        """Whether a member reads the topic; if the consumers' subscriptions cannot be decoded, they might."""
         topics = self.subscribed_topics
         return self.uses_consumer_protocol if topics is None else topic in topics
 
@@ -162,7 +162,7 @@ class ClassicGroup:
 
     def expiry_base(self, commit_timestamp: int) -> int | None:
         if not self.protocol_type:
-            return commit_timestamp  # nobody ever joined: offsets of a consumer that assigns itself
+            return commit_timestamp  # no member ever joined: offsets of a consumer that assigns itself
         if self.is_empty:
             return self.current_state_timestamp if self.current_state_timestamp >= 0 else commit_timestamp
         if self.uses_consumer_protocol and self.current is ClassicState.STABLE and self.subscribed_topics is not None:
@@ -216,7 +216,7 @@ class ClassicGroup:
         return self.leader == member_id
 
     def elect_joined_leader(self) -> bool:
-        """Have a leader that has joined; False if nobody has."""
+        """Have a leader that has joined; False if no member has."""
         if self.leader is None:
             return False
         if self.members[self.leader].awaiting_join is not None:
@@ -294,7 +294,7 @@ class ClassicGroup:
         member.session_timeout_ms = session_timeout_ms
 
     def await_join(self, member: ClassicMember, waiting: ParkedRequest) -> ParkedRequest | None:
-        """Have the member's JoinGroup wait; returns the one that waited before, which nobody would answer any more."""
+        """Have the member's JoinGroup wait; returns the one that waited before, which would get no answer any more."""
         before, member.awaiting_join = member.awaiting_join, waiting
         if before is None:
             self.awaiting_join_count += 1

@@ -124,18 +124,18 @@ class ClassicGroups:
         self._state.groups[key.group] = prepared or ClassicGroup.of_record(key.group, value)
 
     def loaded(self, now: int, timestamp: int) -> None:
-        """The shard is replayed: sessions begin anew, since nobody could send heartbeats meanwhile."""
+        """The shard is replayed: sessions begin anew, since no member could send heartbeats meanwhile."""
         for found in list(self._state.groups.values()):
             if not isinstance(found, ClassicGroup):
                 continue
             for member in found.members.values():
                 self._rebalances.expect_heartbeat(found, member, now)
             if found.is_unassigned or len(found.members) > self._state.config.group_max_size:
-                # A downgrade was not followed by the rebalance it calls for, and nobody else would ever do it; or the
+                # A downgrade was not followed by the rebalance it calls for, and nothing else would start it; or the
                 # limit was lowered: members get to commit and join, and those who come too late are refused.
                 step = Step(now, timestamp)
                 self._rebalances.prepare(found, step)
-                assert not step.records and not step.answers, "nobody waits in a group that was just read"
+                assert not step.records and not step.answers, "no member waits in a group that was just read"
 
     def unload(self, error: KafkaError, call: Call) -> list[Answer]:
         """The shard goes: everyone who waits is answered."""
@@ -214,7 +214,7 @@ class ClassicGroups:
     def _assignment_refused(
         self, group: ClassicGroup, waiting: list[ParkedRequest], error: KafkaError, call: Call
     ) -> CoordinatorDecision[Any]:
-        """The assignment could not be written, so nobody may act on it: all join again."""
+        """The assignment could not be written, so no member may act on it: all join again."""
         self._state.counts[COMPLETED_REBALANCES] -= 1
         group.writing = None
         for member in group.members.values():

@@ -250,7 +250,7 @@ def refuse(request: JoinGroupRequest, call: Call, state: ShardState) -> JoinGrou
 
 
 def _fence(group: ClassicGroup, member: ClassicMember) -> list[Answer]:
-    """Whoever waits under the member's old id has been replaced."""
+    """A request that waits under the member's old id has been replaced."""
     answers = []
     waiting = group.end_join(member)
     if waiting is not None:
@@ -263,7 +263,7 @@ def _fence(group: ClassicGroup, member: ClassicMember) -> list[Answer]:
 
 def _rejoined(group: ClassicGroup, member_id: str, old_leader: str | None, api_version: int) -> JoinGroupResponse:
     """A static member is back and nothing changed. A leader must not assign again: newer versions say so; older ones
-    are told that the process before them leads, whose id nobody has any more."""
+    learn that the process before them leads, whose id no member has any more."""
     if api_version < _SKIP_ASSIGNMENT_VERSION:
         return joined(group, member_id, api_version, leader=old_leader)
     is_leader = group.is_leader(member_id)

@@ -103,7 +103,7 @@ class ClassicRebalances:
             self._expect_joins(group, step.now)
 
     def complete_if_all_joined(self, group: ClassicGroup, step: Step) -> None:
-        """Begin the generation if nobody is missing; a group that was empty waits for more to come, in any case."""
+        """Begin the generation if no member is missing; a group that was empty waits for more to come, in any case."""
         is_preparing = group.current is ClassicState.PREPARING_REBALANCE
         if is_preparing and group.previous is not ClassicState.EMPTY and group.have_all_joined:
             self.complete(group, step)

@@ -1,6 +1,6 @@
 """Members of a consumer group that speak the classic protocol: JoinGroup, SyncGroup, Heartbeat and LeaveGroup.
 
-The coordinator assigns, so nobody leads and nobody waits: JoinGroup answers at once with the member's epoch as the
+The coordinator assigns, so no member leads and none waits: JoinGroup answers at once with the member's epoch as the
 generation, SyncGroup with its partitions as a leader would have encoded them, and Heartbeat says REBALANCE_IN_PROGRESS
 when the member has to join again, to give partitions up or to get more. What it owns it says in its subscription; one
 that revokes everything before it joins (eager) owns nothing.

@@ -30,7 +30,7 @@ from ottla.wire.messages.describe_groups import DescribedGroup
 
 CONSUMER_PROTOCOL = "consumer"
 FREE = -1
-"""The epoch of a partition that nobody owns."""
+"""The epoch of a partition without an owner."""
 
 
 class ConsumerGroup:
@@ -162,7 +162,7 @@ class ConsumerGroup:
             )
 
     def check_offset_delete(self) -> None:
-        """Offsets of topics that nobody is subscribed to may be deleted at any time."""
+        """Offsets of topics without subscribers may be deleted at any time."""
 
     def check_delete(self) -> None:
         if self.members:

@@ -2,7 +2,7 @@
 
 A member says who it is and what it wants with epoch 0, then that it lives, and what it owns when that changes. The
 answer tells it its epoch and, when they change, its partitions. Leaving is epoch -1, or -2 for a static member that
-will be back. Nobody ever waits for an answer.
+will be back. No request ever waits for an answer.
 """
 
 from __future__ import annotations

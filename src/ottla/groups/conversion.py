@@ -1,7 +1,7 @@
 """Online upgrade and downgrade: a classic group of consumers becomes a consumer group when the first member joins with
 the consumer protocol, and a classic group again when the last of these leaves.
 
-Members keep what they have. After an upgrade the classic ones go on with their generation as their epoch; whoever
+Members keep what they have. After an upgrade the classic ones go on with their generation as their epoch; a member that
 waited in a rebalance is told to join again. After a downgrade the members that stay rebalance among themselves.
 """
 
@@ -94,7 +94,7 @@ class Conversion:
     def _convert(self, group: ClassicGroup) -> ConsumerGroup:
         upgraded = ConsumerGroup(group.id)
         upgraded.epoch = upgraded.assignment_epoch = group.generation
-        # the protocol is not chosen yet if nobody has completed a rebalance so far
+        # the protocol is not chosen yet if no rebalance was completed so far
         protocol_name = group.protocol_name or group.select_protocol()
         owners: dict[tuple[bytes, int], str] = {}
         for member in group.members.values():
@@ -106,7 +106,7 @@ class Conversion:
             for topic_id, partitions in assigned.items():
                 for partition in partitions:
                     if owners.setdefault((topic_id, partition), member.id) != member.id:
-                        # a leader gave a partition to two members: nobody may go on with that
+                        # a leader gave a partition to two members: no member may go on with that
                         raise _cannot_upgrade(group.id, "the embedded consumer protocol is malformed")
             upgraded.targets[member.id] = {topic_id: tuple(sorted(assigned[topic_id])) for topic_id in sorted(assigned)}
             upgraded.update_member(
@@ -129,8 +129,8 @@ class Conversion:
             )
         if group.current is ClassicState.STABLE:
             upgraded.metadata_hash = self._membership.metadata_hash(upgraded.subscriptions)
-        # else whoever joins next begins a new epoch, also a static member that takes a waiting one's place: those who
-        # wait have no share yet, and an answer with epoch 0, in a first rebalance, would mean that nobody has joined
+        # else the next member that joins begins a new epoch, also a static one that replaces a waiting one: those that
+        # wait have no share yet, and an answer with epoch 0, in a first rebalance, would mean that no member has joined
         return upgraded
 
     def _assigned(self, group: ClassicGroup, member: ClassicMember) -> Ownership:

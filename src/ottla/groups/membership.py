@@ -282,7 +282,7 @@ class Membership:
     # regular expressions
 
     def _update_regex(self, step: Step, call: Call) -> tuple[bool, bool]:
-        """Whether the member's regular expression is another one, and whether it is known what that one matches.
+        """Whether the member's regular expression changed, and whether it is known what that one matches.
 
         Looking it up is an operation of its own, right after this one; the member has its topics when it is done."""
         group, before, member = step.group, step.before, step.member

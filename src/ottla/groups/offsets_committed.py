@@ -123,7 +123,7 @@ class CommittedOffsets:
             self._drop_pending(group_id, topic, partition, producer_id)
 
     def forget_topic_id(self, topic_id: bytes) -> None:
-        """The topic is deleted: nobody will commit offsets for it again."""
+        """The topic is deleted: no member will commit offsets for it again."""
         self._topic_ids.pop(topic_id, None)
 
     def _put(self, group_id: str, topic: str, partition: int, value: OffsetCommitValue) -> None:

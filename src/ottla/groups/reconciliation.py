@@ -1,7 +1,7 @@
 """How a member gets from what it has to what it is to have: revoke first, then take what is free.
 
 A member that has to give partitions up stays in its epoch (UNREVOKED_PARTITIONS) until it no longer names them among
-those it owns. Then it enters the epoch of the target assignment and gets those of its partitions that nobody has; for
+those it owns. Then it enters the epoch of the target assignment and gets those of its partitions that are free; for
 the others it waits (UNRELEASED_PARTITIONS), and each heartbeat gives it what became free.
 """
 

@@ -28,7 +28,7 @@ class Group(Protocol):
     type: str
     """"classic", "consumer", "share" or "streams", as ListGroups says it."""
     protocol_type: str
-    """"consumer" for consumers of either type; Connect and others have their own; "" when nobody has said it yet."""
+    """"consumer" for consumers of either type; Connect and others have their own; "" while it is unknown."""
 
     @property
     def state(self) -> str:

@@ -36,7 +36,7 @@ class Subscriptions:
         return topic in self.names or topic in self.regex_topics
 
     def topics(self) -> list[str]:
-        """Every topic that somebody is subscribed to, sorted."""
+        """Every topic that a member is subscribed to, sorted."""
         return sorted(self.names.keys() | self.regex_topics.keys()) if self.regex_topics else sorted(self.names)
 
     def topics_of(self, member: ConsumerMember) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Deadlines of a shard: what is to happen to a group or member if nobody says otherwise in time."""
+"""Deadlines of a shard: what is to happen to a group or member unless a request comes in time."""
 
 from __future__ import annotations
 

@@ -457,7 +457,7 @@ class Channel:
     def _warm(self, file: SendableFile, size: int) -> None:
         if self._is_writing:
             self._loop.remove_writer(self._sock)
-        self._is_writing = True  # nobody else writes meanwhile
+        self._is_writing = True  # no other call writes meanwhile
         self._is_warming = True
         file.hold()
         self._warmed_file = file

@@ -38,7 +38,7 @@ class Deadline:
 
     def cancel(self) -> None:
         self._together.pop(self, None)
-        self._act = _nothing  # whoever waits holds its deadline: without a circle its memory is free at once
+        self._act = _nothing  # the waiter holds its deadline: without a circle its memory is free at once
         self._given = ()
 
     def reach(self) -> None:

@@ -2,7 +2,7 @@
 
     event_text(Answered(3, response)) -> "Answered(id=3, response=VoteResponse(topics=[...]))"
 
-A line must be short and may be read by anybody who reads logs: bytes (records, snapshots, credentials, protocols'
+A line must be short and is seen by all readers of logs: bytes (records, snapshots, credentials, protocols'
 metadata) are a count, long lists are cut, and values of settings and fields that are named after a secret are hidden.
 """
 

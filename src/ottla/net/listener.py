@@ -154,7 +154,7 @@ class Listener:
                 return
             except OSError as error:
                 if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
-                    # Out of descriptors: those who are connected go on; new ones wait in the backlog.
+                    # Out of descriptors: open connections go on; new ones wait in the backlog.
                     self._pause(OUT_OF_DESCRIPTORS_PAUSE_S)
                     return
                 raise

@@ -1,4 +1,4 @@
-"""A connection to another node: requests out, answers in, each to whoever asked.
+"""A connection to another node: requests out, answers in, each to its own caller.
 
 A new connection first asks which versions the other side knows: during a rolling upgrade, or among brokers of another
 make, they differ. What is sent meanwhile waits for that answer, and each request goes out in the newest version that
@@ -8,7 +8,7 @@ A secured connection begins with the TLS handshake, and logs in by SASL after th
 meanwhile waits as well. A login whose session has an end is renewed before it, and requests wait until that is done.
 
 An answer is handed over as soon as it is decoded, while its bytes are still in the receive buffer: what is to be kept,
-the receiver copies. A connection that breaks tells everyone who waits; the next request makes a new one.
+the receiver copies. A connection that breaks fails all that wait; the next request makes a new one.
 
 Cython compiles this file (types in peer.pxd), and it runs as it stands.
 """

@@ -1,7 +1,7 @@
 """What a replica of the metadata log is told (events) and what it wants done (effects), in the order it wants it done.
 
 Requests and responses are Kafka's own messages. A `Send` carries an id under which its answer, or the news that there
-will be none, comes back. Whoever performs the effects owns the files and the connections and decides nothing.
+will be none, comes back. The driver that performs the effects owns the files and the connections and decides nothing.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class LeaderChanged:
-    """Who leads which epoch; -1: nobody that is known."""
+    """The leader of an epoch; -1: none is known."""
 
     leader_id: int
     epoch: int

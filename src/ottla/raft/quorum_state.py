@@ -24,7 +24,7 @@ class QuorumState:
     voted_directory_id: bytes = ZERO_UUID
 
     def led_by(self, leader_id: int, epoch: int) -> QuorumState:
-        """The state once somebody leads an epoch. Epochs only grow."""
+        """The state once an epoch has a leader. Epochs only grow."""
         assert epoch > self.leader_epoch or (epoch == self.leader_epoch and self.leader_id in (NOBODY, leader_id))
         return QuorumState(leader_epoch=epoch, leader_id=leader_id)
 

@@ -69,9 +69,9 @@ from ottla.wire.messages.vote import VoteRequest, VoteResponse
 HINT_JITTER_MS = 30
 """When the leader's connections break all its followers see it at once; this keeps them from standing all together."""
 FIRST_ELECTION_MS = (20, 150)
-"""A voter that starts need not wait long: an election that is asked for first disturbs nobody."""
+"""A voter that starts need not wait long: an election that is asked for first disturbs no leader."""
 MAX_PROSPECTIVE_BACKOFF_MS = 200
-"""Asking again whether an election would be won costs nobody anything, and the others may just be starting."""
+"""Asking again whether an election would be won costs nothing, and the others may just be starting."""
 CHECK_QUORUM_FACTOR = 1.5
 KRAFT_VERSIONS = (0, 1)
 """What this replica supports."""
@@ -118,7 +118,7 @@ class RaftConfig:
 
 
 class TruncationRefused(Exception):
-    """The leader denies what was committed (R3): a replica lost its disk without saying so, and nobody may go on."""
+    """The leader denies what was committed (R3): a replica lost its disk unnoticed, and no replica may go on."""
 
 
 class Raft:
@@ -195,8 +195,8 @@ class Raft:
     @property
     def _may_be_needed(self) -> bool:
         """Whether this replica, which does not vote, may have to be elected all the same: its log's last voters may not
-        be committed, and whoever has them must lead for that if a majority of them has not (a leader that removes
-        itself and stops at once, say). Votes are asked for before they are given, so that it disturbs nobody."""
+        be committed; a replica that has them must lead for that if a majority of them has not (a leader that removes
+        itself and stops at once, say). Votes are asked for before they are given, so that it disturbs no leader."""
         if self.voters.kraft_version == 0 or not self.endpoints or self.id in self.voters.by_id:
             return False
         return self.high_watermark < self._voters_end_offset
@@ -559,7 +559,7 @@ class Raft:
         self.role = Unattached(now + (self._election_ms() if self.is_voter else 0))
 
     def _learn(self, leader_id: int, epoch: int, now: int) -> None:
-        """Somebody knows of an epoch that is at least ours, and perhaps of its leader."""
+        """A request or an answer names an epoch that is at least ours, and perhaps of its leader."""
         if epoch > self.epoch:
             self._detach(now, epoch)
         self._learn_of_leader(leader_id, epoch, now)

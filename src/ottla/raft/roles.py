@@ -29,7 +29,7 @@ class Election:
 
 @dataclass(slots=True)
 class Prospective(Election):
-    """Asks whether it would be elected (KIP-996), so that a replica that was cut off disturbs nobody: no epoch is
+    """Asks whether it would be elected (KIP-996), so that a replica that was cut off disturbs no leader: no epoch is
     spent, and nothing is promised."""
 
 
@@ -46,7 +46,7 @@ class Follower:
     deadline: int
     """When a voter gives the leader up, or anyone else asks around again."""
     has_fetched: bool = False
-    """Whether this leader has answered a fetch: then nobody else gets a vote, not even a preliminary one."""
+    """Whether this leader has answered a fetch: then no other replica gets a vote, not even a preliminary one."""
     fetch_id: int | None = None
     """The fetch that is on its way."""
     retry_at: int | None = None
@@ -61,7 +61,7 @@ class Follower:
 
 @dataclass(slots=True)
 class Resigned:
-    """Led this epoch, and does not any more; waits for somebody else's election."""
+    """Led this epoch, and does not any more; waits for the election of another."""
 
     deadline: int
 

@@ -93,7 +93,7 @@ def seal(
     has_log_append_time: bool = False,
     records_crc: int | None = None,
 ) -> None:
-    """Write the header in front of a batch's records, which begin at HEADER_SIZE, and the CRC of all that. Whoever
+    """Write the header in front of a batch's records, which begin at HEADER_SIZE, and the CRC of all that. The caller
     knows the CRC of the records alone spares another look at them."""
     attributes = int(compression)
     if has_log_append_time:

@@ -209,7 +209,7 @@ class RecordColumns:
         self.header_value = BinaryColumn()
 
     def renew(self) -> bool:
-        """Empty it, to be filled again; False if somebody still has a view of what is in it."""
+        """Empty it, to be filled again; False if a view of its content still exists."""
         number: NumberColumn
         column: BinaryColumn
         for number in self.number_columns():

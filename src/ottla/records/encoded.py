@@ -1,4 +1,4 @@
-"""The records of a batch that were encoded together, before it is known who writes them and under which numbers."""
+"""The records of a batch that were encoded together, before their producer id and sequence numbers are known."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class EncodedRecords:
         max_timestamp: int,
         crc: int | None = None,
     ) -> None:
-        """`crc` is that of the records alone, if whoever encoded them computed it."""
+        """`crc` is that of the records alone, if the encoder computed it."""
         self.partition = partition
         self.size = len(content)
         """Bytes of the whole batch, before compression."""

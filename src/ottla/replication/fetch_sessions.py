@@ -12,7 +12,7 @@ An incremental answer holds only partitions with data, an error, or a watermark 
 returned data go to the end of the line, so that the byte limit of a response starves none of them.
 
 A session knows where there may be news for its client: only these partitions are looked at, so that a fetch costs what
-moved, however many partitions are followed or consumed. Whoever changes a partition marks it for its followers
+moved, however many partitions are followed or consumed. Code that changes a partition marks it for its followers
 (`FetchPartition.grew`, `moved`); a consumer's partition that had no news is set aside, and whatever wakes those who
 wait for a partition brings it back (`ParkedPartition`).
 
@@ -56,7 +56,7 @@ class ParkedFollowerFetch(Protocol):
 
 
 class Watcher(Protocol):
-    """Somebody who wants to know when a follower asks again."""
+    """An object that wants to know when a follower asks again."""
 
     def asked(self, session: FetchSession) -> None: ...
 
@@ -155,7 +155,7 @@ class FetchPartition:
                 session.parked_follower_fetch.grew(self)
 
     def moved(self) -> None:
-        """The high watermark or the log's start is another."""
+        """The high watermark or the log's start changed."""
         session = self._session
         if session is not None:
             session.ready[self] = None
@@ -203,7 +203,7 @@ class ParkedPartition:
 
     def grew(self, partition: Watched, size: int) -> None:
         if self.wanted.parked is not self:
-            return  # it was left by one of those who were told before
+            return  # one of those called before has left it
         self.leave()
         self.session.ready[self.wanted] = None
         if self.session.parked_consumer_fetch is not None:
@@ -289,7 +289,7 @@ class FetchSession:
             wanted.follow(None)
 
     def end(self) -> None:
-        """Nobody will use it again; what still waits for more of it would not be told any more."""
+        """It will not be used again; what still waits for more of it would never be woken."""
         self.is_over = True
         if self.parked_consumer_fetch is not None:
             self.parked_consumer_fetch.finish_soon()

@@ -166,7 +166,7 @@ class Leader:
             replica.caught_up_at = asked_at
 
     def electable(self) -> tuple[int, ...]:
-        """Who may have been elected in this node's stead, for all that it knows: who is in the ISR, or in one that it
+        """Replicas that may have been elected in this node's stead, if it knows all: those in the ISR, or one that it
         proposed."""
         return tuple(
             replica_id
@@ -196,7 +196,7 @@ class Leader:
                 committed = replica.end_offset
         return committed
 
-    # Who is in sync
+    # Which replicas are in sync
 
     def propose_join(self, replica_id: int, high_watermark: int, now: int) -> tuple[int, ...] | None:
         """The ISR with a follower that has caught up, if it may join now."""

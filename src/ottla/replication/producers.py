@@ -38,7 +38,7 @@ class CorruptSnapshot(ValueError):
 
 
 class Origin(IntEnum):
-    """Who appends: it decides which of a producer's mistakes are refused and which are history to accept."""
+    """The appender's role: it decides which of a producer's mistakes are refused and which are history to accept."""
 
     CLIENT = 0
     COORDINATOR = 1
@@ -157,7 +157,7 @@ class ProducerState:
         origin: Origin = Origin.CLIENT,
     ) -> ProducerBatch | None:
         """May a data batch be appended at `base_offset`? The remembered batch if a client repeats itself (answer with
-        its offsets and append nothing), None if it may, KafkaError if not. A producer nobody remembers may start with
+        its offsets and append nothing), None if it may, KafkaError if not. An unknown producer may start with
         any sequence: its past may have been deleted."""
         entry = self.producers.get(producer_id)
         if entry is None:
@@ -393,7 +393,7 @@ class ProducerState:
     # --- snapshots
 
     def clear(self, end_offset: int) -> None:
-        """As after the loss of the whole log: nobody is known; the next batch is at `end_offset`."""
+        """As after the loss of the whole log: no producer is known; the next batch is at `end_offset`."""
         self.producers.clear()
         self.ongoing.clear()
         self.unreplicated.clear()

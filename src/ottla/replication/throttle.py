@@ -37,7 +37,7 @@ class ReplicationThrottle:
         self._throttled: dict[str, frozenset[int] | None] = {}
         """By topic the partitions, None for all of them."""
         self.is_set = False
-        """A plain attribute: who has no throttle pays one look at it."""
+        """A plain attribute: without a throttle it costs one look."""
 
     def limit(self, bytes_per_second: int) -> None:
         self._limit = bytes_per_second

@@ -1,10 +1,10 @@
-"""SASL as Kafka carries it: which request comes next, until the broker knows who this is.
+"""SASL as Kafka carries it: which request comes next, until the broker knows the principal.
 
     handshake --SaslHandshakeResponse--> exchange --SaslAuthenticateResponse--> exchange | done
 
 `begin` gives the first request, `handle` takes each answer and gives the next request, None at the end. The same
 exchange on a connection that stands is re-authentication (KIP-368). Whatever goes wrong is an AuthenticationError, and
-no client tries that again by itself: the same credentials would be refused again, and brokers may lock who tries often.
+no client tries that again by itself: the same credentials would be refused again, and brokers may lock users.
 Invariants: A1 nothing is sent after the mechanism is done; A2 the broker's last word is checked by the mechanism.
 """
 
@@ -34,7 +34,7 @@ _KVSEP = "\x01"
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Who logs in, how, and by what."""
+    """The user that logs in, the mechanism, and the credentials."""
 
     mechanism: str
     username: str = ""

@@ -1,4 +1,4 @@
-"""Who sent a request, as ACLs, quotas and audit events name it: `User:alice`."""
+"""The sender of a request, as ACLs, quotas and audit events name it: `User:alice`."""
 
 from __future__ import annotations
 

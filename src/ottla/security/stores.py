@@ -155,7 +155,7 @@ def _read_jks(content: bytes, password: str | None, key_password: str | None, *,
     except StructError:
         raise StoreError("it is cut off or damaged") from None
     if version not in (1, 2):
-        raise StoreError(f"it is a JKS store of version {version}, which nobody has defined")
+        raise StoreError(f"it is a JKS store of version {version}, which does not exist")
     trusted: list[bytes] = []
     keys: list[tuple[bytes, list[bytes]]] = []
     for _ in range(count):

@@ -1,7 +1,7 @@
 """A bit that flips in one replica of a partition: never served as a good record, never copied to another replica.
 
-What the CRC does not cover (a batch's base offset and leader epoch) is spared: nobody could tell, in Kafka neither. So
-is what is not committed yet: a record that only the bad copy holds is lost, and nobody was promised it.
+What the CRC does not cover (a batch's base offset and leader epoch) is spared: no check covers it, in Kafka neither. So
+is what is not committed yet: a record that only the bad copy holds is lost, and it was never acknowledged.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Rot(NamedTuple):
         return image.leader > 0 and any(self.sim.names[id - 1] not in bad for id in image.isr)
 
     async def repair(self) -> None:
-        """Nobody else has what is bad; then it is gone here, too."""
+        """No other replica has what is bad; then it is gone here, too."""
         for name in self.sim.names:
             if name != self.name:
                 self._check(name)

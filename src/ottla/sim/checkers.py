@@ -73,7 +73,7 @@ class History:
         self.high_watermark = high_watermark
 
     def see(self, found: Iterable[tuple[int, Content]]) -> None:
-        """A reader saw these records at these offsets: nobody may ever see anything else there."""
+        """A reader saw these records at these offsets: no reader may ever see anything else there."""
         for offset, content in found:
             before = self._fixed.setdefault(offset, content)
             if before != content:

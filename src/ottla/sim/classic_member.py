@@ -113,7 +113,7 @@ class ClassicMember(Member):
 
     def _unanswered(self, sent: Message, now: int) -> None:
         if isinstance(sent, LeaveGroupRequest):
-            self.has_left = True  # nobody waits for the answer to a farewell
+            self.has_left = True  # the answer to a farewell is not awaited
         elif isinstance(sent, SyncGroupRequest):
             self.state = State.UNJOINED
 

@@ -227,7 +227,7 @@ class Sim:
         """What is put back when the world ends."""
 
     def clock(self) -> int:
-        """Wall clock milliseconds, the same for all hosts. Jumps that somebody saw are counted."""
+        """Wall clock milliseconds, the same for all hosts. Jumps that a node saw are counted."""
         if self.wall_clock_skew_ms != self._seen_skew_ms:
             self._seen_skew_ms = self.wall_clock_skew_ms
             self.clock_jump_count += 1
@@ -315,7 +315,7 @@ class Sim:
         """A node is about to start."""
 
     def coordinator(self, group_id: str) -> tuple[int, int]:
-        """Who coordinates a group, and in which epoch: here there is only one."""
+        """The coordinator of a group, and its epoch: here there is only one."""
         return 1, 0
 
     def loads(self, group_id: str) -> int | None:
@@ -363,7 +363,7 @@ class Sim:
         key: str | None = None,
         is_synced: bool = False,
     ) -> int:
-        """Records with values nobody wrote before, in one batch; returns the base offset."""
+        """Records with new values, in one batch; returns the base offset."""
         return self.run(self.produce_batch(topic, count, partition, acks, size, key, is_synced))
 
     async def produce_batch(

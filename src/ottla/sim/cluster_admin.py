@@ -70,7 +70,7 @@ async def remove_voter(client: Client, voter: Voter) -> ErrorCode:
 
 class Topics:
     """Each topic exists or not, has so many partitions and such a setting; unknown after a request without an answer,
-    until somebody looks."""
+    until it is looked up."""
 
     name = "topics"
 
@@ -342,4 +342,4 @@ class VoterChanges:
     async def verify(self) -> None:
         """That all nodes name the same voters is part of equal metadata."""
         voters = self._sim.live()[0].metadata.quorum.voters
-        check(bool(voters.by_id), "voters", "nobody votes")
+        check(bool(voters.by_id), "voters", "no node votes")

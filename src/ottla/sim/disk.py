@@ -10,7 +10,7 @@ kept or lost by chance, and so are file lengths and names:
   them is kept); folders know nothing of each other. Syncing a file also makes its own creation durable, as ext4, xfs
   and btrfs do, but not a later rename. A rename is atomic, yet moves whatever bytes were durable: renaming an unsynced
   file may leave an empty one.
-- A failed sync leaves pages that the next sync believes clean (as Linux does): whoever goes on writing lost them.
+- A failed sync leaves pages that the next sync believes clean (as Linux does): a writer that goes on lost them.
 
 Like `OsDisk`, a file's descriptor may be closed behind its back and reopened by path, so a file that was renamed
 without being told is found out.

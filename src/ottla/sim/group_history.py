@@ -84,7 +84,7 @@ class GroupHistory:
         claim = Claim(owner, partition, generation, now)
         given = self._generations.setdefault(owner.group_id, {})
         if not self._is_inhabited(owner, now):
-            given.clear()  # nobody was left: the group may have been forgotten, and counts from the start again
+            given.clear()  # no member was left: the group may have been forgotten, and counts from the start again
         claims = self._claims.setdefault((owner.group_id, partition), deque(maxlen=KEPT_CLAIMS))
         claims.append(claim)
         self.claim_count += 1
@@ -138,7 +138,7 @@ class GroupHistory:
         return self._committed.setdefault((group_id, partition), Committed())
 
     def commit_sent(self, claim: Claim, offset: int) -> Claim | None:
-        """Returns who else certainly owns the partition already: the commit must then be refused."""
+        """Returns the other member that certainly owns the partition: the commit must then be refused."""
         committed = self.committed(claim.owner.group_id, claim.partition)
         committed.sent[offset] = None
         return committed.owner if committed.owner is not claim else None
@@ -169,7 +169,7 @@ class GroupHistory:
         """An answer says where the group stands; `floor` is what it was at least when the question was sent."""
         committed = self.committed(group_id, partition)
         name = f"{group_id} in {partition[0]}-{partition[1]}"
-        check(offset == -1 or offset in committed.sent, "invented", f"{name}: nobody ever committed {offset}")
+        check(offset == -1 or offset in committed.sent, "invented", f"{name}: no member ever committed {offset}")
         is_doubtful = offset in committed.doubtful
         check(
             offset >= floor or is_doubtful,

@@ -190,7 +190,7 @@ class Groups:
         instance_id: str | None = None
         if self.rng.random() < STATIC:
             # Static members keep their protocol: a downgrade by one that returns with another leaves a group that
-            # nobody leads, in Kafka as here, and nobody looks for new partitions until it rebalances once more.
+            # no member leads, in Kafka as here, and none looks for new partitions until it rebalances once more.
             instance_id = f"{'classic' if is_classic else 'consumer'}-instance-{self.rng.randint(1, 2)}"
             for program in list(self.programs):
                 is_same = (program.member.group_id, program.member.instance_id) == (group_id, instance_id)
@@ -361,7 +361,7 @@ class Groups:
         return all(member.is_steady and now < member.lease_ends_at for member in members)
 
     async def settle(self) -> None:
-        """Nobody comes or goes any more, and nobody is frozen: everything is read and committed."""
+        """No member comes or goes any more, and none is frozen: everything is read and committed."""
         await asyncio.sleep(
             max((program.frozen_until_s - self._sim.loop.time() for program in self.programs), default=0)
         )

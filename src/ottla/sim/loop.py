@@ -49,7 +49,7 @@ class Overdue(Exception):
 
 
 class Failed(Exception):
-    """An exception nobody handled ended a callback or a task of a living process."""
+    """An unhandled exception ended a callback or a task of a living process."""
 
 
 class Process:
@@ -170,7 +170,7 @@ class Loop(base_events.BaseEventLoop):
         return int(self._now_s * 1000)
 
     def wait(self, timeout: float | None) -> list[asyncio.Handle]:
-        """One turn: whoever is ready for I/O now, else the clock jumps to the next timer."""
+        """One turn: sockets that are ready for I/O now, else the clock jumps to the next timer."""
         ready = [self._readers[fd] for fd in self._readable if fd in self._readers]
         ready += [handle for fd, handle in self._writers.items() if fd in self._writable]
         if self._paused:
@@ -382,7 +382,7 @@ class Loop(base_events.BaseEventLoop):
     # Verdicts
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """An exception nobody handled: a bug, unless the program was already dead."""
+        """An unhandled exception: a bug, unless the program was already dead."""
         owner, handle = context.get("task") or context.get("future"), context.get("handle")
         process = None if handle is None else self._process_of(handle)
         if isinstance(owner, Task | Future):
@@ -443,7 +443,7 @@ class Loop(base_events.BaseEventLoop):
         self.close()
 
     def finish(self) -> None:
-        """End the world: whatever still runs is cancelled, and exceptions that nobody looked at come to light."""
+        """End the world: whatever still runs is cancelled, and exceptions that were never retrieved come to light."""
         self.run_until_complete(asyncio.sleep(0))
         gc.collect()
         errors, first_error = list(self.errors), self.first_error

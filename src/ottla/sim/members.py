@@ -1,7 +1,7 @@
 """Members of groups, as real consumers are: what they send next, and what they make of every answer and every silence.
 
 A member is a machine without a network: `next_request(now)` is what it wants to send (one request at a time),
-`handle(response, now)` and `handle_silence(now)` tell it what became of it. Whoever drives it also reads the records:
+`handle(response, now)` and `handle_silence(now)` tell it what became of it. Its driver also reads the records:
 `positions` are the partitions it may read, and `advance` says how far it got. It reports to a `GroupHistory`, so that
 an answer that breaks a promise fails the run where it arrives.
 

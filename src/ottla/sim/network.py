@@ -40,7 +40,7 @@ class Weather:
 
 
 class Network:
-    """All hosts, their listeners and connections, and who cannot reach whom."""
+    """All hosts, their listeners and connections, and which pairs are cut."""
 
     def __init__(self, loop: Loop, rng: random.Random, weather: Weather | None = None) -> None:
         self.loop = loop
@@ -336,7 +336,7 @@ class Socket:
         self._fd = -1
         if self._peer is not None and not self._error:
             if unread:
-                self._send_reset()  # a peer whose bytes nobody read learns it: as Linux does
+                self._send_reset()  # a peer whose bytes were not read learns it: as Linux does
             elif not self._is_write_closed:
                 self._is_write_closed = True
                 self._send_segment(None)

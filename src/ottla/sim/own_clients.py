@@ -265,7 +265,7 @@ class Readers(Applications):
         check(
             offset <= self.handed[partition],
             "skipped",
-            f"{name} got {WRITTEN}-{partition} at {offset}, but nobody got what is at {self.handed[partition]}",
+            f"{name} got {WRITTEN}-{partition} at {offset}, but no client got what is at {self.handed[partition]}",
         )
         self.handed[partition] = max(self.handed[partition], offset + 1)
         self._writers.histories[partition].see([(offset, (record.key, record.value))])

@@ -79,7 +79,7 @@ class Program:
         self._task = self.sim.loop.spawn(self._process, self._work(self))
 
     def kill(self) -> None:
-        """kill -9: the client says nothing to anybody."""
+        """kill -9: the client sends nothing more."""
         if self._process is None or self._task is None or self._task.done():
             return
         self.sim.loop.trace.note(self.name, "kill")

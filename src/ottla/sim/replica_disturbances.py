@@ -115,7 +115,7 @@ class Disturbances:
         self._rise(second)
 
     async def _kill_leaders(self) -> None:
-        """The active controller, and whoever leads a partition."""
+        """The active controller, and the leader of a partition."""
         active = [node.ground.config.node_id for node in self._sim.live() if node.metadata.controllership.is_active]
         leaders = self._leaders()
         leader = [self._rng.choice(leaders)] if leaders else []
@@ -126,7 +126,7 @@ class Disturbances:
             self._rise(name)
 
     def _leaders(self) -> list[int]:
-        """Whoever is believed to lead a partition."""
+        """The broker that is believed to lead a partition."""
         leaders = {
             partition.leader: None
             for node in self._sim.live()

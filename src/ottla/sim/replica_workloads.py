@@ -1,4 +1,4 @@
-"""Writers and readers of replicated partitions, who know what they were promised."""
+"""Writers and readers of replicated partitions, which know what they were promised."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class Counter:
 
 
 class Reader:
-    """What it read stays so for everybody, and what was readable stays readable, whoever leads."""
+    """What it read stays so for all, and what was readable stays readable after every election."""
 
     def __init__(self, sim: Cluster, topic: str, partition: int) -> None:
         self.name = f"reader-{topic}-{partition}"
@@ -110,7 +110,7 @@ class Reader:
         self._offset = 0
 
     async def set_up(self) -> None:
-        """Whoever writes makes the topic."""
+        """The writer makes the topic."""
 
     async def step(self) -> None:
         try:
@@ -136,4 +136,4 @@ class Reader:
         await self.step()
 
     async def verify(self) -> None:
-        """Whoever writes does."""
+        """The writer does."""

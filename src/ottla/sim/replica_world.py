@@ -152,7 +152,7 @@ def draw(sim: Cluster, only: str) -> list[Workload]:
 
 
 async def verified(sim: Cluster, workload: Workload) -> None:
-    """At rest preferred leaders still lead again by themselves: what meets that is read once more, when nobody believes
+    """At rest preferred leaders still lead again by themselves: what meets that is read again, when no client believes
     in the leader before any longer."""
     for is_last in (*[False] * 9, True):
         try:

@@ -228,7 +228,7 @@ class Cluster(Sim):
     def lag(self, *, is_moving: bool = False, without: str = "") -> str:
         """What is missing until every partition has a leader and all its replicas, and all nodes agree on it. While
         clients write (`is_moving`) the ISR says who is in sync, otherwise the ends of the logs. `without` names a node
-        that stopped just now, which nobody else can know yet."""
+        that stopped just now, which no other node can know yet."""
         nodes = [node for node in self.live() if self.shape.names[node.ground.config.node_id - 1] != without]
         if len(nodes) < len(self.hosts) - bool(without):
             return f"{len(nodes)} nodes run"
@@ -306,7 +306,7 @@ class Cluster(Sim):
         return self._clients[name]
 
     def reconnect(self) -> None:
-        """Everything is at rest: nobody holds a connection to a node that is gone."""
+        """Everything is at rest: no node holds a connection to a node that is gone."""
         for router in self._routers.values():
             router.close()
         for client in self._clients.values():
@@ -338,7 +338,7 @@ class Cluster(Sim):
                 return
 
     def produce(self, topic: str, count: int = 1, *, via: str | None = None, acks: int = -1, **_: Any) -> int:
-        """Records with values nobody wrote before, in one batch, sent until they are acknowledged; returns their base
+        """Records with new values, in one batch, sent until they are acknowledged; returns their base
         offset. `via` one node: sent once, to it, whatever it answers."""
         return self.run(self.produced(topic, count, via=via, acks=acks))
 
@@ -364,7 +364,7 @@ class Cluster(Sim):
                 return offset
 
     async def write(self, topic: str, count: int, *, acks: int) -> None:
-        """Records that nobody counts on."""
+        """Records that no check counts on."""
         await self.router().produce(
             topic, 0, batch_of([self.new_value() for _ in range(count)], self.clock()), acks=acks
         )
@@ -385,7 +385,7 @@ class Cluster(Sim):
         return found
 
     def check_replicas(self, topic: str, partition: int = 0) -> None:
-        """In sync, every replica is the same, byte for byte, and nobody else has one."""
+        """In sync, every replica is the same, byte for byte, and no other node has one."""
         image = self.image(topic, partition)
         assert image is not None
         leader = self.leader(topic, partition)
@@ -416,7 +416,7 @@ class Cluster(Sim):
         check_images(self.live())
 
     def coordinator(self, group_id: str) -> tuple[int, int]:
-        """Who coordinates a group by the newest metadata, and in which epoch; (-1, -1) for nobody."""
+        """The coordinator of a group by the newest metadata, and its epoch; (-1, -1) for none."""
         found = self._coordinating(group_id)
         return (-1, -1) if found is None else (found.leader, found.leader_epoch)
 

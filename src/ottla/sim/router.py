@@ -36,7 +36,7 @@ PASSING = (
 
 
 class Place(NamedTuple):
-    """Who leads a partition."""
+    """Which broker leads a partition."""
 
     leader_id: int
     leader_epoch: int
@@ -46,9 +46,9 @@ class Router:
     """One program that talks to all brokers. Whatever goes wrong is raised; the next call looks for the leader anew."""
 
     def __init__(self, clients: Sequence[Client], newest: dict[tuple[str, int], int]) -> None:
-        """`clients[n]` talks to the broker with id n + 1. `newest` are the leader epochs that anybody has heard of: all
-        clients share them, since a node that was deposed without knowing it may rightly tell old things to somebody
-        who comes new (in Kafka, too), but then nothing could be said about what is there."""
+        """`clients[n]` talks to the broker with id n + 1. `newest` are the newest known leader epochs: all
+        clients share them, since a node that was deposed without knowing it may rightly give old answers to a client
+        that comes new (in Kafka, too), but then nothing could be said about what is there."""
         self._clients = clients
         self._turn = cycle(range(len(clients)))
         self._known: dict[tuple[str, int], Place] = {}
@@ -75,7 +75,7 @@ class Router:
         return next(client for client in self._clients if client.broker == broker)
 
     async def place(self, topic: str, partition: int = 0) -> Place:
-        """KafkaError LEADER_NOT_AVAILABLE where nobody (new) is known to lead."""
+        """KafkaError LEADER_NOT_AVAILABLE if no (new) leader is known."""
         key = (topic, partition)
         if key not in self._known:
             metadata = await self.any_broker().metadata(timeout_s=2.0)

@@ -1,4 +1,4 @@
-"""Who is what in a simulated cluster: brokers, controllers, or both, and who of them votes.
+"""The roles in a simulated cluster: brokers, controllers, or both, and which of them vote.
 
 Brokers have the ids 1, 2, ... and are called node-1, node-2, ...; controllers that are nothing else come behind them.
 With dynamic voters the metadata log says who votes (KIP-853): all folders are formatted with the same first voters, as

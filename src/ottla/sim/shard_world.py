@@ -67,7 +67,7 @@ class Link:
 
     member: Member
     serial: int = 0
-    """Counts its requests: an answer to one it gave up on is nobody's."""
+    """Counts its requests: an answer to one it gave up on is dropped."""
     is_frozen: bool = False
     is_gone: bool = False
     version: int = 0
@@ -131,7 +131,7 @@ class ShardWorld:
         return Call(self.now, self.timestamp, version, waiter, client, "/127.0.0.1")
 
     def restart(self) -> None:
-        """kill -9 and a start: what was in memory is gone, and everybody who waited hears nothing."""
+        """kill -9 and a start: what was in memory is gone, and waiting clients hear nothing."""
         self.note("restart")
         self.restart_count += 1
         for link in self.links:
@@ -141,7 +141,7 @@ class ShardWorld:
         self.has_unwritten = False
 
     def reload(self) -> None:
-        """The shard is loaded anew in the same process: those who wait are sent away."""
+        """The shard is loaded anew in the same process: waiting requests are sent away."""
         self.note("reload")
         self.restart_count += 1
         for answer in self.shard.unload(self.call()):
@@ -542,8 +542,8 @@ def _come(world: ShardWorld, group_id: str, kind: str, subscription: list[str]) 
     is_classic = kind == "classic" or (kind == "mixed" and rng.random() < 0.5)
     instance_id: str | None = None
     if rng.random() < 0.3:
-        # Static members keep their protocol: a downgrade by one that returns with another leaves a group that nobody
-        # leads, in Kafka as here, and nobody looks for new partitions until it rebalances for another reason.
+        # Static members keep their protocol: a downgrade by one that returns with another leaves a group without a
+        # leader, in Kafka as here, and no member looks for new partitions until it rebalances for another reason.
         instance_id = f"{'classic' if is_classic else 'consumer'}-instance-{rng.randint(1, 2)}"
         for link in list(world.links):
             is_same = link.member.group_id == group_id and link.member.instance_id == instance_id

@@ -2,7 +2,7 @@
 
 Version 2 (KIP-890): Produce v12 and TxnOffsetCommit v5 add the partition by themselves, EndTxn v5 brings the next
 epoch.
-Version 1: AddPartitionsToTxn and AddOffsetsToTxn come first, and the epoch stays until somebody asks for the next one.
+Version 1: AddPartitionsToTxn and AddOffsetsToTxn come first, and the epoch stays until the next InitProducerId.
 
 It repeats a request until it is answered, as Kafka's clients do, and keeps the requests it sent, so that a world can
 deliver one of them once more, much later.
@@ -73,7 +73,7 @@ PASSING = (
 NO_ANSWER = ErrorCode.NETWORK_EXCEPTION
 """What clients call it among themselves."""
 FENCED = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-"""What a producer is told whose transactional id belongs to somebody else now, or whose transaction timed out."""
+"""The errors of a producer whose transactional id has a new owner, or whose transaction timed out."""
 
 
 class Fenced(Exception):
@@ -141,7 +141,7 @@ class TransactionalProducer:
         return self.versions.protocol >= 2
 
     async def init(self) -> None:
-        """Become the owner of the transactional id; whoever was it before is out."""
+        """Become the owner of the transactional id; the owner before is fenced."""
         await self._init(-1, -1)
 
     async def recover(self) -> None:

@@ -1,10 +1,10 @@
 """What transactions were promised, and what readers found of them.
 
-Every record a transaction writes is unlike any other, so that whoever reads it knows where it comes from. What becomes
+Every record a transaction writes is unlike any other, so that its reader knows where it comes from. What becomes
 of a transaction is told by its client (EndTxn was answered), by those who read it, and by those who read past it and
 found nothing. All of them must tell the same, of every partition, for ever:
 
-    aborted-read   a record is read though its transaction was aborted, or nobody ever asked to commit it
+    aborted-read   a record is read though its transaction was aborted, or its commit was never asked for
     lost           a record is not read though its transaction was committed
     torn           one record of a transaction is read and another one is not
     twice          a record is read in two places
@@ -35,7 +35,7 @@ class Attempt:
     writes: list[tuple[Partition, Content]] = field(default_factory=list)
     is_commit_asked: bool = False
     is_committed: bool | None = None
-    """None while nobody knows."""
+    """None while it is unknown."""
     witness: str = ""
     evidence: str = ""
 

@@ -3,7 +3,7 @@ group's offsets, while clients crash, freeze, come back as another instance, and
 
 A token that moves is one record where it leaves and one where it arrives, in one transaction. So every token is in
 exactly one place, their sum never changes, and an input has exactly one output if and only if the group has passed it:
-for whoever reads with read_committed, at every moment that does not fall between two markers of one transaction.
+for readers with read_committed, at every moment that does not fall between two markers of one transaction.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Instance:
         self.is_superseded = False
         """Whether a later instance has been told that it is the owner now."""
         self.excused = False
-        """Whether somebody else may have fenced it."""
+        """Whether another instance may have fenced it."""
         self.quiet_since = born_at
         self.jump_count = jump_count
         self.attempt: Attempt | None = None
@@ -236,7 +236,7 @@ class Ring:
         if not instance.producer.bumps_epochs and sent.name not in LATE_IN_VERSION_1:
             return
         if sent.name == "InitProducerId" or not instance.producer.bumps_epochs:
-            # Whoever owns the id may be fenced, by this or when the transaction that it begins times out.
+            # The owner of the id may be fenced, by this or when the transaction that it begins times out.
             for one in (instance, self._instances.get(instance.producer.transactional_id)):
                 if one is not None:
                     one.excused = True
@@ -311,7 +311,7 @@ class Ring:
             self._sim.forget_client(producer.client.host)
 
     def _check_fenced(self, instance: Instance, error: str) -> None:
-        """Nobody is fenced without a reason."""
+        """No producer is fenced without a reason."""
         is_timed_out = self._sim.loop.now() - instance.quiet_since >= instance.producer.timeout_ms
         is_doubtful = self._doubtful_until.get(instance.producer.transactional_id, 0) > self._sim.loop.now()
         has_jumped = self._sim.clock_jump_count != instance.jump_count
@@ -475,7 +475,7 @@ class Ring:
     # Verdicts
 
     async def settle(self) -> None:
-        """Nobody crashes any more: every client commits again, then all of them stop."""
+        """No client crashes any more: every client commits again, then all of them stop."""
         self._is_calm = True
         for zombie in self._zombies:
             if zombie.task is not None:
@@ -502,7 +502,7 @@ class Ring:
             await asyncio.sleep(RETRY_S)
 
     async def verify(self) -> None:
-        """Everything at rest: all is stable, all is there as a whole, and everybody agrees on what."""
+        """Everything at rest: all is stable, all is there as a whole, and all agree on what."""
         for partition in self.partitions():
             await self.until_stable(partition)
         found = {

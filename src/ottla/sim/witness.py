@@ -1,7 +1,7 @@
 """What the nodes of a cluster believed so far, and what they may therefore not believe any more.
 
 One leader for an epoch, of the quorum and of a partition; epochs and high watermarks never go back (these may where
-leaders are elected uncleanly); and once the cluster is at rest, everybody knows the same.
+leaders are elected uncleanly); and once the cluster is at rest, all nodes know the same.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Witness:
             high_watermark, end_offset = hosted.log.high_watermark, hosted.log.log_end_offset
             before = self._high_watermarks.get(hosted.log, 0)
             if hosted.log.config.unclean_leader_election_enable:
-                before = 0  # a leader that has less takes from everybody what it does not have
+                before = 0  # a leader that has less takes from all what it does not have
             if not before <= high_watermark <= end_offset:
                 where = f"{hosted.topic}-{hosted.index} on {host.name}"
                 raise Violation(f"watermark: {where}: {before}, then {high_watermark}; the log ends at {end_offset}")
@@ -75,7 +75,7 @@ class Witness:
 
 
 def check_images(nodes: list[Node]) -> None:
-    """At rest everybody has the same metadata: topics, brokers, configs, features, and who votes."""
+    """At rest all nodes have the same metadata: topics, brokers, configs, features, and voters."""
     first, others = nodes[0], nodes[1:]
     expected = sorted(map(repr, snapshot_records(first.ground.image)))
     for node in others:

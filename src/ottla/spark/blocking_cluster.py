@@ -426,7 +426,7 @@ class BlockingCluster:
     # Offsets of groups
 
     def commit(self, group_id: str, offsets: Mapping[TopicPartition, int], *, timeout_ms: float | None = None) -> None:
-        """Commit a group's offsets as nobody's member."""
+        """Commit a group's offsets without being a member."""
         request, max_version = plan_commit(
             group_id,
             {partition: OffsetAndMetadata(offset) for partition, offset in offsets.items()},

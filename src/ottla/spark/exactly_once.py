@@ -82,7 +82,7 @@ class SinkCommit:
         self._sink = sink
 
     def commit(self, batch_id: int, topic: str, transactions: Iterable[TaskTransaction]) -> None:
-        """Make a batch happen, once, whoever tried before. `topic` is one that exists: a committed offset needs one."""
+        """Make a batch happen, once, after any attempts. `topic` is one that exists: a committed offset needs one."""
         written = tuple(sorted(transactions))
         fault_point("before", batch_id)
         owner = self._own()

@@ -64,7 +64,7 @@ def init_transactional_producer(
     timeout_ms: int | None = None,
     may_wait_for_ever: bool = False,
 ) -> ProducerIdentity:
-    """Take over a transactional id: whoever had it is out, and its open transaction is aborted.
+    """Take over a transactional id: its last owner is fenced, and its open transaction is aborted.
 
     Without a timeout given, the longest that brokers allow by default is asked for. A transaction that waits for
     another one's decision is asked to have none at all, where brokers allow that.

@@ -32,7 +32,7 @@ Partition = tuple[str, int]
 
 
 class CorruptCheckpoint(ValueError):
-    """A checkpoint file that was not written to its end, or by somebody else."""
+    """A checkpoint file that was not written to its end, or not by a broker."""
 
 
 def read_text(disk: Disk, path: str) -> str | None:
@@ -153,7 +153,7 @@ def write_epochs(disk: Disk, directory: str, entries: Iterable[tuple[int, int]],
 
 
 async def sync_epochs(disk: Disk, directory: str, entries: Iterable[tuple[int, int]]) -> None:
-    """`write_epochs` with `sync`, for when many logs do so at once and nobody else writes this one's."""
+    """`write_epochs` with `sync`, for when many logs do so at once and no other call writes this one's."""
     path = f"{directory}/{LEADER_EPOCHS}"
     file = _write(disk, f"{path}.tmp", format_epochs(entries))
     try:

@@ -120,7 +120,7 @@ class Disk(Protocol):
 
     def lock(self, path: str) -> Callable[[], None]:
         """Take an exclusive lock between processes on a (made) file and return what releases it; BlockingIOError when
-        somebody else has it."""
+        another process has it."""
         ...
 
 

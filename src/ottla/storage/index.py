@@ -78,7 +78,7 @@ class OffsetIndex:
         lasts.append(last_offset - self.base_offset)
         positions.append(position)
         if len(lasts) >= _HOT_LIMIT:
-            with suppress(OSError):  # they stay in memory; whoever closes the segment sees the trouble
+            with suppress(OSError):  # they stay in memory; closing the segment shows the error
                 self._spill(_SPILL)
 
     def lookup(self, offset: int) -> OffsetPlace:

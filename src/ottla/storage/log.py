@@ -160,9 +160,9 @@ class Log(LogFlush):
         return self._append_unusual(batch, leader_epoch, timestamp, Origin.COORDINATOR, True, transaction_version)
 
     def begin_epoch(self, epoch: int) -> None:
-        """What comes from here on is of a new leader's epoch; known before its first record, so that others who ask
+        """What comes from here on is of a new leader's epoch; known before its first record, so that followers that ask
         where the epochs before it end are told. `note_epochs` writes it down, which can wait: recovery finds the epochs
-        of records, and one without any is nobody's loss."""
+        of records, and one without any loses nothing."""
         if epoch > self.epochs.latest:
             self.epochs.assign(epoch, self.log_end_offset)
             self.epochs.is_dirty = True

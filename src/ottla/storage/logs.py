@@ -187,7 +187,7 @@ class Logs:
         is_stray: Callable[[str, int, bytes | None], bool] | None = None,
         directory_of: Callable[[str, int], bytes | None] | None = None,
     ) -> Iterator[None]:
-        """Open every log, one with each step of the iterator: thousands take seconds, and whoever has something else
+        """Open every log, one with each step of the iterator: thousands take seconds, and a caller with something else
         to do gets a chance to. Those for which `is_stray(topic, partition, topic_id)` holds (deleted while the node was
         away) are set aside under a -stray name. Where a log dir was not closed cleanly its logs are recovered.
         `directory_of` says in which log dir the metadata has a partition."""
@@ -283,7 +283,7 @@ class Logs:
 
     def _surplus(self, log: Log, other: Log, directory_of: Callable[[str, int], bytes | None] | None) -> Log | None:
         """Which of two logs of a partition is not needed: one without records, or one that its copy was about to
-        replace, which the metadata knows. None if nobody can tell."""
+        replace, which the metadata knows. None if that is not known."""
         for one, twin in ((log, other), (other, log)):
             if _is_untouched(one):
                 return one

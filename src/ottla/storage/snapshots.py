@@ -58,7 +58,7 @@ def rebuild_producers(
     is_clean: bool,
 ) -> None:
     """Fill `producers` as of `end_offset`. Snapshots that are corrupt, beyond it or not above the log's start go. A
-    cleanly stopped log without any snapshot is from a Kafka that had none: nobody is known, nothing is read."""
+    cleanly stopped log without any snapshot is from a Kafka that had none: no producer is known, nothing is read."""
     if is_clean and not snapshots:
         producers.clear(end_offset)
         return

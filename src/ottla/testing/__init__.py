@@ -1,4 +1,4 @@
-"""A real broker for anybody's tests: `with Broker() as broker: ...`, or pytest's fixtures `kafka` and `kafka_cluster`.
+"""A real broker for your tests: `with Broker() as broker: ...`, or pytest's fixtures `kafka` and `kafka_cluster`.
 
 Without pytest the same classes serve unittest (`cls.enterClassContext(Broker())`), a notebook or a script.
 """

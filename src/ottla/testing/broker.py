@@ -318,7 +318,7 @@ class Broker(SecuredClients, Lifetime):
             self._registry.close()
             self._registry = None
         if self._folder is not None:
-            self.kill()  # nobody will read its data again
+            self.kill()  # its data will not be read again
         else:
             self.stop()
         self._close_pipes()

@@ -58,8 +58,8 @@ def no_room(path: str) -> OSError:
 
 
 class Cable:
-    """What connects a node with everybody else. While it is cut nothing passes in either direction, and nothing is
-    refused or closed: who is connected waits, and who connects waits as well.
+    """What connects a node with all others. While it is cut nothing passes in either direction, and nothing is
+    refused or closed: open connections wait, and new ones wait as well.
 
     A part of it is what this node opens to some ports. Between two nodes of a cluster each connection is opened by one
     of them: when both cut what they open to the other, nothing passes between the two, and clients reach them both."""
@@ -141,7 +141,7 @@ class CuttableSocket:
 
 
 class CuttableListenSocket:
-    """A listening socket at the end of a cable: who connects while that is cut waits in the backlog."""
+    """A listening socket at the end of a cable: connections made while that is cut wait in the backlog."""
 
     __slots__ = ("_listening", "cable", "close", "fileno", "getsockname")
     port = 0

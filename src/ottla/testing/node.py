@@ -2,7 +2,7 @@
 test does.
 
 Standard input is how the test process holds it: a line is a command (see `Faults.run`), answered by a line on standard
-output; its end is the end of whoever started the node, however that came to its end. Then the node goes as well, and
+output; its end is the end of the process that started the node, for whatever reason. Then the node goes as well, and
 with `--temporary` its data folder goes with it.
 """
 
@@ -93,7 +93,7 @@ class Faults:
         if self._is_temporary:
             for folder in self._folders:
                 shutil.rmtree(folder, ignore_errors=True)
-            os._exit(0)  # nobody will read its data again
+            os._exit(0)  # its data will not be read again
         os.kill(os.getpid(), signal.SIGTERM)
 
 

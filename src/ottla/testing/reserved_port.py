@@ -6,7 +6,7 @@ import socket
 
 
 class ReservedPort:
-    """A free port of 127.0.0.1, held by a socket that never listens: nobody else is given it, who connects is refused,
+    """A free port of 127.0.0.1, held by a socket that never listens: it is not given away, connections are refused,
     and the node, which shares ports (`FaultySockets`), listens on it as often as it is started."""
 
     def __init__(self) -> None:

@@ -1,6 +1,6 @@
-"""A folder that goes with whoever made it, also with one that is killed before it can clean up.
+"""A folder that goes with the process that made it, even if that is killed before it can clean up.
 
-The maker holds a lock on the folder as long as it lives. A folder that nobody holds is what a killed process left
+The maker holds a lock on the folder as long as it lives. A folder without a lock is what a killed process left
 behind; the next one sweeps it away.
 """
 

@@ -59,7 +59,7 @@ class TransactionShard:
         self._transaction_version = transaction_version
         """The level of the feature `transaction.version` in the cluster."""
         self._new_producer_id = new_producer_id
-        """A producer id that nobody has; None when the node must first be given more."""
+        """A producer id that is not in use; None when the node must first be given more."""
         self.coordinator_epoch = coordinator_epoch
         self.transactions: dict[str, Transaction] = {}
         self.counts: Counter[str] = Counter()
@@ -70,7 +70,7 @@ class TransactionShard:
         """Prepared transactions found in the log, whose markers are to be written once more."""
         self._retried: dict[str, tuple[int, int, int]] = {}
         """By transactional id: the epoch its client had, and the id and epoch InitProducerId gives it instead, until
-        the record that says so is replayed. If that could not be written, the next InitProducerId is another's."""
+        the record that says so is replayed. If that could not be written, the next request counts as new."""
         self._due: list[tuple[Callable[[list[str], int], CoordinatorDecision[None]], list[str]]] = []
         """What the last checks found: how to decide, and for which transactional ids."""
         self._abort_check_at = 0
@@ -412,7 +412,7 @@ class TransactionShard:
         transaction."""
 
     def unload(self, call: Call) -> list[Any]:
-        """Nobody waits inside the shard, so nobody is to be told when it goes."""
+        """No request waits inside the shard, so none is answered when it goes."""
         return []
 
     # --- the passing of time

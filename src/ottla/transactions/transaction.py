@@ -132,7 +132,7 @@ class Transaction:
             dict(partitions) if state in PREPARED else {},
         )
 
-    # --- who may speak for it
+    # --- which producer may write in it
 
     @property
     def client_producer_id(self) -> int:

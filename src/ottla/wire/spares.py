@@ -1,4 +1,4 @@
-"""Buffers that serve again once nobody has a view of them.
+"""Buffers that serve again once no view of them exists.
 
 Fresh memory is cleared and mapped by the kernel page by page: for a megabyte that takes longer than to fill it with
 records. So what reads and writes much keeps the last few buffers it used, and looks whether they are free.
@@ -13,7 +13,7 @@ MAX_COUNT = 32
 
 
 def is_free(buffer: bytearray) -> bool:
-    """Whether nobody has a view of a buffer: only then it can change its size."""
+    """Whether no view of a buffer exists: only then it can change its size."""
     try:
         if buffer:
             buffer.append(buffer.pop())  # in this order it has room for that already
@@ -45,7 +45,7 @@ class SpareBuffers:
         return None
 
     def keep(self, buffer: bytearray) -> None:
-        """Once all views of it are gone it may be taken: whoever still needs its content has one."""
+        """Once all views of it are gone it may be taken: code that still needs its content holds one."""
         self._buffers.append(buffer)
         self._bytes += len(buffer)
         while self._bytes > self._max_bytes or len(self._buffers) > MAX_COUNT:

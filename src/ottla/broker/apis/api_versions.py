@@ -28,8 +28,8 @@ INIT_PRODUCER_ID_KEY = 22
 PRODUCE_OLDEST_TOLD = 0
 """As Kafka 4 does: old librdkafka chooses codecs by the oldest Produce version it is told of. v0 to v2 are refused."""
 TELEMETRY_KEYS = (71, 72)
-"""Offered while somebody subscribes to clients' metrics. Kafka offers them with a receiver plugin only: without, every
-client would ask what it should send, librdkafka with a line on stderr, and be told nothing."""
+"""Offered while clients' metrics are subscribed to. Kafka offers them with a receiver plugin only: without, every
+client would ask what it should send, librdkafka with a line on stderr, and get no subscription."""
 FIRST_VERSION_WITH_SOFTWARE_NAME = 3
 FIRST_VERSION_WITH_ZERO_MIN_FEATURES = 4
 

@@ -1,7 +1,7 @@
 """Envelope v0: a client's request that a broker passes on to the active controller (KIP-590).
 
 It is checked twice: the broker's principal has to be allowed CLUSTER_ACTION, and the client's principal, which the
-envelope names, what the request inside needs. Whoever is allowed CLUSTER_ACTION may act as every principal.
+envelope names, what the request inside needs. A principal with CLUSTER_ACTION may act as every other.
 """
 
 from __future__ import annotations

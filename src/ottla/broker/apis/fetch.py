@@ -325,7 +325,7 @@ class _Reading:
         return throttles.leader.is_set and throttles.holds_back(partition, self._replica_id, self._ground.now())
 
     def _is_diverging(self, partition: Partition, wanted: FetchPartition, row: PartitionData) -> bool:
-        """Whether a reader's history is another than the log's (KIP-320, KIP-595): it is told where they part.
+        """Whether a reader's history differs from the log's (KIP-320, KIP-595): the answer says where they part.
         KafkaError OFFSET_OUT_OF_RANGE when its place is not in the log."""
         log = partition.log
         start_offset = wanted.fetch_offset

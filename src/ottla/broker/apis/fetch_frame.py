@@ -41,7 +41,7 @@ MAX_JOINED_BYTES = 16384
 """Larger pieces are not joined with what is around them: that would copy them once more."""
 PAUSE_S = 0.001
 """Between two answers with records to one follower: what is appended meanwhile goes with the second. Otherwise, under
-load, each small batch would have a fetch of its own, and their cost would be most of it. Whoever has not been sent
+load, each small batch would have a fetch of its own, and their cost would be most of it. A follower that was not sent
 anything for so long is answered at once."""
 MAX_PAUSE_S = 0.006
 PAUSED_BYTES_PER_S = 32e6

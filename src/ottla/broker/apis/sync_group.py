@@ -1,4 +1,4 @@
-"""SyncGroup v0-v5: a member of a classic group asks for its part; the leader brings everybody's."""
+"""SyncGroup v0-v5: a member of a classic group asks for its part; the leader brings those of all."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ in the same turn is appended together at the turn's end, in one batch where it f
 are committed. So does a reply without records of its own that may rest on records of others which are not yet.
 
  C1  what has been replayed and is not in the log never outlives the turn in which that became known;
- C2  whoever waits is answered: by a decision, or by an error when the shard goes.
+ C2  every waiter is answered: by a decision, or by an error when the shard goes.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class _Pending:
 
 
 def _answer(answers: Iterable[Any]) -> None:
-    """A waiter whose connection has closed is done already: nobody is left to tell."""
+    """A waiter whose connection has closed is done already: it needs no answer."""
     for waiter, response in answers:
         if not waiter.done():
             waiter.set_result(response)
@@ -521,7 +521,7 @@ class HostedShard(Generic[S]):
             self._ground.spawn(self._begin_once_committed(machine))
 
     async def _begin_once_committed(self, machine: S) -> None:
-        """A new leader's log may hold what the last one never committed. Nobody may be answered from that, and no
+        """A new leader's log may hold what the last one never committed. No answer may come from that, and no
         transaction's markers may leave, while yet another leader could come to lead without it."""
         try:
             await self.partition.commit()
@@ -546,7 +546,7 @@ class HostedShard(Generic[S]):
             self._coordinator.reload(self)
 
     def stop(self, code: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
-        """The shard goes: everybody who waits is sent away (C2)."""
+        """The shard goes: all waiters are sent away (C2)."""
         self.is_gone = True
         machine, self.machine = self.machine, None
         if self._timer is not None:

@@ -29,7 +29,7 @@ log = logging.getLogger("ottla.coordinators")
 
 RETRY_MS = 100
 _STOPPING = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED)
-"""A newer producer or coordinator has been there: as in Kafka, nobody goes on with these markers."""
+"""A newer producer or coordinator has been there: as in Kafka, these markers are given up."""
 
 
 class TransactionMarkers:
@@ -40,7 +40,7 @@ class TransactionMarkers:
         self._remote = remote
 
     def send(self, hosted: HostedShard[TransactionShard], effect: SendMarkers) -> None:
-        """Write the markers that can be written at once, now: whoever began the transaction may then begin the next
+        """Write the markers that can be written at once, now: the producer may then begin the next
         one without waiting."""
         written: list[TopicPartition] = []
         retried: list[TopicPartition] = []
@@ -62,7 +62,7 @@ class TransactionMarkers:
                 )
             except KafkaError as error:
                 if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not self._exists(partition):
-                    written.append(partition)  # deleted meanwhile: there is nobody left to tell
+                    written.append(partition)  # deleted meanwhile: it needs no marker
                 elif error.code in _STOPPING:
                     is_stopped = True
                     log.error("no marker of %s in %s-%d: %s", effect.transactional_id, *partition, error)
@@ -176,5 +176,5 @@ class TransactionMarkers:
         if decision.records:
             hosted.carry_out(decision, Call(now, timestamp))
             if machine.markers_written(*transaction, (), timestamp).records:
-                # What completes it could not be written (the disk may be full), and nobody else would try again.
+                # What completes it could not be written (the disk may be full), and nothing else would try again.
                 ground.loop.call_later(RETRY_MS / 1000, self._tell, hosted, effect, [])

@@ -5,7 +5,7 @@ A shard is a pure machine whose state is what the records of one partition add u
     waiting  -> loading    the partition's log is read, one shard after the other, in pieces
     loading  -> active     the whole log has been replayed and is committed; an empty log is active at once
     active   -> loading    an append failed after its records were replayed: what is in memory is no longer what is in
-                           the log, so everybody is sent away and the log is read anew
+                           the log, so all waiters are sent away and the log is read anew
     any      -> gone       the topic was deleted, another broker leads, or the log dir is offline
 """
 
@@ -158,7 +158,7 @@ class Coordinator(ABC, Generic[S]):
         if found is None:
             found = self._host(index)
         elif found.machine is None and index in self._to_load:
-            self._to_load = {index: found, **self._to_load}  # somebody waits for it: it is the next to be read
+            self._to_load = {index: found, **self._to_load}  # a request waits for it: it is the next to be read
         return found
 
     def run(
@@ -235,7 +235,7 @@ class Coordinator(ABC, Generic[S]):
                 self.ground.bug(error)
 
     def load_failed(self, hosted: HostedShard[S], error: Exception) -> None:
-        """Whoever asks is told that the coordinator is not here, and after a while the log is read again."""
+        """Requests are answered NOT_COORDINATOR, and after a while the log is read again."""
         log.error("%s-%d cannot be loaded: %s", self.topic, hosted.index, error)
         self._failed_at[hosted.index] = self.ground.now()
         if self.shards.get(hosted.index) is hosted:
@@ -316,7 +316,7 @@ class Coordinator(ABC, Generic[S]):
                 self._drop(index)
 
     def stop(self) -> None:
-        """A clean stop: what was decided is written, whoever waits is sent to look for the coordinator again."""
+        """A clean stop: what was decided is written, waiters are sent to look for the coordinator again."""
         for index, hosted in list(self.shards.items()):
             hosted.append_now()
             self._drop(index)
@@ -334,7 +334,7 @@ class Coordinator(ABC, Generic[S]):
     # The topic
 
     async def create_topic(self) -> None:
-        """Create the topic if there is none; whoever asks meanwhile waits for the same creation.
+        """Create the topic if there is none; calls meanwhile wait for the same creation.
         COORDINATOR_NOT_AVAILABLE if it cannot be created, for example with too few brokers."""
         if self.topic in self.ground.image.topics_by_name:
             return

@@ -1,5 +1,5 @@
 """Produce requests of transactional producers: before a partition takes the first batch of a transaction, its
-coordinator is asked (KIP-890), so that no batch that comes late or twice opens a transaction nobody will end.
+coordinator is asked (KIP-890), so that no batch that comes late or twice opens a transaction that is never ended.
 
 Clients of protocol version 2 (Produce v12 on) leave it to us to add the partition to the transaction; older ones have
 added it themselves, and the coordinator is only asked whether it is there.
@@ -254,7 +254,7 @@ def is_verified(partition: Partition, verdicts: Verdicts) -> bool:
 def overtaken(error: KafkaError, verdicts: Verdicts | None) -> KafkaError:
     """What a producer is told whose batch the log refused. One that waited may be part of a transaction that goes on:
     its marker was a late copy, or the records before it were truncated when the leader changed. Kafka says
-    INVALID_TXN_STATE, which ends the transaction; whoever tries again learns from the coordinator how it stands."""
+    INVALID_TXN_STATE, which ends the transaction; a retry learns from the coordinator how it stands."""
     if error.code is not ErrorCode.INVALID_TXN_STATE or verdicts is None or not verdicts.has_waited:
         return error
     return KafkaError(

@@ -1,7 +1,7 @@
 """The active controller: this node's, when it leads the quorum, or another's, which is asked over the network.
 
 A node that becomes leader has its controller once its own first record is committed: then everything before it is known
-and nobody else decides. What is decided but not committed when it stops leading is dropped with the controller.
+and no other part decides. What is decided but not committed when it stops leading is dropped with the controller.
 """
 
 from __future__ import annotations
@@ -281,7 +281,7 @@ class Controllership:
     # Asking it
 
     async def ask(self, request: Message, *, timeout_ms: int = ANSWER_TIMEOUT_MS) -> Any:
-        """What the active controller answers, whoever it is; asked again while there is none. KafkaError
+        """The answer of the active controller, here or elsewhere; asked again while there is none. KafkaError
         REQUEST_TIMED_OUT when it is not found in time."""
         ground = self._ground
         end = ground.now() + timeout_ms

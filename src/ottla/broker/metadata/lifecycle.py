@@ -186,7 +186,7 @@ class Lifecycle:
         self._beating = ground.spawn(self._beat_on())
 
     def beat_soon(self) -> None:
-        """There is another active controller, which does not know yet who is alive."""
+        """There is another active controller, which does not know yet which brokers are alive."""
         self._is_beat_due.set()
 
     async def _beat_on(self) -> None:
@@ -201,7 +201,7 @@ class Lifecycle:
             if response is None:
                 continue
             if response.error_code in LOST_REGISTRATION:
-                # Somebody unregistered it, or the controller's disk forgot it: begin again.
+                # It was unregistered, or the controller's disk lost it: begin again.
                 log.warning("this broker is not registered any more (%s): it registers anew", response.error_code)
                 try:
                     await self.register()
@@ -254,7 +254,7 @@ class Lifecycle:
     # Leaving
 
     async def shut_down(self) -> None:
-        """Hand over what this broker leads, as far as there is anybody to take it."""
+        """Hand over what this broker leads, as far as other brokers can take it."""
         if self._beating is not None:
             self._beating.cancel()
         ground = self._ground

@@ -191,7 +191,7 @@ class MetadataLog:
 
     @property
     def are_voters_only_formatted(self) -> bool:
-        """Whether the folder was formatted with voters that the log does not name yet: nobody else knows them."""
+        """Whether the folder was formatted with voters that the log does not name yet: only this folder has them."""
         return self._uncommitted.are_voters_only_formatted
 
     # Start

@@ -112,14 +112,14 @@ class Quorum:
         self.answers: dict[Destination, int | None] = {}
         """The error code with which each replica last answered; None if it did not answer."""
         self.on_commit: Callable[[Sequence[Message], int], None] | None = None
-        """Told of committed records, in the order of the log, before anybody who waits for them; also of none, where
+        """Called with committed records, in the order of the log, before their waiters; also with none, where
         the quorum's own records are committed (who leads, who votes)."""
         self.on_snapshot: Callable[[list[Message], int], None] | None = None
-        """Told of a snapshot of the leader, which stands for everything before its end offset."""
+        """Called with a snapshot of the leader, which stands for everything before its end offset."""
         self.on_leader: Callable[[int, int], None] | None = None
-        """Told who leads which epoch, -1 if nobody does."""
+        """Called with the leader of an epoch, -1 if there is none."""
         self.on_failure: Callable[[BaseException], None] | None = None
-        """Told when this replica cannot go on: its disk fails, or others deny what was committed."""
+        """Called when this replica cannot go on: its disk fails, or others deny what was committed."""
 
     # What others may ask
 
@@ -286,7 +286,7 @@ class Quorum:
             awaited = self._delayed_appends.popleft()
             if not awaited.committed.done():
                 awaited.committed.set_exception(KafkaError(ErrorCode.NOT_CONTROLLER))
-                awaited.committed.exception()  # whoever waits is told; nobody may be waiting
+                awaited.committed.exception()  # waiters get it; there may be none
 
     # Requests of other replicas
 
@@ -414,7 +414,7 @@ class Quorum:
     # Answering fetches
 
     def _serve(self, serve: raft.Serve) -> None:
-        # The fetch that commits something comes from who is not told of it yet.
+        # This fetch may itself have raised the high watermark, which its sender does not know yet.
         known = min(serve.high_watermark, self._machine.high_watermark)
         if serve.offset < self.log.end_offset or serve.max_wait_ms <= 0 or known < self._machine.high_watermark:
             self._answer_fetch(serve)

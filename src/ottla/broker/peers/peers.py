@@ -51,7 +51,7 @@ class Peers:
         self._turns = HandshakeTurns(loop)
         self._by_address: dict[tuple[str, str, int, str, str], Peer] = {}
         self._found: dict[str, tuple[str, float]] = {}
-        """By name, the address that it had, and until when nobody looks it up again."""
+        """By name, the address that it had, and until when it is not looked up again."""
         self._looking_up: dict[str, asyncio.Task[None]] = {}
         self._sending: dict[asyncio.Task[None], None] = {}
         """Requests and connections whose name is being looked up."""
@@ -215,7 +215,7 @@ class Peers:
 
     async def _address_of(self, name: str, timeout_ms: int) -> str | None:
         """The address of a name, None if that is not known in time. Brokers are looked at many times in a second: their
-        names are not looked up each time, and nobody waits for that where the last address can serve."""
+        names are not looked up each time, and no request waits for that if the last address can serve."""
         found = self._found.get(name)
         if found is None or found[1] <= self._loop.time():
             looking_up = self._looking_up.get(name)

@@ -1,16 +1,16 @@
 """Which brokers may be gone although the metadata says that they lead: what clients are told of them would mislead.
 
 A client that loses its connection to a broker asks another one at once who leads now. A killed broker's partitions have
-new leaders some hundredths of a second later; whoever asked before is told the old one, and librdkafka then waits for a
+new leaders some hundredths of a second later; earlier answers name the old one, and librdkafka then waits for a
 whole second before it asks again. So an answer about leaders waits while one of them is suspected:
 
     (nothing)   -> suspected   a connection to the broker broke, unless that came to nothing a short while ago
-                -> gone        somebody asks, so the broker is looked at, and it refuses a connection
+                -> gone        a request asks, so the broker is looked at, and it refuses a connection
     suspected   -> gone        it refuses a connection
                 -> (nothing)   it answers; it is fenced or came back; HOLD_MS passed
     gone        -> (nothing)   it answers; it is fenced or came back; GONE_MS passed
 
-Each wait that ran out is noted: a broker that is cut off, or a cluster without a controller, must not make everybody
+Each wait that ran out is noted: a broker that is cut off, or a cluster without a controller, must not make all requests
 wait again and again. This is a machine; `presence` runs it, looks at brokers and keeps the answers that wait.
 """
 
@@ -28,7 +28,7 @@ HOLD_MS = 400
 GONE_MS = 1_500
 """And of one that certainly takes no connections: a controller that died with it must be replaced first."""
 REST_MS = 10_000
-"""For how long nobody waits again for the same process, once that was for nothing."""
+"""For how long answers do not wait again for the same process, after a wait that ran out."""
 LOOK_MS = 20
 """For each other broker: how long it counts as there once it was."""
 SILENT_REST_MS = 500
@@ -139,7 +139,7 @@ class Suspicions:
         return min((suspicion.expires_at for suspicion in self._open.values()), default=None)
 
     def to_look_at(self, brokers: Mapping[int, BrokerImage], now: int) -> list[int]:
-        """Somebody wants to know who leads: the brokers that have not been looked at just now."""
+        """A request asks which broker leads: the brokers that have not been looked at just now."""
         others = [broker for broker in brokers.values() if broker.id != self._node_id and not broker.is_fenced]
         fresh_ms = LOOK_MS * len(others)
         return [

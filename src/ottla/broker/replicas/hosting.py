@@ -1,7 +1,7 @@
 """Which partitions this node hosts: the image's, opened as logs, each led here or copied from its leader.
 
 A partition waits from the moment the metadata names it until its log is open. A few are opened at once, many in pieces,
-one that somebody asks for right then; one that finds no room, or whose log dir is offline, goes on waiting and is tried
+one that a request needs right then; one that finds no room, or whose log dir is offline, goes on waiting and is tried
 again. So a partition of this node is always in one of two places: in `Partitions`, or waiting here.
 """
 
@@ -104,7 +104,7 @@ class Hosting:
 
     def update(self, partitions: Iterable[Key]) -> None:
         """Have the logs of new partitions. A few are made at once; many in pieces, so that requests go on being
-        answered, except those that somebody asks for meanwhile (`find`)."""
+        answered, except those that a request needs meanwhile (`find`)."""
         topics = self._ground.image.topics_by_id
         for topic_id, index in partitions:
             opened = self._partitions.by_id.get(topic_id, {}).get(index)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ottla.replication.fetch_sessions import FetchPartition, FetchSession
 
 CONFIRMED_WITHIN_MS = 1_000
-"""Then whoever asked is sent to look for the leader again: by then another may be known, or another ISR."""
+"""Then the caller is sent to look for the leader again: by then another may be known, or another ISR."""
 
 
 class Leadership:
@@ -38,7 +38,7 @@ class Leadership:
         self._confirmations: dict[Partition, Confirmation] = {}
 
     def is_certain(self, partition: Partition) -> bool:
-        """Whether nobody else can lead without this node's knowledge. Without fetch sessions nobody is asked."""
+        """Whether no other replica can lead without this node's knowledge. Without fetch sessions none is asked."""
         return partition.is_alone or self._ground.config.max_incremental_fetch_session_cache_slots == 0
 
     async def confirm(self, partition: Partition) -> None:
@@ -56,7 +56,7 @@ class Leadership:
         await asyncio.shield(asked)
 
     def lost(self, partition: Partition) -> None:
-        """It is known that another leads: nobody needs to wait for that any longer."""
+        """Another leader is known: no caller needs to wait for that any longer."""
         confirmation = self._confirmations.get(partition)
         if confirmation is not None and not confirmation.future.done():
             confirmation.future.set_exception(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
@@ -84,7 +84,7 @@ class Confirmation:
     """One question, until all have asked again who could lead instead."""
 
     def __init__(self, partition: Partition, loop: asyncio.AbstractEventLoop) -> None:
-        """KafkaError NOT_LEADER_OR_FOLLOWER if it is known already that somebody else may lead."""
+        """KafkaError NOT_LEADER_OR_FOLLOWER if it is known already that another replica may lead."""
         partition.check_leader()
         leader = partition.leader
         electable = () if leader is None else leader.electable()  # alone by now: its other replicas were given up

@@ -56,7 +56,7 @@ class DelayedProduce:
                 self._settle()
 
     def cancel(self) -> None:
-        """Nobody is left to tell."""
+        """The connection is closed: no answer is needed."""
         self._rows = {}
         self.is_over = True
         self._timeout.cancel()

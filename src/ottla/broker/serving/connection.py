@@ -331,7 +331,7 @@ class Connection:
     ) -> None:
         if self.is_closed or done.cancelled():
             if not done.cancelled():
-                done.exception()  # looked at: nobody is left to tell
+                done.exception()  # looked at: no answer is needed
             return
         error = done.exception()
         answer = done.result() if error is None else self._failed(served, request, error)

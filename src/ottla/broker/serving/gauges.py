@@ -1,4 +1,4 @@
-"""What of a node's state /metrics shows: read when somebody asks, not counted on the way."""
+"""What of a node's state /metrics shows: read on demand, not counted on the way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A few lines of HTTP for Prometheus and for whoever asks whether the node is well: GET /metrics, GET /health.
+"""A few lines of HTTP for Prometheus and for health checks: GET /metrics, GET /health.
 
 Not a web server: one request per connection, a small bound on its size and a short one on its time.
 """

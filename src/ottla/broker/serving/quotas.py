@@ -1,6 +1,6 @@
 """Client quotas: how fast a user, a client id or both may produce, fetch, use the node and change the cluster.
 
-A rate is measured over `quota.window.num` windows of `quota.window.size.seconds`; whoever is above the limit is told to
+A rate is measured over `quota.window.num` windows of `quota.window.size.seconds`; a client above the limit has to
 wait until the average is back at it (KIP-13, KIP-124). Changes of the cluster draw on a token bucket (KIP-599).
 
 Of the quotas that match a caller the first of these holds: user and client id, user and default client id, user,

@@ -353,7 +353,7 @@ class Console:
             self._poll = None
 
     def _print(self, records: list[ConsumerRecord[Any, Any]]) -> bool:
-        """Show records; False when nobody reads any more."""
+        """Show records; False when stdout was closed."""
         output = sys.stdout.buffer
         show = self._plan.formatter
         try:
@@ -380,6 +380,6 @@ def _catch_signals(console: Console) -> list[int]:
         try:
             loop.add_signal_handler(number, console.stop, int(number))
         except (RuntimeError, ValueError):
-            continue  # not the main thread: somebody else's signals
+            continue  # not the main thread: signals belong to another thread
         caught.append(number)
     return [int(number) for number in caught]

@@ -226,7 +226,7 @@ async def _produce(topic: str, reader: LineReader, settings: dict[str, str], *, 
         try:
             loop.add_signal_handler(number, stop, int(number))
         except (RuntimeError, ValueError):
-            break  # not the main thread: somebody else's signals
+            break  # not the main thread: signals belong to another thread
     try:
         async with producer:
             lines = Lines()

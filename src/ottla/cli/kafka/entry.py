@@ -38,7 +38,7 @@ def run_tool(
 
 
 def discard_output() -> None:
-    """Nobody reads stdout any more: what is still buffered has nowhere to go."""
+    """Stdout was closed: what is still buffered has nowhere to go."""
     sys.stdout = open(os.devnull, "w")  # noqa: SIM115
 
 

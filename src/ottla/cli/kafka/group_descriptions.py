@@ -194,7 +194,7 @@ async def show_states(admin: Admin, group_ids: Iterable[str], *, is_verbose: boo
 
 
 def in_future(error: KafkaError) -> ToolError:
-    """An error as it comes out of a future that somebody else's exception wraps."""
+    """An error as it comes out of a future that another exception wraps."""
     failure = execution_failure(KafkaError(error.code))
     return ToolError(f"{failure.exception}: {failure.message}", "java.lang.RuntimeException", failure)
 

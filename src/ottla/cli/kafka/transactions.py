@@ -182,7 +182,7 @@ def command_parser() -> CommandParser:
             ),
             Command(
                 "find-hanging",
-                "Find transactions that nobody will end.",
+                "Find transactions that never end.",
                 [
                     Argument(("--broker-id",), "Look only at this broker.", kind=INTEGER),
                     Argument(

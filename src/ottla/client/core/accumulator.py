@@ -40,7 +40,7 @@ class BatchRecords(Protocol):
 
     @property
     def timestamps(self) -> Sequence[int]:
-        """Of each record; empty if nobody kept them."""
+        """Of each record; empty if they were not kept."""
 
     def build(
         self,
@@ -118,7 +118,7 @@ class Batch:
         self.is_closed = self.is_on_wire = self.is_done = False
         self.is_queued = True
         self.is_watched = False
-        """Whether anybody waits for one of its records."""
+        """Whether a caller waits for one of its records."""
         self.is_unsure = False
         """It was sent, and no answer came, or an error that can follow the append: it may be written or not."""
         self.is_refused = False
@@ -371,7 +371,7 @@ class Accumulator:
     # Ending
 
     def put_back(self, batch: Batch, retry_at: float) -> None:
-        """The batch was not written, or nobody knows: send it again."""
+        """The batch was not written, or that is unknown: send it again."""
         self._off_wire(batch)
         if batch.is_done:
             return

@@ -1,7 +1,7 @@
 """How the leader of a classic group shares the partitions out: range, roundrobin, sticky and cooperative-sticky.
 
 An assignor's name is the group's agreement: Java's and librdkafka's consumers in the same group offer the same names,
-and whoever leads uses its own implementation. What they must agree on is the form of subscriptions and user data
+and the leader uses its own implementation. What they must agree on is the form of subscriptions and user data
 (`consumer_protocol`), and for cooperative-sticky the rule that a partition is never given to a member while another
 still claims it: it stays away for one rebalance (KIP-429).
 """
@@ -195,7 +195,7 @@ def _owners(members: Members, partition_counts: Mapping[str, int]) -> dict[Topic
 def _cut_to_quota(
     assignments: Assignments, readers_of: Mapping[str, list[str]], partition_counts: Mapping[str, int]
 ) -> None:
-    """Where all read the same topics nobody needs more than its share: the surplus is free without a search."""
+    """If all read the same topics no member needs more than its share: the surplus is free without a search."""
     if not readers_of or any(len(readers) != len(assignments) for readers in readers_of.values()):
         return
     share, extra = divmod(sum(partition_counts[topic] for topic in readers_of), len(assignments))

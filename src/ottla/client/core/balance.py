@@ -62,7 +62,7 @@ def plan_drain(replicas: Replicas, brokers: Iterable[BrokerPlace], drained: int)
                 raise TooFewBrokers(partition, len(holders))
             board.hand_over(partition, drained, taker)
             if holders[0] == taker:
-                # It stands where the drained one stood: whoever leads least is to lead instead.
+                # It stands where the drained one stood: the broker that leads least is to lead instead.
                 board.lead(
                     partition,
                     min(board.alive_of(partition), key=lambda id: (board.led[id] - (id == taker), id == taker)),

@@ -2,7 +2,7 @@
 
 A membership is a machine: `handle(event, now) -> effects`, `deadline() -> when it wants a Tick`. It never calls the
 application: it asks for a `Release` or a `Take` and goes on when it hears `Released` or `Taken`. The consumer performs
-those two inside `poll` only, as Kafka's do: whoever is in the middle of its records keeps its partitions until it asks
+those two inside `poll` only, as Kafka's do: a consumer in the middle of its records keeps its partitions until it asks
 for more. Two clocks run beside each other: heartbeats say that the process lives (session.timeout.ms, seen by the
 coordinator), polls that the application gets on with its work (max.poll.interval.ms, seen here).
 """
@@ -21,7 +21,7 @@ from ottla.wire import Message
 from ottla.wire.errors import ErrorCode, KafkaError
 
 COORDINATOR_LOST = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR})
-"""Somebody else coordinates the group now: ask who."""
+"""Another broker coordinates the group now: look it up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +128,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class ForgetCoordinator:
-    """It is another one by now, or it does not answer."""
+    """The coordinator changed, or it does not answer."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,6 +113,6 @@ class Sequences:
         return [other for other in batch.queue.aside if other < batch]
 
     def gave_up(self, batch: Batch) -> None:
-        """A batch that has numbers will not be sent again: whoever comes after it must be numbered anew."""
+        """A batch that has numbers will not be sent again: the batches after it must be numbered anew."""
         if batch.base_sequence != NO_SEQUENCE:
             batch.queue.needs_reset = True

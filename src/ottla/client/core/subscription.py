@@ -191,7 +191,7 @@ class AssignedPartition:
 
     def compare(self, leader_epoch: int, end_offset: int, end_epoch: int, reset: OffsetReset) -> KafkaError | None:
         """The leader says where `fetched_epoch`, or the last one before it that it has, ends: go on, or begin again
-        where the logs part. An error if that is behind what the application has got, and nobody said what to do then
+        where the logs part. An error if that is behind what the application has got, and no setting says what to do
         (auto.offset.reset is none); -1 is an epoch it knows nothing of."""
         assert self.position is not None
         is_known = end_offset >= 0 and end_epoch >= 0

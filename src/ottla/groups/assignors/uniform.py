@@ -1,7 +1,7 @@
 """The uniform assignor: every member has as many partitions as any other, give or take one, and moves are few.
 
 When all members are subscribed to the same topics, each has a quota and keeps what it has up to it. Otherwise the
-partitions that nobody has go to the subscriber with the fewest, topic by topic, and then partitions move from
+free partitions go to the subscriber with the fewest, topic by topic, and then partitions move from
 subscribers with many to subscribers with few as long as that evens them out.
 """
 
@@ -55,7 +55,7 @@ def _assign_equally(group: GroupSpec) -> dict[str, Assignment]:
             else:
                 del keeps[topic_id]
         if room and may_have_extra and member_count - index > extra:
-            # somebody further on may already have one more, and would have to give it up
+            # a member further on may already have one more, and would have to give it up
             room -= 1
             may_have_extra = False
         if may_have_extra:
@@ -98,7 +98,7 @@ class _Mixed:
         self._loads = [0] * len(self._ids)
         self._subscribers: dict[bytes, list[int]] = {}
         self._owners: dict[bytes, list[int]] = {}
-        """By topic, the number of each partition's member; -1 for nobody."""
+        """By topic, the number of each partition's member; -1 for none."""
         for number, member in enumerate(group.members.values()):
             for topic_id in member.topic_ids:
                 self._subscribers.setdefault(topic_id, []).append(number)
@@ -218,7 +218,7 @@ class _Levels:
         return number
 
     def most(self, to_give: dict[int, list[int]]) -> int:
-        """The member that gives the next partition; -1 if nobody with many has one to give."""
+        """The member that gives the next partition; -1 if no member with many has one to give."""
         while True:
             number = self._next_most()
             if number == -1 or to_give.get(number):

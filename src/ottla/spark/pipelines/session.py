@@ -94,7 +94,7 @@ def new_session(
     is_short: bool = False,
 ) -> SparkSession:
     """Start Spark. What it, Java and the workers print goes to `log`. Where the work is short, Java compiles in haste:
-    the best code would be ready when nobody needs it any more."""
+    the best code would be ready when it is no longer needed."""
     if not has_spark():
         raise PipelineError(SPARK_ADVICE)
     check_java()
@@ -148,7 +148,7 @@ def _is_hidden(key: str) -> bool:
 
 @contextmanager
 def _own_ctrl_c() -> Iterator[None]:
-    """PySpark takes Ctrl-C for itself when it starts; whoever starts it here has a use for it."""
+    """PySpark takes Ctrl-C for itself when it starts; the program that starts it here needs it."""
     handler = signal.getsignal(signal.SIGINT)
     try:
         yield

@@ -140,7 +140,7 @@ class PipelineState:
             self._lock = None
 
     def runner(self) -> int | None:
-        """The process that runs the pipeline; None: nobody."""
+        """The process that runs the pipeline; None: it does not run."""
         try:
             file = (self.folder / "lock").open("r+")
         except FileNotFoundError:
@@ -154,7 +154,7 @@ class PipelineState:
             return None
 
     def stop(self, timeout_s: float) -> bool:
-        """Ask whoever runs the pipeline to end, and wait for that. False: nobody ran it."""
+        """Ask the process that runs the pipeline to end, and wait for that. False: it did not run."""
         pid = self.runner()
         if pid is None:
             return False

@@ -17,11 +17,11 @@ from ottla.spark.tables.matching import Bounds
 
 DELTA, ICEBERG = "delta", "iceberg"
 NOTHING = -1
-"""The version of a table that nobody has written to, for a stream that begins there."""
+"""The version of a table without a commit, for a stream that begins there."""
 
 
 class TableError(Exception):
-    """A table that cannot be read or written, and why, in words for whoever configured it."""
+    """A table that cannot be read or written, and why, in words for the author of the pipeline."""
 
 
 class NoTable(TableError):
@@ -139,7 +139,7 @@ class Table(ABC):
 
     @abstractmethod
     def compact(self) -> Compacted:
-        """Make large files of small ones. Rows stay as they are; whoever follows the table sees nothing of it."""
+        """Make large files of small ones. Rows stay as they are; streams that follow the table see nothing of it."""
 
     # Reading
 
