@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ottla.registry.limits import MAX_DEPTH, MAX_NODE_COUNT, Budget, Difference, Unusable
+from ottla.registry.limits import MAX_DEPTH, MAX_NODE_COUNT, Budget, Difference, Unusable, parse_document
 
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 _PROMOTIONS = {
@@ -52,7 +52,7 @@ class Type:
     fields: list[Field] = field(default_factory=list)
     inner: list[Type] = field(default_factory=list)
     """The item of an array, the value of a map, the branches of a union."""
-    symbols: tuple[str, ...] = ()
+    symbols: dict[str, None] = field(default_factory=dict)
     default: Any = None
     size: int = 0
     aliases: tuple[str, ...] = ()
@@ -144,7 +144,7 @@ class AvroSchema:
                 self._check_name(one)
             if len(set(symbols)) != len(symbols):
                 raise Unusable(f"Duplicate enum symbol in {name}")
-            made.symbols, made.default = tuple(symbols), schema.get("default")
+            made.symbols, made.default = dict.fromkeys(symbols), schema.get("default")
             if made.default is not None and made.default not in symbols:
                 self._complain(f"The Enum Default: {made.default} is not in the enum symbol set: {symbols}")
         elif kind == "fixed":
@@ -174,7 +174,7 @@ class AvroSchema:
             given.get("doc"),
             given.get("default", _MISSING),
             str(given.get("order", "ascending")),
-            tuple(str(one) for one in given.get("aliases") or ()),
+            _alias_names(given),
             {name: value for name, value in given.items() if name not in _FIELD_STANDARD},
         )
         if made.order not in _ORDERS:
@@ -216,7 +216,7 @@ class AvroSchema:
 
 def _document(text: str) -> Any:
     try:
-        return json.loads(text)
+        return parse_document(text)
     except ValueError as error:
         if _NAME.fullmatch(text.strip()):
             return text.strip()
@@ -238,8 +238,14 @@ def _full_name(schema: dict[str, Any], namespace: str) -> str:
 
 
 def _aliases(schema: dict[str, Any], namespace: str) -> tuple[str, ...]:
-    found = schema.get("aliases") or ()
-    return tuple(one if "." in one or not namespace else f"{namespace}.{one}" for one in map(str, found))
+    return tuple(one if "." in one or not namespace else f"{namespace}.{one}" for one in _alias_names(schema))
+
+
+def _alias_names(schema: dict[str, Any]) -> tuple[str, ...]:
+    found = schema.get("aliases") or []
+    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+        raise Unusable(f"aliases is no list of names: {str(found)[:100]}")
+    return tuple(found)
 
 
 def _is_value(value: Any, type_: Type, budget: Budget) -> bool:
@@ -416,7 +422,7 @@ class _Comparison:
         ]
 
     def _symbols(self, reader: Type, writer: Type, path: str) -> list[Difference]:
-        missing = [one for one in writer.symbols if one not in set(reader.symbols)]
+        missing = [one for one in writer.symbols if one not in reader.symbols]
         if not missing or reader.default is not None:
             return []
         description = f"The reader's enum at path '{path}/symbols' lacks symbols of the writer's and has no default"

@@ -13,7 +13,7 @@ from ottla.machine import Decision
 from ottla.registry import contracts, faults, formats, records
 from ottla.registry.avro import AvroSchema
 from ottla.registry.formats import Schema
-from ottla.registry.limits import MAX_REFERENCE_COUNT, Unusable
+from ottla.registry.limits import MAX_REFERENCE_COUNT, MAX_SHOWN_DIFFERENCE_COUNT, Unusable
 from ottla.registry.records import AVRO, JSON, MAX_ID, Record, Reference, StoredSchema, guid_of
 from ottla.registry.state import State
 from ottla.registry.subjects import DEFAULT_CONTEXT, Subject, parse
@@ -228,8 +228,10 @@ class Commands:
             except (Unusable, faults.Fault) as error:
                 return [f"Unexpected exception during compatibility check: {error}"]
             if differences:
+                more = len(differences) - MAX_SHOWN_DIFFERENCE_COUNT
                 return [
-                    *(one.text() for one in differences),
+                    *(one.text() for one in differences[:MAX_SHOWN_DIFFERENCE_COUNT]),
+                    *([f"and {more} more differences"] if more > 0 else ()),
                     f"{{oldSchemaVersion: {old.version}}}",
                     f"{{oldSchema: '{old.text}'}}",
                     f"{{validateFields: '{str(config.get('validateFields') is True).lower()}', "
@@ -257,6 +259,8 @@ class Commands:
                 raise faults.invalid_schema("a reference needs name, subject and version") from None
             if not isinstance(name, str) or not isinstance(needed, str) or not isinstance(version, int):
                 raise faults.invalid_schema("a reference needs name, subject and version")
+            if not -1 <= version <= MAX_ID:
+                raise faults.invalid_version(version)
             if version == -1:
                 latest = self._state.versions(parse(needed, subject.context))
                 version = latest[-1].version if latest else version

@@ -65,6 +65,7 @@ class Comparison:
                 rest = {name: one for name, one in writer.items() if name != word}
                 found = []
                 for index, one in enumerate(choices):
+                    self._budget.spend()
                     merged = self._merged(rest, one)
                     found += self._compare(reader, merged, f"{path}/{word}/{index}")
                 return found

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ottla.registry.json_comparison import TYPES, Comparison, mapping
-from ottla.registry.limits import MAX_DEPTH, MAX_NODE_COUNT, Budget, Difference, Unusable
+from ottla.registry.limits import MAX_DEPTH, MAX_NODE_COUNT, Budget, Difference, Unusable, parse_document
 
 _DATA = ("const", "enum", "default", "examples")
 _MAX_REFERENCE_STEPS = 100
@@ -28,6 +28,8 @@ class JsonSchema:
         if not isinstance(self.document, dict | bool):
             raise Unusable("a JSON schema is an object or a boolean")
         self._homes: dict[int, Any] = {}
+        self._anchors: dict[int, dict[str, Any]] = {}
+        """Of each document, by its identity."""
         count = 0
         for root in (self.document, *self._others.values()):
             for node, _ in _nodes(root, 0):
@@ -88,15 +90,17 @@ class JsonSchema:
         return found
 
     def _anchored(self, name: str, root: Any) -> Any:
-        for node, _ in _nodes(root, 0):
-            if isinstance(node, dict) and (node.get("$anchor") == name or node.get("$id") == f"#{name}"):
-                return node
-        raise Unusable(f"unresolvable reference #{name[:200]}")
+        if id(root) not in self._anchors:
+            self._anchors[id(root)] = _anchors_of(root)
+        found = self._anchors[id(root)].get(name)
+        if found is None:
+            raise Unusable(f"unresolvable reference #{name[:200]}")
+        return found
 
 
 def _load(text: str) -> Any:
     try:
-        return json.loads(text)
+        return parse_document(text)
     except ValueError as error:
         raise Unusable(f"Invalid JSON: {error}"[:300]) from None
     except RecursionError:
@@ -116,6 +120,20 @@ def _nodes(node: Any, depth: int) -> Iterator[tuple[Any, int]]:
         for one in node:
             if isinstance(one, dict | list):
                 yield from _nodes(one, depth + 1)
+
+
+def _anchors_of(root: Any) -> dict[str, Any]:
+    """The first part of a document with each name."""
+    found: dict[str, Any] = {}
+    for node, _ in _nodes(root, 0):
+        if isinstance(node, dict):
+            anchor, id_ = node.get("$anchor"), node.get("$id")
+            names = [anchor] if isinstance(anchor, str) else []
+            if isinstance(id_, str) and id_.startswith("#"):
+                names.append(id_.removeprefix("#"))
+            for name in names:
+                found.setdefault(name, node)
+    return found
 
 
 def _check(node: dict[str, Any]) -> None:

@@ -71,12 +71,18 @@ class Rest:
         try:
             subject = self._state.unaliased(_named(name, context))
             decision = self._commands.register(subject, body, is_normalized=_is_set(request, "normalize"))
-        except faults.Fault:
+        except (faults.Fault, UnicodeEncodeError):
             return False
         return not decision.records
 
     def answer(self, request: Request) -> Decision[Any]:
         """What a request decides. Fault: it is refused."""
+        try:
+            return self._answer(request)
+        except UnicodeEncodeError:
+            raise faults.unprocessable("a text of the request has half of a surrogate pair: it is no Unicode") from None
+
+    def _answer(self, request: Request) -> Decision[Any]:
         steps, context = steps_of(request.path)
         match request.method, steps:
             case "GET" | "POST", []:

@@ -12,10 +12,10 @@ import pytest
 from ottla.registry.faults import Fault
 from ottla.registry.limits import MAX_SCHEMA_CHARS
 from ottla.registry.records import Record, noop_record
-from ottla.registry.rest import Rest
+from ottla.registry.rest import Request, Rest
 from ottla.registry.state import State
 from ottla.registry.subjects import parse
-from tests.unit.registry.requests import Registry
+from tests.unit.registry.requests import Registry, field, record
 
 CPU_S = 10.0
 """A schema that is refused takes at most so long; most take milliseconds."""
@@ -189,6 +189,74 @@ def test_schemas_that_unfold_without_end_are_compared_in_bounded_time(kind: str,
         except Fault as fault:
             assert fault.status in (409, 422)
     assert time.process_time() - began < CPU_S
+
+
+def choices_of_choices(depth: int) -> str:
+    definitions: dict[str, Any] = {
+        f"d{level}": {"oneOf": [{"$ref": f"#/definitions/d{level + 1}"}] * 10} for level in range(depth)
+    }
+    definitions[f"d{depth}"] = {"type": "string"}
+    return json.dumps({"$ref": "#/definitions/d0", "definitions": definitions})
+
+
+def enum(letter: str) -> dict[str, Any]:
+    return {"type": "enum", "name": "E", "symbols": [f"{letter}{index}" for index in range(60_000)]}
+
+
+WIDE = {
+    "choices of choices": ("JSON", choices_of_choices(40), '{"type":"string"}'),
+    "anchors": (
+        "JSON",
+        json.dumps({
+            "properties": {f"p{index}": {"$ref": f"#a{index}"} for index in range(6_000)},
+            "definitions": {f"d{index}": {"$anchor": f"a{index}"} for index in range(6_000)},
+        }),
+        "true",
+    ),
+    "symbols": ("AVRO", json.dumps(enum("a")), json.dumps(enum("b"))),
+    "defaults of symbols": (
+        "AVRO",
+        json.dumps(record(field("a", {"type": "array", "items": enum("a")}, default=["a59999"] * 20_000))),
+        json.dumps(record()),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WIDE)
+def test_wide_schemas_are_parsed_and_compared_in_bounded_time(name: str) -> None:
+    kind, old, new = WIDE[name]
+    registry = Registry()
+    began = time.process_time()
+    for text in (old, new):
+        try:
+            registry.register("s", text, schemaType=kind)
+        except Fault as fault:
+            assert fault.status in (409, 422)
+    assert time.process_time() - began < CPU_S
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("JSON", '{"const":NaN}'),
+        ("JSON", '{"const":1e400}'),
+        ("JSON", '{"title":"\\ud800"}'),
+        ("AVRO", '{"type":"record","name":"R","aliases":5,"fields":[]}'),
+        ("AVRO", '{"type":"record","name":"R","fields":[{"name":"a","type":"int","aliases":[7]}]}'),
+    ],
+)
+def test_what_cannot_be_kept_as_it_is_is_refused(kind: str, text: str) -> None:
+    registry = Registry()
+    request = Request("POST", "/subjects/s/versions", body={"schema": text, "schemaType": kind})
+    assert registry.rest.is_write(request)
+    with pytest.raises(Fault) as caught:
+        registry.rest.answer(request)
+    assert caught.value.status == 422
+
+
+def test_a_reference_to_a_version_that_cannot_be_is_refused() -> None:
+    body = {"schema": '"int"', "references": [{"name": "a", "subject": "b", "version": 10**30}]}
+    assert Registry().refused("POST", "/subjects/s/versions", body) == (422, 42202)
 
 
 def test_import_cycles_of_protobuf_are_refused() -> None:
