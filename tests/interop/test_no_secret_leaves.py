@@ -1,11 +1,18 @@
 """CVE-2026-33558: a node at DEBUG is given every kind of secret there is, right and wrong ones, and none of them is
-found again: not in its log, its metrics, its described settings, its topics, nor anywhere else in its data folder."""
+found again: not in its log, its metrics, its described settings, its topics, nor anywhere else in its data folder. The
+same holds for what a registry and a console with logins say."""
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 import time
+import urllib.error
+import urllib.request
 from base64 import b64encode
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -31,7 +38,7 @@ SECRETS = {
 }
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredOttla]:
     folder = tmp_path_factory.mktemp("secrets")
     keys = folder / "jwks.json"
@@ -67,6 +74,44 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredOttla]:
         server.stop()
 
 
+def test_a_registry_and_a_console_say_nothing_of_passwords(node: SecuredOttla, tmp_path: Path) -> None:
+    """Both get right and wrong passwords of users; their own are in the settings that they are started with."""
+    own = {**node.client("SASL_PLAINTEXT", "paul", SECRETS["of a PLAIN user"], "PLAIN")}
+    bootstrap = str(own.pop("bootstrap.servers"))
+    config = tmp_path / "client.properties"
+    config.write_text("".join(f"{name}={value}\n" for name, value in own.items()))
+    start = [sys.executable, "-m", "ottla"]
+    ends = ["--port", "0", "-b", bootstrap, "--command-config", str(config), "--login"]
+    said = ""
+    for command, path, user, kind in (("registry", "/subjects", "paul", "PLAIN"), ("console", "/mcp", "sue", "SCRAM")):
+        log = tmp_path / f"{command}.log"
+        with (
+            log.open("w") as output,
+            subprocess.Popen(
+                [*start, command, *ends], stdin=subprocess.DEVNULL, stdout=output, stderr=output
+            ) as process,
+        ):
+            try:
+                url = None
+                while url is None and process.poll() is None:
+                    url = re.search(r"http://\S+", log.read_text())
+                    time.sleep(0.05)
+                assert url is not None, log.read_text()
+                statuses = [
+                    _asked(url.group() + path, user, SECRETS[what])
+                    for what in (f"of a {kind} user", f"that is wrong for {kind}")
+                ]
+            finally:
+                process.terminate()
+        assert statuses == [200, 401], log.read_text()
+        said += log.read_text()
+    assert "LOGIN_FAILED" in said, "both say that a login failed"
+    for what, secret in SECRETS.items():
+        for text in (secret, f"paul:{secret}", f"sue:{secret}"):
+            is_said = text in said or b64encode(text.encode()).decode().rstrip("=") in said
+            assert not is_said, f"a secret {what} is in a log"
+
+
 def test_no_secret_is_found_again(node: SecuredOttla) -> None:
     tokens = use_everything(node)
     seen = {
@@ -82,6 +127,18 @@ def test_no_secret_is_found_again(node: SecuredOttla) -> None:
             assert not found, f"a secret {what} is in {found}"
     assert b"SCRAM-SHA-512" in seen["the log"], "the node logged logins at DEBUG"
     assert any(place.endswith(".log") and "__ottla_audit" in place for place in seen)
+
+
+def _asked(url: str, user: str, password: str) -> int:
+    basic = b64encode(f"{user}:{password}".encode()).decode()
+    body = b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}' if url.endswith("/mcp") else None
+    headers = {"Authorization": f"Basic {basic}", "Content-Type": "application/json"}
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, body, headers), timeout=60) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        error.close()
+        return error.code
 
 
 def is_kept(what: str, place: str) -> bool:

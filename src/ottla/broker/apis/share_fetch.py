@@ -122,6 +122,7 @@ class _Fetching:
     __slots__ = (
         "_caller",
         "_future",
+        "_generation",
         "_ground",
         "_hosted",
         "_quotas",
@@ -148,6 +149,7 @@ class _Fetching:
         self._share = share
         self._quotas = quotas
         self._caller = caller
+        self._generation = caller.client.access.generation
         self._rows: dict[SharedPartition, PartitionData] = {}
         self._hosted: dict[SharedPartition, HostedSharePartition] = {}
         self._size = 0
@@ -174,6 +176,8 @@ class _Fetching:
     def read(self, *, is_last: bool) -> bool:
         """Acquire what there is; whether the fetch can be answered. The last time it is answered anyway."""
         request = self._request
+        if self._caller.client.access.generation != self._generation:
+            is_last = self._check_again() or is_last
         for wanted, hosted in list(self._hosted.items()):
             if hosted.error is not None:
                 self._fail(wanted, hosted.error)
@@ -195,6 +199,24 @@ class _Fetching:
                 break
             left -= self._take(wanted, hosted, left, max_bytes)
         return is_last or bool(self._size) or not self._hosted
+
+    def _check_again(self) -> bool:
+        """ACLs changed while the fetch waited: whether it may not have a partition any more."""
+        self._generation = self._caller.client.access.generation
+        topics = Topics(self._ground, self._caller)
+        may_read_group = self._caller.is_allowed(AclOperation.READ, AclResource.GROUP, self._session.key.group_id)
+        denied = 0
+        for wanted, hosted in list(self._hosted.items()):
+            try:
+                if not may_read_group:
+                    raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+                topics.check(wanted)
+            except KafkaError as error:
+                self._fail(wanted, error)
+                hosted.unpark(self)
+                del self._hosted[wanted]
+                denied += 1
+        return denied > 0
 
     def _take(self, wanted: SharedPartition, hosted: HostedSharePartition, max_records: int, max_bytes: int) -> int:
         """Acquire records of one partition; how many."""

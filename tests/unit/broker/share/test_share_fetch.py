@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.access import Access
 from ottla.broker.apis.share_acknowledge import share_acknowledge
 from ottla.broker.apis.share_fetch import RECORD_LIMIT, share_fetch
 from ottla.broker.caller import Caller, Client
@@ -22,9 +23,13 @@ from ottla.groups.share.state_batches import StoredBatch, combine
 from ottla.groups.share.state_records import SharePartitionKey
 from ottla.groups.share.state_shard import ShareState, ShareWrite
 from ottla.records import Record, build, read
+from ottla.security.authorizer import StandardAuthorizer
+from ottla.security.principal import Principal
+from ottla.wire.acls import AclOperation, AclResource, PatternType, Permission
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages import share_acknowledge as acknowledge_messages
 from ottla.wire.messages import share_fetch as fetch_messages
+from ottla.wire.messages.records.access_control_entry_record import AccessControlEntryRecord
 from tests.unit.broker.rooms import CLOCK, TimedGround, add_topic, make_replicas, run_timed
 
 ID = b"t" * 16
@@ -218,6 +223,47 @@ def test_a_fetch_waits_for_an_append_and_wakes_one_member_only(play: Callable[..
         assert not world.replicas.partitions.by_name["t"][0].delayed_fetches
 
     play(scenario)
+
+
+@pytest.mark.parametrize("resource", [AclResource.TOPIC, AclResource.GROUP])
+def test_a_fetch_that_waits_gets_nothing_that_it_may_not_have_any_more(
+    play: Callable[..., None], resource: AclResource
+) -> None:
+    async def scene(world: World) -> None:
+        allowed = _rules(AclResource.TOPIC, AclResource.GROUP)
+        authorizer = StandardAuthorizer()
+        authorizer.replace(allowed)
+        member = world.member("m")
+        access = Access(authorizer, Principal("User", "alice"), "10.0.0.9")
+        member.client.access = access
+        assert await member.fetch(max_wait_ms=0) == []
+        await asyncio.sleep(0.01)
+        waiting = asyncio.ensure_future(member.fetch_raw(max_wait_ms=60_000))
+        await asyncio.sleep(0.01)
+        authorizer.replace([one for one in allowed if one.resource_type != resource])
+        access.forget()
+        world.produce(b"secret")
+        response = await waiting
+        (row,) = response.responses[0].partitions
+        assert ErrorCode(row.error_code) in (
+            ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        )
+        assert not row.acquired_records and not row.records
+
+    play(scene)
+
+
+def _rules(*resources: AclResource) -> list[AccessControlEntryRecord]:
+    return [
+        AccessControlEntryRecord(
+            id=bytes([resource]) * 16, resource_type=resource,
+            resource_name="t" if resource == AclResource.TOPIC else "g",
+            pattern_type=PatternType.LITERAL, principal="User:alice", host="*", operation=AclOperation.READ,
+            permission_type=Permission.ALLOW,
+        )
+        for resource in resources
+    ]  # fmt: skip
 
 
 def test_a_fetch_without_records_is_answered_when_its_time_is_up(play: Callable[..., None]) -> None:
