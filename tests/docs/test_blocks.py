@@ -119,6 +119,21 @@ def test_files_that_a_page_names_exist(page: str) -> None:
     assert [path for path in paths if not is_there(path)] == []
 
 
+def test_the_versions_of_clients_that_are_named_are_those_of_the_tests() -> None:
+    page = (REPOSITORY / "docs" / "compatibility.md").read_text()
+    interop = REPOSITORY / "tests" / "interop"
+    pinned = {}
+    for path, pattern in (
+        (REPOSITORY / "requirements-dev.lock", r"^(confluent-kafka|kafka-python|aiokafka)==(\S+)"),
+        (interop / "go" / "go.mod", r"(twmb/franz-go|IBM/sarama|segmentio/kafka-go|franz-go/pkg/sr) v(\S+)"),
+        (interop / "node" / "package.json", r'"(kafkajs)": "([^"]+)"'),
+        (interop / "node" / "registry" / "package.json", r'"(@kafkajs/confluent-schema-registry)": "([^"]+)"'),
+    ):
+        pinned.update(dict(re.findall(pattern, path.read_text(), re.MULTILINE)))
+    assert len(pinned) == 9
+    assert {name: version for name, version in pinned.items() if version not in page} == {}
+
+
 @functools.cache
 def files() -> str:
     """Every folder and file of the repository that a page may name, one in a line."""
