@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -32,6 +33,7 @@ class StandaloneCluster:
         self.folder = folder
         self.url = f"spark://127.0.0.1:{free_port()}"
         self.processes: list[subprocess.Popen[bytes]] = []
+        self.workers: dict[int, subprocess.Popen[bytes]] = {}
 
     def _launch(self, name: str, *arguments: str) -> Path:
         log = self.folder / f"{name}.log"
@@ -55,10 +57,19 @@ class StandaloneCluster:
         )
         self._wait_for(log, "New state: ALIVE")
         for number in range(2):
-            folder = str(self.folder / f"worker-{number}")
-            limits = ["--cores", "1", "--memory", "1g", "--webui-port", "0", "--work-dir", folder]
-            worker = [f"{deploy}.worker.Worker", "--host", "127.0.0.1", *limits, self.url]
-            self._wait_for(self._launch(f"worker-{number}", *worker), "Successfully registered with master")
+            self.start_worker(number)
+
+    def start_worker(self, number: int) -> None:
+        folder = str(self.folder / f"worker-{number}")
+        limits = ["--cores", "1", "--memory", "1g", "--webui-port", "0", "--work-dir", folder]
+        worker = ["org.apache.spark.deploy.worker.Worker", "--host", "127.0.0.1", *limits, self.url]
+        self._wait_for(self._launch(f"worker-{number}", *worker), "Successfully registered with master")
+        self.workers[number] = self.processes[-1]
+
+    def kill_worker(self, number: int) -> None:
+        """A worker and its executors, which are of its process group, as if their machine was gone."""
+        os.killpg(self.workers[number].pid, signal.SIGKILL)
+        self.workers[number].wait(120)
 
     def _wait_for(self, log: Path, text: str) -> None:
         end = time.monotonic() + 120
@@ -108,6 +119,40 @@ def test_a_pipeline_runs_there_unchanged(cluster: StandaloneCluster, topics: Top
     counts = {one["word"]: one["count"] for one in map(json.loads, topics.values("word-counts"))}
     assert counts == {"the": 4, "castle": 2, "trial": 1, "burrow": 1}
     cluster.check_both_worked()
+
+
+def test_a_pipeline_goes_on_though_each_worker_is_killed_in_turn(
+    cluster: StandaloneCluster, topics: Topics, tmp_path: Path
+) -> None:
+    incoming, outgoing = topics.new(4), topics.new(3)
+    folder = tmp_path / "copies"
+    folder.mkdir()
+    (folder / "pipeline.yml").write_text(
+        f"sources: {{rows: {{topic: {incoming}, format: string, options: {{maxOffsetsPerTrigger: 20}}}}}}\n"
+        f"flows: {{copies: {{from: rows, topic: {outgoing}, format: string}}}}\n"
+    )
+    command = [sys.executable, "-m", "ottla", "pipeline", "run", str(folder), "--broker", topics.bootstrap]
+    with (tmp_path / "run.log").open("wb") as log:
+        run = subprocess.Popen([*command, "--master", cluster.url], stdout=log, stderr=subprocess.STDOUT)
+    try:
+        written = 0
+        for killed in (None, 0, 1):
+            topics.fill(incoming, written, written + 60)
+            written += 60
+            if killed is not None:
+                cluster.kill_worker(killed)
+            end = time.monotonic() + 400
+            while len(topics.values(outgoing)) < written:
+                assert run.poll() is None and time.monotonic() < end, (tmp_path / "run.log").read_text()[-3000:]
+                time.sleep(0.5)
+            if killed is not None:
+                cluster.start_worker(killed)
+        run.send_signal(signal.SIGTERM)
+        assert run.wait(120) == 0, (tmp_path / "run.log").read_text()[-3000:]
+    finally:
+        run.kill()
+        run.wait()
+    assert sorted(topics.values(outgoing)) == sorted(f"row-{number}" for number in range(written))
 
 
 def test_spark_connect(topics: Topics, tmp_path: Path) -> None:

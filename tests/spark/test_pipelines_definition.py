@@ -404,6 +404,7 @@ def test_a_failure_is_of_a_kind_that_a_scheduler_can_tell(text: str, kind: type[
     assert command_error(found, "mine", "b:1", Redaction.of(None, None)).exit_code == code
     if SLOW_START in text:
         assert "--master 'local[2]'" in str(found)
+        assert ".." not in str(found)
     if kind is PipelineError:
         assert "/state/checkpoints/counts" in str(found)
         assert "its SQL has changed" in str(found)

@@ -71,7 +71,7 @@ def failure(
     if RAISED in text:
         return RuleBroken(shown) if BROKEN in shown else BadData(shown)
     if SLOW_START in text:
-        return Unavailable(f"{shown}. {SLOW_START_ADVICE}")
+        return Unavailable(f"{shown.rstrip('.')}. {SLOW_START_ADVICE}")
     raised = _OWN.search(text)  # by a flow, in a thread of Spark's
     if raised is not None:
         return _OWN_KINDS[raised.group()](shown)
