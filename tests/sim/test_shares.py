@@ -271,12 +271,17 @@ def test_a_lock_that_ends_early_or_does_not_hold_is_found() -> None:
             with pytest.raises(Violation, match="early"):
                 machine._locks[0].expires_at += 100_000
                 machine.expire(now + 50_000)
-            machine._runs[0].state, machine._runs[0].member_id, machine._runs[0].change_id = (
-                DeliveryState.AVAILABLE,
-                "",
-                0,
-            )
+
+            def take_away() -> None:
+                run = machine._runs[0]
+                run.state, run.member_id, run.change_id = DeliveryState.AVAILABLE, "", 0
+
+            take_away()
             with pytest.raises(Violation, match="twice"):
+                machine.acquire("other", 0, [(0, 2)], 10, is_strict=True, now=now)
+            take_away()
+            machine._locks.clear()
+            with pytest.raises(Violation, match=r"unwritten: .* delivery 3, but 0 are stored"):
                 machine.acquire("other", 0, [(0, 2)], 10, is_strict=True, now=now)
 
     run_program(sim, work)

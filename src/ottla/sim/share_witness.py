@@ -5,6 +5,7 @@ The shipped `HostedSharePartition` and its machine run as they are; a subclass n
     twice       a record is handed out while no other member has its lock
     early       a lock ends with its time, with its member's session or by an acknowledgement, never before
     counts      the delivery count of a record never goes back, whatever died, and grows after a confirmed release
+    unwritten   a record is handed out again only when its deliveries so far are stored
     came back   a record whose ACCEPT or REJECT was confirmed to a member is not handed out again
     unasked     only what a member said ACCEPT or REJECT of is acknowledged, or archived before the delivery limit
 
@@ -15,7 +16,7 @@ acknowledgements are refused. The checks across leaders leave it out.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ottla.broker.share import share as share_room
 from ottla.broker.share.hosted_partition import HostedSharePartition
@@ -30,9 +31,16 @@ from ottla.groups.share.partition import (
     SharePartition,
     StateBatch,
 )
-from ottla.groups.share.state_shard import ShareState
+from ottla.groups.share.state_batches import StoredBatch
+from ottla.groups.share.state_records import SharePartitionKey
+from ottla.groups.share.state_shard import ShareState, ShareWrite
 from ottla.sim.checkers import check
 from ottla.sim.cluster import Sim
+
+if TYPE_CHECKING:
+    from ottla.broker.ground import Ground
+    from ottla.broker.replicas.partitions import Partition
+    from ottla.broker.share.state_store import StateStore
 
 Place = tuple[str, int, int]
 """Topic, partition and offset of a record."""
@@ -45,6 +53,8 @@ class ShareWitness:
         self._sim = sim
         self.delivered: dict[Place, int] = {}
         """The greatest delivery count with which a record was handed out."""
+        self.stored: dict[Place, int] = {}
+        """The greatest delivery count that the share coordinator has."""
         self.released: dict[Place, int] = {}
         """The delivery count with which a release was confirmed to a member."""
         self.confirmed: dict[Place, AcknowledgeType] = {}
@@ -61,6 +71,11 @@ class ShareWitness:
         witness = self
 
         class WatchedHosted(HostedSharePartition):
+            def __init__(
+                self, key: SharePartitionKey, partition: Partition, ground: Ground, store: StateStore, *more: Any
+            ):
+                super().__init__(key, partition, ground, WatchedStore(witness, partition, store), *more)
+
             def _use(self, state: ShareState) -> None:
                 super()._use(state)
                 assert self.machine is not None
@@ -77,12 +92,20 @@ class ShareWitness:
         topic, index = hosted.partition.topic, hosted.partition.index
         self._starts[topic, index] = max(self._starts.get((topic, index), 0), state.start_offset)
         assert hosted.machine is not None
+        self.are_stored(hosted.partition, state.batches)
         for row in state.batches:
             for offset in range(row.first_offset, row.last_offset + 1) if row.delivery_state in FINAL else ():
                 delivery_state = DeliveryState(row.delivery_state)
                 self.ended(
                     (topic, index, offset), delivery_state, row.delivery_count, hosted.machine.max_delivery_count
                 )
+
+    def are_stored(self, partition: Partition, rows: Iterable[StoredBatch]) -> None:
+        """The share coordinator has these rows."""
+        for row in rows:
+            for offset in range(row.first_offset, row.last_offset + 1):
+                place = partition.topic, partition.index, offset
+                self.stored[place] = max(self.stored.get(place, 0), row.delivery_count)
 
     def is_done(self, place: Place) -> bool:
         """Whether the end of a record is written."""
@@ -136,6 +159,22 @@ class ShareWitness:
             )
 
 
+class WatchedStore:
+    """The share coordinator, and what of a share partition it was heard to have written."""
+
+    def __init__(self, witness: ShareWitness, partition: Partition, store: StateStore) -> None:
+        self._witness = witness
+        self._partition = partition
+        self._store = store
+
+    async def read(self, key: SharePartitionKey, leader_epoch: int) -> ShareState:
+        return await self._store.read(key, leader_epoch)
+
+    async def write(self, key: SharePartitionKey, write: ShareWrite) -> None:
+        await self._store.write(key, write)
+        self._witness.are_stored(self._partition, write.batches)
+
+
 class _Lock:
     __slots__ = ("change_id", "expires_at", "member_id")
 
@@ -170,6 +209,9 @@ class WatchedPartition(SharePartition):
                     holder is None, "twice", f"{self._place(offset)} for {member_id} and {holder and holder.member_id}"
                 )
                 self._locks[offset] = _Lock(member_id, now + self.lock_duration_ms)
+                stored = self._witness.stored.get(self._place(offset), 0)
+                what = f"{self._place(offset)} for {member_id}, delivery {delivery_count}, but {stored} are stored"
+                check(delivery_count <= stored + 1, "unwritten", what)
                 if not is_replaced:
                     self._witness.handed_out(self._place(offset), member_id, delivery_count)
         return acquired
