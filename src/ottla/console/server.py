@@ -14,8 +14,8 @@ import logging
 import secrets
 import ssl
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -279,7 +279,8 @@ class ConsoleServer:
         except TimeoutError:
             raise Fault(408, "INVALID", f"the login did not arrive within {LOGIN_BODY_S:g} s") from None
         if isinstance(body, dict) and body.get("oidc") is True:
-            return _json({"location": await self._begin(session)}, 200)
+            with self._turn(request.remote or ""):
+                return _json({"location": await self._begin(session)}, 200)
         if isinstance(body, dict) and "code" in body:
             attempt, session.attempt = session.attempt, None
             user, credentials = await self._answered(body, attempt, request.remote or "")
@@ -287,6 +288,16 @@ class ConsoleServer:
             user, credentials = await self._checked(body, request.remote or "")
         session = self._sessions.logged_in(session, user, credentials, time.monotonic())
         return self._with_cookie(_json(self._session(session), 200), session, request)
+
+    @contextmanager
+    def _turn(self, remote: str) -> Iterator[None]:
+        """Only so many logins of an address, and of all, are under way: each may hold a thread or a connection."""
+        if not self._delays.begin(remote):
+            raise Fault(429, "TOO_MANY", "too many logins are being checked", "try again later")
+        try:
+            yield
+        finally:
+            self._delays.end(remote)
 
     # Logins by OpenID Connect
 
@@ -313,7 +324,8 @@ class ConsoleServer:
         code = parse_answer(body, attempt, time.monotonic())
         assert attempt is not None
         try:
-            grant = await asyncio.to_thread(issuer.exchange, code, attempt.verifier, self._redirect_url)
+            with self._turn(remote):
+                grant = await asyncio.to_thread(issuer.exchange, code, attempt.verifier, self._redirect_url)
         except AuthenticationError as error:
             raise Fault(401, "LOGIN_FAILED", str(error.message), "log in again") from None
         return await self._by_token(grant, remote)
@@ -371,12 +383,8 @@ class ConsoleServer:
         if not self.config.has_passwords:
             raise invalid("this console has no logins by password")
         name, credentials = credentials_of(body)
-        if not self._delays.begin(remote):
-            raise Fault(429, "TOO_MANY", "too many logins are being checked", "try again later")
-        try:
+        with self._turn(remote):
             return await self._tried(name, credentials, remote)
-        finally:
-            self._delays.end(remote)
 
     async def _tried(self, name: str, credentials: dict[str, str], remote: str) -> tuple[str, dict[str, str]]:
         places = (f"host {remote}", f"user {name}")
