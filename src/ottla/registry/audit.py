@@ -11,15 +11,15 @@ import logging
 import time
 from uuid import uuid4
 
-from ottla.broker.audit import AuditEvent
-from ottla.broker.ocsf import ocsf
-
 MAX_NAME_CHARS = 200
 _log = logging.getLogger("ottla.audit")
 
 
 def record(kind: str, user: str, host: str, method: str, path: str, *, reason: str = "") -> None:
     """`kind` is login, denied or changed; without a reason it succeeded."""
+    from ottla.broker.audit import AuditEvent  # the package of the node: a registry without logins does not need it
+    from ottla.broker.ocsf import ocsf
+
     event = AuditEvent(
         kind=kind,
         principal=f"User:{user[:MAX_NAME_CHARS]}",
