@@ -55,6 +55,7 @@ lock:  ## pin the versions anew (needs uv)
 	uv pip compile -q pyproject.toml --no-emit-index-url --no-annotate --no-header -o requirements.lock
 	uv pip compile -q pyproject.toml --extra spark --extra arrow --no-emit-index-url --no-annotate --no-header -o requirements-spark.lock
 	uv pip compile -q pyproject.toml --extra security -c requirements-dev.lock --no-emit-index-url --no-annotate --no-header -o - | grep -v -x -f requirements.lock > requirements-security.lock
+	uv pip compile -q pyproject.toml --extra console -c requirements-dev.lock --no-emit-index-url --no-annotate --no-header -o - | grep -v -x -f requirements.lock > requirements-console.lock
 	uv pip compile -q pyproject.toml --extra dev --no-emit-index-url --no-annotate --no-header -o requirements-dev.lock
 
 console:  ## the console's page, if something changed; ./ottla console does the same

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ottla.__main__ import main
-from ottla.cli import certificates
+from ottla.cli import certificates, extras
 from ottla.cli.security_folder import SecurityFolder
 from ottla.client.blocking import Admin
 from ottla.config.properties import parse_properties
@@ -106,7 +106,7 @@ def test_without_cryptography_the_command_says_what_to_install(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    monkeypatch.setattr(certificates, "LOCK", tmp_path / "no.lock")
+    monkeypatch.setattr(extras, "ROOT", tmp_path)
     assert main(["security", "init", "--dir", str(tmp_path / "made")]) == 1
     assert "pip install 'ottla[security]'" in capsys.readouterr().err
     assert not (tmp_path / "made").exists()
@@ -117,12 +117,11 @@ def test_a_checkout_installs_the_package_that_is_missing(
 ) -> None:
     found = iter([None, object()])
     monkeypatch.setattr("importlib.util.find_spec", lambda name: next(found))
-    lock = tmp_path / "some.lock"
-    lock.write_text("")  # nothing to fetch
-    monkeypatch.setattr(certificates, "LOCK", lock)
+    (tmp_path / "requirements-security.lock").write_text("")  # nothing to fetch
+    monkeypatch.setattr(extras, "ROOT", tmp_path)
     monkeypatch.setattr("sys.prefix", f"{os.sep}somewhere")
     certificates.need_cryptography()
-    assert "installing the package cryptography" in capfd.readouterr().err
+    assert "installing cryptography (once)" in capfd.readouterr().err
 
 
 @pytest.fixture(scope="module")

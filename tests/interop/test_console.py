@@ -227,11 +227,12 @@ def test_members_of_streams_groups_are_shown_with_what_they_read(browser: Browse
     topology = {"epoch": 0, "subtopologies": [{"subtopology_id": "0", "source_topics": [orders]}]}
     about = {"group_id": "word-count", "member_id": str(uuid.uuid4()), "rebalance_timeout": 30_000}
     no_tasks: dict[str, Any] = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
-    beat = script.quietly(
+    script.quietly("find_coordinator", 4, coordinator_keys=["word-count"])  # makes the topic of the offsets
+    beat = script.until(  # the coordinator may still be loading
+        lambda answer: answer["error_code"] == "none",
         "streams_group_heartbeat", 0, **about, **no_tasks, member_epoch=0, topology=topology, process_id="p",
         endpoint_information_epoch=0, shutdown_application=False,
     )  # fmt: skip
-    assert beat["error_code"] == "none", beat
     for _ in range(600):
         found = browser.get("groups/word-count")
         if found["members"] and found["members"][0]["assignment"]:

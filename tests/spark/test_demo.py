@@ -71,7 +71,14 @@ def test_the_demo_shows_everything_and_leaves_nothing() -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    for text in ("2000 orders come in", "something is ordered", "The table", "orders.dead-letters", "That took"):
+    for text in (
+        "the web console shows all of it",
+        "2000 orders come in",
+        "something is ordered",
+        "The table",
+        "orders.dead-letters",
+        "That took",
+    ):
         assert text in done.stdout
     assert leftovers() == before
 

@@ -7,23 +7,16 @@ requirements-security.lock pins.
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import re
-import subprocess
-import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from ipaddress import IPv4Address, IPv6Address, ip_address
-from pathlib import Path
 from typing import Any
 
-from ottla.cli.output import notice
+from ottla.cli.extras import need
 from ottla.cli.session import MISUSED, CommandError
 
-LOCK = Path(__file__).resolve().parents[3] / "requirements-security.lock"
-MISSING = "certificates are made with the package cryptography: pip install 'ottla[security]'"
 CA_DAYS, DAYS = 3_650, 825
 CLOCK_SKEW = timedelta(hours=1)
 """How far the clock of another machine may be behind."""
@@ -33,18 +26,7 @@ _HOST = re.compile(r"(\*\.)?[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.[A-Za-z0
 
 
 def need_cryptography() -> None:
-    """Returns when the package can be imported; installs it into the virtual environment of a checkout."""
-    if importlib.util.find_spec("cryptography") is not None:
-        return
-    if not LOCK.is_file() or sys.prefix == sys.base_prefix:
-        raise CommandError(MISSING)
-    notice("installing the package cryptography (once)")
-    install = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r", str(LOCK)]
-    if subprocess.run(install, stdout=sys.stderr).returncode:
-        raise CommandError(f"it could not be installed. {MISSING}")
-    importlib.invalidate_caches()
-    if importlib.util.find_spec("cryptography") is None:
-        raise CommandError(f"it was installed, but {sys.executable} cannot import it. {MISSING}")
+    need("security", ("cryptography",), "certificates are made with the package")
 
 
 @dataclass(frozen=True, slots=True)

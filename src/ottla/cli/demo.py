@@ -8,6 +8,7 @@ import importlib
 import json
 import os
 import random
+import re
 import shlex
 import shutil
 import signal
@@ -17,11 +18,13 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ottla.cli.extras import CONSOLE, missing, need
 from ottla.cli.output import write_table
 from ottla.cli.session import CommandError, command_parser, guarded
 from ottla.cli.started_as import command
@@ -37,6 +40,7 @@ SHIPPED_PIPELINE = Path(__file__).with_name("demo_pipeline")
 PIPELINE = SHIPPED_PIPELINE if SHIPPED_PIPELINE.is_dir() else REPOSITORY / "pipelines" / "orders"
 JAVA_PACKAGES = ("openjdk-17-jre-headless", "openjdk-21-jre-headless")
 READY_TIMEOUT_S = 60.0
+CONSOLE_TIMEOUT_S = 10.0
 ENOUGH_TIMEOUT_S = 240.0
 FEED_S = 12.0
 FILE_COUNT = 4
@@ -66,15 +70,17 @@ def _demo(options: argparse.Namespace) -> int:
     began_at = time.monotonic()
     _install_spark(options.no_install)
     _install_java(options.no_install)
+    if not options.no_install:
+        with suppress(CommandError):  # the demo is whole without the console, too
+            need("console", CONSOLE, "the console needs")
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ottla-demo-")))
         broker = stack.enter_context(_broker(folder))
-        _say(f"a broker is ready on {broker}; its data is in {folder}, until the end")
         is_complete = _run(options.orders, folder, broker)
     if is_complete:
         _say(f"\nThat took {time.monotonic() - began_at:.0f} s. The broker and its folder are gone. What to try next:")
         print(f"  the pipeline that ran      {_near(PIPELINE)}/pipeline.yml")
-        print(f"  a broker that stays        {command()} start")
+        print(f"  a broker that stays        {command()} start --console-port 8080    with the web console")
         print(f"  a pipeline of your own     {command()} pipeline init mine")
     return 0 if is_complete else 130
 
@@ -171,13 +177,17 @@ def _broker(folder: Path) -> Iterator[str]:
     """A node on a free port; its address."""
     with (folder / "broker.log").open("wb") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "ottla", "start", "--port", "0", "--data", str(folder / "data")],
+            [sys.executable, "-m", "ottla", "start", "--port", "0", "--data", str(folder / "data"), *_console()],
             stdout=log,
             stderr=subprocess.STDOUT,
             process_group=0,  # Ctrl-C is ours to handle
         )
     try:
-        yield _address(process, folder / "broker.log")
+        address = _address(process, folder / "broker.log")
+        _say(f"a broker is ready on {address}; its data is in {folder}, until the end")
+        if _console():
+            _tell_of_console(process, folder / "broker.log")
+        yield address
     finally:
         process.terminate()
         try:
@@ -185,6 +195,22 @@ def _broker(folder: Path) -> Iterator[str]:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def _console() -> list[str]:
+    """What starts the web console beside the broker, if it is here: its packages, and the page, which wheels have."""
+    page = find_spec("ottla.console")
+    is_built = page is not None and page.origin is not None and Path(page.origin).with_name("page").is_dir()
+    return ["--console-port", "0"] if is_built and not missing(CONSOLE) else []
+
+
+def _tell_of_console(process: subprocess.Popen[bytes], log: Path) -> None:
+    end = time.monotonic() + CONSOLE_TIMEOUT_S
+    while time.monotonic() < end and process.poll() is None:
+        if found := re.search(r"console: (http://\S+)", log.read_text(errors="replace")):
+            _say(f"the web console shows all of it meanwhile: {found[1]}")
+            return
+        time.sleep(0.05)
 
 
 def _address(process: subprocess.Popen[bytes], log: Path) -> str:

@@ -276,6 +276,9 @@ def _companions(options: argparse.Namespace, given: dict[str, str]) -> list[Comp
         found.append(Companion("registry", "schema registry", options.registry_port))
         given.setdefault(REGISTRY_URL, found[0].url)
     if options.console_port is not None:
+        from ottla.cli.extras import CONSOLE, need
+
+        need("console", CONSOLE, "--console-port needs")
         console = Companion("console", "web console", options.console_port)
         if given.get(REGISTRY_URL):
             console.add_arguments("--registry", given[REGISTRY_URL])

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from ottla.cli.companion import ENDS_WITH_STDIN, end_with_stdin
+from ottla.cli.extras import CONSOLE, need
 from ottla.cli.output import notice
 from ottla.cli.session import (
     MISUSED,
@@ -87,6 +88,7 @@ def main(arguments: list[str]) -> int:
     def begin() -> int:
         from ottla.console.memory import bound_memory
 
+        need("console", CONSOLE, "the console needs")
         bound_memory()
         show_warnings(COMMAND)
         _show_log()
