@@ -55,7 +55,8 @@ EXAMPLES = """\
 
 
 def parser() -> argparse.ArgumentParser:
-    made, commands = group_parser(COMMAND, "Consumer groups. Works with Apache Kafka, too.", EXAMPLES)
+    about = "Consumer, share and streams groups. Works with Apache Kafka, too."
+    made, commands = group_parser(COMMAND, about, EXAMPLES)
     listing = add_subcommand(
         commands,
         "list",
