@@ -155,7 +155,7 @@ def test_a_group_that_skips_a_record_is_found() -> None:
     readers.take("reader", record(0))
     readers.take("reader", record(1))
     readers.take("another", record(0))  # at least once
-    with pytest.raises(Violation, match=r"skipped: .* nobody got what is at 2"):
+    with pytest.raises(Violation, match=r"skipped: .* no client got what is at 2"):
         readers.take("reader", record(3))
     sim.finish()
 
