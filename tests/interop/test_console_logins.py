@@ -134,7 +134,7 @@ def test_a_page_that_was_logged_out_learns_nothing_more(url: str) -> None:
             await asyncio.to_thread(browser.ask, "POST", "/api/logout", {})
             while (message := await socket.receive(timeout=30)).type is aiohttp.WSMsgType.TEXT:
                 pass
-            assert socket.close_code == 1008, message
+            assert message.data == 1008, message
 
     asyncio.run(run())
 
