@@ -1,7 +1,9 @@
-"""What a replica of the metadata log is told (events) and what it wants done (effects), in the order it wants it done.
+"""Events that a replica of the metadata log handles, and the effects that it asks for, in the order in which they are
+performed.
 
-Requests and responses are Kafka's own messages. A `Send` carries an id under which its answer, or the news that there
-will be none, comes back. The driver that performs the effects owns the files and the connections and decides nothing.
+Requests and responses are Kafka's own messages. A `Send` carries an id that comes back with its answer, or with
+`Unanswered` if no answer will come. The driver that performs the effects owns the files and the connections and decides
+nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from ottla.wire import Message
 
 
 class Destination(NamedTuple):
-    """Where a request goes: a voter, or (id -1) an address that may know who leads."""
+    """Where a request goes: a voter, or (id -1) an address whose node may know the leader."""
 
     id: int
     host: str
@@ -23,7 +25,7 @@ class Destination(NamedTuple):
 
 
 class SnapshotId(NamedTuple):
-    """A snapshot of everything before `end_offset`, the last of it written in `epoch`."""
+    """A snapshot of everything before `end_offset`. `epoch` is that of its last record."""
 
     end_offset: int
     epoch: int
@@ -36,7 +38,7 @@ UNTOLD_HIGH_WATERMARK = 0x7FFFFFFFFFFFFFFF
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The log is open and the network is there."""
+    """The log is open and requests can be sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Unanswered:
-    """No answer will come. `is_closed`: the other side closed or refused the connection, so it may well be gone."""
+    """No answer will come. `is_closed`: the other side closed or refused the connection, so its process may be gone."""
 
     id: int
     is_closed: bool = False
@@ -75,7 +77,7 @@ class Flushed:
 
 @dataclass(frozen=True, slots=True)
 class VotersChanged:
-    """The log has another last VotersRecord than before: it counts as soon as it is written (KIP-853)."""
+    """The log's last VotersRecord changed: it counts as soon as it is written (KIP-853)."""
 
     voters: Voters
 
@@ -85,7 +87,7 @@ class VotersChanged:
 
 @dataclass(frozen=True, slots=True)
 class Persist:
-    """On the disk, synced, before the next effect is performed."""
+    """Write the election state to the disk and sync it before the next effect is performed."""
 
     state: QuorumState
 
@@ -105,15 +107,16 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Serve:
-    """Answer a fetch with the log from `offset` on: at once if there is more than the fetcher has, or knows of, else
-    when there is or its time is up."""
+    """Answer a fetch with the log from `offset` on: at once if there are records, or a high watermark, that the fetcher
+    does not have; else as soon as there are, or when the fetch's wait is over.
+    """
 
     token: object
     offset: int
     max_bytes: int
     max_wait_ms: int
     high_watermark: int = UNTOLD_HIGH_WATERMARK
-    """What the fetcher knows to be committed; beyond everything if it does not say."""
+    """The high watermark that the fetcher has; the largest possible one if its request does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +139,7 @@ class WriteLeaderChange:
 
 @dataclass(frozen=True, slots=True)
 class WriteVoters:
-    """Write a VotersRecord at the end of the log, and sync it: the leader's voters from here on."""
+    """Write a VotersRecord at the end of the log, and sync it: the leader counts with these voters from now on."""
 
     voters: Voters
 
@@ -150,7 +153,7 @@ class AppendFetched:
 
 @dataclass(frozen=True, slots=True)
 class TruncateTo:
-    """Remove everything from this offset on: the leader has something else there."""
+    """Remove everything from this offset on: the leader's log differs there."""
 
     offset: int
 
@@ -167,7 +170,7 @@ class WriteSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """Everything before the high watermark is on a majority's disks, whatever happens."""
+    """Everything before the high watermark is on the disks of a majority and will never be lost."""
 
     high_watermark: int
 

@@ -14,7 +14,7 @@ from ottla.raft.voters import Voters
 from ottla.wire.primitives import ZERO_UUID
 
 MAX_OBSERVERS = 10_000
-"""Replicas without a vote that are remembered; more of them are served and forgotten."""
+"""At most so many replicas without a vote are remembered; the others are served all the same."""
 OBSERVER_SESSION_MS = 300_000
 NEVER = -1
 
@@ -61,7 +61,7 @@ class Leader:
         """When each voter was last sent BeginQuorumEpoch."""
 
     def flushed(self, voter_id: int, end_offset: int) -> bool:
-        """A voter has everything below `end_offset` on its disk. Whether that moved the high watermark."""
+        """A voter has everything below `end_offset` on its disk. True if that moved the high watermark."""
         if end_offset <= self.matched.get(voter_id, -1):
             return False
         self.matched[voter_id] = end_offset
@@ -78,7 +78,7 @@ class Leader:
         return True
 
     def fetched(self, replica_id: int, directory_id: bytes, fetch_offset: int, end_offset: int, now: int) -> bool:
-        """A replica asks for the log from here on, so it has what is before. Whether that moved the high watermark."""
+        """A replica fetches from this offset, so it has what is before. True if that moved the high watermark."""
         if replica_id == self.id:
             return False
         replica = self._replica(replica_id, directory_id, now)
@@ -115,11 +115,13 @@ class Leader:
             found = Replica(directory_id)
         else:
             del self.observers[key]
-        self.observers[key] = found  # the one that was silent longest comes first
+        self.observers[key] = found  # the replica that was silent longest comes first
         return found
 
     def use_voters(self, voters: Voters) -> bool:
-        """The voters changed: what is committed is now what a majority of these has. Whether that is more."""
+        """The voters changed: what is committed is now what a majority of the new ones has. True if the high watermark
+        moved.
+        """
         self.voters = voters
         for voter in voters.by_id.values():
             if voter.id == self.id:
@@ -135,7 +137,9 @@ class Leader:
         return self._advance()
 
     def heard_from_majority_at(self) -> int:
-        """Since when a majority has not been heard from, itself included: the oldest fetch that completes one."""
+        """When the leader last had fetches from a majority (itself included): the oldest of the latest fetches that
+        make one.
+        """
         others = self.voters.majority - (1 if self.id in self.voters.by_id else 0)
         if others <= 0:
             return 1 << 62

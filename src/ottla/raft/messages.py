@@ -1,4 +1,4 @@
-"""The quorum's requests and responses, which speak of many partitions and are always about one: the metadata log."""
+"""The quorum's requests and responses. Their format allows many partitions; they always carry one: the metadata log."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ Endpoints = Iterable[tuple[str, str, int]]
 
 
 def only_partition(message: Message, *, is_checked: bool = False) -> Any:
-    """The row of the metadata log. With `is_checked` None if a request is not about it alone."""
+    """The request's row of the metadata log. With `is_checked` None if the request is not about that partition
+    alone.
+    """
     topics = message.responses if isinstance(message, fetch.FetchResponse) else message.topics  # type: ignore[attr-defined]
     if is_checked:
         if len(topics) != 1 or len(topics[0].partitions) != 1:
@@ -197,7 +199,7 @@ def refused(
     snapshot: SnapshotId | None = None,
     diverging: tuple[int, int] | None = None,
 ) -> Message:
-    """An answer without records: an error, a vote, or where else to fetch. It always says who leads."""
+    """An answer without records: an error, a vote, or a redirect. It always names the leader."""
     is_whole = error in (ErrorCode.INCONSISTENT_CLUSTER_ID, ErrorCode.INVALID_REQUEST)
     code = 0 if is_whole else int(error)
     leader_id, epoch = raft.leader_id, raft.epoch
@@ -256,7 +258,7 @@ def refused(
 
 
 def fetch_row(raft: Raft, error_code: int = 0) -> fetch.PartitionData:
-    """The metadata log in an answer to a fetch: who leads, and what is committed; the records are added."""
+    """The metadata log's row in a fetch response: the leader and the high watermark. The caller adds the records."""
     return fetch.PartitionData(
         partition_index=PARTITION,
         error_code=error_code,

@@ -1,7 +1,7 @@
-"""What a voter must never forget: the epoch it has seen, who leads it, and whom it voted for.
+"""What a voter must never forget: the latest epoch it has seen, that epoch's leader, and the candidate it voted for.
 
-Kafka keeps it in the file `quorum-state` beside the log, as JSON. It is on the disk before any answer that depends on
-it leaves, or a node could vote twice in one epoch.
+Kafka keeps it in the file `quorum-state` beside the log, as JSON. It is written before an answer that depends on it is
+sent; otherwise a node could vote twice in one epoch.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ NOBODY = -1
 
 @dataclass(frozen=True, slots=True)
 class QuorumState:
-    """The election state of one voter. At most one of leader and vote is known: who follows a leader need not vote."""
+    """The election state of one voter. At most one of leader and vote is known: a voter with a leader does not vote."""
 
     leader_epoch: int = 0
     leader_id: int = NOBODY
@@ -53,7 +53,7 @@ def format_quorum_state(state: QuorumState, voter_ids: list[int], kraft_version:
 
 
 def parse_quorum_state(text: str) -> QuorumState:
-    """The state a file's text says. ValueError if it is damaged or of a version that only a later release knows."""
+    """Parses the file's text. ValueError if it is damaged or of a later release's version."""
     try:
         fields = json.loads(text)
         version = fields["data_version"]

@@ -1,14 +1,14 @@
 """One replica of the metadata log: Kafka's KRaft protocol as a machine without network, disk, clock or chance.
 
     raft = Raft(...); effects = raft.handle(Started(), now)
-    ...                                   # perform effects in order, hand what comes of them back as events
+    ...                                   # perform the effects in order; their results come back as events
     raft.handle(Tick(), raft.deadline())
 
 Raft as Kafka has it: followers fetch (there is no AppendEntries), a follower's fetch offset says what is on its disk,
 elections are asked for before they are held (KIP-996), and voters may come and go (KIP-853).
 
 Invariants:
- R1  a vote, and the epoch it was given in, is on the disk before anyone hears of it; one vote per epoch;
+ R1 a vote and its epoch are on the disk before the answer with the vote is sent; one vote per epoch;
  R2  the epoch never goes back;
  R3  nothing below the high watermark is ever truncated;
  R4  a follower's fetch offset never promises what is not on its disk.
@@ -67,18 +67,20 @@ from ottla.wire.messages.fetch_snapshot import FetchSnapshotRequest, FetchSnapsh
 from ottla.wire.messages.vote import VoteRequest, VoteResponse
 
 HINT_JITTER_MS = 30
-"""When the leader's connections break all its followers see it at once; this keeps them from standing all together."""
+"""When the leader's connections break all its followers see it at once; the jitter keeps them from standing at the same
+time.
+"""
 FIRST_ELECTION_MS = (20, 150)
-"""A voter that starts need not wait long: an election that is asked for first disturbs no leader."""
+"""A voter that starts waits only so long: its first election is a pre-vote (KIP-996), which disturbs no leader."""
 MAX_PROSPECTIVE_BACKOFF_MS = 200
-"""Asking again whether an election would be won costs nothing, and the others may just be starting."""
+"""The longest pause between two pre-votes: they cost nothing, and the other voters may just be starting."""
 CHECK_QUORUM_FACTOR = 1.5
 KRAFT_VERSIONS = (0, 1)
 """What this replica supports."""
 
 
 class LogView(Protocol):
-    """What a replica must know of its own log. It never changes it but by effects."""
+    """What a replica must know of its own log. Only effects change the log."""
 
     @property
     def start_offset(self) -> int: ...
@@ -114,11 +116,11 @@ class RaftConfig:
     fetch_snapshot_max_bytes: int = 1_048_576
     fetch_max_wait_ms: int = 500
     is_auto_join_enabled: bool = False
-    """Whether a controller that follows asks for a vote by itself."""
+    """Whether a controller that is not a voter asks the leader to become one."""
 
 
 class TruncationRefused(Exception):
-    """The leader denies what was committed (R3): a replica lost its disk unnoticed, and no replica may go on."""
+    """The leader asked to truncate committed records (R3): a replica lost its disk unnoticed. No replica may go on."""
 
 
 class Raft:
@@ -143,7 +145,7 @@ class Raft:
         self.cluster_id = cluster_id
         self.endpoints = endpoints
         self.voters = voters
-        # The log may know of a later epoch: the state's file came from elsewhere, or was lost.
+        # The log may have a later epoch than the state's file: the file was copied from elsewhere, or lost.
         self.state = state if state.leader_epoch >= log.last_epoch else QuorumState(log.last_epoch)
         self.config = config
         self.high_watermark = 0
@@ -152,7 +154,7 @@ class Raft:
         self._rng = rng
         self._bootstrap = bootstrap
         self._known: dict[int, Destination] = {}
-        """Replicas that are no voters we know of, but said to lead."""
+        """Nodes outside the voters that a response named as leader."""
         self._effects: list[object] = []
         self._sent: dict[int, tuple[Destination, Message]] = {}
         self._last_id = 0
@@ -160,14 +162,14 @@ class Raft:
         self._asked = 0
         self._leaders_high_watermark: int | None = None
         self.last_answer = NOBODY, 0
-        """Which leader last answered a fetch of this replica, and when."""
+        """The leader whose answer to a fetch came last, and when."""
         self._voters_end_offset = log.end_offset
-        """When everything before it is committed, the voters are, too."""
+        """Once everything before it is committed, the log's last voters are committed, too."""
         self._changes = VoterChanges(
             cluster_id, endpoints, reply=self._reply, send=self._send, write=self._write_voters
         )
 
-    # What others may ask
+    # What the driver may ask
 
     @property
     def epoch(self) -> int:
@@ -183,8 +185,10 @@ class Raft:
 
     @property
     def certain_high_watermark(self) -> int:
-        """What a leader may tell others; -1 until a record of its own epoch is committed: before that it may know of
-        less than was committed, and who starts would take itself for up to date."""
+        """The high watermark that a leader may send to others. It is -1 until a record of the leader's own epoch is
+        committed: before that it may be lower than one that was announced earlier, and a starting node would take
+        itself for up to date.
+        """
         role = self.role
         return -1 if isinstance(role, Leader) and role.high_watermark is None else self.high_watermark
 
@@ -194,21 +198,22 @@ class Raft:
 
     @property
     def _may_be_needed(self) -> bool:
-        """Whether this replica, which does not vote, may have to be elected all the same: its log's last voters may not
-        be committed; a replica that has them must lead for that if a majority of them has not (a leader that removes
-        itself and stops at once, say). Votes are asked for before they are given, so that it disturbs no leader."""
+        """Whether this replica, which is not a voter, may have to be elected all the same. Its log's last VotersRecord
+        may not be committed, and only a leader that has this record can commit it (for example after a leader removed
+        itself and stopped at once). The pre-vote keeps it from disturbing a leader.
+        """
         if self.voters.kraft_version == 0 or not self.endpoints or self.id in self.voters.by_id:
             return False
         return self.high_watermark < self._voters_end_offset
 
     @property
     def is_up_to_date(self) -> bool:
-        """Of a follower: whether it has everything that its leader said is committed."""
+        """Whether this follower has everything that its leader said is committed."""
         told = self._leaders_high_watermark
         return isinstance(self.role, Follower) and told is not None and self.high_watermark >= told
 
     def destination(self, id: int) -> Destination | None:
-        """Where a replica's controller listens."""
+        """The address of a replica's controller."""
         voter = self.voters.by_id.get(id)
         if voter is not None and voter.endpoints:
             _, host, port = voter.endpoints[0]
@@ -330,7 +335,7 @@ class Raft:
     # Elections
 
     def _ask_for_votes(self, now: int) -> None:
-        """Would a majority vote for us?"""
+        """Ask the voters whether a majority would elect this replica (the pre-vote)."""
         role = Prospective(now + self._election_ms(), [self.id])
         self.role = role
         if self._votes(role) >= self.voters.majority:
@@ -396,11 +401,11 @@ class Raft:
                 role.deadline = min(role.deadline, now + self._backoff_ms(self.config.election_backoff_max_ms))
 
     def _votes(self, role: Election) -> int:
-        """Its own counts only if it has a vote."""
+        """How many voters granted their vote. This replica's own counts only if it is a voter."""
         return len(role.granted) - (not self.is_voter)
 
     def _step_back(self, now: int) -> None:
-        """A majority would not elect us, or does not answer: follow the leader they know, or wait."""
+        """A majority refuses, or does not answer: follow the leader that the voters know, or wait."""
         if self.destination(self.state.leader_id) is not None and self.state.leader_id != self.id:
             self._follow(self.state.leader_id, self.epoch, now)
         else:
@@ -430,7 +435,7 @@ class Raft:
             theirs >= ours or self._voted_for(row.replica_id, row.replica_directory_id, row.pre_vote)
         )
         if row.pre_vote and isinstance(self.role, Prospective) and theirs == ours and row.replica_id < self.id:
-            is_granted = False  # two that ask at the same time would both stand, and split the votes
+            is_granted = False  # two replicas with pre-votes at the same time would both stand, and split the votes
         if is_granted and not row.pre_vote:
             self._persist(QuorumState(self.epoch, NOBODY, row.replica_id, row.replica_directory_id))
             if isinstance(self.role, Unattached | Prospective):
@@ -438,7 +443,7 @@ class Raft:
         self._reply(token, refused(request, ErrorCode.NONE, self, vote_granted=is_granted))
 
     def _voted_for(self, id: int, directory_id: bytes, is_preliminary: bool) -> bool:
-        """Whether this very vote was given before, and its answer got lost."""
+        """Whether this replica has already voted for the candidate and only the answer was lost."""
         state = self.state
         return not is_preliminary and state.voted_id == id and state.voted_directory_id == directory_id
 
@@ -493,7 +498,7 @@ class Raft:
         return int(self.config.fetch_timeout_ms * CHECK_QUORUM_FACTOR)
 
     def _lead_on(self, leader: Leader, now: int) -> None:
-        """A leader that a majority does not fetch from gives up; voters that are silent are told again who leads."""
+        """A leader without fetches from a majority resigns; silent voters are sent BeginQuorumEpoch again."""
         self._changes.expire(now)
         if now >= leader.heard_from_majority_at() + self._quorum_ms:
             self._resign(leader, now)
@@ -504,7 +509,7 @@ class Raft:
                 self._tell(leader, voter_id, now)
 
     def _resign(self, leader: Leader, now: int) -> None:
-        """Those who have most of the log may stand first."""
+        """Resign. The voters with the longest logs are the preferred successors."""
         order = sorted(leader.replicas, key=lambda id: (-leader.matched.get(id, 0), id))
         candidates = [self.voters.by_id[id] for id in order if id in self.voters.by_id]
         self.role = Resigned(now + self._election_ms())
@@ -552,14 +557,14 @@ class Raft:
     # Learning who leads
 
     def _detach(self, now: int, epoch: int | None = None) -> None:
-        """No leader is known, in a later epoch or (an observer whose leader is silent) in this one."""
+        """No leader is known: in a later epoch, or in the same one if an observer's leader is silent."""
         if epoch is not None and epoch > self.epoch:
             self._persist(QuorumState(epoch))
             self._do(LeaderChanged(NOBODY, epoch))
         self.role = Unattached(now + (self._election_ms() if self.is_voter else 0))
 
     def _learn(self, leader_id: int, epoch: int, now: int) -> None:
-        """A request or an answer names an epoch that is at least ours, and perhaps of its leader."""
+        """A request or an answer has an epoch that is at least this replica's, and may name its leader."""
         if epoch > self.epoch:
             self._detach(now, epoch)
         self._learn_of_leader(leader_id, epoch, now)
@@ -594,7 +599,7 @@ class Raft:
         self._fetch(role, now)
 
     def _ask_around(self, role: Unattached, now: int) -> None:
-        """An observer looks for the leader among all it knows."""
+        """An observer sends its fetch to one of the nodes that it knows, until one of them names the leader."""
         others = [to for id in self.voters.by_id if id != self.id and (to := self.destination(id)) is not None]
         places = [*others, *self._bootstrap]
         role.deadline = now + max(self.config.retry_backoff_ms, 1) * 5
@@ -605,7 +610,7 @@ class Raft:
 
     def _fetch(self, role: Follower, now: int) -> None:
         if self._log.flushed_offset < self._log.end_offset:
-            role.is_writing = True  # what this replica wrote when it led, say
+            role.is_writing = True  # for example what this replica wrote when it led
         if role.fetch_id is not None or role.is_writing:
             return
         if role.snapshot is not None:
@@ -680,14 +685,15 @@ class Raft:
         if isinstance(role, Election) and isinstance(request, VoteRequest) and event.is_closed:
             asked = only_partition(request)
             if asked.replica_epoch == self.epoch and asked.pre_vote == isinstance(role, Prospective):
-                # Who is not there will not vote: no need to wait for it.
+                # A voter that refuses connections does not vote: its answer is not waited for.
                 role.count(request.voter_id, False)
                 self._count(role, now)
         elif isinstance(role, Follower) and role.fetch_id == event.id:
             role.fetch_id = None
             role.retry_at = now + self.config.retry_backoff_ms
             if event.is_closed:
-                # The leader may be gone: those who have no answer from it either will say so (KIP-996).
+                # The leader may be gone: start a pre-vote, which voters that still hear from the leader refuse
+                # (KIP-996).
                 role.has_fetched = False
                 role.deadline = min(role.deadline, now + self._rng.randint(1, HINT_JITTER_MS))
 
@@ -729,7 +735,7 @@ class Raft:
             self._fetch(role, now)
 
     def _follow_commits(self, high_watermark: int) -> None:
-        """The leader's high watermark, as far as our own log reaches on the disk."""
+        """Raise the high watermark to the leader's, but not beyond what is on this replica's disk."""
         if high_watermark < 0:
             return
         self._leaders_high_watermark = high_watermark
@@ -747,7 +753,7 @@ class Raft:
         if not is_current or not isinstance(role, Follower) or role.snapshot is None:
             return
         if row.error_code:
-            role.snapshot = None  # it is gone there: the next fetch names another
+            role.snapshot = None  # the leader no longer has the snapshot: the next fetch names another
             self._retry(role, True, now)
             return
         snapshot = SnapshotId(row.snapshot_id.end_offset, row.snapshot_id.epoch)
@@ -787,12 +793,12 @@ class Raft:
             self._do(Commit(self.high_watermark))
         self._changes.committed(leader.high_watermark)
         if not self.is_voter and self._changes.is_settled(leader.high_watermark):
-            self._resign(leader, now)  # it was removed, and led on until a majority of the others had that
+            self._resign(leader, now)  # it removed itself, and led on until a majority had the record
         elif self.is_voter and self.endpoints:
             self._changes.move(leader, Voter(self.id, self.directory_id, self.endpoints, KRAFT_VERSIONS), now)
 
     def _write_voters(self, voters: Voters, now: int) -> int:
-        """Other voters from the next record on. They count at once."""
+        """Write a VotersRecord. The new voters count from the next record on."""
         offset = self._log.end_offset
         self._changes.last_offset = offset
         self._do(WriteVoters(voters))
@@ -801,7 +807,7 @@ class Raft:
         return offset
 
     def _voters_changed(self, voters: Voters, now: int) -> None:
-        """Of a leader: the driver wrote them, as its log's last record."""
+        """On a leader: the driver wrote the VotersRecord as the log's last record."""
         if isinstance(self.role, Leader):
             self._changes.last_offset = self._log.end_offset - 1
         self._use_voters(voters, now)
@@ -818,11 +824,13 @@ class Raft:
                 if voter_id not in role.told_at:
                     self._tell(role, voter_id, now)
         elif isinstance(role, Election) or (self.is_voter != was_voter and isinstance(role, Unattached)):
-            # Votes that were counted were those of other voters.
+            # The votes counted so far were those of the former voters.
             self.role = Unattached(now + (self._election_ms() if self.is_voter else 0))
 
     def _keep_vote(self, role: Follower, now: int) -> None:
-        """What the log says of this replica's vote and what it should say: told to the leader, from time to time."""
+        """Send the leader an UpdateRaftVoter or a join request if the log's entry for this replica is outdated;
+        repeated from time to time.
+        """
         if self.voters.kraft_version < 1 or not self.endpoints or now < role.update_at:
             return
         voter = self.voters.by_id.get(self.id)
@@ -839,7 +847,7 @@ class Raft:
         role.update_at = now + self.config.fetch_timeout_ms
         self._send(role.leader, request)
 
-    # Requests of others
+    # Requests of other replicas
 
     def _receive(self, event: Received, now: int) -> None:
         request, token = event.request, event.token
@@ -904,7 +912,9 @@ class Raft:
         self._do(Serve(token, row.fetch_offset, max_bytes, request.max_wait_ms, row.high_watermark))
 
     def _needs_snapshot(self, fetch_offset: int, last_fetched_epoch: int) -> bool:
-        """Whether our log does not reach back to where a replica stands, or cannot say how it came there."""
+        """Whether a replica needs a snapshot: this log begins after the replica's offset, or does not know its
+        epoch.
+        """
         earliest = self._log.earliest_snapshot
         if earliest is None:
             return False

@@ -9,14 +9,14 @@ from ottla.raft.effects import Destination, SnapshotId
 
 @dataclass(slots=True)
 class Unattached:
-    """Knows of no leader. A voter stands for election when the time is up; others ask around."""
+    """Knows of no leader. A voter stands for election when `deadline` has come; an observer looks for the leader."""
 
     deadline: int
 
 
 @dataclass(slots=True)
 class Election:
-    """Votes asked of every voter, and what they said."""
+    """An election: the voters that were asked, and their answers."""
 
     deadline: int
     granted: list[int] = field(default_factory=list)
@@ -29,8 +29,9 @@ class Election:
 
 @dataclass(slots=True)
 class Prospective(Election):
-    """Asks whether it would be elected (KIP-996), so that a replica that was cut off disturbs no leader: no epoch is
-    spent, and nothing is promised."""
+    """Asks the voters whether they would elect it (pre-vote, KIP-996). No epoch is spent and nothing is promised, so a
+    replica that was cut off disturbs no leader.
+    """
 
 
 @dataclass(slots=True)
@@ -44,24 +45,24 @@ class Follower:
 
     leader: Destination
     deadline: int
-    """When a voter gives the leader up, or anyone else asks around again."""
+    """When a voter starts an election, or an observer looks for the leader again."""
     has_fetched: bool = False
-    """Whether this leader has answered a fetch: then no other replica gets a vote, not even a preliminary one."""
+    """Whether this leader has answered a fetch: then no other replica gets this one's vote or pre-vote."""
     fetch_id: int | None = None
-    """The fetch that is on its way."""
+    """The id of the fetch that is not answered yet."""
     retry_at: int | None = None
     update_at: int = 0
-    """Not before then the leader is told (again) where this voter listens."""
+    """The earliest time to send the leader (again) the address of this voter."""
     is_writing: bool = False
-    """Whether what was fetched is not on the disk yet: the next fetch says that it is."""
+    """Whether fetched records are still being written: the next fetch is sent when they are on the disk."""
     snapshot: SnapshotId | None = None
-    """What is being fetched instead of the log, and how far."""
+    """The snapshot that is fetched in place of the log, and how much of it has arrived."""
     position: int = 0
 
 
 @dataclass(slots=True)
 class Resigned:
-    """Led this epoch, and does not any more; waits for the election of another."""
+    """Led this epoch and gave up; waits for the election of another replica."""
 
     deadline: int
 

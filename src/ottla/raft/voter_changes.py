@@ -1,13 +1,13 @@
-"""Voters come and go, one at a time: what the leader of the quorum does about it (KIP-853).
+"""How the leader of the quorum adds, removes and updates voters, one at a time (KIP-853).
 
-A VotersRecord counts as soon as it is in the log, so two changes must never be on their way at once: old and new
+A VotersRecord counts as soon as it is in the log, so no second change begins while one is under way: old and new
 majorities overlap only when the sets differ by one voter.
 
 Invariants:
  V1  no change begins before the leader has committed a record of its own epoch: until then an earlier leader's change
      may still be undone (the flaw of Raft's single-server changes that was found in 2015);
  V2  no change begins before the last one is committed;
- V3  a voter is added only when it has copied the log: or the quorum would wait for it.
+ V3 a voter is added only when it has copied the log; otherwise commits would wait for it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from ottla.wire.primitives import ZERO_UUID, uuid_text
 FEATURE = "kraft.version"
 CHANGE_TIMEOUT_MS = 30_000
 RECENT_FETCH_MS = 3_600_000
-"""A replica that fetched within it, and had everything once, may become a voter."""
+"""A replica that fetched within this time, and once had everything, may become a voter."""
 NOTHING = -1
 
 Change = AddRaftVoterRequest | RemoveRaftVoterRequest | UpdateRaftVoterRequest
@@ -53,7 +53,7 @@ class _Listener(Protocol):
 
 @dataclass(slots=True)
 class _Pending:
-    """A change that was asked for and is not answered yet."""
+    """A requested change that is not answered yet."""
 
     request: Change
     token: object
@@ -61,12 +61,13 @@ class _Pending:
     asked_id: int = NOTHING
     """The ApiVersions request that asks a new voter what it supports."""
     offset: int = NOTHING
-    """Where the VotersRecord is."""
+    """The offset of its VotersRecord."""
 
 
 class VoterChanges:
-    """A leader's side. `reply`, `send` and `write` are the replica's: `write` puts voters at the end of the log, where
-    they count at once, sets `last_offset` and says it."""
+    """A leader's side. `reply`, `send` and `write` are given by the replica: `write` appends a VotersRecord, which
+    counts at once, and sets `last_offset`.
+    """
 
     def __init__(
         self,
@@ -84,16 +85,16 @@ class VoterChanges:
         self._write = write
         self._pending: _Pending | None = None
         self.last_offset = NOTHING
-        """Of the last VotersRecord of this leadership."""
+        """The offset of the last VotersRecord that this leader wrote."""
 
-    # What the replica tells
+    # Called by the replica
 
     def begin(self) -> None:
         """This replica leads an epoch."""
         self.last_offset = NOTHING
 
     def abandon(self) -> None:
-        """It does not lead any more: what becomes of a change that was written is not known."""
+        """This replica no longer leads: the outcome of a change that was written is unknown."""
         if self._pending is not None:
             self._end(ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
 
@@ -116,7 +117,7 @@ class VoterChanges:
         return self.last_offset < high_watermark
 
     def move(self, leader: Leader, voter: Voter, now: int) -> None:
-        """The leader itself listens elsewhere than the log says."""
+        """The leader's own address differs from the one in the log."""
         assert leader.high_watermark is not None
         voters = leader.voters
         if (
@@ -130,7 +131,7 @@ class VoterChanges:
     # Requests
 
     def ask(self, request: Change, token: object, leader: Leader | None, now: int) -> None:
-        """`leader` is None where another replica leads."""
+        """`leader` is None if another replica leads."""
         refusal = self._why_not(request, leader, now)
         if refusal is not None:
             self._reply(token, answer(request, *refusal, leader))
@@ -170,7 +171,9 @@ class VoterChanges:
         pending.offset = self._write(voters, now)
 
     def answered(self, request_id: int, response: Message | None, leader: Leader | None, now: int) -> bool:
-        """An answer, or none, that may be a new voter's. Whether it was."""
+        """Handle an answer, or its absence, if the request was this change's question to the new voter. False if it was
+        not.
+        """
         pending = self._pending
         if pending is None or pending.asked_id != request_id or leader is None:
             return False
@@ -220,7 +223,7 @@ class VoterChanges:
         assert pending is not None
         self._reply(pending.token, answer(pending.request, error, message, leader))
 
-    # What stands in the way
+    # What prevents a change
 
     def _why_not(self, request: Change, leader: Leader | None, now: int) -> tuple[ErrorCode, str | None] | None:
         if request.cluster_id not in (None, self._cluster_id):
@@ -314,8 +317,9 @@ def with_voter(voters: Voters, voter: Voter) -> Voters:
 
 
 def upgraded_voters(leader: Leader, own: Voter) -> Voters | None:
-    """Static voters as dynamic ones, when `kraft.version` is raised; None while a voter has not fetched yet, so that
-    its log directory is not known."""
+    """Static voters as dynamic ones, when `kraft.version` is raised; None while a voter has not fetched yet: its log
+    directory is unknown.
+    """
     by_id = {own.id: own}
     for voter in leader.voters.by_id.values():
         if voter.id != own.id:
@@ -329,7 +333,7 @@ def upgraded_voters(leader: Leader, own: Voter) -> Voters | None:
 def update_voter_request(
     cluster_id: str, id: int, directory_id: bytes, epoch: int, endpoints: Endpoints, kraft_versions: tuple[int, int]
 ) -> UpdateRaftVoterRequest:
-    """A voter tells the leader where it listens now."""
+    """A voter's address changed: it reports the new one to the leader."""
     return UpdateRaftVoterRequest(
         cluster_id=cluster_id,
         current_leader_epoch=epoch,
@@ -345,7 +349,7 @@ def update_voter_request(
 def join_request(
     cluster_id: str, id: int, directory_id: bytes, endpoints: Endpoints, old: Voter | None
 ) -> AddRaftVoterRequest | RemoveRaftVoterRequest:
-    """A controller wants to vote. Its vote from before it lost its disk, if there is one, goes first."""
+    """A controller asks to become a voter. Its old entry is removed first if its disk was replaced."""
     if old is not None:
         return RemoveRaftVoterRequest(cluster_id=cluster_id, voter_id=old.id, voter_directory_id=old.directory_id)
     return AddRaftVoterRequest(

@@ -1,8 +1,8 @@
 """The voters of the metadata quorum.
 
 With `kraft.version` 0 the voters are static: every node reads them from `controller.quorum.voters`, and the log names
-them only in LeaderChange records. With 1 (KIP-853) they are dynamic: a VotersRecord in the log says who they
-are, and a voter is a node *and* the directory its log is in, so that a disk swapped for an empty one is another voter.
+them only in LeaderChange records. With 1 (KIP-853) they are dynamic: a VotersRecord in the log lists them, and a voter
+is a node *and* its log directory, so a node whose disk was replaced by an empty one is a different voter.
 """
 
 from __future__ import annotations
@@ -61,11 +61,13 @@ class Voters:
 
     @property
     def majority(self) -> int:
-        """How many of them make a decision."""
+        """How many voters make a majority."""
         return len(self.by_id) // 2 + 1
 
     def has(self, id: int, directory_id: bytes) -> bool:
-        """Whether a replica votes: with static voters every directory of a voter is the voter."""
+        """Whether a replica votes. Static voters have no directory id: a node's replica votes whatever its directory
+        is.
+        """
         voter = self.by_id.get(id)
         return voter is not None and (self.kraft_version == 0 or voter.directory_id == directory_id)
 
@@ -86,7 +88,9 @@ class Voters:
         )
 
     def leader_change(self, leader_id: int, granting: list[int]) -> LeaderChangeMessage:
-        """The control record a new leader writes first: everything before it is of earlier epochs."""
+        """The control record that a new leader writes first: it separates the leader's records from those of earlier
+        epochs.
+        """
         return LeaderChangeMessage(
             version=self.kraft_version,
             leader_id=leader_id,
