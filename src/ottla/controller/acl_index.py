@@ -1,4 +1,4 @@
-"""The ACLs of the image by what they say, so that the controller writes each of them once."""
+"""The ACLs of the image by their content, so that the controller writes no ACL twice."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class AclIndex:
         return content in self._ids
 
     def changed(self, ids: Iterable[bytes], acls: Mapping[bytes, AccessControlEntryRecord]) -> None:
-        """Follow the image in ACLs that were added or removed."""
+        """Apply ACLs that were added to the image or removed from it."""
         for acl_id in ids:
             before = self._contents.pop(acl_id, None)
             if before is not None and self._ids.get(before) == acl_id:

@@ -30,9 +30,11 @@ from ottla.wire.messages.records.remove_access_control_entry_record import Remov
 from ottla.wire.primitives import ZERO_UUID
 
 MAX_COMPARISONS = 10_000_000
-"""Of ACLs with the filters of one request: about three seconds in which the controller does nothing else."""
+"""ACLs times filters in one request: comparing so many takes about three seconds, in which the controller does nothing
+else.
+"""
 MAX_MATCHES = 100_000
-"""ACLs in one answer to DeleteAcls: each filter lists what it found, also what another filter found before it."""
+"""ACLs in one answer to DeleteAcls. An ACL that two filters match counts twice."""
 
 
 def create_acls(view: View, request: CreateAclsRequest) -> Decision[CreateAclsResponse]:
@@ -81,7 +83,7 @@ def _record(acl_id: bytes, content: AclContent) -> AccessControlEntryRecord:
 
 
 def _check_new(acl: AclCreation) -> None:
-    """KafkaError INVALID_REQUEST if there cannot be such an ACL; Kafka's messages, in Kafka's order."""
+    """KafkaError INVALID_REQUEST if the ACL is invalid; Kafka's messages, in Kafka's order."""
     if acl.resource_type == AclResource.CLUSTER and acl.resource_name != CLUSTER_RESOURCE_NAME:
         raise _invalid(f"The only valid name for the CLUSTER resource is {CLUSTER_RESOURCE_NAME}")
     if not acl.resource_name:
@@ -106,7 +108,7 @@ def _check_new(acl: AclCreation) -> None:
 
 
 def delete_acls(view: View, request: DeleteAclsRequest) -> Decision[DeleteAclsResponse]:
-    """Remove what the filters find. KafkaError INVALID_REQUEST if that is too much for one request."""
+    """Remove the ACLs that match the filters. KafkaError INVALID_REQUEST if that is too much for one request."""
     search = AclSearch(view.image.acls.values())
     removed: dict[bytes, Message] = {}
     results = []

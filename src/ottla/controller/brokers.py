@@ -28,10 +28,10 @@ IN_CONTROLLED_SHUTDOWN = 1
 
 
 def register_broker(view: View, request: BrokerRegistrationRequest, broker_epoch: int) -> Decision[int]:
-    """A process says that it is a broker. It stays fenced until `unfence`; the reply is its broker epoch.
+    """Register a broker, which stays fenced until `unfence`; the reply is its broker epoch.
 
-    `broker_epoch` is the offset at which the records will be written. A broker whose previous epoch is not the one that
-    was registered did not shut down cleanly: with eligible leader replicas, what it had no longer counts as in sync.
+    `broker_epoch` is the offset at which the records will be written. A broker whose previous epoch differs from the
+    registered one did not shut down cleanly: with eligible leader replicas, its replicas no longer count as in sync.
     """
     image = view.image
     if request.cluster_id != image.cluster_id:
@@ -57,7 +57,7 @@ def register_broker(view: View, request: BrokerRegistrationRequest, broker_epoch
             log_dirs=tuple(request.log_dirs),
         )
         return Decision([snapshot.register_broker_record(broker, view.metadata_version)], existing.epoch)
-    # Also of a broker that was unregistered: what it comes back with is not known.
+    # Also for a broker that was unregistered: what its disks hold is not known.
     is_clean = existing is not None and existing.epoch == request.previous_broker_epoch
     records: list[Message] = []
     if view.is_elr_enabled and not is_clean:
@@ -102,7 +102,7 @@ def unfence(view: View, broker_id: int, cordoned_log_dirs: tuple[bytes, ...]) ->
 
 
 def shut_down(view: View, broker_id: int) -> Decision[None]:
-    """A broker wants to stop: it leaves every ISR, and its partitions are led by others where there are any."""
+    """A broker wants to stop: it leaves every ISR, and other replicas lead its partitions if there are any in sync."""
     broker = _registered(view, broker_id)
     if broker.is_in_controlled_shutdown:
         return Decision([], None)
@@ -127,7 +127,7 @@ def fence(view: View, broker_id: int) -> Decision[None]:
 
 
 def unregister_broker(view: View, broker_id: int) -> Decision[None]:
-    """A broker is not expected back. Its replicas stay where they were assigned, until they are reassigned."""
+    """A broker is not expected back. Its replicas stay assigned to it until they are reassigned."""
     broker = _registered(view, broker_id)
     records: list[Message] = []
     records.extend(plan_isr_changes(view, _partitions_with(view, broker_id), removed=broker_id))
@@ -138,14 +138,13 @@ def unregister_broker(view: View, broker_id: int) -> Decision[None]:
 def heartbeat(
     view: View, request: BrokerHeartbeatRequest, *, is_handover_known: bool
 ) -> Decision[BrokerHeartbeatResponse]:
-    """A broker is alive, has replayed the metadata up to some offset, and wants to serve, to rest or to stop.
-
-    A broker that leads must hand over first: it may stop when the others know of it (`is_handover_known`), or clients
-    would be sent to a leader that is gone.
+    """Answers a heartbeat: the broker has replayed the metadata up to an offset, and asks to be fenced, unfenced or
+    shut down. A broker that leads partitions may stop only when the other brokers have the metadata with the new
+    leaders (`is_handover_known`); otherwise they would send clients to a stopped leader.
     """
     broker = view.image.brokers.get(request.broker_id)
     if broker is None:
-        # As in Kafka; the broker registers anew, as it does for an epoch that is over.
+        # As in Kafka; the broker registers anew, as it does when its epoch is stale.
         raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, f"broker {request.broker_id} is not registered")
     if broker.epoch != request.broker_epoch:
         raise KafkaError(ErrorCode.STALE_BROKER_EPOCH)
@@ -166,7 +165,8 @@ def heartbeat(
         change = unfence(view, broker.id, tuple(request.cordoned_log_dirs))
     if change.records or not request.offline_log_dirs:
         return Decision(change.records, reply, is_atomic=False)
-    # With nothing else in the way: two changes of one partition must not be decided without seeing each other.
+    # Only if the answer contains no other change: two changes of one partition must not be decided without seeing each
+    # other.
     return Decision(_directories_lost(view, broker, request.offline_log_dirs), reply, is_atomic=False)
 
 
@@ -181,7 +181,7 @@ def _may_stop(view: View, broker: BrokerImage, is_handover_known: bool) -> bool:
 
 
 def _directories_lost(view: View, broker: BrokerImage, offline: list[bytes]) -> list[Message]:
-    """Log directories of a broker failed: its replicas there are out of sync, and others lead."""
+    """Log directories of a broker failed: its replicas there leave the ISR, and other replicas lead."""
     lost = [directory for directory in broker.log_dirs if directory in offline]
     if not lost or not features.supports_directory_assignment(view.metadata_version):
         return []
@@ -198,7 +198,7 @@ def _directories_lost(view: View, broker: BrokerImage, offline: list[bytes]) -> 
 
 
 def register_controller(view: View, request: ControllerRegistrationRequest) -> Decision[None]:
-    """A controller of the quorum says where it listens and what it supports."""
+    """A controller of the quorum registers its listeners and the features it supports."""
     if not features.supports_controller_registration(view.metadata_version):
         return Decision([], None)
     controller = ControllerImage(
@@ -215,7 +215,7 @@ def register_controller(view: View, request: ControllerRegistrationRequest) -> D
 
 
 def unregister_controller(view: View, controller_id: int) -> Decision[None]:
-    """A controller is not expected back: what it supports no longer limits the features (KIP-1312)."""
+    """Remove a controller's registration: its supported features no longer limit the cluster's (KIP-1312)."""
     if not features.supports_controller_unregistration(view.metadata_version):
         raise KafkaError(
             ErrorCode.UNSUPPORTED_VERSION,

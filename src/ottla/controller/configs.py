@@ -80,7 +80,7 @@ def incremental_alter_configs(
 
 
 def alter_configs(view: View, request: alter.AlterConfigsRequest) -> Decision[alter.AlterConfigsResponse]:
-    """Give resources exactly these settings: what is not named goes back to its default."""
+    """Replace all settings of resources: a setting that is not named goes back to its default."""
     records: list[ConfigRecord] = []
     responses = []
     twice = _named_twice(request.resources)
@@ -114,7 +114,7 @@ def alter_configs(view: View, request: alter.AlterConfigsRequest) -> Decision[al
 
 
 def check_topic_configs(view: View, configs: Mapping[str, str]) -> None:
-    """KafkaError(INVALID_CONFIG) if a topic cannot have these settings."""
+    """KafkaError(INVALID_CONFIG) if a topic must not have these settings."""
     if configs:
         TopicConfig.parse(configs, view.config)
 
@@ -185,7 +185,7 @@ def _records(
     return [
         ConfigRecord(resource_type=kind, resource_name=name, name=key, value=value)
         for key, value in changed.items()
-        # Brokers are told even of what stays, so that an unchanged file path makes them read the file again.
+        # A record is written even for unchanged values: an unchanged file path makes brokers read the file again.
         if kind == BROKER_RESOURCE or before.get(key) != value
     ]
 
@@ -225,7 +225,7 @@ def _check_resource(view: View, kind: int, name: str, configs: dict[str, str]) -
 
 
 def _with_cleared_elrs(view: View, records: list[ConfigRecord]) -> list[Message]:
-    """After a change of `min.insync.replicas` eligible leaders may be so no longer: eligibility starts anew."""
+    """A change of `min.insync.replicas` may end the eligibility of eligible leaders, so the ELRs are cleared."""
     written: list[Message] = [*records]
     if view.is_elr_enabled:
         altered = [record for record in records if record.name == "min.insync.replicas"]

@@ -1,8 +1,8 @@
 """The controller of a Kafka cluster: one place that decides all metadata.
 
-A shard in the sense of `ottla.machine`: a command looks at the image and returns a Decision; `replay` lets a record
-take effect. Commands take the whole request, because two decisions do not see each other's records until they are
-replayed. A request that cannot be decided at all raises KafkaError; what concerns a part of it is in the reply.
+A shard in the sense of `ottla.machine`: a command looks at the image and returns a Decision; `replay` applies a record.
+Commands take the whole request, because two decisions do not see each other's records until they are replayed. A
+request that cannot be decided at all raises KafkaError; an error of one part is in the reply.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ from ottla.wire.messages.update_features import UpdateFeaturesRequest, UpdateFea
 
 
 class Controller:
-    """The active controller. The image it is given is its own from then on."""
+    """The active controller. It owns the image it is given."""
 
     __slots__ = ("_view",)
 
@@ -76,19 +76,20 @@ class Controller:
 
     @property
     def image(self) -> ClusterImage:
-        """The metadata with everything that was decided, also what is not yet durable."""
+        """The metadata with every decided record applied, also those that are not durable yet."""
         return self._view.image
 
     def replay(self, record: Message) -> None:
         self.apply((record,))
 
     def apply(self, records: Iterable[Message]) -> None:
-        """Replay many records: a decision's, say."""
+        """Replay many records, for example those of a decision."""
         self._view.replayed(self._view.image.apply(records))
 
     def activate(self, bootstrap_records: Iterable[Message]) -> Decision[None]:
-        """What a new leader writes first: the bootstrap records if the log is empty, and the end of a metadata
-        transaction that the last leader left open."""
+        """The first records of a new leader: the bootstrap records if the log is empty, and the end of a metadata
+        transaction that the last leader left open.
+        """
         image = self._view.image
         records: list[Message] = []
         if image.is_in_transaction:
@@ -186,18 +187,18 @@ class Controller:
     def update_features(
         self, request: UpdateFeaturesRequest, *, kraft_version: int = 0
     ) -> Decision[UpdateFeaturesResponse]:
-        """`kraft_version` is the quorum's present one; raising it is left to the caller when the reply allows it."""
+        """`kraft_version` is the quorum's present level; the caller raises it if the reply allows that."""
         return feature_levels.update_features(self._view, request, kraft_version)
 
     def register_broker(self, request: BrokerRegistrationRequest, *, broker_epoch: int) -> Decision[int]:
-        """`broker_epoch` is the offset of the next metadata record; the reply is the epoch that was given."""
+        """`broker_epoch` is the offset of the next metadata record; the reply is the broker's new epoch."""
         return brokers.register_broker(self._view, request, broker_epoch)
 
     def unfence(self, broker_id: int, *, cordoned_log_dirs: tuple[bytes, ...] = ()) -> Decision[None]:
         return brokers.unfence(self._view, broker_id, cordoned_log_dirs)
 
     def shut_down(self, broker_id: int) -> Decision[None]:
-        """The broker asks for a controlled shutdown. `fence` follows when it is done."""
+        """The broker asks for a controlled shutdown. The caller fences it when that is done."""
         return brokers.shut_down(self._view, broker_id)
 
     def fence(self, broker_id: int) -> Decision[None]:

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
 MAX_REMOVED_AT_ONCE = 1_000
 MAX_TOKENS_PER_REQUESTER = 10_000
-"""Every user may create tokens for itself: one user's must not fill the memory of all nodes. Kafka has no limit."""
+"""Users may create tokens for themselves, so a limit keeps one user from filling the memory of all nodes. Kafka has no
+limit.
+"""
 MAX_RENEWERS = 1_000
 LATEST_TIMESTAMP = 2**63 - 1
 
@@ -106,7 +108,7 @@ def create_delegation_token(
 def renew_delegation_token(
     view: View, request: RenewDelegationTokenRequest, principal: Principal, timestamp: int
 ) -> Decision[RenewDelegationTokenResponse]:
-    """The token expires later, at most at its max timestamp."""
+    """Extend the token's expiry, at most to its max timestamp."""
     try:
         token = _found(view, request.hmac)
         if is_expired(token, timestamp):
@@ -140,7 +142,7 @@ def expire_delegation_token(
 
 
 def remove_expired_tokens(view: View, timestamp: int) -> Decision[bool]:
-    """Expired tokens go. The reply says whether there may be more to remove at once."""
+    """Remove expired tokens. The reply says whether more may remain to be removed at once."""
     records: list[RemoveDelegationTokenRecord] = []
     for token in view.image.delegation_tokens.values():
         if is_expired(token, timestamp):

@@ -5,7 +5,8 @@ A leader comes from the ISR. When that is empty, it comes from the ELR: replicas
 known leader may lead again, and after that any replica if unclean elections are allowed; both may lose records, so the
 partition is marked as recovering.
 
-A reassignment ends with whatever change leaves all its new replicas in sync: those that were to go are gone then.
+The change that brings the last new replica of a reassignment into the ISR also ends the reassignment and removes the
+old replicas.
 """
 
 from __future__ import annotations
@@ -21,23 +22,23 @@ from ottla.wire.messages.records.partition_change_record import PartitionChangeR
 from ottla.wire.sentinels import NO_LEADER
 
 _EPOCH_BUMP_ON_SHRINK_ENDS_AT = 12
-"""Brokers before 3.6 missed an ISR that shrank unless the leader epoch grew with it (KAFKA-15021)."""
+"""Brokers before 3.6 did not notice a shrunk ISR unless the leader epoch grew with it (KAFKA-15021)."""
 _UNCHANGED = -1
-"""A leader recovery state that stays."""
+"""The leader recovery state does not change."""
 
 
 class Election(Enum):
     ONLINE = "online"
-    """The leader stays if it can; else the first replica that has everything."""
+    """The leader stays if it can; else the first replica in the ISR or ELR leads."""
     PREFERRED = "preferred"
-    """The first replica leads if it has everything."""
+    """The first replica leads if it is in the ISR or ELR."""
     UNCLEAN = "unclean"
     """Without a complete replica, any replica that is alive."""
 
 
 @dataclass(slots=True)
 class Wanted:
-    """What a partition is to become; its leader follows from it. None: as it is."""
+    """What a partition is to become; its leader follows from it. None: unchanged."""
 
     isr: tuple[int, ...] | None = None
     replicas: tuple[int, ...] | None = None
@@ -46,9 +47,9 @@ class Wanted:
     leader_recovery_state: int = _UNCHANGED
     election: Election = Election.ONLINE
     may_lead: Callable[[int], bool] | None = None
-    """Which brokers can lead; all that are active, if it is not said."""
+    """Which brokers can lead; all active ones if not given."""
     lost: int = NO_LEADER
-    """A replica whose records may be gone: it is not eligible any more."""
+    """A replica whose records may be lost: it is no longer eligible."""
 
 
 def plan_isr_changes(
@@ -59,10 +60,8 @@ def plan_isr_changes(
     added: int = NO_LEADER,
     lost: int = NO_LEADER,
 ) -> list[PartitionChangeRecord]:
-    """What a broker's going or coming does to partitions.
-
-    removed: it stops, but keeps what it has; added: it is back and may lead; lost: it stopped uncleanly, and what it
-    had may not be there when it comes back, so it is no longer in sync and no longer eligible.
+    """Partition changes that follow when a broker stops or starts. removed: it stops, but keeps its records; added: it
+    is back and may lead; lost: it stopped uncleanly and may have lost records, so it leaves ISR and ELR.
     """
 
     def may_lead(replica: int) -> bool:
@@ -84,7 +83,7 @@ def plan_isr_changes(
 
 
 def allowed_election(view: View, topic: str) -> Election:
-    """How a partition of this topic gets a leader when it has lost its own."""
+    """How a partition of this topic gets a new leader after it lost its own."""
     return Election.UNCLEAN if view.is_unclean_election_enabled(topic) else Election.ONLINE
 
 
@@ -116,7 +115,7 @@ def plan_partition_change(view: View, topic: TopicImage, index: int, wanted: Wan
             isr = (leader,)
             elr = tuple(replica for replica in elr if replica != leader)
     elif not set(before.replicas) <= set(replicas):
-        record.leader = before.leader  # a replica that goes must not be taken for one that follows: a new epoch
+        record.leader = before.leader  # without a new epoch, a replica that is removed would be taken for a follower
     if features.supports_eligible_leader_replicas(view.metadata_version) and elr != before.elr:
         record.eligible_leader_replicas = list(elr)
     if isr != before.isr and (isr or has_elr):
@@ -136,7 +135,7 @@ def plan_partition_change(view: View, topic: TopicImage, index: int, wanted: Wan
 def _progress(
     replicas: tuple[int, ...], isr: tuple[int, ...], adding: tuple[int, ...], removing: tuple[int, ...]
 ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """What is left of a reassignment: nothing, when every replica that stays is in sync."""
+    """The rest of a reassignment: empty when every replica that stays is in sync."""
     if adding or removing:
         staying = tuple(replica for replica in replicas if replica not in removing)
         in_sync = tuple(replica for replica in isr if replica not in removing)
@@ -158,7 +157,7 @@ def _eligible(
 
 
 def _is_directory_online(view: View, partition: PartitionImage, replica: int) -> bool:
-    """Whether the log directory of a replica is there; a replica that is yet to come will have one."""
+    """Whether the log directory of a replica is online; True for a replica that is still to be created."""
     return replica not in partition.replicas or view.is_directory_online(replica, partition.directory(replica))
 
 
@@ -172,7 +171,7 @@ def _elect(
     has_elr: bool,
     election: Election,
 ) -> tuple[int, bool]:
-    """The leader, and whether it is certain to have everything that was acknowledged."""
+    """The elected leader, and whether it certainly has every acknowledged record."""
     candidates = isr or elr
     by_preference = (before.leader, *replicas)
     if election is Election.PREFERRED:
@@ -192,9 +191,10 @@ def _elect(
 
 
 def _remember_leader(record: PartitionChangeRecord, before: PartitionImage) -> None:
-    """Note the leader when the ISR became empty or had no replica left that could lead, and forget it when one leads
-    again. No leader (-1) is not noted: a partition without one before its ISR became empty would never get one.
-    (Kafka notes -1 then.)"""
+    """Note the last leader when no replica of the ISR can lead, and forget it when a replica leads again. -1 (no
+    leader) is never noted: a partition that lost its leader before its ISR became empty would never get one. (Kafka
+    notes -1 then.)
+    """
     if record.leader == NO_LEADER or (record.isr is not None and not record.isr):
         if before.leader != NO_LEADER and before.last_known_elr != (before.leader,):
             record.last_known_elr = [before.leader]
@@ -210,7 +210,7 @@ def _assign(
     adding: tuple[int, ...],
     removing: tuple[int, ...],
 ) -> None:
-    """Where the partition's replicas are from now on."""
+    """Set the partition's replicas."""
     if replicas != before.replicas:
         record.replicas = list(replicas)
         if features.supports_directory_assignment(view.metadata_version):

@@ -50,8 +50,9 @@ def update_features(view: View, request: UpdateFeaturesRequest, kraft_version: i
 
 
 def min_insync_replicas_records(view: View) -> list[Message]:
-    """With eligible leader replicas one `min.insync.replicas` must hold for all brokers, or they would disagree on who
-    is eligible: it is written down for the cluster, and what single brokers had is removed."""
+    """With eligible leader replicas all brokers must use the same `min.insync.replicas`, or they would disagree on
+    which replicas are eligible: it is written for the cluster, and settings of single brokers are removed.
+    """
     records: list[Message] = []
     for (kind, name), configs in view.image.configs.items():
         if kind == BROKER_RESOURCE and name and MIN_INSYNC_REPLICAS in configs:

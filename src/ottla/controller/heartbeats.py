@@ -1,4 +1,5 @@
-"""Which brokers the active controller has heard from lately. Soft state: a new controller gives everyone a new session.
+"""Which brokers the active controller has heard from lately. Soft state: a new controller gives every broker a new
+session.
 
 A broker that is silent for `broker.session.timeout.ms` is fenced. A connection that breaks is a hint to look sooner.
 """
@@ -17,11 +18,12 @@ class Heartbeats:
 
     def touch(self, broker_id: int, now: int) -> None:
         self._heard_at.pop(broker_id, None)
-        self._heard_at[broker_id] = now  # those that were silent longest come first
+        self._heard_at[broker_id] = now  # brokers that were silent longest come first
 
     def backdate(self, broker_id: int, heard_at: int, now: int, grace_ms: int) -> None:
-        """It is known when a broker was last heard from, before this controller came to be. Its session began then, but
-        it has some time to find the new controller."""
+        """Start a broker's session at the time when it was last heard from, before this controller became active; but
+        leave the broker some time to find the new controller.
+        """
         if broker_id in self._heard_at:
             heard_at = min(self._heard_at[broker_id], max(heard_at, now - self.session_ms + grace_ms))
             self._heard_at = dict(sorted({**self._heard_at, broker_id: heard_at}.items(), key=lambda heard: heard[1]))
@@ -34,8 +36,9 @@ class Heartbeats:
         return heard_at is not None and now - heard_at < self.session_ms
 
     def excuse(self, now: int, grace_ms: int) -> None:
-        """The controller was not awake: what brokers sent meanwhile is still to be read, so no session ends
-        within the grace."""
+        """This process stood still: requests that brokers sent meanwhile are still to be read, so no session ends
+        within the grace.
+        """
         earliest = now - self.session_ms + grace_ms
         for broker_id, heard_at in self._heard_at.items():
             self._heard_at[broker_id] = max(heard_at, earliest)
@@ -44,7 +47,7 @@ class Heartbeats:
         return next((heard_at + self.session_ms for heard_at in self._heard_at.values()), None)
 
     def expired(self, now: int) -> list[int]:
-        """Brokers whose sessions have ended; they are forgotten until they are heard from again."""
+        """Brokers whose sessions have ended; each is returned once."""
         silent = []
         for broker_id, heard_at in list(self._heard_at.items()):
             if now - heard_at < self.session_ms:

@@ -1,8 +1,8 @@
 """Leaders report which replicas are in sync: AlterPartition (KIP-497, KIP-841, KIP-903).
 
 A leader knows which followers have its records, the controller knows which brokers are alive; so the leader proposes an
-ISR, and the controller takes it if the leader spoke of the partition as it is now and everyone in it may lead. The
-change that brings a reassignment's last new replica into the ISR also ends that reassignment.
+ISR, and the controller accepts it if the leader's view of the partition is current and every replica in it may lead.
+The change that brings a reassignment's last new replica into the ISR also ends that reassignment.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ from ottla.wire.messages.alter_partition import (
 )
 
 ANY_EPOCH = -1
-"""The leader does not know in which registration the replica fetched: requests before v3, and older followers."""
+"""The leader does not know the replica's broker epoch: requests before v3, and older followers."""
 
 
 def alter_partition(view: View, request: AlterPartitionRequest) -> Decision[AlterPartitionResponse]:
-    """KafkaError STALE_BROKER_EPOCH if the leader is not registered as it believes. As in Kafka, a request without
-    topics proposes nothing and is not looked at."""
+    """KafkaError STALE_BROKER_EPOCH if the leader's broker epoch is not the registered one. As in Kafka, a request
+    without topics proposes nothing and is not looked at.
+    """
     if not request.topics:
         return Decision([], AlterPartitionResponse())
     broker = view.image.brokers.get(request.broker_id)
@@ -85,7 +86,8 @@ def _alter(
         records.append(record)
         partition = changed_partition(partition, record)
         if record.leader not in (leader, NO_LEADER_CHANGE):
-            # The end of a reassignment took the leadership away with the replica: it was done, and is told as an error.
+            # The end of the reassignment removed the leader from the replicas: the change is made, and the leader gets
+            # an error that ends its leadership.
             raise KafkaError(ErrorCode.NEW_LEADER_ELECTED)
     row.leader_id = partition.leader
     row.leader_epoch = partition.leader_epoch
@@ -102,7 +104,7 @@ def _check(
     members: list[BrokerState],
 ) -> None:
     if asked.leader_epoch > partition.leader_epoch or asked.partition_epoch > partition.partition_epoch:
-        raise KafkaError(ErrorCode.NOT_CONTROLLER)  # the sender knows more than this controller: there is a newer one
+        raise KafkaError(ErrorCode.NOT_CONTROLLER)  # the sender has newer metadata: there is a newer controller
     if asked.leader_epoch < partition.leader_epoch:
         raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
     if leader != partition.leader:
@@ -121,8 +123,9 @@ def _check(
 
 
 def _is_eligible(view: View, partition: PartitionImage, member: BrokerState) -> bool:
-    """Whether a replica may be in sync: a broker that restarted since may have lost what it had, and what is in a log
-    directory that failed cannot be read. (Kafka takes the latter into the ISR again if a fetch was still under way.)"""
+    """Whether a replica may be in sync: a broker that restarted since may have lost records, and a failed log directory
+    cannot be read. (Kafka accepts such a replica into the ISR again if a fetch was still under way.)
+    """
     broker = view.image.brokers.get(member.broker_id)
     return (
         broker is not None

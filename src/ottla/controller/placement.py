@@ -2,9 +2,9 @@
 
 Kafka's striped placement. Racks are visited in turn, and within a rack its brokers in turn, so that replicas of one
 partition are in different racks as long as there are enough of them, and partitions in a row have different leaders.
-Both turns begin at a random place. After as many partitions as there are live brokers everything is shuffled, or the
-same combinations would come again. A fenced broker may hold a replica only when the live ones of its rack are used up,
-and never leads.
+Both turns begin at a random place. After as many partitions as there are live brokers everything is shuffled, so that
+combinations do not repeat. A fenced broker may hold a replica only when the live ones of its rack are used up, and
+never leads.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ class UsableBroker(NamedTuple):
 
 
 class _Turn:
-    """Brokers of one rack taken one after the other, all of them once per round; each round begins one further."""
+    """Brokers of one rack taken one after the other, each once per round; a round begins one broker further than the
+    last.
+    """
 
     __slots__ = ("_ids", "_round", "_start", "_taken")
 
@@ -110,7 +112,7 @@ class Placer:
         at, is_leader_rack_passed = start, False
         while len(replicas) < replication_factor:
             if at == leader_rack and not is_leader_rack_passed:
-                is_leader_rack_passed = True  # once: the leader is its share of the first time around
+                is_leader_rack_passed = True  # only once: the leader is its rack's turn in the first round
             else:
                 broker = racks[at].next(self._round)
                 if broker is not None:

@@ -21,7 +21,7 @@ class ProducerIdBlock(NamedTuple):
 
 
 def allocate_producer_ids(view: View, broker_id: int, broker_epoch: int) -> Decision[ProducerIdBlock]:
-    """The next block. What is left of a block when its broker stops is never used."""
+    """The next block. Ids that a broker has not used when it stops are never used."""
     broker = view.image.brokers.get(broker_id)
     if broker is None or broker.epoch != broker_epoch:
         raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, f"broker {broker_id} is not registered with that epoch")

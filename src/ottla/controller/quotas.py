@@ -29,7 +29,7 @@ _LIMITS: dict[str, dict[str, int | None]] = {
     },
     "ip": {"connection_creation_rate": _INT},
 }
-"""The largest value of each quota; None for those that may be fractions."""
+"""The largest value of each quota; None for quotas that may be fractions."""
 _HOST = re.compile(r"(?=.*[A-Za-z])[A-Za-z0-9]([A-Za-z0-9.-]{0,253}[A-Za-z0-9])?")
 
 

@@ -1,7 +1,7 @@
-"""Leaders by request, and partitions that are to be on other brokers: ElectLeaders and the two reassignment APIs.
+"""ElectLeaders and the two reassignment APIs: leaders chosen on request, and partitions moved to other brokers.
 
 A replica can be taken away, or the order of replicas changed, at once. A replica that has to be copied to another
-broker is added to those there are, and the reassignment ends when a leader says that all of them are in sync
+broker is added to the present ones, and the reassignment ends when a leader says that all of them are in sync
 (`controller.isr`).
 """
 
@@ -36,7 +36,7 @@ from ottla.wire.sentinels import NO_LEADER
 PREFERRED, UNCLEAN = 0, 1
 NOT_NEEDED = "Leader election not needed for topic partition."
 MAX_ELECTIONS_AT_ONCE = 1_000
-"""Of elections without a request: requests are answered in between."""
+"""Elections in one decision that no request asked for: requests are answered in between."""
 
 _Elect = Callable[[View, TopicImage, int], PartitionChangeRecord]
 
@@ -44,8 +44,9 @@ _Elect = Callable[[View, TopicImage, int], PartitionChangeRecord]
 
 
 def elect_leaders(view: View, request: ElectLeadersRequest) -> Decision[ElectLeadersResponse]:
-    """Make first replicas leaders again, or any replica where there is no leader. Of all partitions, if none is named:
-    then those that need no election are left out."""
+    """Elect preferred replicas, or (unclean) any replica for partitions without a leader. If the request names no
+    partition, all are meant, and those that need no election are left out of the reply.
+    """
     elections: dict[int, _Elect] = {PREFERRED: _preferred, UNCLEAN: _unclean}
     elect = elections.get(request.election_type)
     if elect is None:
@@ -120,7 +121,7 @@ def _unclean(view: View, topic: TopicImage, index: int) -> PartitionChangeRecord
 
 
 def balance_leaders(view: View) -> Decision[bool]:
-    """Preferred replicas lead again where they can. The reply says whether there may be more to do at once."""
+    """Let preferred replicas lead again. The reply says whether more partitions may remain for the next round."""
     records: list[Message] = []
     for topic in view.image.topics_by_id.values():
         for index, partition in topic.partitions.items():
@@ -132,8 +133,9 @@ def balance_leaders(view: View) -> Decision[bool]:
 
 
 def elect_unclean_leaders(view: View) -> Decision[bool]:
-    """Any replica leads where there is no leader and the topic allows it: a topic may have come to allow it since its
-    leader was lost. The reply says whether there may be more to do at once."""
+    """Elect any replica for partitions without a leader whose topic allows unclean elections, possibly only since the
+    leader was lost. The reply says whether more partitions may remain for the next round.
+    """
     records: list[Message] = []
     for topic in view.image.topics_by_id.values():
         leaderless = [index for index, partition in topic.partitions.items() if partition.leader == NO_LEADER]
@@ -158,7 +160,7 @@ def _collect(records: list[Message], elect: _Elect, view: View, topic: TopicImag
 def alter_partition_reassignments(
     view: View, request: AlterPartitionReassignmentsRequest
 ) -> Decision[AlterPartitionReassignmentsResponse]:
-    """Give partitions other replicas, or stop a reassignment that goes on."""
+    """Give partitions other replicas, or cancel a reassignment under way."""
     records: list[Message] = []
     response = AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change, error_message=None
@@ -204,8 +206,8 @@ def _reassigned(
 def _towards(partition: PartitionImage, target: tuple[int, ...]) -> Wanted:
     """New replicas come first and are copied; the others go when all that stay are in sync.
 
-    What an unfinished reassignment was adding is still adding, even what is not wanted any more: a cancel goes back to
-    the replicas there were before both.
+    Replicas that an unfinished reassignment was adding stay marked as adding, even if the new one does not want them: a
+    cancel goes back to the replicas before both.
     """
     going = tuple(sorted(set(partition.replicas) - set(target)))
     coming = tuple(sorted({*partition.adding, *(set(target) - set(partition.replicas))}))
@@ -213,7 +215,7 @@ def _towards(partition: PartitionImage, target: tuple[int, ...]) -> Wanted:
 
 
 def _cancelled(view: View, topic: TopicImage, index: int, partition: PartitionImage) -> PartitionChangeRecord | None:
-    """The record that goes back to the replicas there were before."""
+    """The record that restores the replicas from before the reassignment."""
     if not partition.adding and not partition.removing:
         raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
     replicas = tuple(replica for replica in partition.replicas if replica not in partition.adding)

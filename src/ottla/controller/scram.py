@@ -25,7 +25,7 @@ Change = ScramCredentialDeletion | ScramCredentialUpsertion
 def alter_user_scram_credentials(
     view: View, request: AlterUserScramCredentialsRequest
 ) -> Decision[AlterUserScramCredentialsResponse]:
-    """Set and remove credentials. A user may be named once: twice is refused, and so is all that was asked for it."""
+    """Set and remove credentials. A user that is named twice is refused with all its changes."""
     records: dict[str, Message] = {}
     errors: dict[str, KafkaError] = {}
     changes: list[Change] = [*request.deletions, *request.upsertions]
@@ -75,7 +75,7 @@ def _set(upsertion: ScramCredentialUpsertion) -> UserScramCredentialRecord:
     if upsertion.iterations > MAX_ITERATIONS:
         raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
     if not upsertion.salted_password:
-        # A client could prove that it knows it. Kafka fails here with UNKNOWN_SERVER_ERROR.
+        # A client could never log in with it. Kafka fails here with UNKNOWN_SERVER_ERROR.
         raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "The salted password must not be empty")
     keys = scram_keys(MECHANISMS[upsertion.mechanism], upsertion.salted_password)
     return UserScramCredentialRecord(

@@ -47,7 +47,7 @@ Charge = Callable[[int], None]
 def create_topics(
     view: View, request: CreateTopicsRequest, charge: Charge | None, *, with_configs: bool
 ) -> Decision[CreateTopicsResponse]:
-    """Create topics, each by itself: one that cannot be created does not hinder the others."""
+    """Create topics, each by itself: an error of one topic does not affect the others."""
     twice = _twice(topic.name for topic in request.topics)
     creation = _Creation(view, charge, with_configs=with_configs)
     results: dict[str, CreatableTopicResult] = {}
@@ -222,7 +222,7 @@ def delete_topics(view: View, request: DeleteTopicsRequest, charge: Charge | Non
 def create_partitions(
     view: View, request: CreatePartitionsRequest, charge: Charge | None
 ) -> Decision[CreatePartitionsResponse]:
-    """Add partitions to topics. Keys go to other partitions from then on; that is the caller's business."""
+    """Add partitions to topics. Keys then map to other partitions, which is the caller's concern."""
     twice = _twice(topic.name for topic in request.topics)
     records: list[Message] = []
     results: dict[str, CreatePartitionsTopicResult] = {}
@@ -246,7 +246,7 @@ def create_partitions(
 def assign_replicas_to_dirs(
     view: View, broker_id: int, assignments: Mapping[tuple[bytes, int], bytes]
 ) -> Decision[None]:
-    """A broker says which of its log directories hold which replicas (by topic id and partition)."""
+    """A broker reports the log directories of its replicas (by topic id and partition)."""
     records: list[Message] = []
     for (topic_id, index), directory in assignments.items():
         topic = view.image.topics_by_id.get(topic_id)
@@ -341,7 +341,7 @@ def check_brokers(view: View, broker_ids: list[int]) -> None:
 def _assigned_partition(
     view: View, index: int, broker_ids: list[int], replication_factor: int | None
 ) -> PartitionImage:
-    """A partition on the brokers that a request names."""
+    """A partition's replicas on the brokers that the request names."""
     check_brokers(view, broker_ids)
     if replication_factor is not None and len(broker_ids) != replication_factor:
         raise KafkaError(
@@ -416,7 +416,7 @@ def _twice(values: Iterable[str | bytes]) -> set[str | bytes]:
 
 
 def _partition_count(view: View, request: CreateTopicsRequest) -> int:
-    """How many partitions a request asks for: known before anything is placed."""
+    """How many partitions a request asks for, counted before any is placed."""
     total = 0
     for topic in request.topics:
         if topic.assignments:
@@ -429,7 +429,7 @@ def _partition_count(view: View, request: CreateTopicsRequest) -> int:
 
 
 def _too_many_partitions(request: CreateTopicsRequest) -> Decision[CreateTopicsResponse]:
-    """The refusal of a request that could never be written as one batch."""
+    """The error for a request whose records do not fit into one batch."""
     code = ErrorCode.POLICY_VIOLATION
     names = dict.fromkeys(topic.name for topic in request.topics)
     results = [CreatableTopicResult(name=name, error_code=code, error_message=_TOO_MANY) for name in names]

@@ -1,4 +1,4 @@
-"""What the controller's commands look at: the image they decide on, the settings in force, and chance."""
+"""What the controller's commands read: the image, the settings in force, and a source of chance."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ MAX_RECORDS_PER_COMMAND = 10_000
 
 
 class View:
-    """The controller's image, which is ahead of the brokers' by what is written but not yet durable."""
+    """The controller's image. It is ahead of the brokers' images by the records that are written but not durable
+    yet.
+    """
 
     __slots__ = ("_topics_by_collision_name", "acls", "config", "image", "rng", "static_config", "tokens")
 
@@ -68,7 +70,7 @@ class View:
         return broker is not None and broker.has_online(directory)
 
     def default_directory(self, broker_id: int) -> bytes:
-        """Where a new replica on a broker goes, as far as the controller can say."""
+        """The log directory of a new replica on a broker, if the controller can decide it."""
         broker = self.image.brokers[broker_id]
         if not broker.log_dirs:
             return MIGRATING_DIRECTORY
@@ -107,6 +109,6 @@ class View:
 
 
 def usable_log_dirs(broker: BrokerImage) -> tuple[bytes, ...]:
-    """The log directories that take new replicas; all of them if every one is cordoned."""
+    """The log directories that take new replicas; all of them if all are cordoned."""
     cordoned = broker.cordoned_log_dirs or ()
     return tuple(directory for directory in broker.log_dirs if directory not in cordoned) or broker.log_dirs
