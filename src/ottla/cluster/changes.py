@@ -39,7 +39,7 @@ class ImageChanges:
         self.topics_created[topic.id] = topic
 
     def topic_deleted(self, topic: TopicImage) -> None:
-        """A topic that came and went within these records leaves no trace."""
+        """A topic that was created and deleted within these records leaves no trace."""
         for partition in topic.partitions:
             self.partitions_changed.pop((topic.id, partition), None)
         if self.topics_created.pop(topic.id, None) is None:

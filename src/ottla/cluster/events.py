@@ -1,4 +1,4 @@
-"""What committed metadata records changed, as lines for an operator: the one place that puts metadata into words.
+"""Log lines for an operator: what committed metadata records changed.
 
     for event in events(changes, image): ...            # image: as it is after the changes
 
@@ -162,7 +162,7 @@ class _Change(NamedTuple):
     text: str
     fields: dict[str, Any]
     broker_id: int | None = None
-    """The new leader, or the replica that left or entered the ISR: changes of many partitions are counted by it."""
+    """The new leader, or the replica that left or entered the ISR: many changes are summed up by it."""
 
 
 def _partitions(changes: ImageChanges, image: ClusterImage) -> Iterator[Event]:

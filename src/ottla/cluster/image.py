@@ -62,7 +62,7 @@ Value = TypeVar("Value")
 
 
 class ReplayError(Exception):
-    """A metadata record that contradicts the records before it, or that this release does not know."""
+    """A metadata record contradicts the records before it, or is unknown to this release."""
 
 
 def _different(old: Mapping[Name, Value], new: Mapping[Name, Value]) -> dict[Name, Value | None]:
@@ -124,7 +124,7 @@ class ClusterImage:
         return self.configs.get((TOPIC_RESOURCE, topic), {})
 
     def copy(self) -> ClusterImage:
-        """An image that goes its own way from here on. What is immutable is shared."""
+        """An independent image. Immutable parts are shared."""
         twin = ClusterImage(self.cluster_id)
         for topic_id, topic in self.topics_by_id.items():
             twin.topics_by_id[topic_id] = twin.topics_by_name[topic.name] = topic.copy()
@@ -142,19 +142,20 @@ class ClusterImage:
         return twin
 
     def replay(self, record: Message) -> None:
-        """Let one metadata record take effect."""
+        """Apply one metadata record."""
         self._replay(record, ImageChanges())
 
     def apply(self, records: Iterable[Message]) -> ImageChanges:
-        """Let records take effect, and say what they touched."""
+        """Apply records; returns what they touched."""
         changes = ImageChanges()
         for record in records:
             self._replay(record, changes)
         return changes
 
     def replace(self, records: Iterable[Message]) -> ImageChanges:
-        """Become what a snapshot says, whatever was known before; says what that touched. Code that holds one of the
-        dicts here goes on seeing the truth."""
+        """Take the content of a snapshot in place of the present one; returns what that touched. The dicts are kept and
+        refilled, so that code that holds one sees the new content.
+        """
         new = ClusterImage(self.cluster_id)
         new.apply(records)
         changes = ImageChanges()

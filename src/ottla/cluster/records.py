@@ -85,7 +85,7 @@ def decode_records(frames: Iterable[bytes]) -> list[Message]:
         decode = decoders.get(prefix)
         if decode is None:
             records.append(decode_record(frame))
-            if max(prefix) < 128:  # three varints of one byte each, and they were right
+            if max(prefix) < 128:  # three varints of one byte each
                 decoders[prefix] = _decoder(prefix[1], prefix[2])
             continue
         record, position = decode(memoryview(frame), 3)

@@ -29,9 +29,9 @@ class BrokerImage:
 
     id: int
     epoch: int
-    """Of this registration: the offset at which it was written, so it only grows."""
+    """The offset at which this registration was written, so it only grows."""
     incarnation_id: bytes
-    """Drawn anew by each start of the process."""
+    """A random id of the process, drawn at each start."""
     endpoints: dict[str, Endpoint] = field(default_factory=dict)
     features: dict[str, FeatureRange] = field(default_factory=dict)
     rack: str | None = None
@@ -40,7 +40,7 @@ class BrokerImage:
     is_migrating_zk_broker: bool = False
     log_dirs: tuple[bytes, ...] = ()
     cordoned_log_dirs: tuple[bytes, ...] | None = None
-    """Log directories that take no new replicas; None before the broker's first heartbeat has said."""
+    """Log directories that take no new replicas; None before the broker's first heartbeat."""
 
     @property
     def is_active(self) -> bool:
@@ -48,7 +48,7 @@ class BrokerImage:
         return not self.is_fenced and not self.is_in_controlled_shutdown
 
     def has_online(self, directory: bytes) -> bool:
-        """Whether a replica in this log directory can be used, as far as the broker has said."""
+        """Whether a replica in this log directory can be used, by the broker's last report."""
         if directory == LOST_DIRECTORY:
             return False
         return not self.log_dirs or directory in (MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, *self.log_dirs)

@@ -1,4 +1,4 @@
-"""An image as records again: what a snapshot of the metadata log consists of."""
+"""The records that make up a snapshot of the metadata log."""
 
 from __future__ import annotations
 
@@ -26,9 +26,8 @@ from ottla.wire.messages.records.zk_migration_state_record import ZkMigrationSta
 
 
 def snapshot_records(image: ClusterImage) -> Iterator[Message]:
-    """Records that build the image from nothing, `metadata.version` first because it says how to read the others.
-
-    What the image's `metadata.version` cannot say is left out, as it could not have come in through the log.
+    """Records that rebuild the image, `metadata.version` first because it determines the format of the others. State
+    that the image's `metadata.version` has no fields for is left out; it cannot have come from the log.
     """
     version = image.metadata_version
     yield FeatureLevelRecord(name=METADATA_VERSION, feature_level=version)
@@ -67,7 +66,7 @@ def snapshot_records(image: ClusterImage) -> Iterator[Message]:
 
 
 def partition_record(topic_id: bytes, index: int, partition: PartitionImage, metadata_version: int) -> PartitionRecord:
-    """The record that puts a whole partition into the log."""
+    """A record with the whole state of a partition."""
     has_elr = features.supports_eligible_leader_replicas(metadata_version)
     return PartitionRecord(
         partition_id=index,

@@ -68,7 +68,7 @@ _LEGAL = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234567
 
 
 def why_topic_name_is_invalid(name: str) -> str | None:
-    """What is wrong with a topic's name, None if nothing is."""
+    """Why a topic name is invalid; None if it is valid."""
     if not name:
         return "Topic name is invalid: the empty string is not allowed"
     if name in (".", ".."):
