@@ -1,7 +1,6 @@
-"""Leader epochs of a partition (KIP-101): which leader wrote from which offset on.
-
-A follower, or a consumer that fears truncation, asks for the end of an epoch and so finds where two histories part.
-Entries rise in epoch and in start offset; invariant E1.
+"""Leader epochs of a partition (KIP-101): the offset at which each leader began to write. A follower, or a consumer
+that checks for truncation, asks for the end of an epoch and so finds the offset at which two logs diverge. Entries rise
+in epoch and in start offset; invariant E1.
 """
 
 from __future__ import annotations
@@ -39,7 +38,9 @@ class LeaderEpochs:
         return (self.epochs[0], self.start_offsets[0]) if self.epochs else None
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """The leader of `epoch` writes from `start_offset` on. Entries it contradicts go: the newer history wins."""
+        """The leader of `epoch` writes from `start_offset` on. Entries that contradict it are removed: the newer
+        history wins.
+        """
         assert epoch >= 0 and start_offset >= 0
         epochs, starts = self.epochs, self.start_offsets
         if epochs and epochs[-1] == epoch and start_offset >= starts[-1]:
@@ -58,8 +59,9 @@ class LeaderEpochs:
         return self.epochs[index] if index >= 0 else None
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """The largest epoch not above the asked one and where it ends: the start of the next, or the log's end. Unknown
-        epochs give (-1, -1); one older than everything known gives itself and the first start offset."""
+        """The largest epoch not above the asked one and where it ends: the start of the next, or the log's end. An
+        unknown epoch gives (-1, -1); an epoch before all known ones gives itself and the first start offset.
+        """
         epochs = self.epochs
         if epoch == UNDEFINED_EPOCH or not epochs:
             return UNDEFINED_EPOCH, UNDEFINED_OFFSET

@@ -1,23 +1,23 @@
-"""Incremental fetch sessions (KIP-227): a client names its partitions once, and then only what changes.
+"""Incremental fetch sessions (KIP-227): a client names its partitions once, and later only changes.
 
 A request carries (session id, epoch):
 
-    id 0,  epoch -1   no session: everything is named, everything is answered
-    id 0,  epoch  0   the same, and a session is opened for what comes next
+    id 0, epoch -1 no session: the request names all partitions, the answer has them all
+    id 0, epoch 0 the same, and a session is opened for the next fetches
     id n,  epoch -1   session n ends; answered like a full fetch
     id n,  epoch  0   session n ends and a new one is opened
     id n,  epoch  k   incremental: partitions named are added or changed, forgotten ones leave; k must be the next epoch
 
 An incremental answer holds only partitions with data, an error, or a watermark the client has not seen. Partitions that
-returned data go to the end of the line, so that the byte limit of a response starves none of them.
+returned data go to the end of the order, so that the byte limit of a response starves none of them.
 
-A session knows where there may be news for its client: only these partitions are looked at, so that a fetch costs what
-moved, however many partitions are followed or consumed. Code that changes a partition marks it for its followers
-(`FetchPartition.grew`, `moved`); a consumer's partition that had no news is set aside, and whatever wakes those who
-wait for a partition brings it back (`ParkedPartition`).
+A session keeps the set of partitions that may have news for its client, and a fetch looks only at these: its cost grows
+with what changed, not with the number of partitions followed or consumed. Code that changes a partition marks it for
+its followers (`FetchPartition.grew`, `moved`); a consumer's partition without news is parked with the partition's
+delayed fetches, and the event that completes those brings it back (`ParkedPartition`).
 
-Invariant S1: there are never more sessions than slots. A new one may take the place of the one unused for longest,
-if that was longer than `eviction_ms`; a follower's that of any consumer. Otherwise its client simply gets no session.
+Invariant S1: there are never more sessions than slots. A new session may replace the least recently used one if that
+was unused for `eviction_ms`; a follower's session may replace any consumer's. Otherwise the client gets no session.
 """
 
 from __future__ import annotations
@@ -43,20 +43,20 @@ class ParkedFollowerFetch(Protocol):
     """A follower's fetch that waits for news."""
 
     def grew(self, wanted: FetchPartition) -> None:
-        """There is something to send."""
+        """The partition has more to send."""
         ...
 
     def moved(self) -> None:
-        """There is nothing to send but how far the log is committed, or where it starts: it need not be now."""
+        """Only the high watermark or the log start offset changed: the answer can wait."""
         ...
 
     def close(self) -> None:
-        """The follower has sent another."""
+        """The follower has sent its next fetch."""
         ...
 
 
 class Watcher(Protocol):
-    """An object that wants to know when a follower asks again."""
+    """Watches when a follower fetches."""
 
     def asked(self, session: FetchSession) -> None: ...
 
@@ -65,16 +65,16 @@ class ParkedConsumerFetch(Protocol):
     """A consumer's fetch that waits for more."""
 
     def partition_unparked(self, aside: ParkedPartition, size: int) -> None:
-        """A partition that had been set aside has grown by so many bytes, or there is an error to tell."""
+        """A parked partition has grown by so many bytes, or has an error to return."""
         ...
 
     def finish_soon(self) -> None:
-        """The consumer has sent another, or the session is over."""
+        """The consumer has sent its next fetch, or the session is over."""
         ...
 
 
 class WatchedSegment(Protocol):
-    """A segment of the log that is read: a session only keeps which one."""
+    """The segment that is read; a session only compares it with others."""
 
     @property
     def size(self) -> int: ...
@@ -86,20 +86,20 @@ class WatchedLog(Protocol):
 
 
 class Watched(Protocol):
-    """The partition that is read, as far as a session needs to know it."""
+    """The part of a partition that a session uses."""
 
     @property
     def log(self) -> WatchedLog: ...
 
     def park(self, waiter: ParkedPartition) -> None:
-        """Call the waiter's `grew` when there is more to read, or an error to tell."""
+        """Call the waiter's `grew` when there is more to read, or an error to return."""
         ...
 
     def unpark(self, waiter: ParkedPartition) -> None: ...
 
 
 class FetchPartition:
-    """What a client wants of one partition, and what it was last told of it."""
+    """What a client asks for of one partition, and the last offsets that it was sent."""
 
     __slots__ = (
         "_asked_at",
@@ -130,24 +130,24 @@ class FetchPartition:
         self.log_start_offset = -1
         self.sent_error = False
         self.partition: Watched | None = None
-        """What is read, once it was found."""
+        """The partition that is read, once it was found."""
         self.parked: ParkedPartition | None = None
-        """Of a consumer: where there was no news, what waits for some."""
+        """For a consumer: what waits for news of the partition, if there were none."""
         self.tail_segment: WatchedSegment | None = None
         self.tail_offset = self.tail_position = -1
-        """Of a follower: what was sent last ended at this offset, which is at this position of this segment."""
+        """For a follower: the end offset of the last bytes sent, and the position in this segment where it is."""
         self._session: FetchSession | None = None
         self._asked_at = -1
 
     def follow(self, session: FetchSession | None) -> None:
-        """Belong to a follower's session, or to none any more."""
+        """Join a follower's session; None leaves it."""
         self._asked_at = self.asked_at
         self._session = session
         if session is not None:
             session.ready[self] = None
 
     def grew(self) -> None:
-        """There is more to send to the follower, or an error to tell."""
+        """The partition has more to send to the follower, or an error to return."""
         session = self._session
         if session is not None:
             session.ready[self] = None
@@ -164,12 +164,14 @@ class FetchPartition:
 
     @property
     def session(self) -> FetchSession | None:
-        """Of a follower: the session in which it asks for this partition, if it still does."""
+        """For a follower: its session, if that still has this partition."""
         return self._session
 
     @property
     def asked_at(self) -> int:
-        """When the follower asked last; naming this partition or, since nothing changed, not."""
+        """When the follower last fetched: a fetch counts even if it does not name this partition because nothing
+        changed.
+        """
         return self._session.used_at if self._session is not None else self._asked_at
 
     def update(self, wanted: Any) -> None:
@@ -181,15 +183,17 @@ class FetchPartition:
         self.heard(wanted.high_watermark)
 
     def heard(self, high_watermark: int) -> None:
-        """A follower says how far it knows the log to be committed. It may have dropped an answer that told more (it
-        cut its log, or had another leader meanwhile): it is told again."""
+        """The follower's fetch has its high watermark. If it is below the one sent last, the follower dropped an answer
+        (it truncated its log, or had another leader meanwhile), so it is sent again.
+        """
         if high_watermark < self.high_watermark:
             self.high_watermark = high_watermark
 
 
 class ParkedPartition:
-    """A consumer's partition without news, parked with the partition (`Partition.delayed_fetches`). It is woken once:
-    then the session looks at the partition again, so a session that is not used any more costs nothing."""
+    """A consumer's partition without news, parked with the partition (`Partition.delayed_fetches`). It is woken once,
+    and then the session looks at the partition again; so an abandoned session costs nothing.
+    """
 
     __slots__ = ("last_stable_offset", "partition", "session", "wanted")
 
@@ -203,7 +207,7 @@ class ParkedPartition:
 
     def grew(self, partition: Watched, size: int) -> None:
         if self.wanted.parked is not self:
-            return  # one of those called before has left it
+            return  # an earlier callback of this round has removed it
         self.leave()
         self.session.ready[self.wanted] = None
         if self.session.parked_consumer_fetch is not None:
@@ -246,27 +250,27 @@ class FetchSession:
         self.epoch = 1
         self.used_at = now
         self.answered_at = 0.0
-        """Of a follower: when it was last sent records, in seconds."""
+        """For a follower: when it was last sent records, in seconds."""
         self.pause_s = 0.0
-        """And how long it may then wait for more to be sent together."""
+        """How long its next answer may then wait, so that more records are sent together."""
         self.replica_id = replica_id
         self.ready: dict[FetchPartition, None] = {}
-        """Partitions that may have news. Those that had some stay until they have none."""
+        """Partitions that may have news. A partition that had some stays until a fetch finds none."""
         self.parked_follower_fetch: ParkedFollowerFetch | None = None
-        """Of a follower: its fetch that waits for news."""
+        """For a follower: its fetch that waits for news."""
         self.parked_consumer_fetch: ParkedConsumerFetch | None = None
-        """Of a consumer: its fetch that waits for more."""
+        """For a consumer: its fetch that waits for more."""
         self.watchers: dict[Watcher, None] = {}
         self.is_over = False
         self.checked_for: object = None
-        """What the permission to read its partitions was last checked for: a client and a generation of ACLs."""
+        """The client and the ACL generation for which read permission on the partitions was last checked."""
 
     @property
     def is_followers(self) -> bool:
         return self.replica_id >= 0
 
     def park(self, wanted: FetchPartition) -> None:
-        """A consumer has been told everything of a partition."""
+        """A consumer has everything of a partition: park it."""
         if wanted.parked is None and not self.is_over:
             self.ready.pop(wanted, None)
             wanted.parked = ParkedPartition(self, wanted)
@@ -281,7 +285,7 @@ class FetchSession:
         self.ready[wanted] = None
 
     def drop(self, wanted: FetchPartition) -> None:
-        """The client wants nothing of a partition any more."""
+        """The client no longer asks for a partition."""
         self.ready.pop(wanted, None)
         if wanted.parked is not None:
             wanted.parked.leave()
@@ -289,7 +293,7 @@ class FetchSession:
             wanted.follow(None)
 
     def end(self) -> None:
-        """It will not be used again; what still waits for more of it would never be woken."""
+        """End the session: a fetch that still waits would never be woken, so it is finished."""
         self.is_over = True
         if self.parked_consumer_fetch is not None:
             self.parked_consumer_fetch.finish_soon()
@@ -349,22 +353,22 @@ class FetchSessions:
         if request.topics or request.forgotten_topics_data:
             self._change(found, request, uses_topic_ids)
         self.use(found, now)
-        # Whether another replica is nearer to a consumer (KIP-392) may change without any news of the partition.
+        # For consumers, a closer replica (KIP-392) may change without any news of the partition.
         is_rack_known = not found.is_followers and bool(request.rack_id)
         return FetchContext(found, True, list(found.partitions.values() if is_rack_known else found.ready))
 
     def of_follower(self, session_id: int, epoch: int, replica_id: int) -> FetchSession | None:
-        """The session of a follower's incremental fetch, if it is that epoch's turn."""
+        """The session of a follower's incremental fetch, if the fetch has the session's next epoch."""
         found = self._sessions.get(session_id)
         if found is None or found.epoch != epoch or found.replica_id != replica_id or not found.uses_topic_ids:
             return None
         return found
 
     def use(self, session: FetchSession, now: int) -> None:
-        """An incremental fetch has come."""
+        """Count an incremental fetch: the session's next epoch, and its place in the order of use."""
         session.epoch = 1 if session.epoch == MAX_SESSION_EPOCH else session.epoch + 1
         session.used_at = now
-        # The dict is kept in order of use, so the first is always the one unused for longest.
+        # The dict is kept in order of use, so the first session is the least recently used.
         del self._sessions[session.id]
         self._sessions[session.id] = session
         if session.watchers:
@@ -372,12 +376,12 @@ class FetchSessions:
                 watcher.asked(session)
 
     def close(self, session: FetchSession) -> None:
-        """Forget a session that its client will not learn of."""
+        """Forget a session whose id its client never got."""
         if self._sessions.pop(session.id, None) is not None:
             session.end()
 
     def answered(self, session: FetchSession, served: Iterable[FetchPartition]) -> None:
-        """These partitions returned data: they go to the end of the line."""
+        """These partitions returned data: move them to the end of the order."""
         for partition in served:
             if partition in session.ready:
                 del session.ready[partition]

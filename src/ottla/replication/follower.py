@@ -1,9 +1,8 @@
 """One partition that this node copies from its leader, as a machine without network, disk or clock.
 
-A follower asks for records from the end of its log on and names the epoch of its last record. A leader whose log has a
-different history answers where the two histories part (KIP-595's diverging epoch, for replicas since Fetch v12): the
-follower truncates its log there and goes on. Only records that were never committed are truncated, or records that an
-unclean election gave up.
+A follower asks for records from the end of its log on and names the epoch of its last record. If the leader's log
+differs, it answers with the diverging epoch (KIP-595, for replicas since Fetch v12): the follower truncates its log
+there and goes on. Only records that were never committed are truncated, or records that an unclean election gave up.
 
 States, what moves between them, and the effects:
 
@@ -28,7 +27,7 @@ A state that is not named with an event ignores it: the event is late.
 
 Invariants
   F1  while a cut of the log is not on disk the follower is not Fetching: after a power loss pages of the records that
-      were cut off could stand among those of the records copied after them, and nothing would tell them apart
+      were cut off could stand among those of the records copied after them, and nothing would show the difference
   F2  a follower leaves Delayed and HeldBack at the latest when `until` has come
   F3  only a follower that is Fetching has an `asked_offset`: an answer to an earlier request is not copied
 
@@ -70,12 +69,12 @@ class Fetching:
 
 @dataclass(frozen=True, slots=True)
 class Truncating:
-    """Not fetched: the log was cut, and the cut is not on disk yet."""
+    """Not fetched: the log was truncated, and the truncation is not on disk yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class FindingBounds:
-    """Not fetched: the log's end is outside of the leader's log, whose start and end are being asked for."""
+    """Not fetched: the log ends outside of the leader's log, whose start and end offsets are being asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +105,7 @@ FETCHING, TRUNCATING, FINDING_BOUNDS, STOPPED = Fetching(), Truncating(), Findin
 
 @dataclass(frozen=True, slots=True)
 class Diverged:
-    """The leader answered that `epoch` is the last that both logs have, and that it ends at `end_offset`."""
+    """The leader's diverging epoch: `epoch` is the last that both logs have, and it ends at `end_offset`."""
 
     epoch: int
     end_offset: int
@@ -136,19 +135,19 @@ class BoundsFound:
 
 @dataclass(frozen=True, slots=True)
 class BoundsUnknown:
-    """The leader did not say where its log starts and ends."""
+    """The leader did not return its log's start and end."""
 
 
 @dataclass(frozen=True, slots=True)
 class CopyFailed:
-    """The log refused what it was to do."""
+    """The log failed to append or truncate."""
 
     is_offline: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Throttled:
-    """The partition lags, and nothing more may be copied to it for so long; 0: the throttle lets it go on."""
+    """The partition is behind, and the throttle allows no copying for so long; 0: it allows copying again."""
 
     wait_ms: int
 
@@ -178,14 +177,14 @@ class AskBounds:
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """Drop everything and begin anew at an offset."""
+    """Remove all records and begin again at an offset."""
 
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class AdvanceStart:
-    """Move the log's start up."""
+    """Raise the log start offset."""
 
     offset: int
 
@@ -194,8 +193,10 @@ Effect = Cut | SyncCut | AskBounds | Restart | AdvanceStart
 
 
 class Follower:
-    """One partition that is copied, in one leader epoch. `is_cut`: a cut of its log, made while it followed another
-    leader, is not on disk yet. `max_delay_ms` is the longest pause after errors and between looks at a throttle."""
+    """One partition that is copied, in one leader epoch. `is_cut`: its log was truncated while it followed an earlier
+    leader, and that is not on disk yet. `max_delay_ms` is the longest pause after errors and between checks of a
+    throttle.
+    """
 
     __slots__ = ("asked_offset", "delay_ms", "epoch", "is_cut", "key", "max_delay_ms", "state", "topic")
 
@@ -207,7 +208,7 @@ class Follower:
         self.max_delay_ms = max_delay_ms
         self.state: Following = TRUNCATING if is_cut else FETCHING
         self.asked_offset = NOT_ASKED
-        """The log's end when the leader was last asked for what comes after it."""
+        """The log's end when the leader was last asked for records after it."""
         self.delay_ms = 0
         """The delay after the last error; 0 once something was copied."""
 
@@ -255,7 +256,7 @@ class Follower:
             if event.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
                 self.state = FINDING_BOUNDS
                 return [AskBounds()]
-            # A fenced epoch: this node's metadata is behind, and what to do comes with its next records.
+            # A fenced epoch: this node's metadata is outdated, and its next records bring the new leader.
             is_fenced = event.error_code == ErrorCode.FENCED_LEADER_EPOCH
             self.state = STOPPED if is_fenced else self._delayed(now)
         return []
@@ -286,28 +287,30 @@ class Follower:
 
 
 def longer_delay(delay_ms: int, max_ms: int) -> int:
-    """The pause after one more error: short at first, then twice as long each time."""
+    """The pause after one more error: short at first, doubled each time."""
     return min(max(FIRST_BACKOFF_MS, 2 * delay_ms), max(max_ms, FIRST_BACKOFF_MS))
 
 
 def truncation_offset(
     epochs: LeaderEpochs, log_end_offset: int, high_watermark: int, epoch: int, end_offset: int
 ) -> int:
-    """Where a log is cut when its leader says that `epoch` is the last they have in common and ends at `end_offset`."""
+    """The offset to truncate to when the leader answers that `epoch` is the last epoch in common and ends at
+    `end_offset`.
+    """
     if end_offset == UNDEFINED_OFFSET:
-        return min(high_watermark, log_end_offset)  # the leader knows no epochs: only what is committed is certain
+        return min(high_watermark, log_end_offset)  # the leader knows no epochs: only committed records are certain
     if epoch == UNDEFINED_EPOCH:
         return min(end_offset, log_end_offset)
     own_epoch, own_end_offset = epochs.end_offset_for(epoch, log_end_offset)
     if own_epoch == UNDEFINED_EPOCH:
         return min(end_offset, log_end_offset)
     if own_epoch != epoch:
-        return min(own_end_offset, log_end_offset)  # the leader never had what is in between: it is asked again
+        return min(own_end_offset, log_end_offset)  # the leader never had the epochs between: it is asked again
     return min(own_end_offset, end_offset, log_end_offset)
 
 
 class Bounds(Enum):
-    """What follows from a leader's log start and end for a follower whose log ends outside of them."""
+    """What a follower whose log ends outside of its leader's log does, given the leader's log start and end."""
 
     TRUNCATE = "truncate to the leader's end"
     RESTART = "drop everything and begin at the leader's start"
@@ -323,5 +326,7 @@ def compare_bounds(log_end_offset: int, leader_start_offset: int, leader_end_off
 
 
 def followed_high_watermark(own: int, leaders: int, log_end_offset: int) -> int:
-    """A new leader may know of less than was committed, a follower never forgets it."""
+    """The follower's high watermark after an answer. A new leader may know a lower one; a follower never lowers its
+    own.
+    """
     return max(own, min(leaders, log_end_offset))

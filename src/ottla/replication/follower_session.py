@@ -1,11 +1,12 @@
 """Everything that this node copies from one leader: its followers, and the fetch session towards the leader (KIP-227).
 
-One Fetch is always on its way. Its answer is copied to the logs, and the offsets of the next Fetch say that it was. In
-a session a Fetch names only partitions that changed, so it costs what moved, however many partitions are followed.
+One Fetch is always in flight. Its answer is appended to the logs, and the offsets of the next Fetch acknowledge that.
+In a session a Fetch names only partitions that changed, so its cost grows with what changed, not with the number of
+partitions followed.
 
-The session is a machine without network, disk or clock. Partitions that an ordinary answer was copied to are put into
-`changed` by the copying itself, without an event each; all else is an event. States of the session, what moves between
-them, and the effects:
+The session is a machine without network, disk or clock. Appending an ordinary answer puts its partitions into `changed`
+directly, without an event for each; everything else is an event. States of the session, what moves between them, and
+the effects:
 
     Unstarted      Started                                          -> Idle
     Idle           Tick, and there is something to ask for          -> Asking         Fetch
@@ -57,10 +58,11 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.sentinels import MAX_SESSION_EPOCH, NO_SESSION
 
 INTERRUPT_MS = 5
-"""How long a partition that is new waits for the answer to a request that does not name it. The leader may have nothing
-to answer for half a second, in which the new partition's leader could commit nothing."""
+"""How long a partition that is new waits for the answer to a request that does not name it. Without news the leader
+answers only after half a second, and until then the new partition could commit nothing.
+"""
 MIN_INTERRUPT_INTERVAL_MS = 500
-"""Not again and again while thousands of new partitions come in: each time all are named anew."""
+"""Limits the interrupts while thousands of new partitions arrive: after each, the Fetch names all partitions again."""
 AT_ONCE = 0
 NEVER = (1 << 63) - 1
 _SESSION_ERRORS = (
@@ -80,17 +82,19 @@ class Unstarted:
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """No Fetch is on its way: it is due at once, or there is nothing to ask for."""
+    """No Fetch is in flight: it is due at once, or there is nothing to fetch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """A Fetch is on its way."""
+    """A Fetch is in flight."""
 
 
 @dataclass(frozen=True, slots=True)
 class Interrupting:
-    """A Fetch is on its way, and its connection was closed so that the next one, which names more, can go out."""
+    """A Fetch is in flight, and its connection was closed so that the next one, which names more partitions, can be
+    sent.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +106,7 @@ class BackingOff:
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """Nothing is copied from this leader any more. Also the event that leads there."""
+    """Nothing is copied from this leader any more. Also the name of the event that leads to this state."""
 
 
 UNSTARTED, IDLE, ASKING, INTERRUPTING, CLOSED = Unstarted(), Idle(), Asking(), Interrupting(), Closed()
@@ -114,7 +118,7 @@ State = Unstarted | Idle | Asking | Interrupting | BackingOff | Closed
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """This node is registered, and has a broker epoch."""
+    """This node is registered and has a broker epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +159,7 @@ class Unanswered:
 
 @dataclass(frozen=True, slots=True)
 class OfPartition:
-    """An event of one partition; late if another follower has taken this one's place."""
+    """An event of one partition. It is ignored if the partition has another follower by now."""
 
     partition: str
     follower: Follower = field(repr=False)
@@ -170,7 +174,7 @@ Event = Started | Added | Removed | Answered | Rejected | Unanswered | OfPartiti
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """Send the next Fetch (`begin_fetch`), which the leader may leave unanswered for so long if it has no news; then
+    """Send the next Fetch (`begin_fetch`); the leader may hold its answer for so long if it has no news; then
     Answered, Rejected or Unanswered."""
 
     wait_ms: int
@@ -178,7 +182,7 @@ class Fetch:
 
 @dataclass(frozen=True, slots=True)
 class CloseConnection:
-    """Close the connection under the Fetch that is on its way; then Unanswered."""
+    """Close the connection of the Fetch in flight; then Unanswered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,8 +203,9 @@ Effect = Fetch | CloseConnection | ReportBroken | ForPartition
 
 
 class FollowerSession:
-    """What this node copies from one leader, and what the leader's fetch session knows of it. `max_delay_ms` is the
-    longest pause after errors, `max_wait_ms` the longest that the leader may wait for news."""
+    """The followers of partitions led by one broker, and what the leader's fetch session has of them. `max_delay_ms` is
+    the longest pause after errors, `max_wait_ms` the longest that the leader may wait for news.
+    """
 
     __slots__ = (
         "_interrupt_at",
@@ -229,11 +234,11 @@ class FollowerSession:
         self.followers: dict[Key, Follower] = {}
         self.id, self.epoch = NO_SESSION, 0
         self.named: dict[Key, None] = {}
-        """What the leader's session knows."""
+        """The partitions in the leader's fetch session."""
         self.changed: dict[Key, None] = {}
-        """What the next Fetch names."""
+        """The partitions that the next Fetch names."""
         self.forgotten: dict[Key, None] = {}
-        """What the next Fetch takes out of the leader's session."""
+        """The partitions that the next Fetch removes from the leader's session."""
         self.waiting: dict[Key, Follower] = {}
         self.delay_ms = 0
         """The delay after the last Fetch without an answer; 0 since there was one."""
@@ -298,7 +303,7 @@ class FollowerSession:
         self.delay_ms = 0
         self.id = session_id
         if session_id == NO_SESSION:
-            self.restart()  # the leader has no room for a session: everything is named each time
+            self.restart()  # the leader has no room for a session: each Fetch names all partitions
         else:
             self.epoch = 1 if self.epoch == MAX_SESSION_EPOCH else self.epoch + 1
         self.state = IDLE
@@ -319,7 +324,7 @@ class FollowerSession:
             self.restart()
             self.state = IDLE
             return self._next_fetch(now)
-        # Whether the leader is gone is not for a follower to say: the metadata will.
+        # A follower does not decide whether its leader is gone: the metadata will.
         return [ReportBroken(), *self._back_off(now)] if is_closed else self._back_off(now)
 
     def _back_off(self, now: int) -> list[Effect]:
@@ -380,15 +385,16 @@ class FollowerSession:
             self.forgotten[key] = None
 
     def copied(self, follower: Follower, size: int, is_behind: bool, now: int) -> None:
-        """So many bytes were copied to a partition, which counts if it is throttled; while the limit is exceeded, one
-        that is still behind the high watermark is held back."""
+        """So many bytes were copied to a partition, which counts if the partition is throttled; while the limit is
+        exceeded, a partition behind the high watermark is held back.
+        """
         if self._throttle.is_throttled(follower.topic, follower.key[1]):
             self._throttle.record(size, now)
             if is_behind:
                 self._of_partition(follower, Throttled(self._throttle.wait_ms(now)), now)
 
     def _resume_waiting(self, now: int) -> list[Effect]:
-        """Ask again for followers whose wait is over; a throttle is looked at again, its limit may have changed."""
+        """Ask again for followers whose wait is over; a throttle is checked again, since its limit may have changed."""
         effects: list[Effect] = []
         for follower in list(self.waiting.values()):
             state = follower.state
@@ -403,8 +409,9 @@ class FollowerSession:
     # Asking
 
     def expects(self, key: Key, log_end_offset: int) -> Follower | None:
-        """The follower for which an answer's row is meant; None if the partition is followed no longer, asked for anew
-        or not asked for, or if its log does not end where it was asked for."""
+        """The follower for a row of the answer; None if the partition is not followed any more, was not in this Fetch,
+        or if its log no longer ends where the Fetch asked.
+        """
         follower = self.followers.get(key)
         if follower is None or key in self.changed or follower.asked_offset == NOT_ASKED:
             return None
@@ -417,7 +424,7 @@ class FollowerSession:
         return bool(self.changed) or len(self.named) > len(self.forgotten)
 
     def _next_due(self) -> int:
-        """When the first of the waiting followers is asked for again."""
+        """When the first of the waiting followers is due."""
         due = NEVER
         for follower in self.waiting.values():
             state = follower.state
@@ -443,7 +450,9 @@ class FollowerSession:
         return [*effects, Fetch(wait_ms)]
 
     def begin_fetch(self) -> dict[bytes, list[int]]:
-        """The Fetch that names what has `changed` goes out: what it takes out of the session, by topic."""
+        """Begin the Fetch that names the partitions in `changed`. Returns the partitions to remove from the session, by
+        topic.
+        """
         forgotten: dict[bytes, list[int]] = {}
         self.named |= self.changed
         for key in self.forgotten:
@@ -454,7 +463,7 @@ class FollowerSession:
         return forgotten
 
     def restart(self) -> None:
-        """The next Fetch begins a new session, and names everything."""
+        """Begin a new session with the next Fetch, which names all partitions."""
         self.epoch = 0
         self.named.clear()
         self.forgotten.clear()

@@ -1,8 +1,8 @@
 """One partition as its leader sees it: what the followers have, which of them are in sync, and what is committed.
 
-A record is committed when every replica in the ISR has it. The leader proposes another ISR to the controller and counts
-with both, the old and the proposed one, until it is answered (the maximal ISR): so whichever of them the controller has
-written down when this leader dies, every committed record is in all of it.
+A record is committed when every replica in the ISR has it. The leader proposes a new ISR to the controller and, until
+the answer, commits only what the replicas of both ISRs have (the maximal ISR): whichever ISR the controller wrote when
+this leader dies, all its replicas have every committed record.
 
 Invariants
   R1  what `committed_offset` gives is never beyond the end offset of a replica in the ISR or in a proposed one
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
 
 UNKNOWN_OFFSET = -1
 ANY_EPOCH = -1
-"""The broker epoch of a follower too old to tell it (before Fetch v15): it is not checked."""
+"""The broker epoch of a follower whose requests have none (before Fetch v15): it is not checked."""
 PROPOSAL_BACKOFF_MS = 100
-"""After a proposal that was refused: what it was refused for takes a moment to change."""
+"""After a proposal that was refused: the reason for the refusal takes a moment to pass."""
 
 
 class Outcome(Enum):
-    """What is left to do after an answer to a proposal."""
+    """What the caller does after the answer to a proposal."""
 
     SETTLED = "settled"
     RETRIED = "retried"
-    """It may or may not have been heard: the same is proposed again."""
+    """It is unknown whether the controller applied it: propose the same again."""
     OUTDATED = "outdated"
-    """The controller knows better. Until its records arrive, both ISRs count."""
+    """The controller has newer metadata. Until its records arrive, both ISRs count."""
 
 
 _REFUSED = (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED)
@@ -59,7 +59,7 @@ class Replica:
         self.broker_epoch = ANY_EPOCH
         self.fetched_at = -1
         self.leader_end_offset = UNKNOWN_OFFSET
-        """Where the leader's log ended when it fetched last."""
+        """The leader's log end offset at the follower's last fetch."""
         self.caught_up_at = -1
         """When it last had everything; -1 for never."""
 
@@ -109,7 +109,7 @@ class Leader:
         self._take(image)
         for replica_id, replica in self.replicas.items():
             if replica_id in self.isr:
-                replica.caught_up_at = now  # it was in sync: it gets its time to find this leader
+                replica.caught_up_at = now  # it was in sync: it gets `replica.lag.time.max.ms` to find this leader
 
     def _take(self, image: PartitionImage) -> None:
         self.partition_epoch = image.partition_epoch
@@ -124,7 +124,7 @@ class Leader:
         }
 
     def changed(self, image: PartitionImage) -> bool:
-        """The metadata says this of the partition, in the same leader epoch. Whether that is news."""
+        """Take the partition's state from the metadata, in the same leader epoch. True if it differs."""
         if image.partition_epoch <= self.partition_epoch:
             return False
         self._take(image)
@@ -135,7 +135,7 @@ class Leader:
     def fetched(
         self, replica_id: int, offset: int, leader_end_offset: int, now: int, broker_epoch: int, start_offset: int
     ) -> None:
-        """A follower asked for what comes at `offset`: it has everything before."""
+        """A follower fetched at `offset`: it has everything before."""
         replica = self.replicas[replica_id]
         caught_up_at = -1
         if offset >= leader_end_offset:
@@ -159,15 +159,17 @@ class Leader:
         return self.replicas[replica_id].broker_epoch in (ANY_EPOCH, broker.epoch)
 
     def outgrew(self, replica_id: int, end_offset: int, asked_at: int) -> None:
-        """The log has grown beyond `end_offset`. A follower that has everything before it has kept up until it asked
-        last, which need not have named this partition: in a session only what changed is named."""
+        """The log has grown beyond `end_offset`. A follower with everything before it was caught up at its last fetch,
+        even if that fetch did not name this partition: an incremental fetch names only what changed.
+        """
         replica = self.replicas.get(replica_id)
         if replica is not None and replica.end_offset == end_offset and asked_at > replica.caught_up_at:
             replica.caught_up_at = asked_at
 
     def electable(self) -> tuple[int, ...]:
-        """Replicas that may have been elected in this node's stead, if it knows all: those in the ISR, or one that it
-        proposed."""
+        """Replicas that the controller may have elected in place of this node: those in the ISR or a proposed one. None
+        if it cannot know them all.
+        """
         return tuple(
             replica_id
             for replica_id in self.replicas
@@ -181,7 +183,8 @@ class Leader:
 
     def committed_offset(self, end_offset: int, now: int, min_insync_replicas: int) -> int | None:
         """Everything below it is in the whole ISR; None while the ISR is too small to commit anything. A follower that
-        is about to join holds it back, too, as it would leave the ISR at once otherwise."""
+        is about to join the ISR counts, too; otherwise it would fall behind and leave again at once.
+        """
         isr = self.isr
         if len(isr) < min_insync_replicas and len(isr) <= len(self.replicas):
             return None
@@ -248,9 +251,9 @@ class Leader:
         partition_epoch: int,
         now: int,
     ) -> Outcome:
-        """What the controller said of a proposal."""
+        """Take the controller's answer to a proposal."""
         if self.proposed != proposed:
-            return Outcome.SETTLED  # the metadata was faster
+            return Outcome.SETTLED  # the metadata arrived before the answer
         if error in _REFUSED:
             self.proposed = None
             self._not_before = now + PROPOSAL_BACKOFF_MS

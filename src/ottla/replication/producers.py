@@ -2,14 +2,15 @@
 
 For each producer id the last five batches are remembered, so that a retry of any of the five requests a client may
 have in flight is recognised and answered with the offsets it got the first time. Transactions are the same data: a
-producer with a first offset is inside one; the earliest of these bounds what read_committed consumers may see.
+producer with a first offset has an open transaction; the earliest first offset bounds what read_committed consumers may
+read.
 
 Invariants
   P1  `ongoing` maps the first offset of every open transaction to its producer, in rising order; entries agree with
       their `current_first_offset`.
   P2  `unreplicated` maps first offset to last offset of decided transactions whose marker is not below the high
-  watermark. P3  `end_offset` is the offset up to which batches have been replayed; a snapshot taken now carries that
-  name.
+  watermark. P3  `end_offset` is the offset up to which batches have been replayed; a snapshot taken now is named after
+  it.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class CorruptSnapshot(ValueError):
 
 
 class Origin(IntEnum):
-    """The appender's role: it decides which of a producer's mistakes are refused and which are history to accept."""
+    """The appender's role: it decides whether a producer's mistake is refused or accepted as history."""
 
     CLIENT = 0
     COORDINATOR = 1
@@ -47,7 +48,7 @@ class Origin(IntEnum):
 
 
 class ProducerBatch(NamedTuple):
-    """What is remembered of a batch: enough to answer its retry."""
+    """What is remembered of a batch: enough to recognise and answer its retry."""
 
     last_sequence: int
     last_offset: int
@@ -64,7 +65,7 @@ class ProducerBatch(NamedTuple):
 
 
 class CompletedTransaction(NamedTuple):
-    """A transaction whose marker was just written."""
+    """A transaction whose marker was just appended."""
 
     producer_id: int
     first_offset: int
@@ -73,7 +74,7 @@ class CompletedTransaction(NamedTuple):
 
 
 class Verification:
-    """A transaction that the coordinator is asked about before its first batch is let in (KIP-890)."""
+    """A transaction that the coordinator must confirm before its first batch is accepted (KIP-890)."""
 
     __slots__ = ("epoch", "lowest_sequence", "supports_epoch_bump", "timestamp")
 
@@ -105,7 +106,7 @@ class ProducerEntry:
         self.next_sequence = next_sequence(self.batches[-1].last_sequence) if self.batches else 0
 
     def extend(self, last_sequence: int, last_offset: int, offset_delta: int, timestamp: int) -> None:
-        """The producer's next batch in the same epoch is in the log."""
+        """Add the next batch of the producer, in the same epoch."""
         batches = self.batches
         if len(batches) == BATCHES_REMEMBERED:
             del batches[0]
@@ -157,8 +158,9 @@ class ProducerState:
         origin: Origin = Origin.CLIENT,
     ) -> ProducerBatch | None:
         """May a data batch be appended at `base_offset`? The remembered batch if a client repeats itself (answer with
-        its offsets and append nothing), None if it may, KafkaError if not. An unknown producer may start with
-        any sequence: its past may have been deleted."""
+        its offsets and append nothing), None if it may, KafkaError if not. An unknown producer may start with any
+        sequence: its earlier batches may have been deleted.
+        """
         entry = self.producers.get(producer_id)
         if entry is None:
             if origin == Origin.CLIENT and self.verifications:
@@ -199,7 +201,7 @@ class ProducerState:
     ) -> None:
         verification = self.verifications.get(producer_id)
         if verification is None or verification.epoch < epoch:
-            return  # what comes late from an epoch that is over says nothing of the order of this one's batches
+            return  # a late batch of an older epoch says nothing about the sequence of this epoch's batches
         is_new = entry is None or not entry.batches
         is_bumped = verification.supports_epoch_bump and base_sequence != 0 and is_new
         if is_bumped or base_sequence > verification.lowest_sequence:
@@ -262,8 +264,8 @@ class ProducerState:
             return None
         entry = self.producers.get(producer_id)
         if entry is not None and entry.epoch == epoch and sequence < entry.next_sequence:
-            # A retry of what is in the log already. It says nothing of the order of the batches to come: those would
-            # otherwise all be too high for it.
+            # A retry of what is in the log already. Its sequence is not noted for the verification: all batches that
+            # follow would be out of order after it.
             sequence = entry.next_sequence
         verification = self.verifications.get(producer_id)
         if verification is None:
@@ -277,7 +279,9 @@ class ProducerState:
         return verification
 
     def end_verification(self, producer_id: int, epoch: int, verification: Verification) -> None:
-        """The coordinator refused it, unless a later epoch of the producer waits for its answer by now."""
+        """The coordinator refused the transaction. The verification stays if a later epoch of the producer waits for
+        its answer by now.
+        """
         if self.verifications.get(producer_id) is verification and verification.epoch == epoch:
             del self.verifications[producer_id]
 
@@ -382,7 +386,7 @@ class ProducerState:
             del self.verifications[producer_id]
 
     def has_late_transaction(self, timestamp: int, max_transaction_timeout_ms: int) -> bool:
-        """Is there a transaction that its coordinator should have ended five minutes ago?"""
+        """Whether a transaction is open that its coordinator should have ended five minutes ago."""
         if not self.ongoing:
             return False
         entry = self.producers.get(next(iter(self.ongoing.values())))
@@ -393,7 +397,7 @@ class ProducerState:
     # --- snapshots
 
     def clear(self, end_offset: int) -> None:
-        """As after the loss of the whole log: no producer is known; the next batch is at `end_offset`."""
+        """Forget all producers, as the whole log was lost; the next batch is at `end_offset`."""
         self.producers.clear()
         self.ongoing.clear()
         self.unreplicated.clear()
@@ -466,7 +470,7 @@ def decode_snapshot(data: bytes) -> dict[int, ProducerEntry]:
 
 
 def next_sequence(sequence: int) -> int:
-    """Sequences wrap from 2^31 - 1 to 0."""
+    """The sequence after `count` records; sequences wrap from 2^31 - 1 to 0."""
     return sequence + 1 if sequence != MAX_SEQUENCE else 0
 
 

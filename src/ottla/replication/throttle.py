@@ -12,17 +12,17 @@ from collections.abc import Iterable
 ALL = "*"
 UNLIMITED = 2**63 - 1
 CREDIT_WINDOWS = 2
-"""What was left of the limit in so many windows may be taken later."""
+"""So many windows' unused share of the limit may be taken later."""
 
 
 class ReplicationThrottle:
     """The limit may be exceeded by one step; then nothing is copied until the mean is at the limit again.
 
-    What was taken too early is a debt, which shrinks by the limit with time. It is forgotten after as much time as
-    Kafka's windows span, or traffic that counts and is not held back would stop all else for good. Replicas ask by
-    their own clock, late more often than not: what they leave of the last two windows they may take later, so that the
-    rate in the end is the limit and not what the waits happen to add up to. (Kafka divides by all windows from the
-    first byte on, so that it begins with ten windows' worth at once.)"""
+    What was taken too early is a debt, which shrinks by the limit with time. The debt lasts at most as long as Kafka's
+    windows: otherwise traffic that counts but is not held back would stop all other copying for good. Replicas ask in
+    intervals of their own, usually late: they may use up what they left of the last two windows, so that the mean rate
+    reaches the limit. (Kafka divides by all windows from the first byte on, so it starts with a burst of ten windows.)
+    """
 
     __slots__ = ("_at", "_credit_ms", "_debt", "_limit", "_span_ms", "_throttled", "is_set")
 
@@ -31,13 +31,13 @@ class ReplicationThrottle:
         self._credit_ms = CREDIT_WINDOWS * window_ms
         self._limit = UNLIMITED
         self._debt = 0
-        """Bytes times 1000: a limit times milliseconds. Below zero it is what may be taken at once."""
+        """Bytes times 1000: a limit times milliseconds. A negative debt may be taken at once."""
         self._at = -1
-        """When that was; -1 before anything was taken."""
+        """When the debt was computed; -1 before anything was taken."""
         self._throttled: dict[str, frozenset[int] | None] = {}
         """By topic the partitions, None for all of them."""
         self.is_set = False
-        """A plain attribute: without a throttle it costs one look."""
+        """Whether a limit is set: without a throttle the check costs one attribute."""
 
     def limit(self, bytes_per_second: int) -> None:
         self._limit = bytes_per_second
@@ -87,13 +87,13 @@ class ReplicationThrottle:
         return max(0, -(-self._debt // max(self._limit, 1)))
 
     def _settle(self, now: int) -> None:
-        """Let the debt shrink by what the time since then allows; with a limit of zero, only to be forgotten."""
+        """Reduce the debt by what the limit allowed since; with a limit of zero it only expires."""
         limit = max(self._limit, 1)
         if self._at >= 0:
-            debt = min(self._debt, self._most())  # the limit may have been higher when it was made
+            debt = min(self._debt, self._most())  # the limit may have been higher when the debt was made
             self._debt = max(debt - limit * max(0, now - self._at), -limit * self._credit_ms)
         self._at = now
 
     def _most(self) -> int:
-        """No debt is larger: it would last longer than the windows."""
+        """The largest debt: a larger one would last longer than the windows."""
         return max(self._limit, 1) * self._span_ms
