@@ -1,8 +1,8 @@
 """Tokens for OAUTHBEARER: from an authorization server by the client-credentials grant (RFC 6749, 4.4) or for an
 assertion (RFC 7523, 2.1), or from a file.
 
-A token is kept until most of its time is over, so that a client with many connections asks once. Nothing of the secret
-or of a token is in any error.
+A token is reused until most of its life is over, so that a client with many connections asks once. No error contains
+the secret or any part of a token.
 """
 
 from __future__ import annotations
@@ -36,16 +36,18 @@ REFRESH_SHARE = 0.8
 
 
 class NoToken(KafkaError):
-    """The server did not answer; it may later."""
+    """The server did not give a token now; it may later."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.NETWORK_EXCEPTION, message)
 
 
 class TokenEndpoint:
-    """Where tokens come from; calling it gives one that is good for a while. It blocks. `context` gives the TLS context
-    for the server, `is_url_encoded` says whether id and secret are URL-encoded on their way. With an `assertion`, a
-    function that makes one, id and secret are not sent. ValueError if the address is not https."""
+    """Gets tokens from an authorization server; a call returns a token that is valid for some time. It blocks.
+    `context` gives the TLS context for the server, `is_url_encoded` says whether id and secret are URL-encoded on their
+    way. With an `assertion`, a function that makes one, id and secret are not sent. ValueError if the address is not
+    https.
+    """
 
     def __init__(
         self,
@@ -122,7 +124,7 @@ class TokenEndpoint:
         )
 
     def _opener(self) -> OpenerDirector:
-        """One that follows no redirection: the secret goes where the settings say and nowhere else."""
+        """An opener that follows no redirection: the secret is sent only to the configured address."""
         opener = OpenerDirector()
         opener.add_handler(HTTPHandler())
         opener.add_handler(HTTPSHandler(context=self._context()))
@@ -130,7 +132,7 @@ class TokenEndpoint:
 
 
 def _read_token(answer: bytes, where: str) -> tuple[str, float]:
-    """The token in an answer, and how many seconds it lives."""
+    """The token of an answer, and how many seconds it is valid."""
     try:
         found = json.loads(answer)
         token = found["access_token"]
@@ -145,8 +147,9 @@ def _read_token(answer: bytes, where: str) -> tuple[str, float]:
 
 
 class SignedAssertion:
-    """Assertions signed with the key in a file, made of claims and a template file; both files are read each time, so
-    that they can be replaced. AuthenticationError if one of them cannot be used."""
+    """Assertions signed with the key in a file, from claims and a template file; both files are read each time, so they
+    can be replaced. AuthenticationError if one of them cannot be used.
+    """
 
     def __init__(
         self,

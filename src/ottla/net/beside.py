@@ -14,8 +14,9 @@ Result = TypeVar("Result")
 async def beside_loop(work: Callable[[], Result]) -> Result:
     """What `work` returns, or the exception that it raises.
 
-    Its thread is not one of the loop's pool: those are joined when the process ends, and a name server that does not
-    answer would hold the end back for many seconds."""
+    It runs on a thread outside of the loop's pool: pool threads are joined when the process ends, and a name server
+    that does not answer would delay the end for many seconds.
+    """
     loop = asyncio.get_running_loop()
     outcome: asyncio.Future[Result] = loop.create_future()
 
@@ -32,7 +33,7 @@ async def beside_loop(work: Callable[[], Result]) -> Result:
         error: Exception | None = None
         try:
             result = work()
-        except Exception as raised:  # whatever it is: without an outcome the caller would wait for ever
+        except Exception as raised:  # any exception: without an outcome the caller would wait for ever
             error = raised
         with suppress(RuntimeError):  # the loop is closed: nothing waits for the outcome any more
             loop.call_soon_threadsafe(settle, result, error)

@@ -1,7 +1,7 @@
 """Sockets for a program without an event loop: it waits in place.
 
-`Blocking` is the port: the sockets of `Sockets`, and what such a program does besides moving bytes (wait for a socket,
-sleep, look at a clock, draw). The simulator puts its own in its place: the same code then waits on a virtual clock.
+`Blocking` is the interface: the sockets of `Sockets`, and waiting, sleeping, clocks and random numbers. The simulator
+has its own implementation, with which the same code waits on a virtual clock.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MAX_PIECE_COUNT = 512
 
 
 class Blocking(Protocol):
-    """What a program that waits in place stands on: the operating system, or a simulated host."""
+    """What a program that waits in place uses of the operating system, or of a simulated host."""
 
     @property
     def sockets(self) -> Sockets: ...
@@ -88,7 +88,7 @@ OS_BLOCKING = OsBlocking()
 
 
 def dial_in_place(blocking: Blocking, host: str, port: int, seconds: float) -> Socket:
-    """A connection that stands; the OSError of the first address if none of them takes one within these seconds."""
+    """A connected socket. If none of the addresses accepts within these seconds: the OSError of the first."""
     first_error: OSError | None = None
     for address in blocking.addresses(host):
         try:
@@ -112,8 +112,9 @@ def _connect(blocking: Blocking, address: str, port: int, seconds: float) -> Soc
 
 
 def fill(blocking: Blocking, sock: Socket, view: memoryview, seconds: float) -> None:
-    """Receive as many bytes as the view has room for; TimeoutError if none come for so many seconds, ConnectionError if
-    the other side ends the connection before."""
+    """Receive as many bytes as the view has room for; TimeoutError if none arrive for so many seconds, ConnectionError
+    if the other side closes the connection before.
+    """
     filled, size = 0, len(view)
     while filled < size:
         try:
@@ -127,7 +128,7 @@ def fill(blocking: Blocking, sock: Socket, view: memoryview, seconds: float) -> 
 
 
 def send_all(blocking: Blocking, sock: Socket, pieces: list[Any], seconds: float) -> None:
-    """Send all pieces; TimeoutError if the socket takes none for so many seconds."""
+    """Send all pieces; TimeoutError if the socket accepts none for so many seconds."""
     views = [memoryview(piece).cast("B") for piece in pieces]
     start = 0
     while start < len(views):

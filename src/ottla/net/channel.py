@@ -1,11 +1,11 @@
 """One connection: frames in, scatter lists out.
 
 Receiving: all connections of a loop share one receive buffer, since only one of them is read at a time. Whole frames
-are handed on as views of it and must not be kept: what a receiver wants to keep, it copies. Only a frame that has not
-arrived whole gets a buffer of its own, which grows with the bytes that really came, never with the size a peer
-declares (it may begin as large as a frame that this peer has sent before). Where the last frame was larger than the
-shared buffer, only the next one's beginning is read into that: the rest then comes to its place at once. So an idle
-connection holds no buffer, and a hostile one holds about what it has sent.
+are passed to the receiver as views of it, and the receiver must copy what it keeps. Only a frame that has not arrived
+whole gets a buffer of its own, which grows with the bytes that arrived, never with the size a peer declares (it may
+begin as large as an earlier frame of this peer). After a frame that was larger than the shared buffer, only the
+beginning of the next one is read into the shared buffer, and its rest directly into its own. So an idle connection
+holds no buffer, and a hostile one holds about as much as it has sent.
 
 Sending: a part is bytes or a piece of a file. Files go to the socket by sendfile where both sides are real; elsewhere
 (TLS, simulation) by read and send. A piece that is not in the page cache is first read by a thread, so that a consumer
@@ -32,17 +32,17 @@ MAX_SPARES = 8
 MAX_SPARE_BYTES = 1024 * 1024
 FILE_CHUNK_BYTES = 1024 * 1024
 COPY_CHUNK_BYTES = 256 * 1024
-"""The same without sendfile: what a TLS socket takes with one call."""
+"""The chunk without sendfile: as much as a TLS socket takes with one call."""
 GATHER_PARTS = 64
 ENOUGH_BYTES = 64 * 1024
-"""In the middle of a frame the loop is not called before so many bytes have arrived, or what is missing."""
+"""In the middle of a frame the loop calls only when so many bytes have arrived, or all that are missing."""
 _MORE: int = getattr(socket, "MSG_MORE", 0)
 _LOW_WATER: int = getattr(socket, "SO_RCVLOWAT", 0) if sys.platform == "linux" else 0
 
 
 class SendableFile(Protocol):
     def fileno(self) -> int | None:
-        """The descriptor to send from, or None when the file has none (simulation). Good until the next call."""
+        """The descriptor to send from, or None if the file has none (simulation). It is valid until the next call."""
         ...
 
     def read(self, position: int, size: int) -> bytes: ...
@@ -71,8 +71,9 @@ class FrameReceiver(Protocol):
 
 class ReceiveBuffers:
     """What the connections of a node receive into: one buffer for all, and a few spare ones for frames that do not
-    arrive whole. Spare are those of frames that have been answered: to make a new one means to fill it with zeros,
-    which costs as much as to receive into it."""
+    arrive whole. Buffers of frames that have been answered are kept as spares: a new buffer is filled with zeros first,
+    which costs as much as receiving into it.
+    """
 
     __slots__ = ("_spares", "shared")
 
@@ -81,7 +82,7 @@ class ReceiveBuffers:
         self._spares: list[bytearray] = []
 
     def take(self, size: int) -> bytearray | None:
-        """A spare buffer that holds so many bytes, if there is one."""
+        """A spare buffer of at least this size, if there is one."""
         for index, spare in enumerate(self._spares):
             if len(spare) >= size:
                 return self._spares.pop(index)
@@ -92,13 +93,13 @@ class ReceiveBuffers:
         return bytearray(size)
 
     def give(self, buffer: bytearray) -> None:
-        """A frame was handled: its buffer may serve again."""
+        """Take back the buffer of a frame that was handled."""
         if len(self._spares) < MAX_SPARES and len(buffer) <= MAX_SPARE_BYTES:
             self._spares.append(buffer)
 
 
 class _Rest:
-    """What is left of a file part."""
+    """The unsent rest of a file part."""
 
     __slots__ = ("_size", "file", "position")
 
@@ -173,9 +174,9 @@ class Channel:
         self._receive = sock.recv_into
         self._send = sock.send
         self._pending: Callable[[], bool] | None = getattr(sock, "has_pending", None)
-        """Whether the socket itself holds bytes that the system will not report as readable (TLS)."""
+        """Whether the socket itself has bytes that the system will not report as readable (TLS)."""
         self._held_bytes: int = getattr(sock, "held_bytes", 0)
-        """At most so many bytes the socket has received and cannot hand on yet (TLS)."""
+        """The most bytes that the socket may have received and not delivered yet (TLS)."""
         self._low_water = 1
         self._buffers = buffers
         self._buffer = buffers.shared
@@ -213,11 +214,11 @@ class Channel:
     # Receiving
 
     def limit_frames(self, max_frame_bytes: int) -> None:
-        """Take frames up to this size from here on: before a login a peer may send less than after it."""
+        """Take frames up to this size from now on: before a login a peer may send less than after it."""
         self._max_frame_bytes = max_frame_bytes
 
     def pause_reading(self) -> None:
-        """Take no more requests from this peer for now; frames that have arrived already wait as well."""
+        """Stop reading from this peer for now; frames that have already arrived wait as well."""
         if not self._is_paused and not self._closed:
             self._is_paused = True
             self._loop.remove_reader(self._sock)
@@ -281,8 +282,9 @@ class Channel:
         self._take(frame, received)
 
     def _take(self, frame: bytearray | None, received: int) -> None:
-        """A frame that is filled, or so many bytes of the shared buffer. Answers to all frames of one read leave
-        together."""
+        """Take one frame that is complete, or so many bytes of the shared buffer. Answers to all frames of one read are
+        sent together.
+        """
         self._is_receiving = True
         try:
             if frame is None:
@@ -313,7 +315,7 @@ class Channel:
     def _frame_filled(self, frame: bytearray) -> None:
         filled = self._frame_end
         if filled < self._frame_size:
-            # The peer did send what it announced so far: room for as much again.
+            # The peer did send what it announced so far: make room for as much again.
             grown = self._frame = self._buffers.make(min(2 * filled, self._frame_size))
             self._frame_end = min(self._frame_size, len(grown))
             grown[:filled] = memoryview(frame)[:filled]
@@ -335,7 +337,7 @@ class Channel:
                 break
             size = buffer[position] << 24 | buffer[position + 1] << 16
             size |= buffer[position + 2] << 8 | buffer[position + 3]
-            if size < 0 or size > self._max_frame_bytes:  # a negative size is one or the other
+            if size < 0 or size > self._max_frame_bytes:  # a negative one (compiled) reads as a huge one (plain)
                 raise FrameTooLarge(size if size < 2**31 else size - 2**32)
             start = position + 4
             stop = start + size
@@ -465,7 +467,7 @@ class Channel:
         warming.add_done_callback(self._warmed)
 
     def _warmed(self, warming: asyncio.Future[bytes]) -> None:
-        """A thread read what the page cache lacked: send those very bytes, then go on as before."""
+        """A thread has read what the page cache lacked: send these bytes, then go on as before."""
         self._is_warming = False
         if self._warmed_file is not None:
             self._warmed_file.release()
@@ -489,7 +491,7 @@ class Channel:
             raise OSError("a file grew shorter while it was being sent")
         self._file_position += len(data)
         if self._file_position < self._file_end:
-            # The rest of the file comes after these bytes: it waits at the head of the line.
+            # The rest of the file is sent after these bytes: it waits at the head of the queue.
             assert self._file is not None
             self._out.appendleft(_Rest(self._file, self._file_position, self._file_end - self._file_position))
         self._file = None

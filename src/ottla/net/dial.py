@@ -10,7 +10,7 @@ from ottla.net.sockets import Socket, Sockets
 
 
 async def dial(sockets: Sockets, host: str, port: int) -> Socket:
-    """A connection that stands; the OSError of the first address if none of them takes one."""
+    """A connected socket; the OSError of the first address if none of them accepts."""
     first_error: OSError | None = None
     for address in await sockets.addresses(host):
         try:

@@ -1,11 +1,11 @@
-"""Runs a timed machine on an event loop, and logs what the machine is given and what it wants done.
+"""Runs a timed machine on an event loop, and logs its events and effects.
 
     driver = Driver(machine, perform, loop=loop, log=log, label="raft node=1")
     driver.handle(event)                  # effects are performed, the timer is set for the machine's deadline
     driver.close()
 
 D1 effects are performed in the order in which the machine gives them, each event's before the next event is handled:
-   an event that comes of an effect, while it is performed, is handled after all of them.
+   an event that arrives while effects are performed is handled after all of them.
 D2 there is at most one timer on the loop, and it rings no later than the machine's deadline.
 D3 if the machine or an effect raises, the effects after it are dropped and the caller of `handle` gets the exception.
 
@@ -30,11 +30,12 @@ MAX_GRACE_MS = 500
 
 
 class DeadlineTimer:
-    """One timer for a deadline that moves. A deadline that moves away leaves the timer where it is: when it rings, the
-    deadline is looked at again. So events that only postpone a deadline, as nearly all do, cost no timer.
+    """One timer for a deadline that moves. If the deadline moves to a later time, the timer stays as it is and looks at
+    the deadline again when it fires. So events that only postpone a deadline, as nearly all do, set no timer.
 
-    With `late_ms`, a timer that rings later than that shows that this process stood still: what others sent meanwhile
-    is read first, for as long as the timer was late and at most MAX_GRACE_MS, before their silence counts.
+    With `late_ms`, a timer that fires later than that shows that this process stood still. The deadline is then delayed
+    by as much as the timer was late, at most MAX_GRACE_MS, so that messages that arrived meanwhile are read before a
+    timeout counts.
     """
 
     __slots__ = ("_act", "_at", "_deadline", "_late_ms", "_loop", "_timer")
@@ -97,7 +98,7 @@ class DeadlineTimer:
 
 
 class Driver:
-    """Runs one machine. `tick`, if given, is called when the deadline has come, in place of `handle(Tick())`."""
+    """Runs one machine. `tick`, if given, is called at the deadline in place of `handle(Tick())`."""
 
     def __init__(
         self,
@@ -147,7 +148,7 @@ class Driver:
             self._timer.rearm()
 
     def close(self) -> None:
-        """No event is handled and no timer rings any more."""
+        """Stop: later events are ignored and the timer is cancelled."""
         self._is_closed = True
         self._timer.cancel()
 
@@ -163,6 +164,6 @@ class Driver:
 
 
 def log_step(log: logging.Logger, label: str, event: object, effects: Sequence[Any]) -> None:
-    """The line of one step, which a caller writes if the logger is enabled for DEBUG."""
+    """The log line of one step. A caller writes it if the logger is enabled for DEBUG."""
     shown = ", ".join(event_text(effect) for effect in effects)
     log.debug("machine=%s event=%s -> effects=[%s]", label, event_text(event), shown)

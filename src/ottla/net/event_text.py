@@ -2,8 +2,9 @@
 
     event_text(Answered(3, response)) -> "Answered(id=3, response=VoteResponse(topics=[...]))"
 
-A line must be short and is seen by all readers of logs: bytes (records, snapshots, credentials, protocols'
-metadata) are a count, long lists are cut, and values of settings and fields that are named after a secret are hidden.
+A line must be short, and every reader of the logs sees it: bytes (records, snapshots, credentials, metadata of
+protocols) are shown as a count, long lists are cut, and values of settings and of fields with the name of a secret are
+hidden.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ MAX_DEPTH = 8
 
 
 def event_text(value: object, depth: int = 0) -> str:
-    """A value as its constructor's call, without what is long or secret."""
+    """A value as its constructor's call, with secrets hidden and long parts cut."""
     match value:
         case None | bool() | int() | float():
             return value.name if isinstance(value, Enum) else repr(value)
@@ -55,7 +56,7 @@ def event_text(value: object, depth: int = 0) -> str:
 
 
 def _fields(value: object) -> list[tuple[str, object]] | None:
-    """The fields by name, those of messages only if they differ from their defaults; None if it is no such object."""
+    """The fields by name, a message's only if they differ from their defaults; None for other objects."""
     if isinstance(value, Struct):
         given = [(field, getattr(value, field.name)) for field in type(value).__schema__.fields]
         return [
@@ -71,7 +72,9 @@ def _fields(value: object) -> list[tuple[str, object]] | None:
 
 
 def _is_secret(name: str, value: object, is_setting: bool) -> bool:
-    """The value of a setting (ConfigRecord, AlterableConfig) may be a password: which ones are is not known here."""
+    """Whether it may be a secret: values of settings (ConfigRecord, AlterableConfig) may be passwords, and this module
+    does not know which.
+    """
     return isinstance(value, str) and ((is_setting and name == "value") or any(word in name for word in SECRET_WORDS))
 
 

@@ -25,7 +25,7 @@ _USED = (
     "ssl.enabled.protocols",
 )
 _FOLLOWS = ("ssl.truststore.type", "ssl.keystore.type", "ssl.protocol")
-"""The file itself shows its type, and `ssl.enabled.protocols` the versions."""
+"""Not in the list: the file itself shows its type, and `ssl.enabled.protocols` the versions."""
 
 
 def jaas_tls(options: Mapping[str, str]) -> TlsSettings | None:

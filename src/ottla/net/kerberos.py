@@ -11,7 +11,7 @@ where it is needed: without the package that is an ImportError.
     wrapped: no layer, the name     ->
                                     <-       empty: the login is complete
 
-Every step may wait for a disk or a KDC, so all of them run in threads.
+Each step may wait for a disk or a KDC, so it runs in a thread.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ottla.security.login import Identity, LoginRefused
 from ottla.security.principal import USER, Principal
 
 NO_LAYER: Final = 1
-"""The bit that stands for no security layer: TLS does that in Kafka."""
+"""The bit for "no security layer": Kafka leaves encryption to TLS."""
 _LAYERS_SIZE: Final = 4
 MAX_NAME_BYTES: Final = 1_024
 
@@ -45,7 +45,7 @@ def acceptor(principal: str, keytab: str) -> Any:
 
 
 def initiator(principal: str | None, keytab: str | None, ticket_cache: str | None) -> Any:
-    """The credentials of a client: of a keytab, else of the ticket cache (of `kinit`)."""
+    """The credentials of a client: from a keytab, else from the ticket cache (of `kinit`)."""
     try:
         name = gssapi.Name(principal, gssapi.NameType.kerberos_principal) if principal else None
         store: dict[str, str] = {}
@@ -68,7 +68,7 @@ def default_realm() -> str:
 
 
 class GssapiServer:
-    """A broker's side of one login. `prepare` does the work of a token, in a thread; `respond` gives its outcome."""
+    """A broker's side of one login. `prepare` processes a token, in a thread; `respond` returns the answer."""
 
     def __init__(self, principal: str, keytab: str, names: LocalNames) -> None:
         self._principal = principal

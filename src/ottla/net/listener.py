@@ -1,7 +1,7 @@
 """Accepts connections on one address, within Kafka's limits, and ends those that have been idle for too long.
 
-On a listener with TLS a connection first has its handshake, beside all others: it counts as a connection, it has
-HANDSHAKE_S, and its costly steps run in threads.
+On a listener with TLS a connection first has its handshake, beside all others: it counts as a connection, must end
+within HANDSHAKE_S, and its costly steps run in threads.
 """
 
 from __future__ import annotations
@@ -26,19 +26,20 @@ OUT_OF_DESCRIPTORS_PAUSE_S = 0.2
 
 
 TLS_HANDSHAKE_RECORD = 0x1603
-"""How a TLS client begins."""
+"""The first bytes of a TLS client, as a frame's length."""
 _NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "UNEXPECTED_MESSAGE", "NOT_SSL_RECORD")
 _NO_TLS_RECORD = ("PACKET_LENGTH_TOO_LONG", "RECORD_LAYER_FAILURE", "BAD_RECORD_TYPE", "RECORD_TOO_SMALL")
 
 
 class ConnectionRefused(Exception):
-    """Raised by `accept`: why a connection is closed instead of taken."""
+    """Raised by `accept`: the connection is closed for this reason."""
 
 
 class NodeConnections:
-    """The connections of all listeners of a node, which have one limit together (Kafka's max.connections). On the
-    protected listener, that of the other brokers, a connection is taken beyond it: the connection of another listener
-    that was idle for longest is closed for it."""
+    """The connections of all listeners of a node, which share one limit (Kafka's max.connections). The listener for
+    other brokers is protected: beyond the limit it still accepts, and the longest idle connection of another listener
+    is closed.
+    """
 
     def __init__(self, max_connections: int) -> None:
         self.max_connections = max_connections
@@ -83,11 +84,11 @@ class Listener:
     ) -> None:
         """`on_refused(host, reason)`: a TLS handshake failed, or `accept` refused a connection.
         `hold_ms(host)`: how long a connection that comes too soon is held before it is closed, 0 to take it.
-        `pause_ms()`: asked for each connection, how long it waits, and those after it."""
+        `pause_ms()`: asked for each connection: how long it and those after it wait."""
         self.name = name
         self.is_protected = is_protected
         self.tls = tls
-        """The context of new connections; replaced when a key store is loaded again."""
+        """The TLS context of new connections; replaced when a key store is loaded again."""
         self._turns = HandshakeTurns(loop)
         self._handshakes: dict[Handshake, tuple[Socket, str]] = {}
         self._node = node if node is not None else NodeConnections(max_connections)
@@ -101,12 +102,12 @@ class Listener:
         self.max_connections = max_connections
         self.max_connections_per_ip = max_connections_per_ip
         self.connections_per_ip: dict[str, int] = {}
-        """Addresses that may have more or fewer connections than others."""
+        """Limits of single addresses."""
         self._idle_ms = idle_ms
         self._hold_ms = hold_ms
         self._held = 0
         self._late: tuple[Socket, str, int] | None = None
-        """The connection that came too soon, its host and port: it is taken when the pause is over."""
+        """The connection that arrived too soon, its host and port: it is accepted when the pause is over."""
         self._buffers = buffers if buffers is not None else ReceiveBuffers()
         self._listening: ListenSocket | None = None
         self._sweep: asyncio.TimerHandle | None = None
@@ -116,7 +117,7 @@ class Listener:
         self.refused = 0
 
     def open(self, host: str, port: int, backlog: int = 1024) -> int:
-        """Take the address; the port is the one that was really taken (0 asks for any). Clients wait in the backlog."""
+        """Listen on the address. Returns the real port (0 asks for any). Clients wait in the backlog."""
         self._listening = self._sockets.listen(host, port, backlog)
         taken: int = self._listening.getsockname()[1]
         return taken
@@ -154,7 +155,7 @@ class Listener:
                 return
             except OSError as error:
                 if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
-                    # Out of descriptors: open connections go on; new ones wait in the backlog.
+                    # Out of descriptors: open connections continue; new ones wait in the backlog.
                     self._pause(OUT_OF_DESCRIPTORS_PAUSE_S)
                     return
                 raise
@@ -192,7 +193,7 @@ class Listener:
 
     @property
     def connection_count(self) -> int:
-        """Connections that stand, that are in their handshake, that are held, and the late one."""
+        """Connections that are open, in their handshake or held, and the late one."""
         return len(self.channels) + len(self._handshakes) + self._held + (self._late is not None)
 
     def _take(self, sock: Socket, host: str, port: int, tls: TlsSocket | None) -> None:
@@ -294,7 +295,7 @@ class Listener:
 
 
 class _Counted:
-    """A receiver whose channel is taken off the listener's books when it closes."""
+    """Wraps a receiver, and removes its channel from the listener's count when the channel closes."""
 
     __slots__ = ("_channel", "_listener", "_receiver", "frame_received")
 

@@ -1,4 +1,4 @@
-"""The event loop of a node. uvloop where it is installed, else asyncio's own: both run the same program."""
+"""The event loop of a node: uvloop's if it is installed, else asyncio's. Both run the same program."""
 
 import asyncio
 

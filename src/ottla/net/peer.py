@@ -1,14 +1,14 @@
-"""A connection to another node: requests out, answers in, each to its own caller.
+"""A connection to another node: sends requests and returns each answer to its caller.
 
-A new connection first asks which versions the other side knows: during a rolling upgrade, or among brokers of another
-make, they differ. What is sent meanwhile waits for that answer, and each request goes out in the newest version that
-both know.
+A new connection first sends ApiVersions: during a rolling upgrade, or with Apache Kafka's brokers, the two sides
+support different versions. Requests wait for that answer, and each is sent in the newest version that both sides
+support.
 
-A secured connection begins with the TLS handshake, and logs in by SASL after that first question; what is sent
-meanwhile waits as well. A login whose session has an end is renewed before it, and requests wait until that is done.
+A secured connection begins with the TLS handshake, and logs in by SASL after ApiVersions; requests wait for that, too.
+A login that expires is renewed before its end, and requests wait meanwhile.
 
-An answer is handed over as soon as it is decoded, while its bytes are still in the receive buffer: what is to be kept,
-the receiver copies. A connection that breaks fails all that wait; the next request makes a new one.
+An answer is handed over as soon as it is decoded, while its bytes are still in the receive buffer: the caller copies
+what it keeps. When a connection breaks, all waiting requests fail; the next request opens a new one.
 
 Cython compiles this file (types in peer.pxd), and it runs as it stands.
 """
@@ -40,36 +40,36 @@ log = logging.getLogger("ottla.net")
 
 MAX_ANSWER_BYTES = 256 * 1024 * 1024
 API_VERSIONS_VERSION = 3
-"""Every release with KRaft answers it."""
+"""Every release with KRaft supports this version."""
 HANDSHAKE_ID = 0
-"""Of the first question and of a login's requests: one of them is under way at a time."""
+"""The correlation id of ApiVersions and of a login's requests: only one of them is in flight at a time."""
 TLS_HANDSHAKE_S = 30.0
 LOGIN_S = 30.0
-"""A login that is renewed and takes longer ends the connection."""
+"""A renewed login that takes longer ends the connection."""
 
 
 @dataclass(frozen=True, slots=True)
 class NoAnswer:
-    """Why there is none. `is_closed`: the other side closed or refused the connection."""
+    """Why there is no answer. `is_closed`: the other side closed or refused the connection."""
 
     is_closed: bool
     is_there: bool = False
-    """Whether a process is there for sure: it spoke TLS, or refused the login."""
+    """Whether a process certainly listens there: it spoke TLS, or refused the login."""
 
 
 class PeerSecurity(Protocol):
-    """How connections to other nodes are secured; asked anew for each connection."""
+    """How connections to other nodes are secured; called for each new connection."""
 
     def context(self) -> ssl.SSLContext | None:
-        """None without TLS; KafkaError if the settings do not give one."""
+        """None without TLS; KafkaError if the settings make no valid context."""
         ...
 
     def authentication(self, host: str) -> Authentication | None:
-        """A login to a host that has not begun; None without SASL, KafkaError if the settings do not give one."""
+        """A new login to a host; None without SASL, KafkaError if the settings make no valid login."""
         ...
 
     def failed(self, address: str, error: Exception) -> None:
-        """TLS or login failed: a certificate, a password or a setting is wrong on one side."""
+        """TLS or the login failed: a certificate, a password or a setting is wrong on one of the sides."""
         ...
 
     def opened(self, address: str) -> None: ...
@@ -79,9 +79,10 @@ OnAnswer = Callable[[Message | NoAnswer], None]
 
 
 class EncodedRequest:
-    """A request whose bytes are made already, in the version that the other side most likely knows. The answer goes to
-    `on_frame` first: a message is made of it only if that does not take it. With a side that knows only older versions
-    both are messages as always."""
+    """A request that is encoded already, in the version that the other side most likely supports. `on_frame` gets the
+    answer's bytes first; they are decoded only if it returns False. If the other side supports only older versions,
+    request and answer are ordinary messages.
+    """
 
     __slots__ = ("body", "message_class", "on_frame", "version")
 
@@ -99,7 +100,7 @@ class _Waiting:
 
     def __init__(self, request: Message | EncodedRequest, api_key: int, on_answer: OnAnswer, timer: Deadline) -> None:
         self.request: Message | EncodedRequest | None = request
-        """None once it is sent."""
+        """None once it was sent."""
         self.api_key = api_key
         self.version = -1
         self.on_answer = on_answer
@@ -108,8 +109,9 @@ class _Waiting:
 
 
 class Peer:
-    """One other node, by its address. `name` is the host as the node itself names it, which its certificate must
-    have."""
+    """One other node, by its address. `name` is the host name that the node advertises, which its certificate must
+    contain.
+    """
 
     def __init__(
         self,
@@ -137,7 +139,9 @@ class Peer:
         self._correlation_id = 0
 
     def send(self, request: Message | EncodedRequest, on_answer: OnAnswer, *, timeout_ms: int) -> None:
-        """Send a request in the newest version that both sides know. `on_answer` is called once, never from in here."""
+        """Send a request in the newest version that both sides support. `on_answer` is called once, never from inside
+        `send`.
+        """
         connection = self._connection
         if connection is None or connection.is_closed:
             connection = self._connect(on_answer)
@@ -147,16 +151,17 @@ class Peer:
         connection.ask(self._correlation_id, request, on_answer, timeout_ms)
 
     def look(self, on_answer: OnAnswer, *, timeout_ms: int) -> None:
-        """Make a connection that only shows whether the other side is there: the answer is that to the first question,
-        and no login follows. The caller closes it then. It does not replace a request of ApiVersions: the first
-        question's version leaves out features whose minimum is 0."""
+        """Open a connection only to see whether the other side listens: the answer is that of the first ApiVersions
+        request, and no login follows. The caller then closes the peer. Do not use its content: that request's version
+        leaves out features whose minimum is 0.
+        """
         assert self._connection is None, "a look has a connection of its own"
         connection = self._connect(on_answer)
         if connection is not None:
             connection.look(on_answer, timeout_ms)
 
     def _connect(self, on_answer: OnAnswer) -> _Connection | None:
-        """None if there is no connection: `on_answer` gets the reason."""
+        """None if there is no connection: `on_answer` got the reason."""
         try:
             context = None if self._security is None else self._security.context()
             sock = self._sockets.connect(self._host, self._port)
@@ -166,7 +171,7 @@ class Peer:
             self._loop.call_soon(on_answer, NoAnswer(is_closed=False))
             return None
         except OSError as error:
-            # A name that cannot be found, no route or no descriptor left say nothing of the other side.
+            # An unknown name, no route or no free descriptor prove nothing about the other side.
             is_refused = isinstance(error, ConnectionError)
             self._loop.call_soon(on_answer, NoAnswer(is_closed=is_refused))
             return None
@@ -232,23 +237,22 @@ class _Connection:
         self._address = address
         self._security = security
         self._known: dict[int, int] = {}
-        """By API, the version to use."""
+        """API key -> version to use."""
         self._versions: dict[int, int] | None = None
-        """The same once requests may be sent: None until the other side has said what it knows and has accepted the
-        login."""
+        """The same once requests may be sent: None until ApiVersions was answered and the login accepted."""
         self._login: Authentication | None = None
-        """The login that is under way."""
+        """The login under way."""
         self._login_version = self._login_key = 0
         self._login_timer: Deadline | None = None
         self._renewal: asyncio.TimerHandle | None = None
         self._waiting: dict[int, _Waiting] = {}
         self._is_tls = False
         self._is_refused = False
-        """Whether TLS or login failed: the other side is there."""
+        """Whether TLS or login failed, which shows that the other side is running."""
         self.is_closed = False
 
     def open(self, channel: Channel) -> None:
-        """The connection stands, as far as that can be known: ask what the other side knows."""
+        """The connection is open, as far as that can be known: send ApiVersions."""
         self._is_tls = self.handshake is not None
         self.handshake = self.shaking_sock = None
         self._channel = channel
@@ -278,7 +282,7 @@ class _Connection:
             self._send(id, waiting, self._versions)
 
     def look(self, on_answer: OnAnswer, timeout_ms: int) -> None:
-        """Ask for nothing but the answer to the first question, which `open` sends."""
+        """Return only the answer to ApiVersions, which `open` sends."""
         if self.is_closed:  # the connection was refused
             self._loop.call_soon(on_answer, NoAnswer(is_closed=True))
             return
@@ -334,7 +338,7 @@ class _Connection:
                 return
             waiting = self._waiting.pop(correlation_id, None)
             if waiting is None:
-                return  # its time was up
+                return  # it has timed out
             waiting.timer.cancel()
             if waiting.on_frame is not None and waiting.on_frame(frame):
                 return
@@ -365,7 +369,7 @@ class _Connection:
         self._log_in()
 
     def _begin(self) -> None:
-        """Send what waited for versions and login, and from now on every request at once."""
+        """Send the requests that waited for versions and login; later ones are sent at once."""
         self._versions = self._known
         if self._security is not None:
             self._security.opened(self._address)
@@ -409,7 +413,7 @@ class _Connection:
         _, position = frames.decode_response_header(frame, self._login_key, self._login_version)
         response = decoder(response_class(self._login_key), self._login_version)(frame, position)[0]
         if isinstance(response, SaslAuthenticateResponse):
-            response.auth_bytes = bytes(response.auth_bytes)  # the buffer serves others meanwhile
+            response.auth_bytes = bytes(response.auth_bytes)  # the buffer is reused for other connections
         login = self._login
         assert login is not None
         # In a thread: SCRAM hashes the password thousands of times.
@@ -451,7 +455,7 @@ class _Connection:
             self._security.failed(self._address, error)
             self._is_refused = True
         # Closed after the handshake and before the first answer: with TLS 1.3 that is how a certificate is refused if
-        # the alert gets lost. A process that is gone has no handshake.
+        # the alert gets lost. A stopped process would not have completed a handshake.
         is_there = self._is_refused or (self._is_tls and not self._known)
         self._end(NoAnswer(is_closed=not self._is_refused, is_there=is_there))
 
@@ -467,7 +471,7 @@ class _Connection:
             self._loop.call_soon(one.on_answer, reason)
 
     def _time_out(self, correlation_id: int) -> None:
-        """A connection on which an answer is overdue is not used again: its answers come in order."""
+        """Close a connection with an overdue answer: answers come in order, so no later one could arrive."""
         waiting = self._waiting.pop(correlation_id, None)
         if waiting is not None:
             waiting.on_answer(NoAnswer(is_closed=False))

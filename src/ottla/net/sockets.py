@@ -1,4 +1,4 @@
-"""TCP as non-blocking sockets. The simulator puts its own in their place, and nothing here can tell."""
+"""TCP as non-blocking sockets. The simulator implements the same interface, and callers cannot tell the difference."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from typing import Any, Protocol
 from ottla.net.beside import beside_loop
 
 MAX_RETRANSMISSION_MS = 1_000
-"""TCP waits twice as long after each try to send again; after a link was down for 6 s it would let 6 more pass. This is
-the least that Linux allows (from 6.15 on)."""
+"""TCP doubles its wait after each retransmission: after a link was down for 6 s, up to 6 s more would pass. 1 s is the
+least that Linux allows (from 6.15 on).
+"""
 _TCP_RTO_MAX_MS = 44
 
 
@@ -45,7 +46,7 @@ class Sockets(Protocol):
 
     def listen(self, host: str, port: int, backlog: int) -> ListenSocket: ...
     def is_name(self, host: str) -> bool:
-        """Whether a host has to be looked up before it can be connected."""
+        """Whether a host must be looked up before connecting."""
         ...
 
     async def look_up(self, host: str) -> str:
@@ -58,7 +59,9 @@ class Sockets(Protocol):
         ...
 
     def connect(self, host: str, port: int) -> Socket:
-        """A connection on its way: writable once it stands; the first send or receive raises if it was refused."""
+        """A socket that is connecting: it is writable once connected; the first send or receive raises if it was
+        refused.
+        """
         ...
 
 
@@ -80,7 +83,7 @@ class _OsListenSocket:
 class OsSockets:
     supports_sendfile = hasattr(os, "sendfile")
     shares_ports = False
-    """Whether a port that another socket of this user holds may be listened on, if that one allows it as well."""
+    """Whether several sockets of this user may listen on one port, if all of them allow it."""
 
     def listen(self, host: str, port: int, backlog: int) -> ListenSocket:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -124,15 +127,14 @@ class OsSockets:
         except OSError:
             connecting.close()
             raise
-        except OverflowError:  # a broker may advertise any number
+        except OverflowError:  # a broker may advertise any port number
             connecting.close()
             raise OSError(errno.EADDRNOTAVAIL, f"{port} is no port") from None
         return connecting
 
 
 def host_addresses(host: str, family: int = socket.AF_UNSPEC) -> list[str]:
-    """The addresses of a host, each once, looked up in place. OSError if it has none, also if no host can have that
-    name, such as a..b."""
+    """The addresses of a host, each once; blocks. OSError if it has none, or if the name is invalid, such as a..b."""
     try:
         found = socket.getaddrinfo(host, None, family, socket.SOCK_STREAM)
     except UnicodeError:

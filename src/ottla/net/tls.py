@@ -1,13 +1,13 @@
-"""TLS over any non-blocking socket of the port, behind the same interface: a channel cannot tell.
+"""TLS over any non-blocking socket of `Sockets`, with the same interface, so that a channel works with both.
 
 OpenSSL works on two buffers in memory; `TlsSocket` moves their bytes from and to the socket below, real or simulated.
-Two things differ from a plain socket. Bytes that were decrypted, or wait to be, are not reported by the system as
-readable: `has_pending` says so, and the channel reads on. And bytes that were encrypted cannot be taken back: if the
-socket below does not take all of them, `send` raises BlockingIOError and remembers how much plain text they hold; the
-next call, which must offer the same bytes first (a channel does), sends the rest and returns that count.
+Two things differ from a plain socket. The system does not report bytes as readable that are decrypted or wait to be:
+`has_pending` does, and the channel reads on. And bytes that were encrypted cannot be withdrawn: if the socket below
+does not take all of them, `send` raises BlockingIOError and remembers how much plain text they hold; the next call must
+offer the same bytes first (a channel does), and sends the rest and returns that count.
 
 The encrypted bytes of all connections of a thread are received into one buffer, and pass OpenSSL's own buffers in small
-pieces: those buffers keep the size that they once had. So an idle connection holds little, whatever it carried before.
+pieces: OpenSSL's buffers never shrink, and so an idle connection holds little memory.
 """
 
 from __future__ import annotations
@@ -28,22 +28,24 @@ from ottla.net.dial import readable, writable
 from ottla.net.sockets import Socket
 
 ENCRYPTED_BYTES = 256 * 1024
-"""So much is read from the socket at once."""
+"""At most so many bytes are read from the socket at once."""
 PIECE_BYTES = 64 * 1024
-"""So much of it is given to OpenSSL at once, and so much is encrypted before the socket is offered it."""
+"""At most so many of them are given to OpenSSL at once, or encrypted before the socket is offered them."""
 PLAIN_BYTES = 256 * 1024
-"""At most so much is taken by one call to send."""
+"""At most so many bytes are taken by one call of `send`."""
 RECORD_BYTES = 16 * 1024
-"""What one TLS record holds. Parts that fit into one are encrypted together."""
+"""The capacity of a TLS record. Parts that fit into one are encrypted together."""
 LARGEST_RECORD_BYTES = RECORD_BYTES + 1024
 STEPS_AT_ONCE = 4
-"""Handshake steps that run in threads at the same time."""
+"""Handshake steps that run in threads at the same time, at most."""
 _MORE: int = getattr(socket, "MSG_MORE", 0)
 _NOTHING = memoryview(b"")
 
 
 class _Shared(threading.local):
-    """What the connections of one thread receive into: each passes it on before another one reads."""
+    """The receive buffers that the connections of one thread share: each delivers its bytes before another one
+    reads.
+    """
 
     def __init__(self) -> None:
         self.view = memoryview(bytearray(ENCRYPTED_BYTES))
@@ -56,7 +58,7 @@ class TlsSocket:
     """One end of a TLS connection. A handshake comes first: `handshake`, or a `Handshake` that runs beside the loop."""
 
     held_bytes = LARGEST_RECORD_BYTES
-    """A record that has not arrived whole may hold so much: its bytes are received and not decrypted."""
+    """The most bytes that may be received and not decrypted yet: a record that has not arrived completely."""
     __slots__ = (
         "_arrived",
         "_incoming",
@@ -88,7 +90,7 @@ class TlsSocket:
             self._incoming, self._outgoing, server_side=is_server, server_hostname=server_hostname
         )
         self._arrived = _NOTHING
-        """The rest of what was received and not given to OpenSSL; empty between two calls."""
+        """Bytes that were received and not given to OpenSSL yet; empty between two calls."""
         self._is_ended = False
         self._unsent = _NOTHING
         """Encrypted bytes that the socket has not taken."""
@@ -104,7 +106,9 @@ class TlsSocket:
     # The handshake
 
     async def handshake(self) -> None:
-        """ssl.SSLError if the two sides do not agree, ConnectionResetError if the other one ends the connection."""
+        """Perform the handshake. ssl.SSLError if the two sides do not agree, ConnectionResetError if the other one
+        closes the connection.
+        """
         while True:
             try:
                 is_done = self.step()
@@ -153,12 +157,12 @@ class TlsSocket:
         return True
 
     def receive_handshake(self) -> None:
-        """Take what the other side sent; BlockingIOError if there is nothing now."""
+        """Read what the other side sent; BlockingIOError if there is nothing now."""
         if not self._receive(LARGEST_RECORD_BYTES):
             raise ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET))
 
     def flush_alert(self) -> None:
-        """Send the alert that says why the handshake failed, if the socket takes it."""
+        """Send the alert with the reason of a failed handshake, if the socket takes it."""
         with suppress(OSError):
             self.flush()
 
@@ -199,8 +203,9 @@ class TlsSocket:
         return filled
 
     def _decrypt(self, view: memoryview, filled: int) -> int:
-        """Fill a buffer with what is decrypted, as far as that goes; how full it is then. OpenSSL is not asked when it
-        holds nothing: its refusal is an exception, which costs as much as to decrypt 8 KB."""
+        """Fill a buffer with decrypted bytes and return how many it has. OpenSSL is not called when it holds nothing:
+        it would raise an exception, which costs as much as decrypting 8 KB.
+        """
         size = len(view)
         read = self._tls.read
         while filled < size:
@@ -219,10 +224,10 @@ class TlsSocket:
         return filled
 
     def _receive(self, wanted: int) -> bool:
-        """Whether the socket below has not ended; BlockingIOError if it has no bytes now."""
+        """Receive encrypted bytes; False if the socket has ended, BlockingIOError if it has no bytes now."""
         if self._outgoing.pending:
             with suppress(BlockingIOError, InterruptedError):
-                self.flush()  # what TLS itself answers to what it read
+                self.flush()  # TLS's own answers to what it read
         view = _shared.view
         # Not much more than the caller has room for: what is left over stays in OpenSSL's buffers.
         received = self._sock.recv_into(view[: max(wanted, LARGEST_RECORD_BYTES)])
@@ -233,7 +238,7 @@ class TlsSocket:
         return self._feed()
 
     def _feed(self) -> bool:
-        """Give OpenSSL the next piece of what was received; whether there was one."""
+        """Give OpenSSL the next piece of what was received; False if there is none."""
         arrived = self._arrived
         if not arrived:
             return False
@@ -252,7 +257,7 @@ class TlsSocket:
         else:
             parts = list(buffers)
             if flags & _MORE and sum(map(len, parts)) <= RECORD_BYTES and not self._outgoing.pending:
-                # More follows at once, and takes these bytes along.
+                # More bytes follow at once and are sent together with these.
                 return self._encrypt(parts)
             self._send_pieces(parts)
         sent, self._plain_count = self._plain_count, 0
@@ -269,7 +274,7 @@ class TlsSocket:
             self.flush()
 
     def _encrypt(self, buffers: Iterable[Any]) -> int:
-        """Encrypt the first parts, small ones together in one record; how many bytes that were."""
+        """Encrypt the first parts, small ones together in one record; returns how many bytes that were."""
         count = 0
         small: list[Any] = []
         small_size = 0
@@ -302,7 +307,7 @@ class TlsSocket:
             self._unsent = self._unsent[self._sock.send(self._unsent) :]
 
     def close(self) -> None:
-        """Close the socket below, after the TLS alert that says so if that can be sent now."""
+        """Close the socket, after sending TLS's closing alert if it can be sent now."""
         if self._is_shaken and not self._unsent:
             with suppress(OSError, ValueError):
                 self._tls.unwrap()
@@ -311,8 +316,9 @@ class TlsSocket:
 
 
 class HandshakeTurns:
-    """Runs the costly steps of handshakes in threads, a few at a time: however many clients connect at once, the loop
-    goes on with the connections that stand, and reads of the disk find a thread."""
+    """Runs the costly steps of handshakes in threads, a few at a time: so when many clients connect at once, the loop
+    still serves open connections, and reads of the disk find a free thread.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -340,7 +346,8 @@ class HandshakeTurns:
 class Handshake:
     """One handshake beside everything else. `on_done` is called once: with None when it is done, or with the error that
     ended it (TimeoutError after `timeout_s`). The caller closes the connection: after an error the socket itself, not
-    the TlsSocket, because a thread may still be at work on that."""
+    the TlsSocket, because a thread may still be working on that.
+    """
 
     __slots__ = ("_is_reading", "_is_writing", "_loop", "_on_done", "_sock", "_timer", "_turns", "tls")
 
@@ -368,7 +375,7 @@ class Handshake:
             self._read()
 
     def cancel(self) -> None:
-        """End it without a word to the caller."""
+        """End the handshake without calling `on_done`."""
         self._on_done = None
         self._timer.cancel()
         self._stop_reading()

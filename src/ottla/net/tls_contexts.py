@@ -1,7 +1,7 @@
 """TLS settings made into contexts of OpenSSL, for clients and for listeners.
 
-Contexts are kept and shared by all connections with the same settings and files. A file that changes (a renewed
-certificate) makes a new context, so a process that runs for months uses it with its next connection.
+Contexts are kept and shared by all connections with the same settings and files. When a file changes (a renewed
+certificate), the next connection gets a new context; the process need not restart.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _NO_RENEGOTIATION: int = getattr(ssl, "OP_NO_RENEGOTIATION", 0)
 
 
 class TlsSettingsError(ValueError):
-    """Which setting no context can be made of, and why; never a secret."""
+    """Which setting is wrong, and why; never a secret."""
 
 
 class FileStamp(NamedTuple):
-    """A file, and whether it is still the same."""
+    """A file's identity and time of change, to see whether it has changed."""
 
     path: str
     changed_at_ns: int
@@ -35,7 +35,7 @@ class FileStamp(NamedTuple):
 
 
 class TlsSettings(NamedTuple):
-    """All that a context is made of."""
+    """The settings and files of a context."""
 
     truststore: FileStamp | None = None
     truststore_password: str | None = None
@@ -63,7 +63,7 @@ class TlsSettings(NamedTuple):
 
 
 def stamp(name: str, path: str | None) -> FileStamp | None:
-    """The file that a setting names, as it is now; None without a path."""
+    """The stamp of the file that a setting names; None without a path."""
     if not path:
         return None
     try:
@@ -212,7 +212,7 @@ def _openssl_name(name: str) -> str:
 
 
 def _trust(context: ssl.SSLContext, settings: TlsSettings, purpose: ssl.Purpose) -> None:
-    # As in Java: whatever stands in a trust store is trusted, also if it is not the root of a chain.
+    # As in Java: every certificate in a trust store is trusted, even if it is not the root of a chain.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     trusted = trusted_certificates(settings)
     if trusted is None:
@@ -281,7 +281,9 @@ def _key_store(settings: TlsSettings) -> tuple[str, Store]:
 
 @contextmanager
 def _as_file(text: str) -> Iterator[str]:
-    """A key under a name, which is all that OpenSSL takes: in memory if the system can, never on a disk for long."""
+    """Gives OpenSSL a key as a file, which is the only way it takes one: in memory if the system can, else for a moment
+    on the disk.
+    """
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("ottla")
         try:
