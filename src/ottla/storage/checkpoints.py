@@ -4,8 +4,8 @@ A log dir:     meta.properties, .kafka_cleanshutdown, .lock, and four maps of pa
                (recovery-point-, log-start-, replication- and cleaner-offset-checkpoint)
 A partition:   leader-epoch-checkpoint, partition.metadata
 
-Each is written beside its place and renamed over it, so that a crash leaves the old or the new one. One that cannot
-be read is as good as absent: all of them can be found out anew, only slower.
+Each is written under another name and then renamed, so that a crash leaves the old or the new file. An unreadable file
+counts as absent: the content of each can be rebuilt, only slower.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Partition = tuple[str, int]
 
 
 class CorruptCheckpoint(ValueError):
-    """A checkpoint file that was not written to its end, or not by a broker."""
+    """A checkpoint file that is incomplete, or that no broker wrote."""
 
 
 def read_text(disk: Disk, path: str) -> str | None:
@@ -50,7 +50,7 @@ def read_text(disk: Disk, path: str) -> str | None:
 
 
 def replace_text(disk: Disk, path: str, text: str, *, sync: bool = True) -> None:
-    """Put a file in place of another in one step; with `sync` it is also on the medium."""
+    """Replace a file in one step; with `sync` the new one is also on the disk."""
     temporary = f"{path}.tmp"
     file = _write(disk, temporary, text)
     try:
@@ -96,7 +96,7 @@ def parse_offsets(text: str) -> dict[Partition, int]:
 
 
 def read_offsets(disk: Disk, directory: str, name: str) -> dict[Partition, int]:
-    """One of the four maps; CorruptCheckpoint when it is there and not whole."""
+    """Reads one of the four maps; CorruptCheckpoint if the file exists and is damaged."""
     text = read_text(disk, f"{directory}/{name}")
     return {} if text is None else parse_offsets(text)
 
@@ -108,7 +108,7 @@ def write_offsets(
 
 
 def _entries(text: str) -> list[str]:
-    """The lines behind "version, count" of a checkpoint; an empty file is an empty checkpoint."""
+    """The lines after a checkpoint's version and count; an empty file is an empty checkpoint."""
     lines = text.splitlines()
     if not lines:
         return []
@@ -153,7 +153,9 @@ def write_epochs(disk: Disk, directory: str, entries: Iterable[tuple[int, int]],
 
 
 async def sync_epochs(disk: Disk, directory: str, entries: Iterable[tuple[int, int]]) -> None:
-    """`write_epochs` with `sync`, for when many logs do so at once and no other call writes this one's."""
+    """`write_epochs` with `sync`, for many logs at once; the caller makes sure that no other call writes this log's
+    file.
+    """
     path = f"{directory}/{LEADER_EPOCHS}"
     file = _write(disk, f"{path}.tmp", format_epochs(entries))
     try:
@@ -164,7 +166,7 @@ async def sync_epochs(disk: Disk, directory: str, entries: Iterable[tuple[int, i
 
 
 def read_topic_id(disk: Disk, directory: str) -> bytes | None:
-    """The topic id in partition.metadata; None when the file is absent or not whole."""
+    """The topic id in partition.metadata; None if the file is absent or damaged."""
     try:
         text = read_text(disk, f"{directory}/{PARTITION_METADATA}")
     except CorruptCheckpoint:
@@ -179,8 +181,9 @@ def read_topic_id(disk: Disk, directory: str) -> bytes | None:
 
 
 def write_topic_id(disk: Disk, directory: str, topic_id: bytes, *, is_new: bool = False) -> None:
-    """Not synced: the cluster's metadata knows the id too, and a thousand new partitions must not wait for as many
-    syncs."""
+    """Write the topic id without a sync: the cluster's metadata has it too, and a thousand new partitions must not wait
+    for a sync each.
+    """
     file = disk.open(f"{directory}/{PARTITION_METADATA}", create=True)
     data = f"version: 0\ntopic_id: {uuid_text(topic_id)}".encode()
     try:
@@ -200,12 +203,13 @@ class MetaProperties(NamedTuple):
     cluster_id: str
     node_id: int
     directory_id: bytes | None = None
-    """None in a folder of a release that did not number its log dirs."""
+    """None in a folder of a release without log dir ids."""
 
 
 def read_meta_properties(disk: Disk, directory: str) -> MetaProperties | None:
-    """What a log dir says of itself, None if it has not been formatted. CorruptCheckpoint if it cannot be understood:
-    of all small files, this one cannot be found out anew."""
+    """The log dir's meta.properties, None if it has not been formatted. CorruptCheckpoint if the file is damaged: of
+    all small files, only this one cannot be rebuilt.
+    """
     path = f"{directory}/{META_PROPERTIES}"
     text = read_text(disk, path)
     if text is None:
@@ -232,8 +236,9 @@ def write_meta_properties(disk: Disk, directory: str, properties: MetaProperties
 
 
 def take_clean_shutdown(disk: Disk, directory: str) -> tuple[bool, int]:
-    """Was the last stop clean, and with which broker epoch (-1: unknown)? Asked once: the marker is removed, so that a
-    crash from here on is seen as one."""
+    """Whether the last stop was clean, and its broker epoch (-1: unknown). Removes the marker, so that a later crash is
+    recognised.
+    """
     path = f"{directory}/{CLEAN_SHUTDOWN}"
     try:
         text = read_text(disk, path)

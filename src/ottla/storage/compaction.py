@@ -2,21 +2,21 @@
 
 A compacted log is a clean part, where every key occurs once, and a dirty part behind it. Cleaning reads the keys of
 the dirty part into a map (key to latest offset, in bounded memory), then copies every segment below the map's end
-without the records that have a later one of their key. What is copied keeps its offset and its place in the order.
+without the records that a later record with the same key replaces. Copied records keep their offsets and their order.
 
 Which segments: never the active one, nothing from the last stable offset on, nothing younger than
 min.compaction.lag.ms. When: as soon as the dirty part's share is above min.cleanable.dirty.ratio, or its oldest batch
 is older than max.compaction.lag.ms.
 
-What else goes, and when:
+What else is removed, and when:
   tombstones            delete.retention.ms after the cleaner first kept them (the batch's delete horizon, KIP-534)
   aborted transactions  at once; their marker, and a commit's, delete.retention.ms after the last of their records
   a batch left empty    its header stays while it holds the last sequence of a producer that is remembered, or the last
                         offset below the uncleanable part
 
-New segments are written beside the old ones as .cleaned, synced, and then put in their place by renames that recovery
-can finish or undo (`Log.replace_segments`). Work is done in pieces: `clean` is a generator, and everything may happen
-to the log between two steps; what it copied is thrown away when the segments it read are no longer the log's.
+New segments are written beside the old ones as .cleaned, synced, and then replace them by renames that recovery can
+finish or undo (`Log.replace_segments`). Work is done in pieces: `clean` is a generator, and the log may change in any
+way between two steps; the copy is discarded if the segments it was read from are no longer part of the log.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _LARGE_MAP_BYTES = 8 * 1024 * 1024
 
 Partition = tuple[str, int]
 Step: TypeAlias = Awaitable[object] | None
-"""What a piece of work ends with: nothing, or something to wait for (a sync, a cold read) before the next."""
+"""The end of a piece of work: None, or an awaitable that must finish before the next piece (a sync, a cold read)."""
 
 
 class Cleanable(NamedTuple):
@@ -77,7 +77,7 @@ class Cleanable(NamedTuple):
     clean_bytes: int
     cleanable_bytes: int
     compaction_delay_ms: int
-    """How long ago max.compaction.lag.ms ran out; 0 if it has not."""
+    """How long cleaning is overdue by max.compaction.lag.ms; 0 if it is not."""
 
     @property
     def dirty_ratio(self) -> float:
@@ -93,11 +93,11 @@ class Cleanable(NamedTuple):
 
 @dataclass(slots=True)
 class Cleaning:
-    """What cleaning a log did."""
+    """The result of cleaning a log."""
 
     start_offset: int
     end_offset: int = -1
-    """Up to here the log is clean now; -1 if the cleaning was given up."""
+    """The log is clean up to this offset; -1 if the cleaning was abandoned."""
     mapped_bytes: int = 0
     read_bytes: int = 0
     written_bytes: int = 0
@@ -111,7 +111,7 @@ class CleaningAborted(Exception):
 
 
 class Cleaner:
-    """Compacts the logs of a node. Remembers in cleaner-offset-checkpoint up to where each is clean."""
+    """Compacts the logs of a node. cleaner-offset-checkpoint stores up to which offset each is clean."""
 
     def __init__(self, logs: Logs, disk: Disk, *, rng: Random) -> None:
         self._logs = logs
@@ -121,7 +121,7 @@ class Cleaner:
         self._loaded: dict[str, LogDir] = {}
         self._running: Log | None = None
         self.uncleanable: dict[Partition, str] = {}
-        """Logs that cannot be cleaned, and why; they are left alone until the node restarts."""
+        """Logs that cannot be cleaned, and why; the cleaner skips them until the node restarts."""
         self.max_dirty_ratio = 0.0
         self.max_compaction_delay_ms = 0
         self.last_run_timestamp = 0
@@ -131,7 +131,7 @@ class Cleaner:
     # --- which logs
 
     def cleanable(self, timestamp: int) -> list[Cleanable]:
-        """The logs that are due, the dirtiest first."""
+        """The logs that are due for cleaning, the dirtiest first."""
         self._load_checkpoints()
         self._forget_deleted()
         self.last_run_timestamp = timestamp
@@ -173,7 +173,7 @@ class Cleaner:
                     bound = min(bound, segment.base_offset)
                     break
         bound = max(bound, first_dirty_offset)
-        # Segments are cleaned whole: the one that holds the bound is not.
+        # Segments are cleaned as a whole: the segment with the bound is not.
         first_uncleanable_offset = min(segments[_index_of(segments, bound)].base_offset, active.base_offset)
         cleanable_bytes = sum(s.size for s in dirty if s.base_offset < first_uncleanable_offset)
         clean_bytes = sum(s.size for s in segments if s.base_offset < first_dirty_offset and s is not active)
@@ -187,7 +187,7 @@ class Cleaner:
         )
 
     def cleaned_offset(self, log: Log) -> int:
-        """Up to where a log is clean; its start when that is not known or cannot be."""
+        """The offset up to which a log is clean; the log start if it is unknown or invalid."""
         self._load_checkpoints()
         partition = (log.topic, log.partition)
         known = self._cleaned.get(partition)
@@ -205,7 +205,7 @@ class Cleaner:
 
     async def run(self, timestamp: int) -> int:
         """Clean what is due, dirtiest first, then apply retention to compacted logs; how many cleanings that took.
-        Gives way to other work every millisecond or so, and keeps to log.cleaner.io.max.bytes.per.second."""
+        Yields to other work about every millisecond, and stays within log.cleaner.io.max.bytes.per.second."""
         count = 0
         failed: list[Log] = []
         while True:
@@ -244,7 +244,7 @@ class Cleaner:
 
     def retain(self, timestamp: int) -> int:
         """Retention of compacted logs: below the log's start, and by size and age with cleanup.policy=compact,delete;
-        how many segments went. The log that is just being cleaned has its turn next time."""
+        how many segments were removed. A log that is being cleaned is left for the next run."""
         removed = 0
         for log in list(self._logs):
             if log.is_offline or log is self._running or "compact" not in log.config.cleanup_policy:
@@ -258,8 +258,9 @@ class Cleaner:
     def clean(
         self, log: Log, timestamp: int, *, cleaning: Cleaning | None = None
     ) -> Generator[Step, None, Cleaning | None]:
-        """Clean one log up to what the key map holds, in pieces. None when it was given up: the log changed, the disk
-        is full, or it turned out corrupt (then it is marked and not tried again)."""
+        """Clean one log, in pieces, as far as the key map reaches. None if the cleaning was abandoned: the log changed,
+        the disk is full, or the log is corrupt (then it is marked and skipped from then on).
+        """
         assert self._running is None, "one log at a time: the memory for keys is there once"
         self._running = log
         try:
@@ -296,7 +297,8 @@ class Cleaner:
             return cleaning
 
         if log.recovery_point < end_offset:
-            # A record must not go before the one that replaces it is on the medium, or a power loss takes both.
+            # The record that replaces another must be on the disk before the other is removed, or a power loss takes
+            # both.
             yield log.flush_closed_segments()
         transactions = Transactions()
         segments = [segment for segment in log.segments if segment.base_offset < end_offset]
@@ -377,7 +379,7 @@ class Cleaner:
             return True
         return map_keys(offset_map, batch, start_offset=start_offset, max_keys=max_keys)
 
-    # --- second pass: copy what stays
+    # --- second pass: copy what remains
 
     def _clean_group(
         self,
@@ -429,7 +431,7 @@ class Cleaner:
         bound: int,
         cleaning: Cleaning,
     ) -> Generator[Step, None, None]:
-        """The batches of a chunk as they stay, written to the cleaned segment in one write."""
+        """Write the batches of a chunk, without the removed records, to the cleaned segment in one write."""
         output = bytearray()
         interval_bytes = log.config.index_interval_bytes
         delete_horizon = timestamp + log.config.delete_retention_ms
@@ -478,7 +480,7 @@ class Cleaner:
             cleaning.written_bytes += len(output)
 
     def _discard(self, cleaned: Segment) -> None:
-        """Throw away a copy that was not finished; if even that fails, the next cleaning or start does it."""
+        """Remove an unfinished copy; if even that fails, the next cleaning or start does it."""
         cleaned.close()
         for path in cleaned.paths():
             try:
@@ -491,20 +493,20 @@ class Cleaner:
     # --- what is remembered
 
     def forget(self, topic: str, partition: int) -> None:
-        """A log is gone; one of the same name starts dirty."""
+        """A log was deleted; a new log of the same name starts dirty."""
         self._load_checkpoints()
         self._cleaned.pop((topic, partition), None)
         self.uncleanable.pop((topic, partition), None)
 
     def truncated(self, log: Log) -> None:
-        """A log was cut back: what is appended from there on is dirty."""
+        """A log was truncated: what is appended from there on is dirty."""
         self._load_checkpoints()
         known = self._cleaned.get((log.topic, log.partition))
         if known is not None and known[1] > log.log_end_offset:
             self._set_cleaned(log, log.log_end_offset)
 
     def moved(self, log: Log) -> None:
-        """A log is in another log dir now: that is to remember how far it was cleaned."""
+        """A log moved to another log dir, whose checkpoint takes its cleaned offset."""
         self._load_checkpoints()
         known = self._cleaned.get((log.topic, log.partition))
         if known is not None:
@@ -533,7 +535,7 @@ class Cleaner:
         try:
             self._logs.write_cleaner_offsets(log_dir, offsets)
         except OSError as trouble:
-            # The old checkpoint stays: after a restart more is cleaned than need be.
+            # The old checkpoint remains: after a restart more is cleaned than necessary.
             logger.warning("%s: cleaner-offset-checkpoint was not written: %s", log_dir.path, trouble)
 
     def _set_uncleanable(self, log: Log, reason: str) -> None:
@@ -542,11 +544,11 @@ class Cleaner:
 
 
 class Transactions:
-    """Which transactions the cleaner is inside of while it passes over the log, and which of them were aborted."""
+    """The transactions that are open at the cleaner's position in the log, and which of them were aborted."""
 
     def __init__(self) -> None:
         self.cleaned_index: TransactionIndex | None = None
-        """Gets the aborted transactions that still have batches in the cleaned segment."""
+        """Collects the aborted transactions that still have batches in the cleaned segment."""
         self._coming: list[AbortedTransaction] = []
         self._aborted: dict[int, tuple[AbortedTransaction, bool]] = {}
         self._committed: set[int] = set()
@@ -563,7 +565,7 @@ class Transactions:
             self._aborted.setdefault(transaction.producer_id, (transaction, False))
 
     def pass_batch(self, header: BatchHeader) -> bool:
-        """Pass over a data batch; True if its transaction was aborted."""
+        """Account for a data batch; True if its transaction was aborted."""
         self._reach(header.last_offset)
         if not header.is_transactional:
             return False
@@ -575,7 +577,7 @@ class Transactions:
         return True
 
     def pass_marker(self, header: BatchHeader, batch: memoryview) -> bool:
-        """Pass over a control batch; True if no batch of its transaction was met, so that nothing needs it."""
+        """Account for a control batch; True if no batch of its transaction was met, so that it is not needed."""
         self._reach(header.last_offset)
         if not header.count:
             return True
@@ -604,8 +606,9 @@ class Chunk(NamedTuple):
 
 
 def _read(segment: Segment, position: int) -> Generator[Step, None, Chunk]:
-    """The batches from a position on, some hundred kilobytes of them. What is not in the page cache is brought there
-    by a thread first."""
+    """The batches from a position on, some hundred kilobytes of them. A thread first reads what is not in the page
+    cache.
+    """
     file = segment.file
     size = min(MAX_SEGMENT_READ, segment.size - position)
     while True:
@@ -615,7 +618,7 @@ def _read(segment: Segment, position: int) -> Generator[Step, None, Chunk]:
         batches = split(data)
         if batches:
             break
-        # Not one whole batch: a large one, or a segment that does not end with one.
+        # Not one whole batch: it is larger than the read, or the segment does not end with a whole batch.
         if len(data) < max(size, 12):
             raise CorruptRecords(f"{segment.path} has no batch at {position}")
         needed = 12 + int.from_bytes(data[8:12], "big")
@@ -644,7 +647,7 @@ async def _warm(file: File, position: int, size: int) -> None:
 def group_segments(
     segments: list[Segment], max_bytes: int, max_index_bytes: int, first_uncleanable_offset: int
 ) -> list[list[Segment]]:
-    """Neighbours that together are no larger than one segment may be, so that cleaning also joins small ones."""
+    """Groups neighbours that together fit into one segment, so that cleaning also joins small segments."""
     groups: list[list[Segment]] = []
     group: list[Segment] = []
     size = offset_entries = time_entries = 0
@@ -669,7 +672,7 @@ def group_segments(
 
 
 def _index_of(segments: list[Segment], offset: int) -> int:
-    """The segment that holds an offset; the first one for offsets before it."""
+    """The index of the segment with an offset; 0 for earlier offsets."""
     return max(0, bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1)
 
 
@@ -679,9 +682,9 @@ def _work(header: BatchHeader) -> int:
 
 
 def _compaction_delay_ms(dirty: list[Segment], timestamp: int, max_lag_ms: int) -> int:
-    """How long ago the oldest dirty batch was to be cleaned at the latest."""
+    """By how much the oldest dirty batch exceeds max.compaction.lag.ms."""
     if max_lag_ms >= _NO_LAG_LIMIT:
-        return 0  # as by default; then no segment is opened to see how old it is
+        return 0  # the default; then no segment is read for its age
     earliest = None
     for segment in dirty:
         if segment.first_timestamp == UNKNOWN:
@@ -692,7 +695,9 @@ def _compaction_delay_ms(dirty: list[Segment], timestamp: int, max_lag_ms: int) 
 
 
 def _holds_last_sequence(log: Log, header: BatchHeader) -> bool:
-    """Whether a producer's state would be lost with this batch: its last data, or (without any) its last marker."""
+    """Whether a producer's state would be lost with this batch: its last data batch, or (if it has none) its last
+    marker.
+    """
     if not header.has_producer_id:
         return False
     entry = log.producers.producers.get(header.producer_id)
@@ -704,7 +709,7 @@ def _holds_last_sequence(log: Log, header: BatchHeader) -> bool:
 
 
 def _require_current(log: Log, segments: list[Segment]) -> None:
-    """Whether the segments still are neighbours in the log."""
+    """CleaningAborted if the segments are no longer neighbours in the log."""
     if log.is_offline:
         raise CleaningAborted("it is gone or offline")
     if "compact" not in log.config.cleanup_policy:

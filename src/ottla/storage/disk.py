@@ -1,7 +1,6 @@
-"""The files a node stands on: everything storage reads or writes passes through a `Disk`.
-
-`OsDisk` is the operating system's; the simulator brings one that loses what was not synced. Trouble is always an
-`OSError`: ENOSPC and EDQUOT mean "no room now", anything else means that the log dir can no longer be trusted.
+"""The files a node stands on: storage reads and writes only through a `Disk`. `OsDisk` is the operating system's; the
+simulator's loses what was not synced. Errors are always an `OSError`: ENOSPC and EDQUOT mean "no room now", any other
+means that the log dir can no longer be trusted.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ class File(Protocol):
     path: str
 
     def read(self, position: int, size: int) -> bytes:
-        """Up to `size` bytes; fewer only where the file ends."""
+        """Up to `size` bytes; fewer only at the end of the file."""
         ...
 
     def write(self, position: int, data: Buffer) -> None:
@@ -37,35 +36,37 @@ class File(Protocol):
         ...
 
     def truncate(self, size: int) -> None:
-        """Cut the file, or make it longer; what was reserved behind its end is given back."""
+        """Cut the file, or extend it; releases blocks that were reserved after its end."""
         ...
 
     def reserve(self, position: int, size: int) -> None:
-        """Have room on the medium for bytes that will be written there. The file does not grow; a wish, not a promise:
-        where it cannot be had, nothing happens."""
+        """Reserve disk blocks for bytes that will be written there. The file does not grow. Only a hint: if the blocks
+        cannot be reserved, nothing happens.
+        """
         ...
 
     def size(self) -> int: ...
 
     async def sync(self) -> None:
-        """Return once everything written before this call is on the medium; does not stop the loop."""
+        """Return when everything written before this call is on the disk; does not block the loop."""
         ...
 
     def sync_now(self) -> None:
-        """The same, blocking: for start, stop and small metadata."""
+        """`sync`, blocking: for start, stop and small metadata."""
         ...
 
     def fileno(self) -> int | None:
-        """A descriptor for sendfile, None where there is none. It may be closed by the next call into the disk, so ask
-        again before every use, or keep it open between `hold` and `release`."""
+        """A descriptor for sendfile, None if there is none. Any later call of the disk may close it: ask again before
+        every use, or keep it open between `hold` and `release`.
+        """
         ...
 
     def is_cached(self, position: int, size: int) -> bool:
-        """Whether reading these bytes now would not wait for the medium, as far as that can be known."""
+        """Whether reading these bytes now would not wait for the disk, as far as the system can tell."""
         ...
 
     def hold(self) -> None:
-        """Keep the descriptor open until `release`: for a thread that works on it."""
+        """Keep the descriptor open until `release`, because a thread uses it."""
         ...
 
     def release(self) -> None: ...
@@ -97,17 +98,17 @@ class Disk(Protocol):
     def remove(self, path: str) -> None: ...
 
     def make_directory(self, path: str) -> None:
-        """With its parents; no error when it is there."""
+        """Creates the folder and its parents; no error if it exists."""
         ...
 
     def remove_directory(self, path: str) -> None:
-        """An empty one."""
+        """Removes an empty folder."""
         ...
 
     def sync_directory(self, path: str) -> None: ...
 
     def absolute(self, path: str) -> str:
-        """The path from the root, as other programs on the machine find it."""
+        """The absolute path, under which other programs on the machine find it."""
         ...
 
     def free_bytes(self, path: str) -> int: ...
@@ -119,13 +120,14 @@ class Disk(Protocol):
         ...
 
     def lock(self, path: str) -> Callable[[], None]:
-        """Take an exclusive lock between processes on a (made) file and return what releases it; BlockingIOError when
-        another process has it."""
+        """Take an exclusive lock between processes on a file (created if absent). Returns the function that releases
+        it; BlockingIOError if another process holds the lock.
+        """
         ...
 
 
 class FileSlice:
-    """Bytes of a segment on their way to a socket: where they are, not what they are."""
+    """Bytes of a segment to send to a socket: their place in the file, not a copy."""
 
     __slots__ = ("file", "position", "segment_base_offset", "size")
 
@@ -248,7 +250,7 @@ class OsFile:
         except BlockingIOError:
             return False
         except OSError:
-            return True  # a file system that cannot say
+            return True  # the file system does not support the question
         return True
 
     def hold(self) -> None:
@@ -265,8 +267,9 @@ class OsFile:
         self.path = path
 
     def close(self) -> None:
-        """Give the descriptor back, once no thread works on it. A later use opens the file again, so a slice in flight
-        survives."""
+        """Close the descriptor as soon as no thread uses it. A later use opens the file again, so slices that are still
+        to be sent remain valid.
+        """
         self._is_closing = self._held > 0
         if self._descriptor >= 0 and not self._is_closing:
             self._disk.forget(self)
@@ -380,7 +383,7 @@ class OsDisk:
         self._open.pop(file, None)
 
     def close_files(self) -> None:
-        """Give all descriptors back that are not held. What is used again is opened again."""
+        """Close all descriptors that are not held. A later use opens the file again."""
         for file in list(self._open):
             if not file.is_held():
                 file.close()

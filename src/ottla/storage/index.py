@@ -39,8 +39,9 @@ class CorruptIndex(CorruptRecords):
 
 
 class OffsetPlace(NamedTuple):
-    """What the offset index knows of an offset: look from `position` on; `is_exact` when the batch there surely holds
-    it."""
+    """The offset index's answer for an offset: search from `position` on; `is_exact` if the batch there certainly has
+    it.
+    """
 
     position: int
     is_exact: bool
@@ -50,8 +51,9 @@ _START = OffsetPlace(0, False)
 
 
 class OffsetIndex:
-    """Offset to file position. `stored` entries are in the file, the newer ones in three arrays, which also know the
-    first offset of their batch: a fetch in the hot part needs no read of the log to find its batch."""
+    """Offset to file position. `stored` entries are in the file, the newer ones in three arrays, with the first offset
+    of each batch: a fetch of recent records needs no read of the log to find its batch.
+    """
 
     __slots__ = ("_disk", "_file", "base_offset", "bases", "lasts", "path", "positions", "stored")
 
@@ -78,11 +80,11 @@ class OffsetIndex:
         lasts.append(last_offset - self.base_offset)
         positions.append(position)
         if len(lasts) >= _HOT_LIMIT:
-            with suppress(OSError):  # they stay in memory; closing the segment shows the error
+            with suppress(OSError):  # they stay in memory; closing the segment reports the error
                 self._spill(_SPILL)
 
     def lookup(self, offset: int) -> OffsetPlace:
-        """Where to start looking for the batch that holds `offset`."""
+        """The position from which to search for the batch with `offset`."""
         relative = offset - self.base_offset
         bases = self.bases
         if bases:
@@ -105,7 +107,7 @@ class OffsetIndex:
         return None
 
     def upper_bound(self, position: int) -> int | None:
-        """The offset of the first entry at or beyond a file position; None beyond the last entry."""
+        """The offset of the first entry at or after a file position; None after the last entry."""
         if self.positions:
             found = bisect_left(self.positions, position)
             if found > 0 or not self.stored:
@@ -135,7 +137,7 @@ class OffsetIndex:
         found = bisect_right(lasts, relative) - 1
         if found < 0:
             return _START
-        return OffsetPlace(block[2 * found + 1], False)  # not trusted without a look: files rot
+        return OffsetPlace(block[2 * found + 1], False)  # not exact: files rot, so the batch is checked
 
     def _entry(self, slot: int) -> tuple[int, int]:
         relative, position = _OFFSET_ENTRY.unpack(self._read(slot * OFFSET_ENTRY_SIZE, OFFSET_ENTRY_SIZE))
@@ -165,7 +167,7 @@ class OffsetIndex:
         del self.bases[:count], self.lasts[:count], self.positions[:count]
 
     def write_out(self) -> None:
-        """Bring the file up to date and keep nothing in memory. The file exists afterwards, also when empty."""
+        """Write all entries to the file and keep none in memory. The file exists afterwards, even if it is empty."""
         if self.lasts:
             self._spill(len(self.lasts))
         elif self._file is None and not self.stored:
@@ -200,7 +202,7 @@ class OffsetIndex:
         _empty(self._disk, self._file, self.path)
 
     def entries(self) -> Iterator[tuple[int, int]]:
-        """All (last offset, position): for tests and checks."""
+        """All entries (last offset, position): for tests and checks."""
         for slot in range(self.stored):
             relative, position = self._entry(slot)
             yield self.base_offset + relative, position
@@ -227,7 +229,7 @@ class OffsetIndex:
 
 
 class TimeIndex:
-    """Timestamp to offset: rising in both. An entry is only added when the segment's largest timestamp has grown."""
+    """Timestamp to offset; both rise. An entry is only added when the segment's largest timestamp has grown."""
 
     __slots__ = ("_disk", "_file", "_last", "base_offset", "offsets", "path", "stored", "timestamps")
 
@@ -258,7 +260,7 @@ class TimeIndex:
         return last
 
     def append(self, timestamp: int, offset: int) -> None:
-        """Add an entry if it says something new."""
+        """Add an entry if its timestamp is larger than the last one's."""
         if timestamp <= self.last[0]:
             return
         if self.timestamps is None or self.offsets is None:
@@ -271,7 +273,7 @@ class TimeIndex:
                 self._spill(_SPILL)
 
     def lookup(self, timestamp: int) -> int:
-        """The offset of the last entry whose timestamp is not above the target: what lies before is all older."""
+        """The offset of the last entry whose timestamp is not above the target: all records before it are older."""
         if self.timestamps:
             assert self.offsets is not None
             found = bisect_right(self.timestamps, timestamp) - 1
@@ -370,7 +372,7 @@ class TimeIndex:
 
 
 class AbortedTransaction(NamedTuple):
-    """An entry of .txnindex: batches of the producer from first to last offset do not count for read_committed."""
+    """An entry of .txnindex: read_committed consumers skip the producer's batches from first to last offset."""
 
     producer_id: int
     first_offset: int
@@ -408,13 +410,14 @@ class TransactionIndex:
         return len(self.transactions)
 
     def append(self, transaction: AbortedTransaction) -> None:
-        """Remember and write an entry. After an OSError it is remembered all the same: read_committed must not see what
-        was aborted, and `write_out` tries again."""
+        """Remember and write an entry. After an OSError it is remembered all the same: read_committed consumers must
+        not see aborted records, and `write_out` tries again.
+        """
         self.transactions.append(transaction)
         self.write_out()
 
     def write_out(self) -> None:
-        """Write what only memory knows."""
+        """Write the entries that are only in memory."""
         if self._transactions is None or self._written == len(self._transactions):
             return
         if self._file is None:
@@ -424,7 +427,7 @@ class TransactionIndex:
         self._written = len(self._transactions)
 
     def collect(self, start_offset: int, end_offset: int, into: list[AbortedTransaction]) -> bool:
-        """Those that touch [start, end); True when no later segment can add any."""
+        """Adds the transactions that overlap [start, end); True if no later segment can add any."""
         for transaction in self.transactions:
             if transaction.last_offset >= start_offset and transaction.first_offset < end_offset:
                 into.append(transaction)

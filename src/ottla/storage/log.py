@@ -5,15 +5,15 @@ files. One thread, no locks: every method but the flushes runs to completion.
 
 The class is built in chapters, each on the one before: `tail` (compiled: ordinary appends), `log_segments` (state,
 settings, rolling), `log_reads`, `log_truncation` (retention, truncation, compaction), `log_flush` (durability and
-closing), and here what is appended out of the ordinary.
+closing), and here the less common appends.
 
 Invariants
   L1  log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset
   L2  recovery_point <= log_end_offset; everything below it has been synced, with the epochs and snapshots it needs
   L3  segments are ordered by base offset, the last is the active one, and there is always one
-  L4  offsets are never given twice: log_end_offset only goes back by `truncate`
+  L4 no offset is assigned twice: log_end_offset only goes back by `truncate`
   L5  nothing is appended after a `cut` that is not on disk: after a power loss pages of the records that were cut off
-      could stand among those of the records that came after them, and nothing would tell them apart
+      could stand among those of the records that came after them, and nothing would show the difference
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _ERRORS = {int(code): code for code in ErrorCode}
 
 
 class Appended(NamedTuple):
-    """What an append did. A duplicate appended nothing: the offsets are those of the first time."""
+    """The result of an append. A duplicate appends nothing: the offsets are those of the first append."""
 
     base_offset: int
     last_offset: int
@@ -67,7 +67,7 @@ class Appended(NamedTuple):
 
 
 class RecordsRefused(KafkaError):
-    """A batch with records that the topic does not accept, and which ones (KIP-467)."""
+    """A batch has records that the topic does not accept (KIP-467)."""
 
     def __init__(self, code: ErrorCode, message: str | None, record_errors: list[RecordError]) -> None:
         super().__init__(code, message)
@@ -86,7 +86,7 @@ def invalid_records(errors: list[RecordError]) -> RecordsRefused:
 
 
 class Log(LogFlush):
-    """One partition's log on a disk. `Log.create` makes a new one, `recovery.load_log` opens what is there."""
+    """One partition's log on a disk. `Log.create` makes a new one, `recovery.load_log` opens an existing one."""
 
     __slots__ = ()
 
@@ -145,9 +145,10 @@ class Log(LogFlush):
         now: int = 0,
         is_verified: bool = True,
     ) -> Appended:
-        """Append what a producer sent, as leader: check it, give it offsets (in place: the buffer is changed) and write
-        it, in one write. KafkaError when it is refused. `is_verified` is false for a transactional batch whose
-        transaction the coordinator has not confirmed."""
+        """Append a producer's batches, as leader: check them, assign offsets (the buffer is changed in place) and write
+        them with one write. KafkaError when it is refused. `is_verified` is false for a transactional batch whose
+        transaction the coordinator has not confirmed.
+        """
         offset = self.place(batches, leader_epoch, timestamp)
         if offset < 0:
             return self._append_unusual(batches, leader_epoch, timestamp, Origin.CLIENT, is_verified, 0)
@@ -160,16 +161,18 @@ class Log(LogFlush):
         return self._append_unusual(batch, leader_epoch, timestamp, Origin.COORDINATOR, True, transaction_version)
 
     def begin_epoch(self, epoch: int) -> None:
-        """What comes from here on is of a new leader's epoch; known before its first record, so that followers that ask
-        where the epochs before it end are told. `note_epochs` writes it down, which can wait: recovery finds the epochs
-        of records, and one without any loses nothing."""
+        """Begin a new leader's epoch at the log's end. It is kept from now on, before its first record, so that
+        followers can ask where earlier epochs end. `note_epochs` writes it to the file later: recovery finds the epochs
+        of records, and an epoch without records loses nothing.
+        """
         if epoch > self.epochs.latest:
             self.epochs.assign(epoch, self.log_end_offset)
             self.epochs.is_dirty = True
 
     def append_as_follower(self, batches: memoryview | bytearray) -> int:
-        """Append what the leader has, offsets and epochs as they are; the new log end offset. Batches that the log
-        already has are an error of the caller."""
+        """Append the leader's batches with their offsets and epochs; returns the new log end offset. The caller must
+        not pass batches that the log already has.
+        """
         if not len(batches):
             return self.log_end_offset
         copied = self.copy(batches)
@@ -184,7 +187,7 @@ class Log(LogFlush):
                     ErrorCode.UNKNOWN_SERVER_ERROR,
                     f"{self.topic}-{self.partition}: offset {header.base_offset} comes after {expected - 1}",
                 )
-            # A batch that ends before it begins would take the log's end back (L3).
+            # A batch whose last offset is before its first would move the log's end back (L3).
             if header.last_offset_delta < 0 or not crc_ok(batches, position, header.size):
                 raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"The batch at offset {header.base_offset} is corrupt")
             expected = header.last_offset + 1
@@ -283,7 +286,7 @@ class Log(LogFlush):
     ) -> Appended | None:
         """Check the producers of placed batches, write them together and replay them; a duplicate writes nothing."""
         if self.is_cut:
-            # L5. Clients try again: this replica has followed until now, and cannot lead yet.
+            # L5. Clients retry: this replica was a follower until now, and cannot lead yet.
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.name} was truncated, which is not on disk yet")
         producers = self.producers
         markers: dict[int, tuple[bool, int]] = {}
@@ -400,7 +403,7 @@ class Log(LogFlush):
         raise KafkaError(ErrorCode.INVALID_RECORD, f"A produced batch starts at offset 0, not {base_offset}")
 
     def _refuse_records(self, code: ErrorCode, message: str | None, found: list[RecordError]) -> NoReturn:
-        """Refuse a batch in Kafka's words; where records lack a key they name the partition."""
+        """Refuse a batch with Kafka's message, which names the partition if records lack a key."""
         place = f" in topic partition {self.topic}-{self.partition}"
         errors = [RecordError(at, text + place if text == WITHOUT_KEY else text) for at, text in found]
         if errors and code is ErrorCode.INVALID_RECORD:

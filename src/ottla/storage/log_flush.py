@@ -22,25 +22,27 @@ class LogFlush(LogTruncation):
 
     @property
     def has_unflushed_segments(self) -> bool:
-        """Whether closed segments are not on disk yet; they should be soon, so that recovery stays short."""
+        """Whether closed segments are not on disk yet; they should be soon, so that a recovery is short."""
         return self.recovery_point < self.segments[-1].base_offset
 
     async def flush(self, offset: int | None = None) -> None:
-        """Return once everything below `offset` (the log's end now) is on the medium. One sync serves all
+        """Return when everything below `offset` (default: the present log end) is on the disk. One sync serves all
         callers that wait; callers that arrive while it runs share the next."""
         target = self.log_end_offset if offset is None else min(offset, self.log_end_offset)
-        # A truncation takes the log's end, and so what there is to flush, below the target.
+        # A truncation can move the log's end, and so all that is left to flush, below `offset`.
         while self.recovery_point < min(target, self.log_end_offset):
             await self._flush_once(self.log_end_offset, include_active=True)
 
     async def flush_closed_segments(self) -> None:
-        """What Kafka does in the background after a roll: the recovery point moves up to the active segment."""
+        """The flush that Kafka does in the background after a roll: the recovery point moves to the start of the active
+        segment.
+        """
         target = self.segments[-1].base_offset
         while self.recovery_point < min(target, self.segments[-1].base_offset):
             await self._flush_once(target, include_active=False)
 
     async def _flush_once(self, end_offset: int, *, include_active: bool) -> None:
-        """Wait until the flush that runs is over, or else flush. The caller looks again whether that was enough."""
+        """Wait for the flush under way, or else start one. The caller checks whether that was enough."""
         running = self._flushing
         if running is not None and not running.done():
             await asyncio.shield(running)
@@ -67,7 +69,8 @@ class LogFlush(LogTruncation):
             if include_active:
                 await active.file.sync()
                 if active is not self.segments[-1]:
-                    # It was closed meanwhile. The recovery point moves behind it, so no later flush syncs its indexes.
+                    # It was closed meanwhile. The recovery point will be after it, so no later flush syncs its indexes:
+                    # sync them now.
                     await self._sync_closed(active)
             snapshot = self._unsynced_snapshot
             if snapshot >= 0:
@@ -78,18 +81,19 @@ class LogFlush(LogTruncation):
                 await self._sync_directory()
         except FileNotFoundError as trouble:
             if truncations != self._truncations:
-                return  # a truncation removed it: the caller looks again
+                return  # a truncation removed it: the caller checks again
             if not self.is_offline:
                 self._failed(trouble)
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR) from None  # deleted under our hands
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR) from None  # deleted while it was synced
         except OSError as trouble:
             self._failed(trouble)
         if truncations == self._truncations:
             self.recovery_point = max(self.recovery_point, min(end_offset, self.log_end_offset))
 
     def _flush_epochs(self) -> None:
-        """Write the epochs' file if they changed. On a full disk that of a log that is always recovered may lag: its
-        epochs are found in its records."""
+        """Write the epochs' file if they changed. On a full disk the file of a log that is always recovered may lag:
+        recovery finds the epochs in its records.
+        """
         if self.epochs.is_dirty:
             try:
                 self.write_epochs(sync=True)
@@ -127,7 +131,7 @@ class LogFlush(LogTruncation):
             file.close()
 
     def flush_now(self) -> None:
-        """`flush`, blocking: for a start, and a stop without a loop."""
+        """`flush`, blocking: for a start, and for a stop without a loop."""
         segments = self.segments
         start = max(0, bisect_right(segments, self.recovery_point, key=base_offset_of) - 1)
         try:
@@ -147,8 +151,9 @@ class LogFlush(LogTruncation):
     # --- closing
 
     def close(self, *, sync: bool = False) -> None:
-        """Write what only memory knows (indexes, epochs, producers) and give the descriptors back. With `sync` it is on
-        the medium: a clean stop is only clean if a power loss after it changes nothing."""
+        """Write everything that is only in memory (indexes, epochs, producers) and close the files. With `sync` it is
+        also on the disk: a stop is clean only if a power loss after it changes nothing.
+        """
         try:
             for file in self._write_out(sync=sync):
                 if sync:
@@ -163,8 +168,9 @@ class LogFlush(LogTruncation):
             self._give_back()
 
     async def shut(self) -> None:
-        """`flush` and `close` with `sync`, without stopping the loop: many logs at once take little longer than one. A
-        log that never held a record has nothing that a power loss could take."""
+        """`flush`, then `close` with `sync`, without blocking the loop: many logs at once take little longer than one.
+        A log that never had a record skips the syncs: it has nothing to lose.
+        """
         if not self.log_end_offset and not self.is_cut:
             self.close()
             return
@@ -186,7 +192,7 @@ class LogFlush(LogTruncation):
             self._give_back()
 
     def _write_out(self, *, sync: bool) -> list[File]:
-        """Write down what only memory knows; the files that a power loss could take it from."""
+        """Write everything that is only in memory. Returns the files that must be synced against a power loss."""
         if self._is_epoch_file_due:
             self.write_epochs(sync=sync and bool(self.epochs.epochs))
         self.take_snapshot()

@@ -1,4 +1,4 @@
-"""What a log answers: slices of its files by offset, offsets by timestamp and epoch, aborted transactions."""
+"""The reads of a log: slices of its files by offset, offsets by timestamp and epoch, aborted transactions."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class TimestampOffset(NamedTuple):
 
 
 class LogReads(LogSegments):
-    """Everything that reads a log and changes nothing."""
+    """The part of a log that reads and changes nothing."""
 
     __slots__ = ()
 
     def read(
         self, start_offset: int, *, max_bytes: int, end_offset: int | None = None, min_one_batch: bool = True
     ) -> FileSlice | None:
-        """Bytes of batches from the one that holds `start_offset` (so they may begin before it) up to `end_offset`, the
+        """Bytes of batches from the batch with `start_offset` (so they may begin before it) up to `end_offset`, the
         high watermark if not given. At most `max_bytes`, so the last batch may be cut; but with `min_one_batch` at
         least the whole first one, and without it nothing if that does not fit. None when there is nothing."""
         if end_offset is None:
@@ -47,7 +47,8 @@ class LogReads(LogSegments):
         segment = segments[index]
         if start_offset >= end_offset:
             if start_offset == log_end_offset:
-                # Where this reader goes on once there is more: it then finds its place without a look at index or file.
+                # Remember where this reader will continue: its next read then needs neither the index nor the file to
+                # find its place.
                 self._tail_offset, self._tail_position = start_offset, segment.size
             return None
         if self.is_offline:
@@ -87,8 +88,9 @@ class LogReads(LogSegments):
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(trouble)) from None
 
     def batches(self, start_offset: int) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """Whole batches from the one that holds `start_offset` to the log's end; the bytes are good until the next
-        step. For a reader that replays the log: the log must not change meanwhile."""
+        """Whole batches from the batch with `start_offset` to the log's end; the bytes are valid until the next step.
+        For a reader that replays the log: the log must not change meanwhile.
+        """
         first = max(0, bisect_right(self.segments, start_offset, key=base_offset_of) - 1)
         try:
             for segment in self.segments[first:]:
@@ -110,7 +112,7 @@ class LogReads(LogSegments):
 
     @property
     def latest(self) -> TimestampOffset:
-        """ListOffsets' -1, before the high watermark or last stable offset cuts it."""
+        """ListOffsets' -1, before the caller limits it to the high watermark or last stable offset."""
         return TimestampOffset(-1, self.log_end_offset, self.epochs.latest)
 
     def max_timestamp(self) -> TimestampOffset | None:
@@ -174,7 +176,7 @@ class LogReads(LogSegments):
         return aborted
 
     def upper_bound_offset(self, slice: FileSlice) -> int:
-        """An offset that no batch in a slice reaches: bounds the aborted transactions that belong to it."""
+        """An offset after all batches of a slice: it limits the aborted transactions sent with it."""
         index = bisect_right(self.segments, slice.segment_base_offset, key=base_offset_of) - 1
         segment = self.segments[max(index, 0)]
         if segment.base_offset == slice.segment_base_offset:
@@ -185,13 +187,13 @@ class LogReads(LogSegments):
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """The first offset of an undecided transaction, not below the log's start."""
+        """The first offset of an open transaction, not below the log's start."""
         offset = self.producers.first_unstable_offset
         return None if offset is None else max(offset, self.log_start_offset)
 
     @property
     def last_stable_offset(self) -> int:
-        """What read_committed may read up to."""
+        """The offset up to which read_committed consumers may read."""
         producers = self.producers
         if not producers.ongoing and not producers.unreplicated:
             return self.high_watermark

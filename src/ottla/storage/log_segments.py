@@ -45,7 +45,7 @@ def _remove_at_once(disk: Disk) -> Callable[[list[str], int], None]:
 
 
 class LogSegments(LogTail):
-    """What a log consists of, and where the next batch goes."""
+    """The parts of a log, and where the next batch goes."""
 
     __slots__ = (
         "_codec",
@@ -108,7 +108,7 @@ class LogSegments(LogTail):
         self.producers = producers
         self.is_offline = False
         self.is_always_recovered = False
-        """Whether each start reads the records again, as after a crash: those of the metadata log."""
+        """Whether each start reads the records again, as after a crash: true for the metadata log."""
         self.is_cut = self.is_cut_below_recovery_point = False
         self._snapshots = snapshots
         self._rng = rng
@@ -151,7 +151,7 @@ class LogSegments(LogTail):
 
     @config.setter
     def config(self, config: TopicConfig) -> None:
-        """Take new settings; they apply from the next append, roll or retention on."""
+        """Apply new settings; they count from the next append, roll or retention on."""
         self._config = config
         self._segment_bytes = config.segment_bytes
         self._max_message_bytes = config.max_message_bytes
@@ -167,7 +167,7 @@ class LogSegments(LogTail):
             "lz4": config.compression_lz4_level,
             "zstd": config.compression_zstd_level,
         }.get(config.compression_type)
-        # Whether an ordinary batch goes into the log as the producer made it.
+        # Whether an ordinary batch is written as the producer made it.
         self._keeps_batches = self._codec is None and not self._has_log_append_time
         self._flush_messages = config.flush_messages
         self.validates_schemas = config.validates_schemas
@@ -211,7 +211,7 @@ class LogSegments(LogTail):
         return segment
 
     def _arm_roll(self, segment: Segment) -> None:
-        """When does the active segment become too old? In the records' time if its first batch has one."""
+        """Compute when the active segment becomes too old: in the records' time if its first batch has a timestamp."""
         max_age_ms = self._max_segment_ms() - segment.jitter_ms
         self._roll_after = self._roll_after_wall = NEVER
         if segment.size:
@@ -256,7 +256,7 @@ class LogSegments(LogTail):
                 remove_if_there(self._disk, path)
             active.seal()
             if self.recovery_point >= self.log_end_offset:
-                # Its batches are synced, so neither a flush nor recovery looks at it again: sync its indexes, too.
+                # Its batches are synced, so neither a flush nor recovery will read it again: sync its indexes, too.
                 active.sync_now()
             segment = Segment.create(
                 self._disk, self.directory, start, created_timestamp=timestamp, jitter_ms=segment.jitter_ms
@@ -265,7 +265,7 @@ class LogSegments(LogTail):
             self.producers.end_offset = start
             self.take_snapshot()
         except OSError as trouble:
-            # Nothing has been decided yet: the active segment goes on, its index entries in the file or in memory.
+            # No file has changed yet: the active segment goes on, with its index entries in the file or in memory.
             if trouble.errno in NO_ROOM:
                 segment.close()
                 remove_if_there(self._disk, segment.path)
@@ -280,14 +280,14 @@ class LogSegments(LogTail):
         return segment
 
     def take_snapshot(self) -> None:
-        """Write the producers down as of now, unless that has been done."""
+        """Write a producer snapshot as of now, unless there is one."""
         if write_snapshot(self._disk, self.directory, self.producers, self._snapshots):
             self._unsynced_snapshot = self.producers.snapshot_offset
 
     # --- leader epochs on disk
 
     def note_epochs(self) -> None:
-        """An epoch began: tell the file, as Kafka does. Without room for it, a flush or a stop will."""
+        """An epoch began: write the file, as Kafka does. If the disk has no room, a later flush or stop does."""
         try:
             if self._is_epoch_file_due:
                 self.write_epochs(sync=False)
@@ -298,12 +298,12 @@ class LogSegments(LogTail):
 
     @property
     def _is_epoch_file_due(self) -> bool:
-        """Whether the file must be written: not again and again for a log without records, whose epochs say nothing."""
+        """Whether the file must be written: not repeatedly for a log without records, whose epochs mean nothing."""
         if self.epochs.is_dirty and self.log_end_offset:
             return True
         return not self._disk.exists(f"{self.directory}/{LEADER_EPOCHS}")
 
     def write_epochs(self, *, sync: bool) -> None:
-        """Bring leader-epoch-checkpoint up to date. It may lag: recovery finds the epochs of what was not flushed."""
+        """Write leader-epoch-checkpoint. It may lag: recovery finds the epochs of what was not flushed."""
         write_epochs(self._disk, self.directory, self.epochs.entries, sync=sync)
         self.epochs.is_dirty = False

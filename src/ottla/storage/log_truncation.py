@@ -12,15 +12,16 @@ from ottla.wire.errors import ErrorCode, KafkaError
 
 
 class LogTruncation(LogReads):
-    """Everything that takes records away."""
+    """The part of a log that removes records."""
 
     __slots__ = ()
 
     # --- at the start
 
     def delete_records(self, offset: int) -> int:
-        """DeleteRecords: forget what is below `offset` (-1: the high watermark); the new log start offset. The files go
-        with the next retention run."""
+        """DeleteRecords: remove the records below `offset` (-1: the high watermark); returns the new log start offset.
+        The next retention run deletes the files.
+        """
         if offset == -1:
             offset = self.high_watermark
         if offset < 0 or offset > self.high_watermark:
@@ -32,7 +33,7 @@ class LogTruncation(LogReads):
         return self.log_start_offset
 
     def advance_log_start(self, offset: int) -> bool:
-        """Move the log's start up; never back."""
+        """Raise the log start offset; it never goes back."""
         if offset <= self.log_start_offset:
             return False
         self.log_start_offset = offset
@@ -47,8 +48,10 @@ class LogTruncation(LogReads):
         return True
 
     def remove_segments(self, count: int, *, timestamp: int) -> int:
-        """Give up the `count` oldest segments: the log starts behind them, their files are renamed now and removed
-        after file.delete.delay.ms. Giving up all of them rolls first, so that offsets go on."""
+        """Remove the `count` oldest segments: the log starts after them, and their files are renamed now and deleted
+        after file.delete.delay.ms. Before all segments are removed a new one is rolled, so that the log keeps its end
+        offset.
+        """
         if not count:
             return 0
         if count == len(self.segments):
@@ -66,7 +69,8 @@ class LogTruncation(LogReads):
             del self.segments[:count]
             self._discard(removed)
             if not is_synced:
-                # The recovery point is beyond them now: recovery would not check their bytes if their names came back.
+                # The recovery point is beyond them now: recovery would not check their bytes if a power loss brought
+                # their names back.
                 self._disk.sync_directory(self.directory)
         except OSError as trouble:
             self._failed(trouble)
@@ -79,7 +83,7 @@ class LogTruncation(LogReads):
             paths += segment.paths()
             if not keep_snapshots:
                 paths += self._discard_snapshot(segment.base_offset)
-            segment.close()  # or the disk would keep the bytes of a removed file
+            segment.close()  # an open descriptor would keep the bytes of a deleted file on the disk
         self._remove_later(paths, self._file_delete_delay_ms)
 
     def _discard_snapshot(self, offset: int) -> list[str]:
@@ -96,8 +100,9 @@ class LogTruncation(LogReads):
     # --- at the end
 
     def truncate(self, offset: int, *, timestamp: int) -> bool:
-        """Drop everything from `offset` on: what a follower does whose leader knows better. False if there is
-        nothing."""
+        """Remove everything from `offset` on, as a follower does when its leader's log differs. False if there is
+        nothing.
+        """
         if offset >= self.log_end_offset:
             self.epochs.truncate_from_end(self.log_end_offset)
             return False
@@ -126,28 +131,29 @@ class LogTruncation(LogReads):
         return True
 
     def cut(self, offset: int, *, timestamp: int) -> None:
-        """`truncate`; and nothing is appended before `sync_end` has put that on disk (L5). A log that was cut below its
-        recovery point needs a checkpoint before: recovery would trust whatever is written there from now on."""
+        """`truncate`, and refuse appends until `sync_end` has put that on disk (L5). After a cut below the recovery
+        point the checkpoint must be written first, too: recovery would trust whatever is written there later.
+        """
         self.is_cut = True
         if offset < self.recovery_point:
             self.is_cut_below_recovery_point = True
         self.truncate(offset, timestamp=timestamp)
 
     async def sync_end(self) -> None:
-        """Put the end of the log on disk as it is, so that what was cut off there cannot come back."""
+        """Put the present end of the log on disk, so that a power loss cannot bring the removed records back."""
         while True:
             segment = self.active_segment
             truncations = self._truncations
             try:
                 await segment.file.sync()
-                # Segments that are gone must stay so, too.
+                # Removed segments must not come back either.
                 await asyncio.get_running_loop().run_in_executor(None, self._disk.sync_directory, self.directory)
             except FileNotFoundError as trouble:
                 if self.is_offline:
-                    raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR) from None  # deleted under our hands
+                    raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR) from None  # deleted while it was synced
                 if segment is self.active_segment:
                     self._failed(trouble)
-                continue  # another truncation removed it: the log ends elsewhere now
+                continue  # another truncation removed it: the log has another end now
             except OSError as trouble:
                 self._failed(trouble)
             if truncations == self._truncations:
@@ -155,7 +161,7 @@ class LogTruncation(LogReads):
             return
 
     def truncate_fully(self, offset: int, *, timestamp: int) -> None:
-        """Drop everything and go on at `offset`: a follower that fell behind its leader's log start."""
+        """Remove everything and continue at `offset`: for a follower that is behind its leader's log start."""
         try:
             self._tail_offset = -1
             self._truncations += 1
@@ -182,7 +188,9 @@ class LogTruncation(LogReads):
     def rebuild_producers(
         self, end_offset: int, *, timestamp: int, expiration_ms: int = 86_400_000, is_clean: bool = False
     ) -> None:
-        """Know the producers as of `end_offset`: from the latest good snapshot not beyond it and the batches since."""
+        """Rebuild the producers as of `end_offset`: from the latest valid snapshot not beyond it and the batches after
+        it.
+        """
         rebuild_producers(
             self._disk,
             self.directory,
@@ -200,8 +208,9 @@ class LogTruncation(LogReads):
     # --- compaction
 
     def cleaned_segment(self, base_offset: int, *, timestamp: int) -> Segment:
-        """A new segment beside the log, under .cleaned names, for the cleaner to fill. What an interrupted cleaning
-        left there is removed."""
+        """A new segment beside the log, under .cleaned names, for the cleaner to fill. Leftovers of an interrupted
+        cleaning are removed.
+        """
         segment = Segment(self._disk, self.directory, base_offset, suffix=".cleaned", created_timestamp=timestamp)
         for path in segment.paths():
             remove_if_there(self._disk, path)
@@ -212,16 +221,16 @@ class LogTruncation(LogReads):
         return segment
 
     def replace_segments(self, new: list[Segment], old: list[Segment]) -> None:
-        """Put cleaned segments (sealed and synced) in the place of `old` ones, which are neighbours and not active.
-
-        Kafka's steps, so that a crash at any point leaves the old or the new: all new ones become .swap, from the
-        last to the first (a .cleaned that is left makes every .swap not below it void); the old ones become .deleted;
-        the new ones lose their suffix. Recovery finishes what a .swap has begun."""
+        """Replace `old` segments (neighbours, not active) by cleaned ones (sealed and synced). Kafka's steps, so that a
+        crash at any point leaves the old or the new ones: all new ones become .swap, from the last to the first (a
+        remaining .cleaned makes every .swap at or above it invalid); the old ones become .deleted; the new ones lose
+        their suffix. Recovery completes a replacement whose .swap files exist.
+        """
         assert new and old and self.segments[-1] not in old
         try:
             for segment in reversed(new):
                 segment.rename(SWAP)
-            # From here on the new segments are the log.
+            # From now on the new segments are the log's.
             index = self.segments.index(old[0])
             assert self.segments[index : index + len(old)] == old
             self._disk.sync_directory(self.directory)

@@ -1,8 +1,8 @@
 """All logs of a node over its log dirs (JBOD).
 
 A log dir that fails goes offline with its logs and the node lives on. Deleting a log renames its folder at once and
-removes it after file.delete.delay.ms. Times are asked from the two clocks given; nothing here starts by itself: the
-node calls the periodic work.
+removes it after file.delete.delay.ms. The clocks are given by the caller, and the node calls the periodic work: nothing
+here starts by itself.
 """
 
 from __future__ import annotations
@@ -57,15 +57,15 @@ class LogDir:
         self.is_cordoned = False
         self.had_clean_shutdown = False
         self.high_watermarks: dict[tuple[str, int], int] | None = None
-        """As last written down."""
+        """As in the checkpoint file."""
         self.logs: dict[tuple[str, int], Log] = {}
         self.futures: dict[tuple[str, int], Log] = {}
-        """Copies of logs in other dirs, which they are to replace."""
+        """Copies of logs of other log dirs, which they will replace."""
         self.release: Callable[[], None] | None = None
 
     @property
     def all_logs(self) -> dict[tuple[str, int], Log]:
-        """A partition is here once: as its log, or as a copy of it."""
+        """The logs of the dir, and its copies. A partition is in it once: as a log or as a copy."""
         return {**self.logs, **self.futures} if self.futures else self.logs
 
     def __repr__(self) -> str:
@@ -73,7 +73,7 @@ class LogDir:
 
 
 class Loading(NamedTuple):
-    """The log that a start loads now."""
+    """The log that is loaded now, during a start."""
 
     log_dir: LogDir
     number: int
@@ -82,7 +82,7 @@ class Loading(NamedTuple):
 
 
 class Logs:
-    """The logs a node keeps. `load` first, then `create`, `get`, `delete`; `close` makes the next start quick."""
+    """The logs a node keeps. Call `load` first, then `create`, `get`, `delete`; a `close` makes the next start fast."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class Logs:
         self.config = config
         self.log_dirs = [LogDir(path.rstrip("/") or "/") for path in log_dirs]
         self.previous_broker_epoch = -1
-        """Of the clean shutdown that every log dir remembers alike; -1 otherwise."""
+        """The broker epoch that all log dirs stored at the last clean shutdown; -1 if they differ or have none."""
         self._are_markers_taken = False
         self.loading: Loading | None = None
         """How far `load` has come; None before it began."""
@@ -120,7 +120,7 @@ class Logs:
     # --- the log dirs
 
     def open_dirs(self) -> None:
-        """Make and lock the log dirs. One that cannot be used goes offline; when none is left, OSError."""
+        """Create and lock the log dirs. A log dir that cannot be used goes offline; OSError if none is left."""
         for log_dir in self.log_dirs:
             try:
                 self._disk.make_directory(log_dir.path)
@@ -133,7 +133,7 @@ class Logs:
             raise OSError(errno.EIO, "none of the log dirs can be used")
 
     def identify(self) -> None:
-        """Learn the ids of the log dirs, once they are formatted."""
+        """Read the ids of the log dirs, once they are formatted."""
         for log_dir in self.online_dirs:
             try:
                 properties = checkpoints.read_meta_properties(self._disk, log_dir.path)
@@ -168,8 +168,9 @@ class Logs:
     # --- start
 
     def take_clean_shutdowns(self) -> None:
-        """Whether each log dir was closed cleanly. The marker is gone from here on: on a disk that is full its room is
-        what a start can use."""
+        """Whether each log dir was closed cleanly. Removes the markers: on a full disk their blocks are what a start
+        can use.
+        """
         self._are_markers_taken = True
         epochs: list[int] = []
         for log_dir in self.online_dirs:
@@ -187,10 +188,11 @@ class Logs:
         is_stray: Callable[[str, int, bytes | None], bool] | None = None,
         directory_of: Callable[[str, int], bytes | None] | None = None,
     ) -> Iterator[None]:
-        """Open every log, one with each step of the iterator: thousands take seconds, and a caller with something else
-        to do gets a chance to. Those for which `is_stray(topic, partition, topic_id)` holds (deleted while the node was
-        away) are set aside under a -stray name. Where a log dir was not closed cleanly its logs are recovered.
-        `directory_of` says in which log dir the metadata has a partition."""
+        """Open every log, one per step of the iterator: thousands take seconds, and the caller can do other work
+        between steps. A log for which `is_stray(topic, partition, topic_id)` is true (its partition was deleted while
+        the node was down) is renamed to a -stray name. If a log dir was not closed cleanly its logs are recovered.
+        `directory_of` returns the log dir that the metadata has for a partition.
+        """
         if not self._are_markers_taken:
             self.take_clean_shutdowns()
         for log_dir in self.online_dirs:
@@ -282,8 +284,9 @@ class Logs:
             log_dir.logs[topic, partition] = log
 
     def _surplus(self, log: Log, other: Log, directory_of: Callable[[str, int], bytes | None] | None) -> Log | None:
-        """Which of two logs of a partition is not needed: one without records, or one that its copy was about to
-        replace, which the metadata knows. None if that is not known."""
+        """Which of two logs of one partition is not needed: the one without records, or the one that is not in the log
+        dir named by the metadata, because its copy was about to replace it. None if neither decides.
+        """
         for one, twin in ((log, other), (other, log)):
             if _is_untouched(one):
                 return one
@@ -299,8 +302,9 @@ class Logs:
         return None
 
     def _settle_futures(self, log_dir: LogDir, directory_of: Callable[[str, int], bytes | None] | None) -> None:
-        """Copies whose logs are there go on being made. One whose log is gone with its log dir takes its place, where
-        the metadata has come to count on it; others are of no use any more."""
+        """Continue copies whose original log is online. If the original's log dir failed, the copy becomes the log if
+        the metadata already names its log dir; other copies are dropped.
+        """
         for (topic, partition), future in list(log_dir.futures.items()):
             current = self._logs.get((topic, partition))
             if current is not None and self.dir_of(current) is not log_dir:
@@ -340,7 +344,7 @@ class Logs:
         *,
         log_dir: LogDir | None = None,
     ) -> Log:
-        """The log of a partition, made if it is not there: in the log dir given, else the one with the fewest."""
+        """The log of a partition, created if absent: in the given log dir, else in the log dir with the fewest logs."""
         log = self._logs.get((topic, partition))
         if log is not None:
             if topic_id is not None:
@@ -377,11 +381,11 @@ class Logs:
         return log
 
     def future(self, topic: str, partition: int) -> Log | None:
-        """The copy of a log in another log dir, which is to replace it."""
+        """The copy of a log in another log dir, which will replace it."""
         return next((found for one in self.log_dirs if (found := one.futures.get((topic, partition)))), None)
 
     def create_future(self, log: Log, log_dir: LogDir) -> Log:
-        """Begin the copy of a log in another log dir, empty at first."""
+        """Create an empty copy of a log in another log dir."""
         assert self.future(log.topic, log.partition) is None and self.dir_of(log) is not log_dir
         directory = f"{log_dir.path}/{self._folder_name(log.topic, log.partition, FUTURE)}"
         try:
@@ -407,15 +411,16 @@ class Logs:
         return future
 
     def drop_future(self, topic: str, partition: int) -> None:
-        """Give up the copy of a log."""
+        """Delete the copy of a log."""
         for log_dir in self.log_dirs:
             future = log_dir.futures.pop((topic, partition), None)
             if future is not None:
                 self._doom(log_dir, future)
 
     def promote_future(self, topic: str, partition: int) -> Log:
-        """Let the copy of a log be the log from here on; the old one is deleted. KAFKA_STORAGE_ERROR if the disk does
-        not let it: then all stays as it was."""
+        """Make the copy of a log the log, and delete the old one. KAFKA_STORAGE_ERROR if the disk refuses; then nothing
+        has changed.
+        """
         log, future = self._logs[topic, partition], self.future(topic, partition)
         assert future is not None and future.log_end_offset == log.log_end_offset
         old_dir, new_dir = self.dir_of(log), self.dir_of(future)
@@ -436,7 +441,7 @@ class Logs:
         log.moved(directory)
 
     def delete(self, topic: str, partition: int) -> bool:
-        """Forget a log; its folder is renamed now and removed after file.delete.delay.ms."""
+        """Delete a log: its folder is renamed now and removed after file.delete.delay.ms."""
         self.drop_future(topic, partition)
         log = self._logs.pop((topic, partition), None)
         if log is None:
@@ -466,8 +471,9 @@ class Logs:
     # --- periodic work
 
     def run_retention(self, timestamp: int) -> int:
-        """log.retention.check.interval.ms: remove old segments; how many went. Compacted topics are the
-        cleaner's."""
+        """log.retention.check.interval.ms: remove old segments; returns how many. The cleaner does this for compacted
+        topics.
+        """
         removed = 0
         for log in list(self._logs.values()):
             if log.is_offline or "compact" in log.config.cleanup_policy:
@@ -486,8 +492,9 @@ class Logs:
                 log.producers.expire(timestamp, expiration_ms)
 
     def checkpoint(self) -> None:
-        """log.flush.offset.checkpoint.interval.ms: write down recovery points, log starts and high watermarks. A full
-        disk only means that the old ones stay."""
+        """log.flush.offset.checkpoint.interval.ms: write down recovery points, log starts and high watermarks. On a
+        full disk the old files remain.
+        """
         for log_dir in self.online_dirs:
             try:
                 self._write_checkpoints(log_dir)
@@ -500,7 +507,7 @@ class Logs:
     def _write_checkpoints(self, log_dir: LogDir) -> None:
         logs = log_dir.all_logs
         write = checkpoints.write_offsets
-        # The log starts first: a recovery point may lie at one, with bytes before it that were never synced.
+        # The log starts first: a recovery point may be equal to a log start, with unsynced bytes before it.
         write(
             self._disk,
             log_dir.path,
@@ -520,8 +527,9 @@ class Logs:
         self._write_high_watermarks(log_dir, sync=True)
 
     def checkpoint_high_watermarks(self) -> None:
-        """replica.high.watermark.checkpoint.interval.ms: write down what is known to be committed. Not synced: an old
-        one only costs a consumer a moment."""
+        """replica.high.watermark.checkpoint.interval.ms: write the high watermarks. Without a sync: an old value only
+        delays a consumer for a moment.
+        """
         for log_dir in self.online_dirs:
             try:
                 self._write_high_watermarks(log_dir, sync=False)
@@ -537,8 +545,9 @@ class Logs:
             log_dir.high_watermarks = high_watermarks
 
     def flush_due(self, now: int) -> None:
-        """Start to sync closed segments, and logs whose flush.ms has passed since the last sync. To be called about
-        once a second inside the loop; failures take the log dir offline."""
+        """Start syncs of closed segments, and of logs whose flush.ms has passed since the last sync. Call it about once
+        a second inside the loop; a failure takes the log dir offline.
+        """
         for key, log in self._logs.items():
             if log.recovery_point >= log.log_end_offset or log.is_offline:
                 self._flushed_at[key] = now
@@ -559,8 +568,9 @@ class Logs:
             self._removals.append((self._now() + delay_ms, paths))
 
     def remove_due(self, now: int) -> int:
-        """Remove files and folders whose delay has passed; how many. Inside a loop a thread does it: a large file takes
-        its time."""
+        """Remove files and folders whose delay has passed; returns how many. Inside a loop a thread does it, because
+        removing a large file takes long.
+        """
         due = [path for at, paths in self._removals if at <= now for path in paths]
         self._removals = [(at, paths) for at, paths in self._removals if at > now]
         doomed = [path for at, path in self._doomed if at <= now]
@@ -610,10 +620,10 @@ class Logs:
             return 0
         return 1
 
-    # --- compaction's memory
+    # --- checkpoints of the cleaner
 
     def cleaner_offsets(self, log_dir: LogDir) -> dict[tuple[str, int], int]:
-        """Up to where each log of a dir has been cleaned."""
+        """The offsets up to which the logs of a dir have been cleaned."""
         return self._read_offsets(log_dir, checkpoints.CLEANER_OFFSETS)
 
     def write_cleaner_offsets(self, log_dir: LogDir, offsets: dict[tuple[str, int], int]) -> None:
@@ -623,7 +633,7 @@ class Logs:
 
     async def close(self, broker_epoch: int = -1) -> None:
         """A clean stop: everything synced, indexes and producers written, checkpoints, and the marker that lets the
-        next start skip recovery. A log dir with trouble gets no marker."""
+        next start skip recovery. A log dir with an error gets no marker."""
         if self._flushes:
             await asyncio.gather(*self._flushes, return_exceptions=True)
         if self._removing is not None:
@@ -646,8 +656,9 @@ class Logs:
         self._close(broker_epoch, unclean)
 
     def abandon(self) -> None:
-        """The end of a start that did not come to its end. Log dirs whose logs were not touched yet get the marker of
-        their last clean stop back; the others are recovered at the next start."""
+        """End an interrupted start. Log dirs whose logs were not opened yet get the marker of their last clean stop
+        back; the others are recovered at the next start.
+        """
         for log_dir in self.log_dirs:
             try:
                 if log_dir.is_online and log_dir.had_clean_shutdown and self.loading is None:
@@ -660,7 +671,7 @@ class Logs:
                     log_dir.release = None
 
     def close_now(self, broker_epoch: int = -1) -> None:
-        """`close` without a loop."""
+        """`close`, blocking."""
         unclean: list[LogDir | None] = []
         for log in [log for one in self.log_dirs for log in one.all_logs.values()]:
             if not log.is_offline:
@@ -688,7 +699,9 @@ class Logs:
 
 
 def _is_untouched(log: Log) -> bool:
-    """Whether a log never held a record: what a creation leaves that found no room, or was repeated elsewhere."""
+    """Whether a log never had a record: it was left by a creation that found no room on the disk or was repeated in
+    another log dir.
+    """
     return log.log_end_offset == 0
 
 

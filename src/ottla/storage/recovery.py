@@ -1,14 +1,12 @@
-"""Opening a partition's folder, whatever the last stop was.
+"""Opens a partition's folder after a clean or an unclean stop. After a clean stop the files are complete: the log's end
+follows from the last index entry and the batches after it. After a crash (kill -9, power loss) each segment from the
+one with the recovery point on is read from its beginning and every batch's CRC is checked; the log ends before the
+first bytes that are not a whole valid batch following its predecessor (a torn write, a page of zeros, bit rot), and
+later segments are removed. Indexes, leader epochs and producers of these segments are rebuilt. Segments before the
+recovery point were synced and are not read again, as in Kafka; synced bytes are cut off only if they are corrupt.
 
-After a clean stop every file is as it was left: the log's end is read off the last index entry and the batches behind
-it. After a crash (kill -9, power loss) each segment from the one with the recovery point on is read from its
-beginning and every batch's CRC is checked; the log ends before the first thing that is not a whole valid batch
-following its predecessor (a torn write, a page of zeros, bit rot) and later segments go. Indexes, leader epochs and
-producers of these segments are made anew. What lies in segments before the recovery point was synced and is not read
-again, as in Kafka; nothing synced is ever cut off unless it has rotted.
-
-Recovery needs no room on the disk: what it makes anew and cannot write stays in memory, and the recovery point stays
-before it, so that the next flush writes it or the next start makes it anew.
+Recovery needs no room on the disk: what it rebuilds and cannot write stays in memory, and the recovery point stays
+before it, so that the next flush writes it or the next start rebuilds it.
 
 A clean stop is not trusted blindly either: if the last segment does not end with a whole batch it is recovered, too.
 """
@@ -42,16 +40,18 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class LastStop:
-    """What a log dir knows of a log's last stop. The offsets are those of its checkpoint files, 0 if they are lost:
-    then everything is checked."""
+    """What a log dir recorded at a log's last stop. The offsets are from its checkpoint files, 0 if they are lost: then
+    everything is checked.
+    """
 
     is_clean: bool
     """Whether the log dir was closed properly."""
     recovery_point: int = 0
     log_start_offset: int = 0
     may_have_gaps: bool = False
-    """Whether a hole between the offsets beyond the recovery point need not come from lost bytes, since that point
-    itself is lost."""
+    """Whether gaps between offsets after the recovery point may be normal (compaction) and not lost bytes, because that
+    point itself is lost.
+    """
 
 
 def load_log(
@@ -98,7 +98,7 @@ def load_log(
 
 
 class _Recovery:
-    """A folder on its way to a log: made from the files that are there, then the steps of `load_log` in their order."""
+    """The recovery of one folder: finds the files that exist, then performs the steps of `load_log` in their order."""
 
     def __init__(
         self,
@@ -118,10 +118,10 @@ class _Recovery:
         self._producer_expiration_ms = producer_expiration_ms
         self._is_cut = False
         self._unwritten_offset = NEVER
-        """Where the first segment begins whose indexes did not find room on the disk."""
+        """The base offset of the first segment whose indexes did not fit on the disk."""
         self._recovered_bytes = self._recovered_count = 0
         self.is_new = False
-        """Whether its only segment was made just now."""
+        """Whether the log's only segment was created just now."""
         names = disk.names(directory)
         if any(name.endswith((CLEANED, SWAP, DELETED)) for name in names):
             names = _finish_swaps(disk, directory, names)
@@ -147,8 +147,9 @@ class _Recovery:
         return LeaderEpochs()
 
     def check_segments(self) -> None:
-        """Recover what the last stop does not vouch for, and find the log's end: before the first segment that does not
-        continue its predecessor."""
+        """Recover the segments that the last stop does not vouch for, and find the log's end: before the first segment
+        that does not continue its predecessor.
+        """
         segments = self.segments
         for index in range(len(segments)):
             next_base = segments[index + 1].base_offset if index + 1 < len(segments) else None
@@ -165,8 +166,8 @@ class _Recovery:
         if self._are_epochs_lost and not is_beyond:
             _note_epochs(segment, self.epochs)
         if not self._is_clean and is_beyond:
-            # Of what is beyond the recovery point the log itself knows its epochs: the file may tell of records that
-            # were lost, where others stand that had been cut off before.
+            # For records after the recovery point only the log itself is right about epochs: the file may have epochs
+            # of lost records, whose place older, truncated records took.
             self.epochs.truncate_from_end(segment.base_offset)
             self._is_cut = self._recover(index, self._may_have_gaps)
         elif segment in self._damaged and segment.size:
@@ -177,7 +178,9 @@ class _Recovery:
                 self._write_later(segment, trouble)
 
     def _find_end(self, index: int, next_base: int | None) -> None:
-        """Where the log ends if this segment is its last; cut it there if the next one is no continuation."""
+        """Find the log's end if this segment is its last; cut the log there if the next segment does not continue
+        it.
+        """
         segment = self.segments[index]
         self.log_end_offset, end = segment.next_offset()
         if end != segment.size:
@@ -185,16 +188,17 @@ class _Recovery:
             self._is_cut = self._recover(index, True)
             self.log_end_offset, _ = segment.next_offset()
         if next_base is not None and self.log_end_offset < next_base and not self._may_have_gaps:
-            # Lost pages may end at a batch: nothing to cut, yet what follows is not the continuation.
+            # Lost pages may end exactly at a batch: nothing to cut, but the next segment is no continuation.
             self._is_cut = True
         if next_base is not None and self.log_end_offset > next_base:
-            # A file that had been removed came back with a power loss: the log went on here, not there.
+            # A removed file came back after a power loss: the log continued in this segment, not in that one.
             logger.warning("%s begins within the segment before it and is removed", self.segments[index + 1].path)
             self._is_cut = True
 
     def _recover(self, index: int, may_have_gaps: bool) -> bool:
-        """Check a segment's batches, cut it after the last good one, and rebuild what goes with it. True if bytes were
-        cut."""
+        """Check a segment's batches, cut it after the last valid one, and rebuild its indexes, epochs and producers.
+        True if bytes were cut.
+        """
         segment = self.segments[index]
         segment.offset_index.reset()
         segment.time_index.reset()
@@ -212,7 +216,7 @@ class _Recovery:
             if header.last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
                 break
             if header.base_offset != next_offset and not may_have_gaps:
-                break  # the base offset is outside the CRC: rot there shows only so
+                break  # the CRC does not cover the base offset: this check does
             segment.note(
                 position,
                 len(batch),
@@ -240,15 +244,16 @@ class _Recovery:
         return cut > 0
 
     def _write_later(self, segment: Segment, trouble: OSError) -> None:
-        """Go on without room: index entries stay in memory until a flush; an earlier snapshot and the batches since
-        give the same producers. Any other trouble takes the log dir offline."""
+        """Continue on a full disk: index entries stay in memory until a flush, and an earlier snapshot with the batches
+        since gives the same producers. Any other error takes the log dir offline.
+        """
         if trouble.errno not in NO_ROOM:
             raise trouble
         logger.warning("%s: what goes with it is written later: %s", segment.path, trouble)
         self._unwritten_offset = min(self._unwritten_offset, segment.base_offset)
 
     def log_outcome(self) -> None:
-        """One line for a log that was not closed cleanly, unless nothing of it had to be read again."""
+        """Log one line for a log that was not closed cleanly, if any of it had to be read again."""
         if self._recovered_bytes:
             logger.info(
                 "%s: recovered, %d bytes of %d segments were read again; the log ends at offset %d",
@@ -263,11 +268,11 @@ class _Recovery:
         for segment in rest:
             _remove_segment(self._disk, segment)
         if rest:
-            self._disk.sync_directory(self._directory)  # or they could come back
+            self._disk.sync_directory(self._directory)  # otherwise they could come back
         del self.segments[index + 1 :]
 
     def start_anew_if_behind(self) -> None:
-        """Remove a log that ends before its start offset; a folder without segments gets an empty one."""
+        """Remove a log that ends before its start offset; create an empty segment in a folder without any."""
         if self.segments and self.log_end_offset < self.log_start_offset:
             logger.warning(
                 "%s ends at %d, before its start at %d: it starts anew",
@@ -290,7 +295,7 @@ class _Recovery:
             ]
 
     def settle_offsets(self) -> None:
-        """Bring start, recovery point and epochs in line with the segments that are left."""
+        """Make start offset, recovery point and epochs consistent with the remaining segments."""
         is_trusted = self._is_clean and not self._is_cut
         self.log_start_offset = max(self.log_start_offset, self.segments[0].base_offset)
         self.epochs.truncate_from_end(self.log_end_offset)
@@ -299,7 +304,7 @@ class _Recovery:
         self.recovery_point = max(min(point, self._unwritten_offset), self.log_start_offset)
 
     def rebuild_producers(self) -> None:
-        """Know the producers as of the log's end."""
+        """Rebuild the producers as of the log's end."""
         if self.log_end_offset > self.log_start_offset or self.snapshots:
             _remove_stray_snapshots(self._disk, self._directory, self.segments, self.snapshots)
             self._rebuild(self.producers, self.segments, self.log_end_offset, is_clean=self._is_clean)
@@ -332,9 +337,10 @@ def _base_of(name: str) -> int | None:
 
 
 def _finish_swaps(disk: Disk, directory: str, names: list[str]) -> list[str]:
-    """End what a crash interrupted. Files to be deleted go. A .cleaned means that a replacement was still being
-    built, so it goes with every .swap at or above it; another .swap is a replacement that was decided: the segments
-    it stands for go and it takes their place."""
+    """Complete or undo what a crash interrupted. .deleted files are removed. A .cleaned means that a replacement was
+    still being built: it is removed with every .swap at or above it. Any other .swap is a complete replacement: it
+    takes the place of the segments that it covers.
+    """
     cleaned = [base for name in names if name.endswith(CLEANED) and (base := _base_of(name)) is not None]
     least_cleaned = min(cleaned, default=None)
     swaps: list[str] = []
@@ -375,8 +381,9 @@ def _is_segment_file(name: str) -> bool:
 def _load_segments(
     disk: Disk, directory: str, names: list[str], present: set[str], timestamp: int
 ) -> tuple[list[Segment], list[Segment]]:
-    """The segments by their .log files, and those whose indexes are missing or cannot be right. Index files without a
-    log are removed."""
+    """The segments, by their .log files, and those whose indexes are missing or certainly wrong. Index files without a
+    .log are removed.
+    """
     segments: list[Segment] = []
     damaged: list[Segment] = []
     for name in names:
@@ -409,15 +416,16 @@ def _load_segments(
 
 
 def _note_epochs(segment: Segment, epochs: LeaderEpochs) -> None:
-    """The epochs of a segment that needs no recovery."""
+    """Add the epochs of a segment that needs no recovery."""
     for _, header, _ in segment.batches():
         if header.leader_epoch > epochs.latest:
             epochs.assign(header.leader_epoch, header.base_offset)
 
 
 def _remove_stray_snapshots(disk: Disk, directory: str, segments: list[Segment], snapshots: list[int]) -> None:
-    """Keep the snapshots at segment starts and the latest other one if it is beyond the last segment's start (that of a
-    clean stop)."""
+    """Keep the snapshots at segment starts and the latest other one if it is beyond the last segment's start (the one
+    of a clean stop).
+    """
     bases = {segment.base_offset for segment in segments}
     strays = [offset for offset in snapshots if offset not in bases]
     if strays and strays[-1] >= segments[-1].base_offset:

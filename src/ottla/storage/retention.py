@@ -1,7 +1,7 @@
-"""Which of a log's oldest segments may go: Kafka's three rules, asked in its order.
+"""Which of a log's oldest segments may be deleted: Kafka's three rules, in Kafka's order.
 
-Only segments wholly below the high watermark count, oldest first, up to the first that must stay. The active segment
-goes as well when it is past its time: it is rolled first, so the log goes on, empty, at the same offset.
+Only segments wholly below the high watermark count, oldest first, up to the first that must stay. The active segment is
+deleted as well when it is too old: it is rolled first, so the log continues, empty, at the same offset.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 def retain(log: Log, timestamp: int) -> int:
-    """Apply retention to a log; how many segments went."""
+    """Apply retention to a log; returns how many segments were removed."""
     size = log.size
     counts = {"below the log start": _remove_below_start(log, timestamp)}
     if "delete" in log.config.cleanup_policy:

@@ -29,7 +29,7 @@ from ottla.storage.tail import SegmentTail
 logger = logging.getLogger(__name__)
 
 UNKNOWN = -2
-"""Of a timestamp that has not been read from the disk yet."""
+"""A timestamp that has not been read from the disk yet."""
 UNKNOWN_SIZE = 2**31
 
 SEGMENT_SUFFIXES = (".log", ".index", ".timeindex", ".txnindex")
@@ -42,13 +42,13 @@ _WALK_SIZE = 4160
 _CHUNK_SIZE = 1 << 20
 _MIN_LENGTH = HEADER_SIZE - LOG_OVERHEAD
 UNRESERVED_BYTES = 256 * 1024
-"""A small segment reserves nothing."""
+"""The least that is reserved: small segments reserve nothing."""
 MAX_RESERVED_BYTES = 16 * 1024 * 1024
 FREE_PER_RESERVED = 64
 
 
 class CorruptSegment(CorruptRecords):
-    """A segment whose batches cannot be followed: a header in it is not one."""
+    """A segment whose batches cannot be read in sequence: a header is invalid."""
 
 
 class Segment(SegmentTail):
@@ -78,7 +78,7 @@ class Segment(SegmentTail):
         created_timestamp: int = 0,
         jitter_ms: int = 0,
     ) -> None:
-        """A segment whose files are as described; `Segment.create` makes a new one."""
+        """A segment with the given files; `Segment.create` makes a new one."""
         prefix = f"{directory}/{base_offset:020d}"
         self._disk = disk
         self._file: File | None = None
@@ -117,8 +117,9 @@ class Segment(SegmentTail):
         jitter_ms: int = 0,
         suffix: str = "",
     ) -> Segment:
-        """A new, empty segment. Only its .log is made: the indexes appear when there is something to write, at the
-        latest when the segment is closed."""
+        """A new, empty segment. Only its .log is made: the indexes are created with their first entry, at the latest
+        when the segment is closed.
+        """
         segment = cls(
             disk, directory, base_offset, suffix=suffix, created_timestamp=created_timestamp, jitter_ms=jitter_ms
         )
@@ -141,7 +142,9 @@ class Segment(SegmentTail):
     # --- writing
 
     def append(self, data: Buffer, base_offset: int, last_offset: int, max_timestamp: int, interval_bytes: int) -> None:
-        """Write one batch at the end; an OSError leaves the segment as it was but maybe a longer file (see `trim`)."""
+        """Write one batch at the end. An OSError leaves the segment unchanged, except that the file may be longer (see
+        `trim`).
+        """
         position = self.size
         size = len(data)
         (self._file or self.file).write(position, data)
@@ -149,23 +152,26 @@ class Segment(SegmentTail):
         self.size = position + size
 
     def reserve(self, end: int) -> None:
-        """Have room for about as much again. One call for megabytes costs less than finding blocks page by page: a
-        tenth of what the node spends on a produced byte. Not on a disk that is filling up."""
+        """Reserve disk blocks for about as many bytes as the segment has. One call for megabytes is cheaper than
+        allocating blocks page by page, which was a tenth of the node's cost per produced byte. Nothing is reserved on a
+        disk that is nearly full.
+        """
         step = min(end, MAX_RESERVED_BYTES)
         self.reserved = end + step
         try:
             if self._disk.free_bytes(self.directory) > step * FREE_PER_RESERVED:
                 self.file.reserve(self.size, self.reserved - self.size)
         except OSError:
-            return  # the write itself will tell
+            return  # the write itself will report it
 
     def trim(self) -> None:
-        """Cut the file to what counts, after a write that failed."""
+        """Cut the file to its valid size after a failed write."""
         self.file.truncate(self.size)
 
     def prepare_append(self) -> None:
-        """Before the first append after a load: know what an active segment keeps in mind, and have its index files
-        stand beside it, empty until a roll or a flush, for tools that look at the files of a running node."""
+        """Prepare for the first append after a load: read the state that an active segment keeps in memory, and create
+        its index files. They stay empty until a roll or a flush; tools that inspect a running node expect them.
+        """
         if self.max_timestamp == UNKNOWN:
             self.load_timestamps()
         if not self.size:
@@ -189,7 +195,7 @@ class Segment(SegmentTail):
         self.is_full = len(self.offset_index) >= self.offset_limit or len(self.time_index) >= self.time_limit
 
     def is_index_missing(self) -> bool:
-        """Whether its index files were never made, as with a segment that nothing was appended to."""
+        """Whether its index files were never created, because nothing was appended."""
         return not self._disk.exists(self.offset_index.path)
 
     def seal(self) -> None:
@@ -206,7 +212,7 @@ class Segment(SegmentTail):
             self.reserved = UNRESERVED_BYTES
 
     def write_out(self) -> None:
-        """Write the index entries that a closed segment has in memory only: it was recovered on a full disk."""
+        """Write index entries that a closed segment has only in memory, because it was recovered on a full disk."""
         if self.offset_index.lasts:
             self.offset_index.write_out()
         if self.time_index.offsets:
@@ -217,8 +223,9 @@ class Segment(SegmentTail):
 
     @property
     def largest_timestamp(self) -> int:
-        """The segment's age for retention: the largest timestamp of its records, or the file's own for those
-        without."""
+        """The segment's age for retention: the largest timestamp of its records; the file's own time if they have
+        none.
+        """
         if self.max_timestamp == UNKNOWN:
             self.load_timestamps()
         if self.max_timestamp >= 0:
@@ -243,8 +250,9 @@ class Segment(SegmentTail):
         return self._walk(offset, self.offset_index.lookup(offset).position)
 
     def check_indexes(self) -> None:
-        """Before indexes found on disk are first used: can they be right? One that was preallocated and not cut (Kafka
-        does that) ends in zeros; one that lost its last page points nowhere. Then they are made anew."""
+        """Check indexes that were found on disk before their first use. An index that was preallocated and not cut (as
+        Kafka does) ends in zeros; one that lost its last page points outside of the log. Such indexes are rebuilt.
+        """
         if self.is_checked:
             return
         self.is_checked = True
@@ -287,7 +295,7 @@ class Segment(SegmentTail):
         return -1
 
     def batch_size(self, position: int) -> int:
-        """Bytes of the batch at a position that `locate` gave."""
+        """The size in bytes of the batch at a position that `locate` returned."""
         return 12 + int.from_bytes(self.file.read(position + 8, 4), "big")
 
     def slice(self, position: int, size: int) -> FileSlice:
@@ -296,9 +304,10 @@ class Segment(SegmentTail):
     def batches(
         self, position: int = 0, end: int | None = None, *, check: bool = False
     ) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-        """Whole batches from `position` on, in file order, as (position, header, bytes); the bytes are good until the
-        next step. Ends early at the first thing that is no batch following its predecessor, or (with `check`) fails its
-        CRC."""
+        """Whole batches from `position` on, in file order, as (position, header, bytes); the bytes are valid until the
+        next step. Ends early at the first bytes that are not a batch following its predecessor, or (with `check`) whose
+        CRC is wrong.
+        """
         file = self.file
         stop = self.size if end is None else end
         least_offset = self.base_offset
@@ -329,7 +338,7 @@ class Segment(SegmentTail):
             position += size
 
     def rebuild_indexes(self, interval_bytes: int = 4096) -> None:
-        """Make the offset and time index anew from the batches, as far as they can be followed."""
+        """Rebuild the offset and time index from the batches, as far as these can be read in sequence."""
         self.is_checked = True
         self.offset_index.reset()
         self.time_index.reset()
@@ -346,7 +355,7 @@ class Segment(SegmentTail):
 
     def next_offset(self) -> tuple[int, int]:
         """(the offset after the last batch, the position where that batch ends), following batches from the last index
-        entry. A position short of `size` means that something else is behind them."""
+        entry. A position before `size` means that the bytes after it are not batches."""
         try:
             last = self.offset_index.last_entry()
         except CorruptIndex:
@@ -361,10 +370,10 @@ class Segment(SegmentTail):
                 return next_offset, end
         return self.base_offset, 0
 
-    # --- the end of its life, or the start
+    # --- truncate, sync, rename, close
 
     def truncate(self, offset: int) -> int:
-        """Drop the batches that reach `offset` or beyond; how many bytes went."""
+        """Remove the batches that reach `offset` or beyond; returns how many bytes that were."""
         position = self.locate(offset)
         self.offset_index.truncate(offset)
         self.time_index.truncate(offset)
@@ -405,8 +414,9 @@ class Segment(SegmentTail):
                 await file.sync()
 
     def rename(self, suffix: str) -> None:
-        """Change the suffix of all files, the .log first when leaving a name, so that no index stands without its
-        log."""
+        """Change the suffix of all files. When a name is given up the .log is first, so that no index is left without
+        its log.
+        """
         old = f"{self.directory}/{self.base_offset:020d}"
         for kind in SEGMENT_SUFFIXES:
             try:
@@ -435,7 +445,7 @@ class Segment(SegmentTail):
         return [f"{prefix}{kind}{self.suffix}" for kind in SEGMENT_SUFFIXES]
 
     def close(self) -> None:
-        """Give the descriptors back; a slice in flight opens the file again."""
+        """Close the files; a slice that is still to be sent opens its file again."""
         if self._file is not None:
             self._file.close()
         self.offset_index.close()

@@ -18,7 +18,7 @@ REST_S = 30.0
 
 
 class SlowSyncs:
-    """Of one process. Syncs end in threads, so there is a lock; it is taken for slow ones only."""
+    """The slow syncs of one process. Syncs end in threads, so there is a lock, which only slow ones take."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -28,7 +28,7 @@ class SlowSyncs:
         self._slowest: tuple[float, str] = (0.0, "")
 
     def timed(self, path: str, sync: Callable[[int], None], descriptor: int) -> None:
-        """Sync a file, and take note if that was slow."""
+        """Sync a file, and count it if it was slow."""
         began = self._clock()
         try:
             sync(descriptor)

@@ -26,8 +26,9 @@ def snapshot_path(directory: str, offset: int) -> str:
 
 
 def write_snapshot(disk: Disk, directory: str, producers: ProducerState, snapshots: list[int]) -> bool:
-    """Write the producers down as of now; False if that has been done. Not synced: it carries a CRC, and an earlier one
-    with the batches since gives the same."""
+    """Write a snapshot of the producers as of now; False if it exists. Without a sync: it has a CRC, and an earlier one
+    with the batches since gives the same.
+    """
     offset = producers.end_offset
     if offset <= producers.snapshot_offset:
         return False
@@ -57,8 +58,10 @@ def rebuild_producers(
     expiration_ms: int,
     is_clean: bool,
 ) -> None:
-    """Fill `producers` as of `end_offset`. Snapshots that are corrupt, beyond it or not above the log's start go. A
-    cleanly stopped log without any snapshot is from a Kafka that had none: no producer is known, nothing is read."""
+    """Fill `producers` as of `end_offset`. Snapshots that are corrupt, beyond it or not above the log's start are
+    removed. A cleanly stopped log without any snapshot is from a Kafka release without snapshots: it has no producers
+    and is not read.
+    """
     if is_clean and not snapshots:
         producers.clear(end_offset)
         return
@@ -93,7 +96,7 @@ def rebuild_producers(
             try:
                 position = segment.locate(max(start, segment.base_offset, log_start_offset))
             except CorruptRecords:
-                position = 0  # as far as its batches can be followed
+                position = 0  # from the segment's start, as far as its batches can be read
             if position < 0:
                 continue
             for _, header, batch in segment.batches(position):
@@ -105,7 +108,7 @@ def rebuild_producers(
 
 
 def replay(producers: ProducerState, header: BatchHeader, batch: memoryview, segment: Segment | None) -> None:
-    """One batch that is in the log; aborted transactions go to the segment's index if one is given."""
+    """Apply one batch of the log; aborted transactions are added to the segment's index if one is given."""
     if header.producer_id < 0:
         producers.end_offset = header.last_offset + 1
     elif not header.is_control:
@@ -118,7 +121,7 @@ def replay(producers: ProducerState, header: BatchHeader, batch: memoryview, seg
             header.max_timestamp,
             header.is_transactional,
         )
-    elif header.count > 0:  # an emptied control batch only keeps the place of a cleaned marker
+    elif header.count > 0:  # a control batch without records only keeps the offset of a removed marker
         try:
             marker = read_end_txn_marker(batch)
         except CorruptRecords:

@@ -34,7 +34,7 @@ NEVER = 2**63 - 1
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 MAX_DECOMPRESSED = 128 * 1024 * 1024
 
-# C integers when compiled, and so seen only in here
+# C integers when compiled; visible only in this module
 _NEVER = NEVER
 _MAX_RELATIVE_OFFSET = MAX_RELATIVE_OFFSET
 _MAX_SEQUENCE = MAX_SEQUENCE
@@ -46,7 +46,7 @@ _CRC_START = CRC_START
 
 
 class SegmentTail:
-    """What a segment keeps in mind of its end."""
+    """What a segment keeps in memory about its end."""
 
     __slots__ = (
         "_file",
@@ -112,7 +112,7 @@ class SegmentTail:
 
 
 class LogTail:
-    """What a log must know to append the next batch of a producer it knows."""
+    """What a log keeps in memory to append the next batch of a known producer."""
 
     __slots__ = (
         "_active",
@@ -164,9 +164,10 @@ class LogTail:
         validates_schemas: bool
 
     def place(self, batches: memoryview | bytearray, leader_epoch: int, timestamp: int) -> int:
-        """Append one ordinary batch: the next of a producer that is known here (or of one without an id), by the
-        topic's rules as it stands, into the segment that is there. Its base offset; or -1 when anything about it is out
-        of the ordinary, and then nothing has happened. KafkaError when the disk refuses it."""
+        """Append one ordinary batch: the next of a producer that is known here (or of one without an id), valid by the
+        topic's rules without a change, into the active segment. Returns its base offset; or -1, with nothing changed,
+        if anything about it is unusual: then `Log` takes it. KafkaError when the disk refuses it.
+        """
         size = len(batches)
         segment = self._active
         if size < HEADER_SIZE or size > self._max_message_bytes or segment is None or not self._keeps_batches:
@@ -217,7 +218,7 @@ class LogTail:
 
     def place_made(self, batch: bytearray, count: int, leader_epoch: int, timestamp: int) -> int:
         """Append one ordinary batch that this node made itself: so many records of this timestamp, without a producer.
-        Its base offset; or -1 when it cannot go into the segment that is there, and then nothing has happened.
+        Returns its base offset; or -1, with nothing changed, if it does not fit into the active segment.
         KafkaError when the disk refuses it."""
         size = len(batch)
         segment = self._active
@@ -231,10 +232,11 @@ class LogTail:
         return offset
 
     def copy(self, batches: memoryview | bytearray) -> int:
-        """Append ordinary batches as a follower, as the leader has them: each follows the one before it, in the epoch
-        that is known, of producers that are known, into the segment that is there; one that is cut off at the end is
-        left out. The new log end offset; or -1 when anything about them is out of the ordinary, and then nothing has
-        happened. KafkaError when the disk refuses them."""
+        """Append ordinary batches as a follower, as the leader has them: each follows the one before it, in the current
+        epoch, of known producers, into the active segment; a batch that is cut off at the end is left out. Returns the
+        new log end offset; or -1, with nothing changed, if anything about them is unusual. KafkaError when the disk
+        refuses them.
+        """
         segment = self._active
         if segment is None or segment._file is None or self.is_offline or not segment.size:
             return -1
@@ -292,7 +294,7 @@ class LogTail:
         max_timestamp: int,
         timestamp: int,
     ) -> bool:
-        """Whether a batch goes into the segment that is there, without a roll, a new epoch or a cut to sync."""
+        """Whether a batch fits into the active segment, without a roll, a new epoch or a cut to sync."""
         return (
             segment.size != 0
             and segment.size + size <= self._segment_bytes
@@ -313,7 +315,7 @@ class LogTail:
         leader_epoch: int,
         max_timestamp: int,
     ) -> None:
-        """Write a batch that has been found to be in order, with its offset and epoch in it, and account for it."""
+        """Write a checked batch, with its offset and epoch in it, and account for it."""
         position = segment.size
         offset = self.log_end_offset
         _STAMP.pack_into(batch, 0, offset, size - LOG_OVERHEAD, leader_epoch)
@@ -343,7 +345,7 @@ class LogTail:
         return self.log_end_offset - self.recovery_point >= self._flush_messages
 
     def advance_high_watermark(self, offset: int) -> int:
-        """Everything below `offset` is committed; kept within the log (L1). The high watermark now."""
+        """Everything below `offset` is committed; limited to the log's bounds (L1). Returns the new high watermark."""
         if offset > self.log_end_offset:
             offset = self.log_end_offset
         if offset < self.log_start_offset:
@@ -354,8 +356,9 @@ class LogTail:
         return offset
 
     def _write_failed(self, segment: SegmentTail, trouble: OSError) -> NoReturn:
-        """Undo a partial write. A full disk passes: reads go on and the next append tries again. Anything else ends the
-        log dir."""
+        """Undo a partial write. A full disk may be temporary: reads continue and the next append tries again. Any other
+        error takes the log dir offline.
+        """
         if trouble.errno in NO_ROOM:
             try:
                 segment.trim()
@@ -365,7 +368,7 @@ class LogTail:
         self._failed(trouble)
 
     def _failed(self, trouble: OSError) -> NoReturn:
-        """The log dir cannot be trusted any more."""
+        """Take the log dir offline: it cannot be trusted any more."""
         if trouble.errno not in NO_ROOM:
             self.is_offline = True
             if self._on_failure is not None:
