@@ -13,14 +13,15 @@ class TopicPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SendMarkers:
-    """Write the outcome of a transaction into its partitions, however often that takes, and tell the shard with
-    `markers_written`. A partition that no longer exists counts as written."""
+    """Write the transaction's markers into its partitions, with retries until that succeeds, and report each with
+    `markers_written`. A partition that no longer exists counts as written.
+    """
 
     transactional_id: str
     producer_id: int
     producer_epoch: int
     coordinator_epoch: int
     transaction_version: int
-    """The protocol version of the transaction: from 2 on the epoch above is already above that of the data."""
+    """The protocol version of the transaction: from 2 on `producer_epoch` is already higher than that of the data."""
     is_commit: bool
     partitions: tuple[TopicPartition, ...]

@@ -21,7 +21,7 @@ def list_shard(
     timestamp: int,
     matches: Callable[[str], bool] | None = None,
 ) -> list[list_transactions.TransactionState]:
-    """What passes all filters of the request. `matches` stands for its pattern, which is not read here."""
+    """The transactional ids that pass all filters of the request. `matches` tests a name against its pattern."""
     states = {STATES_BY_LABEL[label] for label in request.state_filters if label in STATES_BY_LABEL}
     producer_ids = set(request.producer_id_filters)
     return [

@@ -28,7 +28,7 @@ of the protocol needs."""
 
 
 class TransactionRecord(NamedTuple):
-    """One record; `value` None is a tombstone."""
+    """One record; a `value` of None is a tombstone."""
 
     key: TransactionLogKey
     value: TransactionLogValue | None
@@ -93,7 +93,7 @@ def _encode_value(value: TransactionLogValue) -> bytes:
 
 
 def decode_record(key: bytes, value: bytes | None) -> TransactionRecord | None:
-    """The record of these bytes; None for a kind that only a later Kafka knows, which a coordinator passes over.
+    """The decoded record; None for an unknown kind (of a later Kafka), which the coordinator skips.
 
     WireError for bytes that are no record."""
     if len(key) < 2:

@@ -1,13 +1,13 @@
 """A shard of the transaction coordinator: the transactional ids of one partition of `__transaction_state`.
 
 Law: a command reads and decides; `replay(record)` alone changes what is known. The driver appends a decision's records
-as one batch, replays them at once, and lets the reply and the effects go when they are durable. So a command always
-sees the outcome of the one before it, and a coordinator that takes over sees the same after reading the log.
+as one batch, replays them at once, and releases the reply and the effects when the records are durable. So a command
+always sees the outcome of the one before it, and a coordinator that takes over sees the same after reading the log.
 
-What is kept in memory only: which markers of a prepared transaction are written already (after a restart all of them
-are written once more, which partitions recognise), and `last_producer_epoch`.
+Two things are only in memory: which markers of a prepared transaction are written (after a restart all are written
+again, which partitions recognise), and `last_producer_epoch`.
 
-Kafka answers CONCURRENT_TRANSACTIONS while a record of the same transactional id is on its way; here only while
+Kafka answers CONCURRENT_TRANSACTIONS while a record of the same transactional id is being written; here only while
 markers are.
 """
 
@@ -39,11 +39,11 @@ from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProd
 from ottla.wire.messages.records.transaction_log_value import TransactionLogValue
 
 PRODUCER_FENCED_SINCE = {22: 4, 24: 2, 25: 2, 26: 2}
-"""Older versions of these APIs say INVALID_PRODUCER_EPOCH where newer ones say PRODUCER_FENCED."""
+"""The first versions that answer PRODUCER_FENCED. Older versions of these APIs answer INVALID_PRODUCER_EPOCH."""
 MAX_ID_BYTES = 32767
-"""A transactional id is the key of a record, where a string has a length of two bytes."""
+"""A transactional id is the key of a record, whose length has two bytes."""
 DECIDED_TOGETHER = 500
-"""How many timed out or expired transactional ids one decision takes care of."""
+"""How many timed out or expired transactional ids one decision handles."""
 
 
 class TransactionShard:
@@ -59,20 +59,21 @@ class TransactionShard:
         self._transaction_version = transaction_version
         """The level of the feature `transaction.version` in the cluster."""
         self._new_producer_id = new_producer_id
-        """A producer id that is not in use; None when the node must first be given more."""
+        """Draws an unused producer id; None while the node has none and must first request a block."""
         self.coordinator_epoch = coordinator_epoch
         self.transactions: dict[str, Transaction] = {}
         self.counts: Counter[str] = Counter()
         """Transactions that were decided here: "committed", "aborted", "timed_out"."""
         self._ongoing: dict[str, None] = {}
-        """Transactional ids whose transaction the clock may end."""
+        """Transactional ids with an open transaction, which a timeout may end."""
         self._resumed: dict[str, None] = {}
-        """Prepared transactions found in the log, whose markers are to be written once more."""
+        """Prepared transactions found in the log, whose markers must be written again."""
         self._retried: dict[str, tuple[int, int, int]] = {}
-        """By transactional id: the epoch its client had, and the id and epoch InitProducerId gives it instead, until
-        the record that says so is replayed. If that could not be written, the next request counts as new."""
+        """By transactional id: the epoch that the client sent, and the id and epoch that InitProducerId returns, until
+        their record is replayed. If the write fails, the next request counts as a new one.
+        """
         self._due: list[tuple[Callable[[list[str], int], CoordinatorDecision[None]], list[str]]] = []
-        """What the last checks found: how to decide, and for which transactional ids."""
+        """What the last checks found: the function that decides, and its transactional ids."""
         self._abort_check_at = 0
         self._expiry_check_at = 0
         self._loaded_at = 0
@@ -85,7 +86,7 @@ class TransactionShard:
     def init_producer_id(
         self, request: InitProducerIdRequest, call: Call
     ) -> CoordinatorDecision[InitProducerIdResponse]:
-        """A producer id and epoch for the client that owns the transactional id from now on; earlier ones are out."""
+        """A producer id and epoch for the client that now owns the transactional id; earlier clients are fenced."""
         try:
             return self._init_producer_id(request, call)
         except KafkaError as error:
@@ -125,7 +126,7 @@ class TransactionShard:
             if request.keep_prepared_txn:
                 return self._keep_prepared(transaction, request.enable2_pc, call)
             if expected is not None and expected[1] != transaction.client_producer_epoch:
-                # Kafka aborts the transaction first and fences at the retry; an old client should not get that far.
+                # Kafka aborts the transaction first and fences the client at its retry; here it is fenced at once.
                 raise KafkaError(ErrorCode.PRODUCER_FENCED)
             decision = self._fence(transaction, call.timestamp)
             return CoordinatorDecision(
@@ -141,7 +142,7 @@ class TransactionShard:
                 value.producer_epoch = epoch + 1
             if expected is not None:
                 self._retried[transactional_id] = expected[1], value.producer_id, value.producer_epoch
-        elif expected[1] == transaction.last_producer_epoch:  # its answer was lost: the same once more
+        elif expected[1] == transaction.last_producer_epoch:  # the answer was lost: give the same again
             self._retried[transactional_id] = expected[1], value.producer_id, value.producer_epoch
         else:
             raise KafkaError(ErrorCode.PRODUCER_FENCED)
@@ -161,8 +162,9 @@ class TransactionShard:
     def _keep_prepared(
         self, transaction: Transaction, is_two_phase: bool, call: Call
     ) -> CoordinatorDecision[InitProducerIdResponse]:
-        """Another client takes over and will say how the ongoing transaction ends (KIP-939). The transaction keeps the
-        identity its records were written with; the client gets the next one."""
+        """A new client takes over and will end the ongoing transaction itself (KIP-939). The transaction keeps the
+        producer id and epoch of its records; the client gets the next ones.
+        """
         value = transaction.value(TransactionState.ONGOING, call.timestamp)
         if is_epoch_exhausted(transaction.client_producer_epoch):
             value.next_producer_id = self._take_producer_id()
@@ -194,7 +196,7 @@ class TransactionShard:
         client_version: int,
         api_key: int = 24,
     ) -> CoordinatorDecision[ErrorCode]:
-        """Partitions become part of the producer's transaction, which begins with the first one."""
+        """Add partitions to the producer's transaction; the first ones begin it."""
         try:
             transaction = self._find(transactional_id)
             if transaction.is_prepared:
@@ -227,8 +229,9 @@ class TransactionShard:
     def verify_partitions(
         self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Sequence[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
-        """Are these partitions part of the producer's transaction? What a partition's leader asks before it lets the
-        first batch in."""
+        """Check that partitions are part of the producer's transaction. A partition's leader asks this before it
+        accepts the transaction's first batch.
+        """
         try:
             transaction = self._find(transactional_id)
             if producer_id != transaction.producer_id:
@@ -247,8 +250,9 @@ class TransactionShard:
     # --- EndTxn
 
     def end_transaction(self, request: EndTxnRequest, call: Call) -> CoordinatorDecision[EndTxnResponse]:
-        """Commit or abort. From version 5 on (protocol version 2) the client gets a new epoch with it, and a retry is
-        known by the epoch it carries; before, by the state alone."""
+        """Commit or abort. From version 5 on (protocol version 2) the client gets a new epoch with the answer, and a
+        retry is recognised by its epoch; in older versions only by the state.
+        """
         client_version = self._client_version(EPOCH_BUMP_SINCE if call.api_version > 4 else 0)
         try:
             transaction = self._find(request.transactional_id)
@@ -313,8 +317,9 @@ class TransactionShard:
         timestamp: int,
         reply: Callable[[TransactionLogValue], Any],
     ) -> CoordinatorDecision[Any]:
-        """The outcome is decided by the first record; with no partition to tell, the transaction is over at once.
-        `reply` is made of the first record."""
+        """The first record decides the outcome. A transaction without partitions needs no markers and is complete at
+        once. `reply` is computed from the first record.
+        """
         is_commit = value.transaction_status == TransactionState.PREPARE_COMMIT
         self.counts["committed" if is_commit else "aborted"] += 1
         records = [self._record(transaction, value)]
@@ -337,7 +342,7 @@ class TransactionShard:
         return CoordinatorDecision(records, reply(value), effects=effects)
 
     def _fence(self, transaction: Transaction, timestamp: int) -> CoordinatorDecision[None]:
-        """Abort an ongoing transaction on the coordinator's own account, so that its producer can go on no more."""
+        """Abort an ongoing transaction and fence its producer, by decision of the coordinator."""
         version = self._client_version(self._transaction_version())
         if version >= EPOCH_BUMP_SINCE:
             is_exhausted = is_epoch_exhausted(transaction.client_producer_epoch)
@@ -358,8 +363,9 @@ class TransactionShard:
         partitions: Iterable[TopicPartition],
         timestamp: int,
     ) -> CoordinatorDecision[None]:
-        """The markers of a SendMarkers are in these partitions (or the partitions are gone). With the last one the
-        transaction is complete. What is said of a transaction that is over is passed over."""
+        """The markers of a SendMarkers are written to these partitions (or the partitions were deleted). The last one
+        completes the transaction. Reports about a completed transaction are ignored.
+        """
         transaction = self.transactions.get(transactional_id)
         if (
             transaction is None
@@ -397,7 +403,7 @@ class TransactionShard:
             self._resumed.pop(transactional_id, None)
 
     def loaded(self, now: int, timestamp: int) -> None:
-        """The whole log has been replayed: prepared transactions go on where they were left, the clock begins."""
+        """The whole log has been replayed: prepared transactions continue, and timeouts begin to count."""
         config = self._config()
         self._loaded_at = now
         self._abort_check_at = now + config.transaction_abort_timed_out_transaction_cleanup_interval_ms
@@ -408,14 +414,13 @@ class TransactionShard:
         self._retried.clear()
 
     def replay_transaction_end(self, producer_id: int, *, is_commit: bool) -> None:
-        """A marker among the records of `__transaction_state` itself: nothing is ever written there in a
-        transaction."""
+        """A marker in `__transaction_state` itself, which never occurs: nothing is written there in a transaction."""
 
     def unload(self, call: Call) -> list[Any]:
-        """No request waits inside the shard, so none is answered when it goes."""
+        """No request waits inside the shard, so unloading answers none."""
         return []
 
-    # --- the passing of time
+    # --- time passes
 
     def deadline(self) -> int | None:
         if self._resumed or self._due:
@@ -425,8 +430,9 @@ class TransactionShard:
         return self._expiry_check_at if self.transactions else None
 
     def next_due(self, now: int, timestamp: int) -> CoordinatorDecision[None] | None:
-        """The next thing that time brings; None if there is none. The driver asks until then. What could not be
-        written comes again with a later check."""
+        """The next decision that is due; None if there is none. The driver calls it until then. A decision whose write
+        failed is due again at a later check.
+        """
         if self._resumed:
             return self._resume(timestamp)
         config = self._config()
@@ -492,8 +498,8 @@ class TransactionShard:
             try:
                 decision = self._fence(self.transactions[transactional_id], timestamp)
             except KafkaError:
-                continue  # no producer id at hand: it is tried again at the next check
-            self.counts["aborted"] -= 1  # told as what it is
+                continue  # no producer id available: retried at the next check
+            self.counts["aborted"] -= 1  # counted as timed_out below
             self.counts["timed_out"] += 1
             together.records += decision.records
             together.effects += decision.effects
@@ -514,7 +520,7 @@ class TransactionShard:
         ]
         return CoordinatorDecision([new_record(transactional_id, None, version) for transactional_id in expired], None)
 
-    # --- what metrics tell
+    # --- for metrics
 
     def counts_by_state(self) -> Counter[TransactionState]:
         return Counter(transaction.state for transaction in self.transactions.values())
@@ -534,7 +540,7 @@ class TransactionShard:
         return producer_id
 
     def _client_version(self, version: int) -> int:
-        """Version 2 needs records that can hold it."""
+        """Protocol version 2 needs records that can hold its fields."""
         return version if self._value_version() else 0
 
     def _value_version(self) -> int:
@@ -551,15 +557,16 @@ def _checked_id(transactional_id: str | None) -> str:
 
 
 def _may_recover(transaction: Transaction, producer_id: int, producer_epoch: int) -> bool:
-    """May a client that had this id go on (KIP-360)? The id must be the present one, or the one before if its epochs
-    had run out. Its epoch is looked at later."""
+    """Whether a client with this producer id may recover (KIP-360): the id must be the present one, or the previous one
+    if its epochs ran out. The epoch is checked later.
+    """
     if producer_id == transaction.client_producer_id:
         return True
     return producer_id == transaction.previous_producer_id and is_epoch_exhausted(producer_epoch)
 
 
 def _ended(value: TransactionLogValue) -> EndTxnResponse:
-    """With the identity that the producer has when the transaction is complete."""
+    """The completed transaction, with the identity that its producer then has."""
     if value.next_producer_id != NO_PRODUCER_ID:
         return EndTxnResponse(producer_id=value.next_producer_id, producer_epoch=max(value.next_producer_epoch, 0))
     return EndTxnResponse(producer_id=value.producer_id, producer_epoch=value.producer_epoch)

@@ -13,9 +13,8 @@ States and what moves between them:
     Complete...     as Empty; abort of an empty transaction (protocol version 2) -> PrepareAbort
 
 Invariants
-  T1  The pair (producer id, epoch) that a client may use never comes back: an id's epoch only rises, and an id that
-      was given up is not used again.
-  T2  A transaction that is prepared is never decided otherwise: PrepareCommit leads to CompleteCommit only.
+  T1  A pair (producer id, epoch) is never used twice: an id's epoch only rises, and an abandoned id is not used again.
+  T2  The outcome of a prepared transaction never changes: PrepareCommit leads to CompleteCommit only.
   T3  The partitions of a prepared transaction are those it had when it was decided.
 """
 
@@ -33,7 +32,7 @@ from ottla.wire.messages.records.transaction_log_value import PartitionsSchema, 
 
 NO_EPOCH = -1
 LAST_CLIENT_EPOCH = MAX_PRODUCER_EPOCH - 1
-"""The last epoch a client gets: one more is left for fencing it."""
+"""The last epoch that a client gets: one more is reserved for fencing it."""
 NO_TIMEOUT_MS = 2**31 - 1
 """The timeout of a transaction under two-phase commit: an outside coordinator ends it, never the clock (KIP-939)."""
 EPOCH_BUMP_SINCE = 2
@@ -41,7 +40,7 @@ EPOCH_BUMP_SINCE = 2
 
 
 class TransactionState(IntEnum):
-    """As records hold it; `label` is Kafka's name for it."""
+    """The states in records; `label` is Kafka's name."""
 
     label: str
 
@@ -58,7 +57,7 @@ class TransactionState(IntEnum):
     COMPLETE_COMMIT = 4, "CompleteCommit"
     COMPLETE_ABORT = 5, "CompleteAbort"
     DEAD = 6, "Dead"
-    """Never written by us nor seen: Kafka's mark for an id that is being forgotten."""
+    """Never written or read here: Kafka's mark, in memory, for an id that is being forgotten."""
     PREPARE_EPOCH_FENCE = 7, "PrepareEpochFence"
     """Never written: Kafka's mark, in memory, for a transaction that is about to be aborted by its coordinator."""
 
@@ -78,7 +77,7 @@ _VALID_PREVIOUS = {
 
 @dataclass(slots=True)
 class Transaction:
-    """What is known of a transactional id. Only `Transaction.replay` makes one."""
+    """The state of a transactional id. Only `Transaction.replay` creates one."""
 
     transactional_id: str
     producer_id: int
@@ -89,7 +88,7 @@ class Transaction:
     start_timestamp: int
     last_update_timestamp: int
     client_version: int = 0
-    """The version of the protocol that the transaction's client speaks."""
+    """The protocol version of the transaction's client."""
     previous_producer_id: int = NO_PRODUCER_ID
     next_producer_id: int = NO_PRODUCER_ID
     """The id that takes over when the transaction is complete, because the epochs of the present one ran out, or since
@@ -97,14 +96,14 @@ class Transaction:
     next_producer_epoch: int = NO_EPOCH
     """The epoch that goes with `next_producer_id`; -1 means 0."""
     last_producer_epoch: int = NO_EPOCH
-    """The epoch before this one if its owner is the same client: its retry of InitProducerId is recognised by it. Not
+    """The previous epoch, if the same client had it: a retry of InitProducerId with that epoch is recognised. Not
     written, as in Kafka: after a restart such a retry is fenced."""
     awaited: dict[TopicPartition, None] = field(default_factory=dict)
-    """Partitions of a prepared transaction whose markers are not known to be written."""
+    """Partitions of a prepared transaction whose markers are not confirmed yet."""
 
     @classmethod
     def replay(cls, transactional_id: str, value: TransactionLogValue, before: Transaction | None) -> Transaction:
-        """The transactional id after a record, given what it was before (None: not known, or not asked)."""
+        """The state after a record. `before` is the state before it; None if unknown or not needed."""
         state = TransactionState(value.transaction_status)
         partitions: dict[TopicPartition, None] = {}
         for schema in value.transaction_partitions or ():
@@ -132,12 +131,13 @@ class Transaction:
             dict(partitions) if state in PREPARED else {},
         )
 
-    # --- which producer may write in it
+    # --- the producer that may write in the transaction
 
     @property
     def client_producer_id(self) -> int:
-        """The producer id of the client that owns the transactional id now. It differs from that of the transaction
-        while a client that took over keeps a prepared transaction."""
+        """The producer id of the client that owns the transactional id now. It differs from the transaction's id while
+        a new client keeps a prepared transaction (KIP-939).
+        """
         return self.next_producer_id if self.is_kept else self.producer_id
 
     @property
@@ -165,10 +165,10 @@ class Transaction:
     def has_timeout(self) -> bool:
         return self.timeout_ms != NO_TIMEOUT_MS
 
-    # --- records that move it on
+    # --- records that change the state
 
     def value(self, state: TransactionState, timestamp: int, **changes: Any) -> TransactionLogValue:
-        """The record value of a transition: as it is now, but for `changes`."""
+        """The record value of a transition: the present state with `changes`."""
         assert self.state in _VALID_PREVIOUS[state], (self.state, state)
         value = TransactionLogValue(
             producer_id=self.producer_id,
@@ -190,7 +190,9 @@ class Transaction:
     def plan_end(
         self, is_commit: bool, client_version: int, next_producer_id: int, timestamp: int
     ) -> TransactionLogValue:
-        """To PrepareCommit or PrepareAbort. `next_producer_id` is a fresh one if the client's epochs have run out."""
+        """The record for PrepareCommit or PrepareAbort. `next_producer_id` is a new id if the client's epochs ran
+        out.
+        """
         state = TransactionState.PREPARE_COMMIT if is_commit else TransactionState.PREPARE_ABORT
         changes: dict[str, Any] = {"client_transaction_version": client_version}
         if client_version >= EPOCH_BUMP_SINCE:
@@ -207,7 +209,7 @@ class Transaction:
         return self.value(state, timestamp, **changes)
 
     def plan_completion(self, timestamp: int) -> TransactionLogValue:
-        """To CompleteCommit or CompleteAbort: all markers are written."""
+        """The record for CompleteCommit or CompleteAbort, once all markers are written."""
         is_commit = self.state == TransactionState.PREPARE_COMMIT
         changes: dict[str, Any] = {
             "transaction_partitions": [],
@@ -225,7 +227,7 @@ class Transaction:
         return new_record(self.transactional_id, value, version)
 
     def markers(self, coordinator_epoch: int) -> SendMarkers:
-        """What the driver has to write now that the transaction is prepared."""
+        """The markers to write now that the transaction is prepared."""
         assert self.is_prepared, "T2"
         return SendMarkers(
             self.transactional_id,
@@ -239,7 +241,7 @@ class Transaction:
 
 
 def new_record(transactional_id: str, value: TransactionLogValue | None, version: int) -> TransactionRecord:
-    if value is not None and version == 0:  # the tagged fields of version 1 have no place in version 0
+    if value is not None and version == 0:  # version 0 has no tagged fields, which the next ids need
         value.previous_producer_id = NO_PRODUCER_ID
         value.next_producer_id = NO_PRODUCER_ID
         value.next_producer_epoch = NO_EPOCH
@@ -248,7 +250,7 @@ def new_record(transactional_id: str, value: TransactionLogValue | None, version
 
 
 def partition_schemas(partitions: dict[TopicPartition, None]) -> list[PartitionsSchema]:
-    """Partitions as records hold them: by topic."""
+    """Partitions as records store them: grouped by topic."""
     topics: dict[str, list[int]] = {}
     for topic, partition in partitions:
         topics.setdefault(topic, []).append(partition)
