@@ -47,7 +47,7 @@ _MEBIBYTE: Final = 1_048_576
 class BrokerConfig(BrokerSettings):
     """One node's settings. `listeners` and `advertised_listeners` are parsed; `value(name)` reads any by Kafka's name.
 
-    It remembers where its values came from, because DescribeConfigs tells: `static` (the file and the command line),
+    It keeps the source of its values for DescribeConfigs: `static` (the file and the command line),
     `dynamic_default` (set for every broker) and `dynamic` (set for this one), later ones winning.
     """
 
@@ -95,7 +95,7 @@ class BrokerConfig(BrokerSettings):
     def with_dynamic(self, default: Mapping[str, str], own: Mapping[str, str]) -> BrokerConfig:
         """This node's static settings under the dynamic ones of all brokers and its own.
 
-        A stored value that no longer holds is left out with a warning: a node must start on any metadata log.
+        A stored value that is no longer valid is left out with a warning: a node must start on any metadata log.
         """
         warnings = list(self.warnings)
         layers: list[dict[str, str]] = []
@@ -126,7 +126,7 @@ class BrokerConfig(BrokerSettings):
         values: dict[str, Value] = {}
         texts = static
         if default or own:
-            # A dynamic value replaces every name that stands for it: log.retention.ms also log.retention.minutes.
+            # A dynamic value also replaces every synonym: log.retention.ms replaces log.retention.minutes.
             texts = dict(static)
             for layer in (default, own):
                 for name in layer:
@@ -206,7 +206,7 @@ class BrokerConfig(BrokerSettings):
 
     @property
     def has_other_nodes(self) -> bool:
-        """Whether the settings speak of other nodes, so that this one will talk to them."""
+        """Whether the settings name other nodes, so that this one connects to them."""
         return (
             not self.is_controller
             or any(voter.node_id != self.node_id for voter in self.voters)
@@ -225,7 +225,7 @@ class BrokerConfig(BrokerSettings):
         return self.security_inter_broker_protocol
 
     def of_listener(self, listener: str, name: str, mechanism: str | None = None) -> Value:
-        """A setting as it holds for a listener, for one SASL mechanism of it if that is named: Kafka's prefixes
+        """The value of a setting for a listener, and for one of its SASL mechanisms if that is named: Kafka's prefixes
         `listener.name.<listener>.<mechanism>.` and `listener.name.<listener>.` win over the name alone."""
         prefix = f"listener.name.{listener.lower()}."
         names = [prefix + name] if mechanism is None else [f"{prefix}{mechanism.lower()}.{name}", prefix + name]
@@ -269,18 +269,18 @@ class BrokerConfig(BrokerSettings):
 
     @property
     def has_logins(self) -> bool:
-        """Whether a listener asks clients for a login."""
+        """Whether a listener requires clients to log in."""
         return any(listener.security_protocol.startswith("SASL_") for listener in self.listeners)
 
     @property
     def has_audit_log(self) -> bool:
-        """Whether audit events go to the log: unless set otherwise, if there is an authorizer or a login."""
+        """Whether audit events are logged: unless set otherwise, if there is an authorizer or a login."""
         given = self.static.get(AUDIT_LOG)
         return self.has_authorizer or self.has_logins if given is None else boolean(given)
 
     @property
     def has_audit_topic(self) -> bool:
-        """Whether audit events go to the topic `__ottla_audit`."""
+        """Whether audit events are written to the topic `__ottla_audit`."""
         return boolean(self.static.get(AUDIT_TOPIC, "false"))
 
     @property
@@ -355,8 +355,8 @@ class BrokerConfig(BrokerSettings):
 
     def _check_listeners(self) -> None:
         listener_names = {listener.name for listener in self.listeners}
-        # A broker opens its listeners after the ACLs are loaded, a controller opens its own before: there is nothing
-        # that could start earlier, and only the names are checked.
+        # A broker opens its listeners after the ACLs are loaded, and a controller opens its own before: the setting
+        # cannot change that, so only its names are checked.
         for early in self.early_start_listeners or ():
             if early.upper() not in listener_names | {name.upper() for name in self.controller_listener_names}:
                 raise invalid(
@@ -439,14 +439,14 @@ def _refuse_unknown(name: str) -> None:
 
 
 def check_dynamic_value(name: str, text: str) -> None:
-    """Refuses a dynamic broker setting that does not exist, cannot change at run time or has a wrong value."""
+    """Refuses a dynamic broker setting that does not exist, cannot change at run time or has an invalid value."""
     base = without_listener_prefix(name)
     key = DYNAMIC_BROKER_KEYS.get(name) or BROKER_KEYS.get(base if base is not None else name)
     if key is None:
         if base is not None and base.endswith(".sasl.jaas.config"):
             return
         if base is None and name not in BROKER_KEYS:
-            # Kafka lets names it does not know pass: a plug-in may want them.
+            # As in Kafka an unknown name is accepted: a plug-in may read it.
             return
         raise ConfigError(f"Unknown dynamic setting {name}")
     if key.update_mode == READ_ONLY:

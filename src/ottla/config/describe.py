@@ -1,4 +1,4 @@
-"""What DescribeConfigs tells: every setting with its value, where the value came from and what it hides.
+"""The content of DescribeConfigs: every setting with its value, the value's source and whether it is hidden.
 
 Sources are searched in Kafka's order: a topic's or group's own setting, this broker's dynamic one, the dynamic one of
 all brokers, the file, Kafka's default. The list of synonyms holds every source that has a value, the winning one first.
@@ -19,7 +19,7 @@ from ottla.wire.config_resources import ConfigSource, ConfigSynonym
 
 
 class DescribedConfig(NamedTuple):
-    """One setting as it is told to a client. A secret's value is None."""
+    """One setting as a client gets it. A secret's value is None."""
 
     name: str
     value: str | None
@@ -53,7 +53,7 @@ def describe_topic(overrides: Mapping[str, str], broker: BrokerConfig) -> list[D
 
 
 def describe_broker(broker: BrokerConfig) -> list[DescribedConfig]:
-    """Every setting of a node that is not internal, and whatever else it was given."""
+    """Every setting of a node that is not internal, and the unknown ones that it was given."""
     given = {**broker.static, **broker.dynamic_default, **broker.dynamic}
     all_names = [name for name, key in BROKER_KEYS.items() if not key.is_internal or name in given]
     all_names += [name for name in given if name not in BROKER_KEYS]
@@ -132,8 +132,9 @@ def _broker_entry(name: str, broker: BrokerConfig, given: Mapping[str, str]) -> 
 
 
 def _broker_chain(name: str, broker: BrokerConfig, *, is_sensitive: bool) -> list[ConfigSynonym]:
-    """Every value that the names standing for a setting have. It begins with the setting's own name: a value that only
-    an older name has is not listed, as in Kafka."""
+    """Every value that the names standing for a setting have. The first entry is the setting's own name: as in Kafka, a
+    value given only under an older name is not listed.
+    """
     chain: list[ConfigSynonym] = []
     names = broker_synonyms(name)
     for layer, source in (
@@ -164,7 +165,7 @@ def _shown(keys: Mapping[str, ConfigKey], overrides: Mapping[str, str]) -> Itera
 def _in_kafkas_order(
     entries: list[DescribedConfig], keys: Mapping[str, ConfigKey], given: Mapping[str, str]
 ) -> list[DescribedConfig]:
-    """What is internal or not declared comes first, by its place among the settings given, then what is declared."""
+    """Sorts as Kafka does: first what is internal or not declared, in the order given, then what is declared."""
     by_name = {entry.name: entry for entry in entries}
     declared = [entry for entry in entries if entry.name in keys and not keys[entry.name].is_internal]
     for entry in declared:

@@ -30,7 +30,7 @@ MAX_BACKOFF_MS: Final = 3_600_000
 
 
 class GroupConfig(Settings):
-    """What a group's members live by; the broker's `group.*` settings are the defaults. Settings of Ottla's own begin
+    """The settings of one group; the broker's `group.*` settings are the defaults. Settings of Ottla's own begin
     with `ottla.`: DescribeConfigs lists those that are set."""
 
     __slots__ = ()
@@ -58,7 +58,7 @@ class GroupConfig(Settings):
     streams_initial_rebalance_delay_ms: Int = setting(3000, MEDIUM, at_least(0))
     streams_assignment_interval_ms: Int = setting(1000, MEDIUM, at_least(0))
     streams_assignor_name: String | None = setting(None, MEDIUM, one_of(*STREAMS_ASSIGNORS))
-    """Not set: the first of the broker's `group.streams.assignors`."""
+    """None: the first of the broker's `group.streams.assignors` is used."""
     streams_num_warmup_replicas: Int = setting(2, MEDIUM, at_least(0))
     streams_acceptable_recovery_lag: Long = setting(10_000, MEDIUM, at_least(0))
     streams_task_offset_interval_ms: Int = setting(60_000, MEDIUM, at_least(1))

@@ -30,7 +30,7 @@ def entity_hash(entity: Iterable[tuple[str, str | None]]) -> int:
 
 
 def hash_order(keys: Iterable[K], hash_of: Callable[[K], int], *, least_table_size: int = USUAL_TABLE_SIZE) -> list[K]:
-    """The keys as a HashMap lists them that they were put into one after the other."""
+    """The keys in the order in which a HashMap lists them after they were put into it one by one."""
     found = list(keys)
     size = least_table_size
     while 4 * len(found) > 3 * size:

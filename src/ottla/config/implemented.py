@@ -1,6 +1,5 @@
-"""Which settings have an effect in Ottla. A known setting that is not here is accepted and the user told once.
-
-This is the one list to edit when a part starts to read a setting.
+"""Which settings have an effect in Ottla. A known setting that is not in this list is accepted with one warning. Edit
+the list when a part of Ottla starts to use a setting.
 """
 
 from __future__ import annotations
@@ -105,22 +104,22 @@ _BROKER: Final = """
 
 IMPLEMENTED: Final = frozenset(_BROKER.split())
 
-# Settings that guard something. Passing over them would leave it unguarded, so they are refused when they are set.
+# Settings that protect something. Ignoring them would leave it unprotected, so a node that sets one does not start.
 REFUSED: Final = {
     "create.topic.policy.class.name": "",
     "alter.config.policy.class.name": "",
     "client.quota.callback.class": "",
     "remote.log.storage.system.enable": "false",
 }
-"""By name, with the value that asks for nothing."""
+"""Setting -> the value that asks for nothing and is accepted."""
 
 STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 """The one class that `authorizer.class.name` may name."""
 
 AUTHORIZER_KEYS: Final = frozenset(["super.users", "allow.everyone.if.no.acl.found"])
-"""Settings that Kafka leaves to the authorizer: they are in no list of Kafka's."""
+"""Settings of the authorizer: they are in none of Kafka's lists of settings."""
 
-# Names of Kafka 3 that Kafka 4 no longer knows and passes over. Files written for Kafka 3 still hold them.
+# Names of Kafka 3 that Kafka 4 ignores. Files written for Kafka 3 still contain them.
 _REMOVED: Final = """
     zookeeper.connect zookeeper.connection.timeout.ms zookeeper.session.timeout.ms zookeeper.set.acl
     zookeeper.max.in.flight.requests zookeeper.metadata.migration.enable broker.id.generation.enable

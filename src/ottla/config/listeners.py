@@ -67,7 +67,9 @@ def parse_security_protocol_map(text: str) -> dict[str, str]:
 def parse_listeners(
     setting: str, entries: Iterable[str], protocols: Mapping[str, str], *, distinct_ports: bool
 ) -> tuple[Listener, ...]:
-    """The listeners of a setting's entries. Names differ; so do ports, except 0 and an IPv4/IPv6 pair on one port."""
+    """The listeners of a setting's entries. All names must differ, and all ports except 0 and an IPv4/IPv6 pair on one
+    port.
+    """
     listeners: list[Listener] = []
     for entry in entries:
         name, separator, rest = entry.partition("://")

@@ -1,5 +1,6 @@
-"""Listeners that every machine on the network can read along with or use: without TLS, on an address that is not
-loopback."""
+"""Finds listeners that other machines on the network can read along with or use: without TLS, on an address that is not
+loopback.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ def is_loopback(host: str) -> bool:
     try:
         return ip_address(name).is_loopback
     except ValueError:
-        return False  # a name: other machines may know it, too
+        return False  # a name: other machines may resolve it, too
 
 
 def open_listeners(listeners: Iterable[Listener]) -> list[Listener]:
@@ -43,7 +44,7 @@ def open_entries(listeners: str, protocols: str) -> list[str]:
 
 
 def warning_of(address: str, protocol: str) -> str:
-    """What an open listener means, in one sentence, and what to do."""
+    """What an open listener means, and what to do, in one sentence."""
     what = (
         "without TLS: passwords and records can be read on the way"
         if protocol == "SASL_PLAINTEXT"

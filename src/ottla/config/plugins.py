@@ -1,5 +1,5 @@
-"""Java classes that settings name. Ottla cannot load one: a class that Kafka brings along is known by its name; any
-other is refused, since going on without it would change what is checked.
+"""Java classes that settings name. Ottla cannot load them. Classes of Apache Kafka are known by name; any other class
+is refused, since ignoring it would change what is checked.
 """
 
 from __future__ import annotations

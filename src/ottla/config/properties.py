@@ -23,7 +23,9 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> list[tuple[int, str]]:
-    """Lines without comments, blank ones and leading blanks. One that ends in an odd number of backslashes goes on."""
+    """Lines without comments, blank ones and leading blanks. A line that ends in an odd number of backslashes is
+    continued.
+    """
     lines: list[tuple[int, str]] = []
     continued: str | None = None
     started = 0

@@ -4,7 +4,7 @@
         retention_ms: Long = setting(604_800_000, MEDIUM, at_least(-1))
 
 declares `retention.ms` once; `TopicConfig.KEYS["retention.ms"]` is its ConfigKey and `config.retention_ms` an int. Not
-a dataclass because the broker has 360 settings and building a dataclass of that size would take most of the start.
+a dataclass: the broker has 360 settings, and creating a dataclass of that size would take most of the start-up time.
 """
 
 from __future__ import annotations

@@ -39,8 +39,7 @@ _NOTHING: Final[Mapping[str, str]] = {}
 
 
 class TopicConfig(Settings):
-    """What a topic's partitions are kept by. `segment_bytes` is the size in force: `internal.segment.bytes` if given.
-
+    """The settings of one topic. `segment_bytes` is the size in force: `internal.segment.bytes` if given.
     `TopicConfig(segment_bytes=1_000)` makes one from typed values without Kafka's lower bounds, for tests and the
     simulator; requests and records go through `parse`.
     """
@@ -101,7 +100,7 @@ class TopicConfig(Settings):
 
     @property
     def is_deleted(self) -> bool:
-        """Whether old segments go by retention. A topic with no policy at all keeps everything."""
+        """Whether retention deletes old segments. A topic with no policy at all keeps everything."""
         return "delete" in self.cleanup_policy
 
     @property

@@ -1,4 +1,4 @@
-"""Which schemas the records of a topic may name: rules of the topic, and what is known of schemas."""
+"""Validates the schema ids of records against the rules of their topic and the schemas known from the registry."""
 
 from ottla.validation.known_schemas import Facts, KnownSchemas, SchemaName, Verdict
 from ottla.validation.rules import FieldRules, rules_of

@@ -1,13 +1,13 @@
-"""What this node knows of schemas, and what follows for a record that names one.
+"""Schemas that this node knows from the registry, and the verdict on a record that names one.
 
     asked     nothing is known, or it is too old: the registry has to be asked (`Verdict.ASK`)
     found     the registry has it, under some subjects: KNOWN under those for `found_for_ms`
-    unmet     the registry was asked for the sake of a subject and does not have it there: UNKNOWN for `missing_for_ms`.
+    unmet the registry was asked about a subject and does not have the schema there: UNKNOWN for `missing_for_ms`.
               For another subject it is asked again: a schema may be registered under a second one at any time
     missing   the registry does not have it at all: UNKNOWN for `missing_for_ms`
 
 K1  A schema that was found under a subject stays known while the registry does not answer (`without_registry`).
-K2  Missing schemas never push out found ones: a producer can make up any number of ids.
+K2 Missing schemas never evict found ones: a producer can invent any number of ids.
 K3  After a failure the registry is asked nothing for `pause_ms`.
 """
 
@@ -25,11 +25,11 @@ NEVER = -(1 << 62)
 
 
 class Facts(NamedTuple):
-    """What the registry says of one schema."""
+    """The registry's answer about one schema."""
 
     subjects: frozenset[str]
     record_name: str | None
-    """Of the record, message or title that it describes."""
+    """The name of the record, message or title that it describes."""
 
 
 class Verdict(Enum):
@@ -63,7 +63,7 @@ class KnownSchemas:
         return Verdict.UNKNOWN if now - learned_at < self._missing_for_ms else Verdict.ASK
 
     def known_until(self, rules: FieldRules, schema: SchemaName | None) -> int:
-        """When a schema that is KNOWN has to be asked for again; long ago for others."""
+        """Until when a KNOWN schema need not be asked for again; a time long past for others."""
         found = self._found.get(schema) if schema is not None else None
         return found[1] + self._found_for_ms if found is not None and rules.are_met(found[0]) else NEVER
 
@@ -83,7 +83,7 @@ class KnownSchemas:
         return now - self._failed_at >= self._pause_ms
 
     def learned(self, schema: SchemaName, facts: Facts | None, now: int) -> None:
-        """The registry has answered. None: it has no such schema."""
+        """Keep the registry's answer. None: it has no such schema."""
         self._failed_at = NEVER
         if facts is None:
             self._found.pop(schema, None)
@@ -97,8 +97,9 @@ class KnownSchemas:
             _bound(self._found, self._max_count)
 
     def settle(self, rules: FieldRules, schema: SchemaName, asked_at: int, now: int) -> None:
-        """The registry was asked for the sake of these rules: if it has answered since, and they are not met, that
-        holds for a while."""
+        """The registry was asked because of these rules. If it answered and they are still not met, that verdict is
+        kept for a while.
+        """
         found = self._found.get(schema)
         if found is not None and found[1] >= asked_at and not rules.are_met(found[0]):
             self._unmet.pop((schema, rules), None)
@@ -106,15 +107,15 @@ class KnownSchemas:
             _bound(self._unmet, self._max_count)
 
     def failed(self, now: int) -> None:
-        """The registry has not answered."""
+        """The registry did not answer."""
         self._failed_at = now
 
     def counts(self) -> tuple[int, int]:
-        """Schemas that were found, and that were missing."""
+        """The numbers of found and of missing schemas."""
         return len(self._found), len(self._missing)
 
 
 def _bound(kept: dict[Any, Any], most: int) -> None:
-    """Forget what was learned first."""
+    """Forget the oldest entries."""
     while len(kept) > most:
         del kept[next(iter(kept))]

@@ -1,4 +1,4 @@
-"""What a topic asks of the keys and values of its records."""
+"""The schema rules that a topic sets for the keys and values of its records."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ VALUE_HEADER = b"__value_schema_id"
 
 
 class FieldRules(NamedTuple):
-    """What is asked of the keys, or of the values, of one topic."""
+    """The rules for the keys, or for the values, of one topic."""
 
     topic: str
     is_key: bool
     strategy: str
     is_full: bool
-    """Whether the bytes have to decode, too."""
+    """Whether the bytes must decode, too."""
 
     @property
     def field(self) -> str:
@@ -33,7 +33,9 @@ class FieldRules(NamedTuple):
         return KEY_HEADER if self.is_key else VALUE_HEADER
 
     def subject(self, record_name: str | None) -> str | None:
-        """The subject that a schema has to be registered under; None if that takes a record's name, and it has none."""
+        """The subject under which a schema must be registered; None if the strategy needs a record name and there is
+        none.
+        """
         if self.strategy == TOPIC_NAME_STRATEGY:
             return f"{self.topic}-{self.field}"
         if record_name is None:
@@ -44,7 +46,7 @@ class FieldRules(NamedTuple):
         return self.subject(facts.record_name) in facts.subjects
 
     def why_not(self, schema: int | bytes | None, facts: Facts | None) -> str:
-        """A refused record's error: what it names, and what was expected."""
+        """The error text of a refused record: the schema that it names, and what was expected."""
         if schema is None:
             return f"the {self.field} names no schema: it begins with no schema id, and there is no header for one"
         named = f"schema id {schema}" if isinstance(schema, int) else f"schema GUID {schema.hex()}"
@@ -56,7 +58,7 @@ class FieldRules(NamedTuple):
 
 
 def rules_of(topic: str, config: TopicConfig) -> tuple[FieldRules, ...]:
-    """Empty: nothing is asked."""
+    """The topic's rules; empty if it has none."""
     rules = []
     if config.validates_keys:
         is_full = config.ottla_key_schema_validation == "full"
