@@ -28,8 +28,9 @@ class Authorizer(Protocol):
 
 
 Report = Callable[["Access", AclOperation, AclResource, str, int, bool], None]
-"""Called with each decision that was made, not with those that were remembered: the operation, the resource, its name,
-the key of the API that asked (-1 if none did), and whether it was allowed."""
+"""Called with each new decision, not with remembered ones: the operation, the resource, its name, the key of the API
+that asked (-1 if none did), and whether it was allowed.
+"""
 
 
 class Access:
@@ -73,7 +74,7 @@ class Access:
         self.is_follower_allowed = False
         """Whether Fetch of a follower was allowed."""
         self.generation = 0
-        """Of the ACLs. A fetch session that was checked under another one is checked again."""
+        """The generation of the ACLs. A fetch session that was checked under another generation is checked again."""
 
     def is_allowed(
         self,
@@ -112,7 +113,7 @@ class Access:
             self._answers.clear()
         self._answers[question] = answer
 
-    # What the long way found allowed, for frame handlers
+    # Permissions that the complete handlers found, for frame handlers
 
     def note_writable(self, topic: str, topic_id: bytes) -> None:
         if self.authorizer is not None:
@@ -139,7 +140,7 @@ class Access:
 
 
 MAX_ANSWERS = 10_000
-"""Kept for one connection: a client chooses the names that it asks about."""
+"""Answers kept for one connection: a client chooses the names that it asks about."""
 
 EVERYTHING = Access(None, ANONYMOUS, "")
-"""Of a node without an authorizer, and of what a node asks of itself."""
+"""The access of a node without an authorizer, and of a node's own requests."""

@@ -19,11 +19,11 @@ class AuditEvent:
     host: str
     listener: str = ""
     is_success: bool | None = True
-    """None: the client left before the answer."""
+    """None: the client disconnected before the answer."""
     operation: str = ""
-    """What was tried: an API, an ACL operation or a SASL mechanism."""
+    """The operation tried: an API, an ACL operation or a SASL mechanism."""
     resource: str = ""
-    """On what: `Topic:orders`."""
+    """The resource: `Topic:orders`."""
     reason: str = ""
     details: dict[str, Any] = field(default_factory=dict)
 

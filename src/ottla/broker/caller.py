@@ -1,4 +1,4 @@
-"""What a handler learns of the client that sent a request."""
+"""The client and the permissions behind a request, as handlers see them."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class Client:
     software_version: str = ""
     """What ApiVersions said of the client's software."""
     broker_id: int = -1
-    """Of a controller's listener: the broker whose heartbeats come through this connection."""
+    """On a controller's listener: the broker whose heartbeats come through this connection."""
     access: Access = EVERYTHING
     """What the principal of this connection may do; replaced when a login ends."""
     login: ClientLogin | None = None
-    """On a SASL listener: the login under way, or the session if that has an end."""
+    """On a SASL listener: the login under way, or the session if it expires."""
 
 
 @dataclass(slots=True)
@@ -53,7 +53,7 @@ class Caller:
     throttle_ms: int = 0
     """A handler sets it when a quota is exceeded: the connection is not read for so long after the answer."""
     is_forwarded: bool = False
-    """Whether a broker passed the request on, and has checked what concerns brokers."""
+    """Whether a broker forwarded the request, and has made the checks that concern brokers."""
     done_in_order: asyncio.Future[Any] | None = None
     """A handler sets it if the client's next request must not be started before this is done."""
     is_refused: bool = False
@@ -98,8 +98,9 @@ class Caller:
         *,
         is_logged: bool = True,
     ) -> tuple[list[Thing], list[Thing]]:
-        """The things on which the sender may do this, and the others. A thing without a name goes with the first: what
-        is wrong with it the handler answers. `is_logged` False: a list is filtered, whose things were not asked for."""
+        """The things on which the sender may do this, and the others. A thing without a name is in the first list: the
+        handler answers with its error. `is_logged` False: a list is filtered, whose things were not asked for.
+        """
         access = self.client.access
         if access.authorizer is None:
             return list(things), []

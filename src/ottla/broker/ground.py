@@ -1,6 +1,6 @@
-"""What every room of a node stands on: settings, the cluster's image, time, chance, background work and metrics.
+"""What every room of a node uses: settings, the cluster's image, clocks, random numbers, background work and metrics.
 
-The ground knows no room. A room reads from it and never replaces anything but through its methods.
+The ground depends on no room. A room reads from it, and changes it only through its methods.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Result = TypeVar("Result")
 
 
 class Ground:
-    """`image` and `config` are replaced when metadata changes: read them anew, never keep them over an await."""
+    """`image` and `config` are replaced when metadata changes: read them again after each await."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class Ground:
         rng: Random | None = None,
     ) -> None:
         self.static_config = config
-        """Without the settings that were changed while the cluster runs."""
+        """The settings without the dynamic ones."""
         self.config = config
         self.node_id = config.node_id
         self.disk: Disk = disk if disk is not None else OsDisk()
@@ -53,7 +53,7 @@ class Ground:
         self.listener_tls = ListenerTls()
         self.image = ClusterImage()
         self.image_offset = -1
-        """The end of the metadata log that the image stands for."""
+        """The end offset of the metadata that the image contains."""
         self.is_stopping = self.is_stopped = False
         self.on_bug: Callable[[BaseException], None] | None = None
         self.loop: asyncio.AbstractEventLoop
@@ -62,7 +62,7 @@ class Ground:
         self._timers: list[asyncio.TimerHandle] = []
 
     def open(self) -> None:
-        """From here on there is a loop."""
+        """The event loop runs now."""
         self.loop = asyncio.get_running_loop()
         self.deadlines = Deadlines(self.loop)
 
@@ -98,7 +98,7 @@ class Ground:
             self.bug(error)
 
     def every(self, interval_ms: int, work: Callable[[], object]) -> None:
-        """Do something again and again until the node stops."""
+        """Do something periodically until the node stops."""
 
         def run() -> None:
             if not self.is_stopping:
@@ -109,7 +109,7 @@ class Ground:
         self._timers.append(self.loop.call_later(interval_ms / 1000, run))
 
     def bug(self, error: BaseException) -> None:
-        """Count a mistake of ours. The node goes on serving other requests; the simulator ends the run."""
+        """Count a bug of this program. The node goes on serving other requests; the simulator ends the run."""
         self.metrics.internal_errors.add()
         if self.on_bug is not None:
             self.on_bug(error)
@@ -139,7 +139,7 @@ class Ground:
             self.use_dynamic_config()
 
     def use_dynamic_config(self) -> None:
-        """Put the cluster's settings for brokers over those of this node's file."""
+        """Apply the cluster's dynamic settings for brokers over those of this node's file."""
         configs = self.image.configs
         self.config = self.static_config.with_dynamic(
             configs.get((BROKER_RESOURCE, ""), {}), configs.get((BROKER_RESOURCE, str(self.node_id)), {})

@@ -1,7 +1,7 @@
-"""TLS as the settings of a node ask for it, by listener: contexts for connections that come and for those that go out.
+"""The TLS contexts of each listener, from a node's settings: for incoming and for outgoing connections.
 
-A setting with the prefix `listener.name.<listener>.` wins over the one without. The settings of the listener that other
-nodes are reached through are also those of this node as their client.
+A setting with the prefix `listener.name.<listener>.` wins over the one without. For outgoing connections a node uses
+the settings of the listener that it connects to.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class ListenerTls:
 
     def __init__(self) -> None:
         self._certificates: dict[str, bytes] = {}
-        """By listener, in DER: its file may hold another one by now."""
+        """Listener -> the certificate in use, in DER: the file may hold a newer one."""
 
     def context(self, config: BrokerConfig, listener: Listener) -> ssl.SSLContext:
         """The context for new connections to a listener; ConfigError names the setting that it lacks."""
@@ -51,9 +51,10 @@ class ListenerTls:
         return context
 
     def check(self, after: BrokerConfig) -> None:
-        """Refuse settings whose stores clients or other nodes would not accept, by Kafka's rules: the owner's name
-        stays, its alternative names may only grow, and a handshake of the store with itself succeeds. ConfigError says
-        which rule is broken."""
+        """Refuse a changed key store that clients or other nodes would not accept, by Kafka's rules: the owner's name
+        must stay, alternative names may only be added, and a handshake of the store with itself must succeed.
+        ConfigError says which rule is broken.
+        """
         for listener in after.listeners:
             if has_tls(listener.security_protocol):
                 _, certificate = _load(after, listener)
@@ -74,7 +75,7 @@ def named_context(config: BrokerConfig, name: str, *, needs_certificate: bool) -
 def _load(config: BrokerConfig, listener: Listener) -> tuple[ssl.SSLContext, bytes]:
     try:
         settings = _settings(config, listener.name, listener.security_protocol)
-        # Other nodes reach this one with the same settings: if they could not, it shows here.
+        # Other nodes connect with the same settings: a handshake shows now whether they can.
         make = shaken_context if is_of_nodes(config, listener.name) else server_context
         return make(settings), from_pem(own_certificates(settings)[0])
     except TlsSettingsError as error:

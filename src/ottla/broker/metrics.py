@@ -1,4 +1,4 @@
-"""What a node counts, and how it tells Prometheus.
+"""A node's meters, and their text for Prometheus.
 
 Counting happens on the hot path, so a meter is an object with plain attributes that handlers add to, and everything
 else (names, labels, sorting, quantiles) waits until the text is asked for. Names are those that dashboards for
@@ -20,7 +20,7 @@ CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Counter:
-    """Something that only grows."""
+    """A value that only grows."""
 
     __slots__ = ("value",)
 
@@ -32,7 +32,7 @@ class Counter:
 
 
 class Histogram:
-    """How many values fell into each of fixed ranges."""
+    """Counts of values by fixed ranges."""
 
     __slots__ = ("bounds", "buckets", "count", "total")
 
@@ -183,11 +183,11 @@ class Metrics:
         return meter
 
     def forget_topic(self, name: str) -> None:
-        """A deleted topic is no longer reported; without this, topics that come and go would add up."""
+        """Stop reporting a deleted topic; otherwise meters of short-lived topics would accumulate."""
         self._topics.pop(name, None)
 
     def request_observer(self, api_name: str) -> Callable[[float, int], None]:
-        """What to call with the seconds and the request's bytes when an API's request was answered."""
+        """The function to call with the seconds and the request's bytes when a request of an API was answered."""
         meter = self._requests.get(api_name)
         if meter is None:
             meter = self._requests[api_name] = RequestMeter()

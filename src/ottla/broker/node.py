@@ -1,7 +1,6 @@
 """A node: a broker, a controller or both. It puts the rooms together, and starts and stops them in order.
 
-Everything that chance touches comes in from outside (disk, clock, sockets, random numbers, the running loop), so the
-simulator runs this very class.
+Disk, clock, sockets, random numbers and the loop are arguments, so the simulator runs this very class.
 
     ground        settings, image, time, chance, background work, metrics
     peers         connections to other nodes; which brokers answer
@@ -50,7 +49,7 @@ log = logging.getLogger("ottla.node")
 
 
 class StartError(Exception):
-    """Why a node cannot start, in words for the person who started it."""
+    """Why a node cannot start, in words for its operator."""
 
 
 class Node:
@@ -84,7 +83,7 @@ class Node:
         self.on_failure: Callable[[], None] | None = None
         self._waits = Waits(self.ground)
         self._has_rooms = self._are_logs_open = False
-        """How far the start has come: what a stop has to close."""
+        """How far the start has got: what a stop has to close."""
         self._farewell: asyncio.Task[None] | None = None
 
     # The local broker, as its lifecycle knows it (LocalBroker)
@@ -108,7 +107,7 @@ class Node:
 
     @property
     def address(self) -> str:
-        """Where clients reach this node; other nodes, if it is a controller alone."""
+        """The address for clients; for other nodes, if it is only a controller."""
         config = self.ground.config
         listeners = config.broker_listeners or config.controller_listeners
         hosts = [f"[{one.host}]" if ":" in one.host else one.host or "*" for one in listeners]
@@ -151,7 +150,8 @@ class Node:
             raise StartError(str(error)) from error
         finally:
             self._waits.give_up()
-        # Not before: a client that learnt of a broker that is still fenced would think that the cluster has none.
+        # Listeners open only now: a client that gets metadata while this broker is fenced would take the cluster for
+        # empty.
         for accepting in doors:
             accepting.start_accepting()
         self.replicas.schedule()
@@ -254,7 +254,7 @@ class Node:
         self._has_rooms = True
 
     async def _join_quorum(self) -> None:
-        """Have all metadata that is committed by now, and know the active controller."""
+        """Wait until this node has all metadata that is committed now, and knows the active controller."""
         metadata, quorum = self.metadata, self.metadata.quorum
         if self.ground.config.is_controller:
             for listener in self.ground.config.controller_listeners:
@@ -266,8 +266,9 @@ class Node:
         self._waits.end(f"controller {quorum.leader_id} leads the quorum (epoch {quorum.epoch})")
 
     async def _reconcile(self) -> None:
-        """Bring the logs on disk in line with the image. That takes a while where there are thousands; this node is
-        one of the quorum meanwhile, and what is committed takes effect afterwards."""
+        """Open, create and remove logs to match the image. With thousands of logs that takes a while; the node takes
+        part in the quorum meanwhile, and changes committed meanwhile take effect afterwards.
+        """
         feed, logs, replicas = self.metadata.feed, self.logs, self.replicas
         feed.reconcile()
         self.serving.use_acls()
@@ -291,7 +292,7 @@ class Node:
         )
 
     async def _register(self) -> None:
-        """Be known to the active controller; a broker may serve afterwards."""
+        """Register with the active controller; a broker may serve afterwards."""
         config, lifecycle = self.ground.config, self.metadata.lifecycle
         self._waits.begin(lambda: waits.for_controller(self.metadata, self.peers))
         try:
@@ -369,7 +370,7 @@ class Node:
         try:
             self._farewell.result()
         except KafkaError as error:
-            # A full disk: the next start finds a broker that did not say goodbye, as after a crash.
+            # A full disk: the next start finds a broker without a clean shutdown, as after a crash.
             log.warning("the shutdown could not be written: %s", error)
         self._waits.end("the controlled shutdown is done")
 

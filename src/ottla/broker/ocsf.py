@@ -52,7 +52,7 @@ _BY_OPERATION: Final = {"CREATE": CREATE, "CREATE_TOKENS": CREATE, "DELETE": DEL
 
 
 def ocsf(event: AuditEvent, *, timestamp: int, node_id: int, cluster_id: str, uid: str) -> dict[str, Any]:
-    """One event; its attributes are OCSF's, and `unmapped` holds what OCSF has no place for."""
+    """One event in OCSF; `unmapped` has what OCSF has no field for."""
     class_uid, activity_id = _class_of(event)
     status_id = UNKNOWN if event.is_success is None else SUCCESS if event.is_success else FAILURE
     severity_id = INFORMATIONAL if event.is_success else MEDIUM if event.kind == "denied" else LOW

@@ -1,4 +1,4 @@
-"""Long work in pieces, so that a node with thousands of partitions goes on answering."""
+"""Long work in pieces, so that a node with thousands of partitions keeps answering."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 
 PIECE_MS = 5
-"""How long a piece takes before others get their turn."""
+"""How long a piece takes before other work runs."""
 
 
 async def in_pieces(steps: Iterator[None], timer: Callable[[], float]) -> None:

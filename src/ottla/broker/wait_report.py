@@ -1,8 +1,8 @@
-"""What a node says about a wait at its start or its stop: when it speaks, and in which words.
+"""When a node logs a line about a wait at its start or its stop, and the line's text.
 
     idle     -> waiting   WaitBegan
     waiting  -> waiting   Found: one line if a line is due (after FIRST_MS, then every AGAIN_MS, later every LATER_MS)
-             -> idle      WaitEnded: one line, which is notable if the wait was spoken of
+             -> idle      WaitEnded: one line, which is notable if the wait had lines before
              -> idle      GaveUp: no line
 
 A short wait is no news: its only line is for logs at level INFO. Time is an argument; `waits` runs this machine on the
@@ -28,14 +28,14 @@ class WaitBegan:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What the node waits for at this moment."""
+    """What the node waits for now."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class WaitEnded:
-    """The wait is over; what came of it."""
+    """The wait is over, with its result."""
 
     text: str
 
@@ -48,7 +48,7 @@ class GaveUp:
 class Line(NamedTuple):
     text: str
     is_notable: bool
-    """Whether an operator has to see it (WARNING), or only a reader of detailed logs (INFO)."""
+    """Whether the line is for an operator (WARNING), or only for detailed logs (INFO)."""
 
 
 class WaitReport:
@@ -101,14 +101,14 @@ class WaitReport:
 
 
 class ControllerSeen(NamedTuple):
-    """Another controller, as this node sees it."""
+    """Another controller, as seen by this node."""
 
     id: int
     """-1 for an address of controller.quorum.bootstrap.servers, which has no id."""
     host: str
     port: int
     trouble: str
-    """Why it does not take part: empty if it answers."""
+    """Why it does not take part; empty if it answers."""
 
     @property
     def name(self) -> str:
@@ -117,8 +117,9 @@ class ControllerSeen(NamedTuple):
 
 
 def controllers_text(others: Sequence[ControllerSeen], *, is_voter: bool) -> str:
-    """Which controllers a node without a leader of the quorum waits for, and why. `is_voter`: this node is one of the
-    quorum, too."""
+    """The controllers that a node waits for while the quorum has no leader, and why. `is_voter`: this node is a voter,
+    too.
+    """
     if not others:
         return (
             "waiting for the controllers: none is known; set controller.quorum.bootstrap.servers"
@@ -143,7 +144,7 @@ def controllers_text(others: Sequence[ControllerSeen], *, is_voter: bool) -> str
 
 
 def _by_trouble(controllers: Sequence[ControllerSeen]) -> str:
-    """Those in trouble, those with the same trouble together: `2 at a:1, 3 at b:1: connection refused`."""
+    """Groups controllers with the same trouble: `2 at a:1, 3 at b:1: connection refused`."""
     troubles: dict[str, list[ControllerSeen]] = {}
     for one in controllers:
         if one.trouble:

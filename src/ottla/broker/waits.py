@@ -4,7 +4,7 @@
     await metadata.caught_up()
     waits.end("controller 2 leads the quorum")
 
-`wait_report` decides when there is something to say. Controllers are looked at only when a line is due.
+`wait_report` decides when a line is due. Only then controllers are checked.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Waits:
         return Driver(self._report, self._log, loop=ground.loop, log=log, label=label, tick=self._look)
 
     def begin(self, find: Callable[[], Awaitable[str]]) -> None:
-        """`find` gives what the node waits for, each time a line is due."""
+        """Begin a wait. `find` returns what the node waits for, each time a line is due."""
         self._stop_finding()
         self._find = find
         self._driver.handle(WaitBegan())
@@ -66,7 +66,7 @@ class Waits:
         self._driver.handle(WaitEnded(outcome))
 
     def give_up(self) -> None:
-        """The node does not wait any longer: it failed, or has to stop."""
+        """The node stops waiting: it failed, or has to stop."""
         self._stop_finding()
         self._driver.handle(GaveUp())
 
@@ -89,7 +89,7 @@ class Waits:
         log.log(logging.WARNING if line.is_notable else logging.INFO, "%s", line.text)
 
 
-# What is waited for
+# --- The causes of waits
 
 
 async def for_host_name() -> str:
@@ -97,7 +97,7 @@ async def for_host_name() -> str:
 
 
 async def for_quorum(metadata: Metadata, peers: Peers) -> str:
-    """The controllers that have to be there, or the metadata that the leader of the quorum has."""
+    """The controllers that must be up, or the metadata that the quorum's leader has."""
     quorum = metadata.quorum
     leader = quorum.leader_address()
     if leader is not None and leader.id != metadata.ground.node_id:

@@ -1,4 +1,4 @@
-"""AlterPartition v2-v3: a leader proposes who is in sync with it. Answered by the active controller."""
+"""AlterPartition v2-v3: a leader proposes a new ISR. Answered by the active controller."""
 
 from __future__ import annotations
 

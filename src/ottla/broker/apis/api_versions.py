@@ -24,9 +24,10 @@ from ottla.wire.messages.api_versions import (
 KEY = 18
 PRODUCE_KEY = 0
 INIT_PRODUCER_ID_KEY = 22
-"""Its newest version is for two-phase commit: Kafka holds it back, and so do we unless that is switched on."""
+"""Its newest version is for two-phase commit: as in Kafka it is offered only if that is enabled."""
 PRODUCE_OLDEST_TOLD = 0
-"""As Kafka 4 does: old librdkafka chooses codecs by the oldest Produce version it is told of. v0 to v2 are refused."""
+"""As in Kafka 4: old librdkafka chooses codecs by the oldest Produce version offered. Requests of v0 to v2 are refused.
+"""
 TELEMETRY_KEYS = (71, 72)
 """Offered while clients' metrics are subscribed to. Kafka offers them with a receiver plugin only: without, every
 client would ask what it should send, librdkafka with a line on stderr, and get no subscription."""

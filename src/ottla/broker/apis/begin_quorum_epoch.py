@@ -1,4 +1,4 @@
-"""BeginQuorumEpoch v0-v1: a new leader of the metadata log tells the other voters."""
+"""BeginQuorumEpoch v0-v1: a new leader of the metadata log announces itself to the other voters."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""BrokerHeartbeat v0-v2: a broker is alive, has replayed the metadata up to here, and wants to serve, rest or stop.
-Answered by the active controller."""
+"""BrokerHeartbeat v0-v2: a broker reports the metadata offset that it has replayed, and asks to be unfenced, fenced or
+shut down. Answered by the active controller.
+"""
 
 from __future__ import annotations
 

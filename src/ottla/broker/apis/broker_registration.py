@@ -1,4 +1,4 @@
-"""BrokerRegistration v0-v4: a process says that it is a broker of the cluster. Answered by the active controller."""
+"""BrokerRegistration v0-v4: a process registers as a broker of the cluster. Answered by the active controller."""
 
 from __future__ import annotations
 

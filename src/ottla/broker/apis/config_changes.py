@@ -34,7 +34,7 @@ _MIN_INSYNC_REPLICAS = "min.insync.replicas"
 
 
 def is_for_controller(caller: Caller) -> bool:
-    """Whether a request came to this node as the controller: brokers' own checks are not for it."""
+    """Whether a client sent the request to a controller's listener: a broker's own checks do not apply to it."""
     return caller.is_forwarded or caller.client.role == "controller"
 
 
@@ -48,14 +48,16 @@ def check_is_allowed(caller: Caller, kind: int, name: str) -> None:
 async def decide(
     metadata: Metadata, caller: Caller, request: Message, command: Callable[[Controller, Any], Any]
 ) -> Any:
-    """What the active controller answers: here, or elsewhere if the request came to this node as a broker."""
+    """The active controller's answer: this node's, or fetched from the active controller if the request came to a
+    broker.
+    """
     if metadata.controllership.is_active or is_for_controller(caller):
         return await metadata.commit(command(metadata.controller, request))
     return await metadata.controllership.forward(request, caller)
 
 
 def check_configs(ground: Ground, kind: int, name: str, after: Mapping[str, str]) -> None:
-    """Refuse what a broker or a client metrics subscription would have after a change."""
+    """Refuse settings that would be invalid after the change, for a broker or a client metrics subscription."""
     if kind == BROKER_RESOURCE:
         if name:
             check_is_this_node(name, ground)
@@ -69,14 +71,14 @@ def check_configs(ground: Ground, kind: int, name: str, after: Mapping[str, str]
             if name and any(is_sasl_setting(one) for one in (*before, *after)):
                 check_sasl(ground.config.rebuilt(ground.config.dynamic_default, after))
         except ConfigError as error:
-            # Kafka answers INVALID_REQUEST where INVALID_CONFIG would be right; its clients know it so.
+            # Kafka answers INVALID_REQUEST here, although INVALID_CONFIG would fit; clients expect it.
             raise KafkaError(ErrorCode.INVALID_REQUEST, error.message) from None
     elif kind == CLIENT_METRICS_RESOURCE:
         check_client_metrics(name, after)
 
 
 def configs_after(ground: Ground, kind: int, name: str, changes: list[AlterableConfig]) -> dict[str, str]:
-    """What a resource would have after these operations."""
+    """The settings of a resource after these operations."""
     after = dict(ground.image.configs.get((kind, name), {}))
     for change in changes:
         key, value = change.name, change.value

@@ -1,4 +1,6 @@
-"""ConsumerGroupDescribe v0-v1 (KIP-848): consumer groups, their members, what these have and what they will have."""
+"""ConsumerGroupDescribe v0-v1 (KIP-848): consumer groups, their members, and each member's present and target
+assignment.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,7 @@ def consumer_group_describe(request: ConsumerGroupDescribeRequest, groups: Group
 
 
 def _without_hidden(group: DescribedGroup, caller: Caller) -> DescribedGroup:
-    """The group, if the caller may describe every topic that it speaks of; nothing of its members if not."""
+    """The group, if the caller may describe all of its topics; otherwise an error without its members."""
     topics = {
         name
         for member in group.members

@@ -1,4 +1,6 @@
-"""ConsumerGroupHeartbeat v0-v1 (KIP-848): a member joins, is there, tells what it reads, learns its part, leaves."""
+"""ConsumerGroupHeartbeat v0-v1 (KIP-848): a member joins, stays, reports its subscription and partitions, gets its
+assignment, leaves.
+"""
 
 from __future__ import annotations
 

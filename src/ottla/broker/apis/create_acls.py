@@ -1,6 +1,6 @@
 """CreateAcls v1-v3: entries for the access control lists. Answered by the active controller.
 
-Without an authorizer SECURITY_DISABLED for each entry, as in Kafka: a list that no node looks at would protect nothing.
+Without an authorizer SECURITY_DISABLED for each entry, as in Kafka: an ACL that no node checks would protect nothing.
 """
 
 from __future__ import annotations

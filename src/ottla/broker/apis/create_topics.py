@@ -38,7 +38,8 @@ async def create_topics(
 
 def _without_denied(request: CreateTopicsRequest, caller: Caller) -> list[CreatableTopicResult]:
     """Take the topics out of a request that its sender may not create, and answer for them. As in Kafka, a name that
-    comes twice is refused for that, whatever the sender may do."""
+    occurs twice is refused for that, whatever the sender's permissions.
+    """
     if caller.is_allowed_on_cluster(AclOperation.CREATE, is_logged=False):
         return []
     counts = Counter(topic.name for topic in request.topics)

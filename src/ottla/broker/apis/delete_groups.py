@@ -1,4 +1,4 @@
-"""DeleteGroups v0-v3: groups without members go, with all that they had committed. v3 says in words why not."""
+"""DeleteGroups v0-v3: deletes groups without members, with their offsets. v3 has an error message."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ async def _delete_with_states(
     share_offsets: ShareOffsets,
     caller: Caller,
 ) -> DeleteGroupsResponse:
-    """The states of share groups go first: a group without them can be deleted again, states without a group cannot."""
+    """Delete the states of share groups first: the deletion of a group without states can be repeated, but states
+    without a group would remain for ever.
+    """
     failed = await share_offsets.delete_states(group_ids)
     refused += [
         DeletableGroupResult(group_id=group_id, error_code=error.code, error_message=error.message)

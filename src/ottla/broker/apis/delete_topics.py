@@ -41,8 +41,10 @@ async def delete_topics(
 def _without_denied(request: DeleteTopicsRequest, image: ClusterImage, caller: Caller) -> list[DeletableTopicResult]:
     """Take the topics out of a request that its sender may not delete, and answer for them.
 
-    Existence is told only of topics that the sender may describe: by name, others look the same whether they exist or
-    not; by id, the name is not told. What is refused for its form (named twice, no name and no id, both) stays."""
+    The answer reveals the existence only of topics that the sender may describe: other names get the same error whether
+    they exist or not, and for other ids the name is left out. Malformed entries (named twice, no name and no id, both)
+    stay in the request.
+    """
     if caller.is_allowed_on_cluster(AclOperation.DELETE, is_logged=False):
         return []
     counts = Counter([*request.topic_names, *((topic.name, topic.topic_id) for topic in request.topics)])

@@ -39,7 +39,7 @@ def describe_cluster(
         error_message=None,
         endpoint_type=expected,
         cluster_id=metadata.cluster_id,
-        # Brokers name themselves: they pass on what only the controller can do (KIP-590).
+        # To clients a broker is the controller: it forwards requests for the active one (KIP-590).
         controller_id=metadata.quorum.leader_id if expected == CONTROLLERS else ground.node_id,
         brokers=list(found),
         cluster_authorized_operations=(

@@ -93,7 +93,7 @@ def check_resource(kind: int, name: str, ground: Ground) -> None:
 
 
 def _same_description(resource: DescribeConfigsResource, ground: Ground) -> tuple[object, ...]:
-    """Resources with the same of these have the same description."""
+    """The key under which resources share one description."""
     kind, name = resource.resource_type, resource.resource_name
     own = ground.image.configs.get((kind, name), {})
     is_default = kind == BROKER_RESOURCE and not name
@@ -125,7 +125,7 @@ def _all_entries(resource: DescribeConfigsResource, ground: Ground) -> list[Desc
 
 
 def check_is_this_node(name: str, ground: Ground) -> None:
-    """Only a broker itself knows its settings, so a request for another's is a mistake of the client."""
+    """KafkaError if the request asks for another broker's settings: only a broker itself knows its own."""
     node_id = ground.node_id
     digits = name[1:] if name[:1] in ("-", "+") else name
     if not (digits.isascii() and digits.isdecimal()):

@@ -1,4 +1,6 @@
-"""DescribeQuorum v0-v2: who leads the metadata log, and how far the others are. Answered by the leader."""
+"""DescribeQuorum v0-v2: the leader of the metadata log, and how far each replica has copied it. Answered by the
+leader.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""EndQuorumEpoch v0-v1: the leader of the metadata log gives up; who has most of it may stand first."""
+"""EndQuorumEpoch v0-v1: the leader of the metadata log resigns; the voters with the longest logs may stand first."""
 
 from __future__ import annotations
 

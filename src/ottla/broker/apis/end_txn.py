@@ -19,7 +19,7 @@ def end_txn(
 ) -> Any:
     if not caller.is_allowed(AclOperation.WRITE, AclResource.TRANSACTIONAL_ID, request.transactional_id):
         return EndTxnResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    if producer_ids.is_empty:  # one may be needed, when the producer's epochs have run out
+    if producer_ids.is_empty:  # an id may be needed, if the producer's epochs have run out
         return _when_ids_are_here(request, transactions, producer_ids, caller)
     return transactions.run(
         request.transactional_id, TransactionShard.end_transaction, request, transactions.call(caller), _refused

@@ -1,10 +1,11 @@
 """Fetch v4-v18, by consumers and by followers; those of the metadata log are the quorum's.
 
 Data never passes through Python: a partition's answer is a piece of a log file, sent by the kernel. A fetch that finds
-less than `min_bytes` waits with the partitions it asked for, and reads again when they grew enough or its time is up.
+less than `min_bytes` waits in the purgatory of its partitions, and reads again when they have grown enough or its
+timeout has passed.
 
-A consumer reads up to the high watermark, of the leader or (KIP-392) of a follower. A follower reads to the log's end,
-of the leader only, and by what it asks for tells how far it has come.
+A consumer reads up to the high watermark, of the leader or (KIP-392) of a follower. A follower reads up to the log's
+end, only from the leader, and its fetch offsets show how far it has copied.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def fetch(
     if caller.client.role == "controller":
         if not caller.is_allowed_on_cluster(AclOperation.CLUSTER_ACTION):
             return FetchResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-        # the metadata log is the only one behind that door
+        # the metadata log is the only log on a controller's listener
         return quorum_answer(metadata, request, caller, first_version_with_endpoints=FIRST_VERSION_WITH_ENDPOINTS)
     version = caller.api_version
     if version < FIRST_VERSION_WITH_SESSIONS:
@@ -97,7 +98,7 @@ def _check_session_again(context: FetchContext, caller: Caller) -> None:
 
 
 class _Reading:
-    """One fetch on its way: what was found so far, and the wait for more."""
+    """One fetch in progress: what it has found so far, and its wait for more."""
 
     __slots__ = (
         "_access",
@@ -143,7 +144,7 @@ class _Reading:
         self._access = caller.client.access if caller.client.access.authorizer is not None else None
         self._max_bytes = min(request.max_bytes, ground.config.fetch_max_bytes)
         if quotas.is_consume_quota_set and request.replica_state is None and request.replica_id < 0:
-            # More at once than a whole window allows would be throttled every time, and never be sent.
+            # More than a whole quota window allows would be throttled every time, and never be sent.
             allowed = quotas.max_in_window(caller, CONSUME)
             if allowed is not None:
                 self._max_bytes = min(self._max_bytes, max(int(allowed), 1))
@@ -162,7 +163,7 @@ class _Reading:
         self._grown = 0
         self._is_finishing = False
         self._stable: dict[Partition, int] = {}
-        """Of a read_committed fetch that waits: how far it could read in each partition."""
+        """For a read_committed fetch that waits: the last stable offset of each partition when it was read."""
         self.size = 0
         self.has_news = False
 
@@ -171,7 +172,7 @@ class _Reading:
         return self.has_news or self.size >= self._min_bytes
 
     def read(self, *, is_first: bool = False) -> None:
-        """Collect what there is. The first time a follower's offsets count as what it has."""
+        """Read what is there. On the first call a follower's fetch offsets are taken as its log ends."""
         self._rows = rows = []
         self._partitions = []
         self.size = 0
@@ -320,13 +321,14 @@ class _Reading:
         return row
 
     def _is_held_back(self, partition: Partition) -> bool:
-        """Whether a replication throttle (KIP-73) lets a follower wait."""
+        """Whether a replication throttle (KIP-73) holds a follower back."""
         throttles = self._replicas.throttles
         return throttles.leader.is_set and throttles.holds_back(partition, self._replica_id, self._ground.now())
 
     def _is_diverging(self, partition: Partition, wanted: FetchPartition, row: PartitionData) -> bool:
-        """Whether a reader's history differs from the log's (KIP-320, KIP-595): the answer says where they part.
-        KafkaError OFFSET_OUT_OF_RANGE when its place is not in the log."""
+        """Whether a reader's log diverges from this one (KIP-320, KIP-595): the answer then has the diverging epoch.
+        KafkaError OFFSET_OUT_OF_RANGE if its offset is not in the log.
+        """
         log = partition.log
         start_offset = wanted.fetch_offset
         if wanted.last_fetched_epoch >= 0 and start_offset >= log.log_start_offset:
@@ -340,7 +342,7 @@ class _Reading:
         return False
 
     def _name_leader(self, wanted: FetchPartition, partition: Partition | None, row: PartitionData) -> None:
-        """KIP-951: a client at the wrong place is told the right one."""
+        """KIP-951: the answer names the leader to a client that asked another broker."""
         if self._caller.api_version < FIRST_VERSION_WITH_ENDPOINTS:
             return
         place: Partition | PartitionImage | None = partition
@@ -355,7 +357,7 @@ class _Reading:
             self._leaders[leader_id] = None
 
     def _find(self, wanted: FetchPartition, uses_topic_ids: bool, is_topic_known: bool) -> Partition:
-        """A partition that is not open: it may be about to be, or it is not here."""
+        """Find a partition that is not open yet: it is opened now, or the error says why not."""
         partition = self._replicas.hosting.find(wanted.topic_id if uses_topic_ids else wanted.topic, wanted.index)
         if partition is None:
             is_id_unknown = uses_topic_ids and not is_topic_known
@@ -379,7 +381,7 @@ class _Reading:
             for partition in self._partitions:
                 if self._replica_id < 0:
                     partition.park(self)
-                elif not self._is_held_back(partition):  # or what it does not get would wake it
+                elif not self._is_held_back(partition):  # otherwise bytes that it must not get would wake it
                     partition.delayed_follower_fetches[self] = None
         if self._is_read_committed:
             self._stable = {partition: partition.log.last_stable_offset for partition in self._partitions}
@@ -387,7 +389,7 @@ class _Reading:
         return self._future
 
     def _wait_for_news(self, session: FetchSession) -> None:
-        """A follower's session is told of what changes in any of its partitions."""
+        """Park the fetch with a follower's session, which wakes it when one of the partitions changes."""
         if session.parked_follower_fetch is not None:
             session.parked_follower_fetch.close()
         session.parked_follower_fetch = _News(self)
@@ -395,7 +397,7 @@ class _Reading:
             self.finish_later()
 
     def _wait_for_more(self, session: FetchSession) -> None:
-        """A consumer's session is told of what changes in partitions that have no news for it now."""
+        """Park the fetch with a consumer's session, which wakes it when partitions without news change."""
         if session.parked_consumer_fetch is not None:
             session.parked_consumer_fetch.finish_soon()
         session.parked_consumer_fetch = self
@@ -413,19 +415,19 @@ class _Reading:
         self.grew(partition, size)
 
     def finish_for(self, wanted: FetchPartition) -> None:
-        """A partition of a follower's has news."""
+        """A partition of a follower's session has changed."""
         partition: Any = wanted.partition
         if partition is None or not self._is_held_back(partition):
             self.finish_soon()
 
     def finish_soon(self) -> None:
-        """What other producers send in the same turn goes with it."""
+        """Answer at the end of this turn of the loop, together with what other producers append in it."""
         if not self._is_finishing:
             self._is_finishing = True
             self._ground.loop.call_soon(self._finish)
 
     def finish_later(self) -> None:
-        """There is nothing to tell that could not wait for records to go with it."""
+        """Nothing changed but offsets, which can wait to be sent with records."""
         if self._later is None and not self._is_finishing:
             self._later = self._ground.deadlines.call_later(MOVED_DELAY_MS / 1000, self._finish)
 
@@ -436,7 +438,7 @@ class _Reading:
                 self.finish_soon()
                 return
             if self._stable.get(partition) == partition.log.last_stable_offset and size < EVERYTHING:
-                return  # what came is part of an open transaction: there is nothing to read before its marker
+                return  # these bytes belong to an open transaction: nothing can be read before its marker
             self._finish()
 
     def _finish(self) -> None:
@@ -524,7 +526,9 @@ class _Reading:
             throttle.record(size, self._ground.now())
 
     def _throttled(self, throttle_ms: int) -> FetchResponse:
-        """Beyond the quota: nothing is sent, so nothing counts, and the client comes back when it has waited."""
+        """The quota is exceeded: nothing is sent, so nothing is counted, and the client asks again after the throttle
+        time.
+        """
         session = self._context.session
         self._quotas.unrecord(self._caller, CONSUME, self.size, self._ground.now())
         self._caller.throttle_ms = throttle_ms
@@ -534,9 +538,10 @@ class _Reading:
         return FetchResponse(throttle_time_ms=throttle_ms, session_id=0 if session is None else session.id)
 
     def _park_partition(self, wanted: FetchPartition) -> bool:
-        """There is nothing to tell of this partition: whether it need not be looked at before it is marked. A follower
-        that is not in sync is looked at with each fetch: it may be let in again. So is what a consumer may not read
-        yet, but could with another isolation level."""
+        """A partition without news: park it if only a mark can bring some. It is not parked if its follower is out of
+        sync, which each fetch checks because the follower may rejoin the ISR; nor if a consumer could read more with
+        another isolation level.
+        """
         session = self._context.session
         partition: Any = wanted.partition
         if session is None or partition is None:
@@ -575,7 +580,7 @@ class _Reading:
 
 
 class _News:
-    """A follower's fetch that waits, as its session knows it."""
+    """A follower's waiting fetch, as its session sees it."""
 
     __slots__ = ("fetch",)
 

@@ -1,9 +1,9 @@
-"""Fetch as followers send it all day, from the frame to the answer's bytes without an object per field.
+"""The common Fetch of followers, from the frame to the answer's bytes without an object per field.
 
 Cython compiles this file (types in fetch_frame.pxd), and it runs as it stands. It only takes incremental fetches of
-followers that are in sync, with nothing out of the ordinary in any partition that has news for them, and says so before
-it has done anything: broker/apis/fetch.py is the whole of the API and answers all others. A fetch that waits here and
-meets something out of the ordinary is answered with nothing: the follower asks again, and that fetch goes the long way.
+followers that are in sync, with nothing unusual in any partition that has news for them, and decides that before any
+effect: broker/apis/fetch.py is the complete API and answers all others. A fetch that waits here and then meets
+something unusual gets an empty answer: the follower's next fetch is then handled by fetch.py.
 """
 
 from __future__ import annotations
@@ -26,35 +26,39 @@ if TYPE_CHECKING:
 
 FIRST_VERSION_WITH_REPLICA_STATE = 15
 FETCH_HEAD_SIZE = 21
-"""Up to the topics."""
+"""The request up to its topics."""
 TOPIC_ID_SIZE = 16
 WANTED_SIZE = 32
-"""Of a partition, up to its tagged fields."""
+"""A partition of the request, up to its tagged fields."""
 KNOWN_SIZE = 11
-"""Of the tagged field behind it: the high watermark that the follower knows."""
+"""The tagged field after it: the high watermark that the follower knows."""
 UNKNOWN_HIGH_WATERMARK = 0x7FFFFFFFFFFFFFFF
 REPLICA_STATE_SIZE = 13
 MAX_COPIED_BYTES = 65536
-"""So many bytes of a partition are read and leave with all else in one call; more go by sendfile, unless they are the
-log's last ones: those were written a moment ago, and to copy them costs less than sendfile and the calls around it."""
+"""Up to so many bytes of a partition are read and sent with the rest of the answer in one call. Larger pieces are sent
+with sendfile, except the end of the log: it was written a moment ago, and copying it costs less than sendfile and the
+calls around it.
+"""
 MAX_JOINED_BYTES = 16384
-"""Larger pieces are not joined with what is around them: that would copy them once more."""
+"""Larger pieces are not joined with their neighbours: that would copy them once more."""
 PAUSE_S = 0.001
-"""Between two answers with records to one follower: what is appended meanwhile goes with the second. Otherwise, under
-load, each small batch would have a fetch of its own, and their cost would be most of it. A follower that was not sent
-anything for so long is answered at once."""
+"""The pause between two answers with records to one follower: records appended meanwhile are sent with the second.
+Without it, under load, each small batch would have a fetch of its own, at a higher cost than the batch. A follower
+whose last answer is longer ago is answered at once.
+"""
 MAX_PAUSE_S = 0.006
 PAUSED_BYTES_PER_S = 32e6
 """After a large answer the pause is longer, while producers send on without waiting for answers: with a fetch for each
 of their batches, nodes would wake each other up thousands of times in a second, and that would be most of their work.
-Who waits for an answer before sending on is not kept waiting."""
+A producer that waits for each answer before it sends the next request is not delayed."""
 GATHERED_BYTES = 256 * 1024
-"""So much is worth an answer before the pause is over."""
+"""With so many bytes the answer is sent before the pause is over."""
 MAX_ANSWER_BYTES = 512 * 1024
-"""As much as the follower takes into a buffer that it has; it asks again at once."""
+"""As many bytes as the follower's receive buffer holds; it asks again at once."""
 MOVED_DELAY_MS = 10
-"""How long an answer that only tells of a high watermark waits for records to go with it. The records behind a high
-watermark that moved are mostly on their way already; without the wait there would be twice as many fetches."""
+"""How long an answer with nothing but a new high watermark waits for records to send with it. When the high watermark
+has moved, more records usually follow at once; without the wait there would be twice as many fetches.
+"""
 
 _HEAD = Struct(">iiibii")
 _WANTED = Struct(">iiqiqi")
@@ -74,8 +78,9 @@ def fetch_frame(
     rooms: tuple[Ground, Replicas, Quotas],
     access: Access | None = None,
 ) -> list[Any] | FollowerFetch | None:
-    """Take an incremental fetch of a follower: the answer's parts, size and header included; or what will give them
-    when there is news; None if it has to go the long way, and then nothing has happened."""
+    """Take an incremental fetch of a follower: Returns the answer's parts, size and header included; or an object that
+    delivers them when there is news; or None, without any effect, if fetch.py must handle it.
+    """
     ground, replicas, quotas = rooms
     data = frame
     end = len(frame)
@@ -87,7 +92,7 @@ def fetch_frame(
     if session_id <= 0 or session_epoch <= 0 or min_bytes > 1 or isolation_level or quotas.is_request_quota_set:
         return None
     if replicas.throttles.leader.is_set:
-        return None  # what followers in sync get counts as well
+        return None  # the byte count includes what followers in sync get
     position += FETCH_HEAD_SIZE
     topics = data[position] - 1
     position += 1
@@ -178,8 +183,9 @@ def skip_tags(data: memoryview, position: int, end: int) -> int:
 
 
 def is_ordinary(wanted: Any, replica_id: int, leader_epoch: int, fetch_offset: int, last_epoch: int) -> bool:
-    """Whether a partition is led here, in the epoch that its follower knows, with the same history, and the follower is
-    in sync."""
+    """Whether this node leads the partition, in the epoch that its follower knows, the logs do not diverge, and the
+    follower is in sync.
+    """
     partition: Any = wanted.partition
     if partition is None:
         return False
@@ -197,7 +203,7 @@ def is_ordinary(wanted: Any, replica_id: int, leader_epoch: int, fetch_offset: i
 
 
 class FollowerFetch:
-    """A follower's fetch, until it is answered."""
+    """A follower's fetch until it is answered."""
 
     __slots__ = (
         "_correlation_id",
@@ -236,7 +242,7 @@ class FollowerFetch:
         return False
 
     def wait(self, max_wait_ms: int) -> None:
-        """Until a partition grows, a while after a high watermark moved, or until the follower's time is up."""
+        """Wait until a partition grows, a while after a high watermark has moved, or until the fetch's timeout."""
         session = self._session
         if session.parked_follower_fetch is not None:
             session.parked_follower_fetch.close()
@@ -266,11 +272,11 @@ class FollowerFetch:
         if self._is_pausing:
             self._timer = self._ground.loop.call_later(pause_s, self._finish)
         else:
-            # What other producers send in the same turn goes with it.
+            # Answer at the end of this turn of the loop, together with what other producers append in it.
             self._ground.loop.call_soon(self._finish)
 
     def pause(self) -> float:
-        """How long it is until the follower is sent records again."""
+        """How long until the follower is sent records again."""
         passed_s = self._ground.loop.time() - self._session.answered_at
         if not 0 <= passed_s < MAX_PAUSE_S:
             return 0.0
@@ -280,7 +286,7 @@ class FollowerFetch:
         return longest_s - passed_s if passed_s < longest_s else 0.0
 
     def _is_gathering(self) -> bool:
-        """Whether more is on its way, and there is not enough for an answer yet."""
+        """Whether more records are expected soon, and there are too few for an answer yet."""
         is_streaming = False
         size = 0
         for wanted in self._session.ready:
@@ -304,7 +310,7 @@ class FollowerFetch:
             self._timer = self._ground.deadlines.call_later(MOVED_DELAY_MS / 1000, self._finish)
 
     def cancel(self) -> None:
-        """The connection is gone."""
+        """The connection is closed."""
         if self.is_over:
             return
         self.is_over = True
@@ -322,7 +328,7 @@ class FollowerFetch:
             self.on_answer(self.answer())
 
     def answer(self) -> list[Any]:
-        """What there is for the follower, in the order in which partitions came to have news."""
+        """The records and offsets for the follower, in the order in which its partitions changed."""
         session = self._session
         replica_id = session.replica_id
         left = self._max_bytes
@@ -344,7 +350,7 @@ class FollowerFetch:
                     try:
                         records = read_tail(wanted, log, min(wanted.max_bytes, left), not size)
                     except KafkaError:
-                        continue  # its log dir is offline now, which the next fetch is told
+                        continue  # its log dir is offline now: the follower's next fetch gets the error
             elif wanted.high_watermark == high_watermark and wanted.log_start_offset == start_offset:
                 del session.ready[wanted]
                 continue
@@ -354,7 +360,7 @@ class FollowerFetch:
                 size += length
                 left -= length
                 del session.ready[wanted]
-                session.ready[wanted] = None  # at the end of the line
+                session.ready[wanted] = None  # at the end of the order
             elif wanted.high_watermark == high_watermark and wanted.log_start_offset == start_offset:
                 continue
             wanted.high_watermark = high_watermark
@@ -381,7 +387,7 @@ class FollowerFetch:
 
 
 def read_tail(wanted: FetchPartition, log: Any, max_bytes: int, is_first: bool) -> Any:
-    """Bytes from where the follower's log ends: mostly from where the last ones ended, at the end of the log."""
+    """Read from the follower's log end: usually where the last bytes sent ended, at the end of the log."""
     segment = log._active
     if wanted.tail_segment is None or wanted.tail_segment is not segment or wanted.tail_offset != wanted.fetch_offset:
         found = log.read(
@@ -415,7 +421,7 @@ def read_tail(wanted: FetchPartition, log: Any, max_bytes: int, is_first: bool) 
 
 
 def framed(answer: list[Any], correlation_id: int, session_id: int) -> list[Any]:
-    """The answer with its head, and small bytes that follow each other joined."""
+    """The answer with its header; small neighbouring pieces are joined."""
     size = _ANSWER_HEAD_SIZE - 4
     for part in answer:
         size += len(part)

@@ -29,7 +29,7 @@ FIRST_BATCHED_VERSION = 4
 FIRST_SHARE_VERSION = 6
 GROUP_COORDINATOR, TRANSACTION_COORDINATOR, SHARE_COORDINATOR = range(3)
 SUCCESS_MESSAGE = "NONE"
-"""What Kafka says in the versions whose response has a message even without an error."""
+"""Kafka's message for success in versions whose response has one even without an error."""
 
 
 class Found(NamedTuple):
@@ -38,7 +38,8 @@ class Found(NamedTuple):
     host: str = ""
     port: int = -1
     message: str = ""
-    """Only of a type that there is not; Kafka's other refusals leave it empty where several keys are answered."""
+    """Set only for an unknown type; Kafka leaves the message of its other refusals empty if several keys are answered.
+    """
 
 
 def find_coordinator(
@@ -54,7 +55,7 @@ def find_coordinator(
 def _is_topic_missing(
     request: FindCoordinatorRequest, ground: Ground, coordinators: Coordinators, caller: Caller
 ) -> bool:
-    """Whether an answer to this caller needs an internal topic that there is not yet."""
+    """Whether an answer to this caller needs an internal topic that does not exist yet."""
     coordinator = _coordinator(request.key_type, coordinators, caller)
     if coordinator is None or coordinator.topic in ground.image.topics_by_name:
         return False
@@ -65,10 +66,12 @@ def _is_topic_missing(
 async def _answer_when_settled(
     request: FindCoordinatorRequest, ground: Ground, presence: Presence, coordinators: Coordinators, caller: Caller
 ) -> FindCoordinatorResponse:
-    """A coordinator that was just killed has a successor in a moment: clients that were told the dead one give up."""
+    """Wait for the new coordinator after a broker was killed: it is elected in a moment, and clients that get the dead
+    one give up.
+    """
     await presence.settled()
     if _is_topic_missing(request, ground, coordinators, caller):
-        with suppress(KafkaError):  # then the answer finds no topic and says that there is no coordinator
+        with suppress(KafkaError):  # the answer then finds no topic and says that there is no coordinator
             await coordinators.by_type[request.key_type].create_topic()
     return _answer(request, ground, coordinators, caller)
 
@@ -102,14 +105,14 @@ def _answer(
 
 
 def _coordinator(key_type: int, coordinators: Coordinators, caller: Caller) -> CoordinatorOfType[Any] | None:
-    """None for a type that this version of the API does not have."""
+    """The coordinator's broker; None if this version of the API does not have the type."""
     if key_type == SHARE_COORDINATOR and caller.api_version < FIRST_SHARE_VERSION:
         return None
     return coordinators.by_type.get(key_type)
 
 
 def _denial(key_type: int, key: str, caller: Caller) -> ErrorCode | None:
-    """Why the caller is not answered where this group, transactional id or share partition has its coordinator."""
+    """The error for a caller that may not use this group, transactional id or share partition."""
     if key_type == SHARE_COORDINATOR:
         return _share_key_error(key)
     resource = {GROUP_COORDINATOR: AclResource.GROUP, TRANSACTION_COORDINATOR: AclResource.TRANSACTIONAL_ID}.get(

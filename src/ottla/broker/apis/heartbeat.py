@@ -22,7 +22,7 @@ def heartbeat(request: HeartbeatRequest, groups: GroupCoordinator, caller: Calle
 
 
 def _refused(request: HeartbeatRequest, error: KafkaError) -> HeartbeatResponse:
-    # Who the members are is not known while the log is read; sessions begin anew after it, so all is well till then.
+    # While the log is read the members are unknown; their sessions begin again after it, so the answer is success.
     is_loading = error.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     return HeartbeatResponse(error_code=ErrorCode.NONE if is_loading else error.code)
 

@@ -52,7 +52,7 @@ async def incremental_alter_configs(
 
 
 def _check(resource: AlterConfigsResource, ground: Ground, *, validate_only: bool) -> bool:
-    """Whether the resource needs no controller. KafkaError when this broker refuses it."""
+    """Whether this broker handles the resource without the controller. KafkaError if it refuses it."""
     kind, name = resource.resource_type, resource.resource_name
     if len({config.name for config in resource.configs}) != len(resource.configs):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")

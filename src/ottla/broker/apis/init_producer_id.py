@@ -1,5 +1,5 @@
 """InitProducerId v0-v6: a fresh id for an idempotent producer; with a transactional id, the id and epoch of the client
-that owns it from now on. Version 6 is for two-phase commit (KIP-939) and told of only where that is switched on."""
+that owns it from now on. Version 6 is for two-phase commit (KIP-939) and offered only if that is enabled."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """JoinGroup v0-v9: a consumer of a classic group asks to be a member of its next generation.
 
-The answer waits until all members are there, or until the time for them is up.
+The answer waits until all members have joined, or until the rebalance timeout.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 FIRST_VERSION_WITHOUT_PROTOCOL_NAME = 7
-"""From it on a refusal names no protocol; before, it names the empty one."""
+"""From this version on a refusal names no protocol; older versions have the empty name."""
 
 
 def join_group(request: JoinGroupRequest, ground: Ground, groups: GroupCoordinator, caller: Caller) -> Any:

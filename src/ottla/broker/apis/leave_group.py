@@ -1,4 +1,4 @@
-"""LeaveGroup v0-v5: members of a classic group go at once, not when their session ends; several from v3 on."""
+"""LeaveGroup v0-v5: members leave a classic group at once, not when their session ends; several from v3 on."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _single_refused(request: LeaveGroupRequest, error: KafkaError) -> LeaveGroup
 
 
 def _single(request: LeaveGroupRequest, response: LeaveGroupResponse) -> LeaveGroupResponse:
-    """The old form has one member, and one place for an error."""
+    """Fill the response of old versions, which have one member and one error."""
     code = response.error_code
     if code == ErrorCode.NONE and response.members:
         code = response.members[0].error_code

@@ -37,7 +37,7 @@ def _groups(request: ListGroupsRequest, response: ListGroupsResponse) -> list[Li
 
 
 def _refused(request: ListGroupsRequest, error: KafkaError) -> list[ListedGroup]:
-    """The shard has gone to another broker meanwhile: it is there that its groups are listed."""
+    """The shard moved to another broker meanwhile, which lists its groups."""
     return []
 
 

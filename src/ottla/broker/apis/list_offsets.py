@@ -72,8 +72,9 @@ def list_offsets(request: ListOffsetsRequest, replicas: Replicas, caller: Caller
 
 
 def _readable_end(partition: Partition, isolation_level: int, timestamp: int, version: int) -> int:
-    """Where a consumer's view of a partition ends. A new leader does not know it until what it has is committed
-    (KIP-207)."""
+    """The end of a partition for a consumer. A new leader does not know it until its log end at the election is
+    committed (KIP-207).
+    """
     log, leader = partition.log, partition.leader
     if (
         leader is not None
@@ -105,7 +106,7 @@ def _find(
     elif timestamp >= 0:
         found = log.offset_for_timestamp(timestamp)
     if found is not None and found.offset >= end_offset and (timestamp >= 0 or timestamp == MAX_TIMESTAMP):
-        found = None  # it is there, but this client may not read it yet
+        found = None  # it exists, but this client may not read it yet
     if found is None:
         found = TimestampOffset(UNKNOWN, UNKNOWN, UNKNOWN)
     return ListOffsetsPartitionResponse(

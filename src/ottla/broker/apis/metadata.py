@@ -187,7 +187,7 @@ def _answer(
 
 
 def _describe(topic: TopicImage, replicas: Replicas, alive: set[int]) -> MetadataResponseTopic:
-    """`alive`: the brokers that the client learns of. A leader that is none of them cannot be reached."""
+    """`alive`: the brokers in the answer. A leader that is not among them counts as unavailable."""
     all_online = replicas.is_everything_online
     return MetadataResponseTopic(
         error_code=ErrorCode.NONE,

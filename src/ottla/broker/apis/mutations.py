@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def charge(
     ground: Ground, quotas: Quotas, caller: Caller, *, first_strict_version: int
 ) -> Callable[[int], None] | None:
-    """What the controller calls with the partitions that a change touches; None when no such quota is set.
+    """The function that the controller calls with the number of changed partitions; None without a quota.
 
     Clients from `first_strict_version` on know the error that refuses a change; older ones are only slowed down."""
     if not quotas.is_mutation_quota_set:

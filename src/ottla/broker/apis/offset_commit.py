@@ -51,8 +51,9 @@ def _refused(request: OffsetCommitRequest, error: KafkaError) -> OffsetCommitRes
 
 
 def _without_unknown(request: OffsetCommitRequest, ground: Ground, caller: Caller) -> list[OffsetCommitResponseTopic]:
-    """Take out of the request what is no partition of the cluster or may not be read, and say so; the rest has name
-    and id afterwards."""
+    """Remove partitions that do not exist or may not be read from the request and answer them with errors; the rest
+    then has name and id.
+    """
     image, access = ground.image, caller.client.access
     uses_topic_ids = caller.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
     refused: list[OffsetCommitResponseTopic] = []

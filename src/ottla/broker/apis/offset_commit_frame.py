@@ -1,8 +1,8 @@
-"""OffsetCommit as consumers send it all day, from the frame to the answer's bytes without an object per field.
+"""The common OffsetCommit of consumers, from the frame to the answer's bytes without an object per field.
 
-Cython compiles this file (types in offset_commit_frame.pxd), and it runs as it stands. It only takes requests in which
-nothing is out of the ordinary, and says so before it has done anything: broker/apis/offset_commit.py is the whole of
-the API and answers all others. Where both would do, both write the same records and answer with the same bytes.
+Cython compiles this file (types in offset_commit_frame.pxd), and it runs as it stands. It takes only requests without
+anything unusual, and decides that before any effect: broker/apis/offset_commit.py is the complete API and answers all
+others. For a request that both can handle, both write the same records and answer with the same bytes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FIRST_FLEXIBLE_VERSION = 8
 FIRST_VERSION_WITH_TOPIC_IDS = 10
 TOPIC_ID_SIZE = 16
 MAX_PARTITIONS = 64
-"""Beyond so many partitions in a request what is saved here is not worth a second way through the code."""
+"""Requests with more partitions gain too little here to justify a second code path."""
 VALUE_VERSION = 4
 
 _INT = Struct(">i")
@@ -40,7 +40,7 @@ _CRC = Struct(">I")
 _CRC_POSITION = 17
 _VALUE_SIZE = 42
 MAX_FORMS = 10_000
-"""Of groups and topics that are remembered."""
+"""Groups and topics that are remembered, at most."""
 
 
 def offset_commit_frame(
@@ -51,12 +51,11 @@ def offset_commit_frame(
     rooms: tuple[Ground, GroupCoordinator, Quotas],
     access: Access | None = None,
 ) -> bytes | None:
-    """Commit the offsets of a request and return the response, size and header included; None if the request has to go
-    the long way, and then nothing has happened.
-
-    Ordinary is: a flexible version, one topic that exists, no metadata, no static member, no quota; a group that is
-    there and lets the member commit; topic and group were found allowed before; and a shard with nothing on its way,
-    whose records are committed when written."""
+    """Commit the offsets of a request and return the response, size and header included; None, without any effect, if
+    offset_commit.py must handle it. Handled here: a flexible version, one topic that exists, no metadata, no static
+    member, no quota; a loaded group in which the member may commit; a topic and group that an earlier request was
+    allowed to use; and an idle shard, whose records are committed when written.
+    """
     ground, groups, quotas = rooms
     data = frame
     size = len(frame)
@@ -73,7 +72,7 @@ def offset_commit_frame(
     end = position + length
     if length == 0 or length >= 0x80 or end + 3 > size or data[end] != 0 or data[end + 1] != 2:
         return None  # the last two: a static member, and more or fewer topics than one
-    # Members' ids are ASCII; other bytes make an id that no member has.
+    # Member ids are ASCII; other bytes match no member.
     member_id = str(frame[position + 1 : end], "latin-1")
     position = topic_start = end + 2
     if version >= FIRST_VERSION_WITH_TOPIC_IDS:

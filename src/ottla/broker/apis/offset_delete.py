@@ -1,4 +1,4 @@
-"""OffsetDelete v0: a group forgets how far it has read topics that none of its members reads."""
+"""OffsetDelete v0: a group forgets its offsets of topics that none of its members reads."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _refused(request: OffsetDeleteRequest, error: KafkaError) -> OffsetDeleteRes
 
 
 def _without_unknown(request: OffsetDeleteRequest, ground: Ground) -> list[OffsetDeleteResponseTopic]:
-    """Take out of the request what is no partition of the cluster, and say so."""
+    """Remove partitions that do not exist from the request and answer them with errors."""
     unknown: list[OffsetDeleteResponseTopic] = []
     known: list[OffsetDeleteRequestTopic] = []
     for topic in request.topics:

@@ -67,8 +67,9 @@ def _groups(request: OffsetFetchRequest, version: int) -> list[OffsetFetchReques
 def _uncertain(
     asked: list[OffsetFetchRequestGroup], replicas: Replicas, groups: GroupCoordinator
 ) -> dict[int, Partition]:
-    """The groups' partitions of the offsets topic that another node may lead by now. A transaction that counts on an
-    offset (they are those who want stable ones) must not count on one that the next coordinator has replaced."""
+    """The groups' partitions of the offsets topic that another node may lead by now. A transaction (it asks for stable
+    offsets) must not rely on an offset that the next coordinator has replaced.
+    """
     found: dict[int, Partition] = {}
     for group in asked:
         index = groups.partition_for(group.group_id)
@@ -105,7 +106,9 @@ def _fetch_all(
     groups: GroupCoordinator,
     caller: Caller,
 ) -> Any:
-    """The answer, or an awaitable for it. Who leads the `refused` partitions of the offsets topic is not known."""
+    """The answer, or an awaitable for it. `refused` are partitions of the offsets topic whose leadership could not be
+    confirmed.
+    """
     version = caller.api_version
     uses_topic_ids = version >= FIRST_VERSION_WITH_TOPIC_IDS
     command = _fetch_stable if request.require_stable else GroupShard.fetch_offsets
@@ -148,7 +151,7 @@ def _fetch(
                 AclOperation.DESCRIBE, AclResource.TOPIC, response.topics, lambda topic: topic.name, is_logged=False
             )
             if uses_topic_ids:
-                # A topic that has been deleted has no id to be told by.
+                # A deleted topic has no id that the answer could name.
                 response.topics = [topic for topic in response.topics if topic.name in ground.image.topics_by_name]
                 for topic in response.topics:
                     topic.topic_id = ground.image.topics_by_name[topic.name].id
@@ -208,7 +211,7 @@ def _answer(fetched: list[OffsetFetchResponseGroup]) -> OffsetFetchResponse:
 
 
 def _single(request: OffsetFetchRequestGroup, fetched: OffsetFetchResponseGroup, version: int) -> OffsetFetchResponse:
-    """The form for one group. Version 1 has no place for the group's error but its partitions."""
+    """The response for one group. Version 1 has no error for the group, only for its partitions."""
     if fetched.error_code != ErrorCode.NONE and version < FIRST_VERSION_WITH_GROUP_ERROR:
         return OffsetFetchResponse(
             topics=[

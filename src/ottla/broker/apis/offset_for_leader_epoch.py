@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch v2-v4: where an epoch ended (KIP-101, KIP-320), so that readers notice a log that was cut."""
+"""OffsetForLeaderEpoch v2-v4: where an epoch ended (KIP-101, KIP-320), so that readers notice a truncated log."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ def _without_denied(request: ProduceRequest, ground: Ground, caller: Caller) -> 
         if key not in access.writable:
             found = image.topics_by_id.get(topic.topic_id) if uses_topic_ids else image.topics_by_name.get(topic.name)
             if uses_topic_ids and found is None:
-                allowed.append(topic)  # UNKNOWN_TOPIC_ID: an id tells nothing
+                allowed.append(topic)  # as Kafka: for an id, UNKNOWN_TOPIC_ID reveals nothing
                 continue
             name = topic.name if found is None else found.name
             if not caller.is_allowed(AclOperation.WRITE, AclResource.TOPIC, name):
@@ -125,7 +125,7 @@ def _without_denied(request: ProduceRequest, ground: Ground, caller: Caller) -> 
 
 
 def _may_write_internal(topic: str, ground: Ground, caller: Caller) -> bool:
-    """Audit events are written by nodes alone: a principal with Write on all topics could forge them otherwise."""
+    """Only nodes write audit events: otherwise a principal with Write on all topics could forge them."""
     if topic != AUDIT_TOPIC:
         return caller.client_id == ADMIN_CLIENT_ID
     if not caller.is_allowed_on_cluster(AclOperation.CLUSTER_ACTION, is_logged=False):
@@ -143,7 +143,7 @@ def append_all(
     denied: Sequence[TopicProduceResponse] = (),
     refusals: Refusals = NO_REFUSALS,
 ) -> ProduceResponse | asyncio.Future[Any] | None:
-    """Append what a request holds. `verdicts` is what the coordinator said of a transactional request; None if the
+    """Append what a request holds. `verdicts` are the coordinator's answers for a transactional request; None if the
     request is not transactional. `denied` are answers for topics that were taken out of it, `refusals` those for
     batches whose schemas are not known."""
     acks = request.acks
@@ -219,7 +219,7 @@ def append_all(
         response.throttle_time_ms = caller.throttle_ms = quotas.record_produced(caller, produced_bytes, now)
     if acks == 0:
         if failed:
-            # There is no answer to carry the error: as in Kafka, the closed connection tells the producer.
+            # acks=0 has no answer for the error: as in Kafka, the closed connection shows it to the producer.
             caller.is_refused = True
         for partition in unflushed:
             ground.spawn(partition.flush())
@@ -246,7 +246,7 @@ def _is_zstd(records: memoryview | None) -> bool:
 async def _answer_when_flushed(
     response: ProduceResponse, partitions: list[Partition], ground: Ground
 ) -> ProduceResponse:
-    # Shielded: a producer that leaves meanwhile must not keep what it wrote from its readers.
+    # Shielded: a disconnected producer must not stop its records from becoming readable.
     flushes = [asyncio.shield(ground.spawn(partition.flush())) for partition in partitions]
     outcomes = await asyncio.gather(*flushes, return_exceptions=True)
     for partition, outcome in zip(partitions, outcomes, strict=True):
@@ -263,7 +263,7 @@ def _name_leaders(
     ground: Ground,
     caller: Caller,
 ) -> None:
-    """KIP-951: a client at the wrong place is told the right one."""
+    """KIP-951: the answer names the leader to a client that asked another broker."""
     leaders: dict[int, None] = {}
     for partition, row in misdirected:
         row.current_leader = LeaderIdAndEpoch(leader_id=partition.leader_id, leader_epoch=partition.leader_epoch)

@@ -1,4 +1,4 @@
-"""What the whole of Produce and its compiled way share: one batch into one partition's log, or why not."""
+"""Used by produce.py and produce_frame.py: appends one batch to one partition's log, or says why not."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 LENGTH_POSITION = 8
 MAGIC_POSITION = 16
 LEAST_LENGTH = 14
-"""Of a message of magic 0 without key and value; no batch is shorter."""
+"""The least length of a message: magic 0, without key and value."""
 WITHOUT_START_OFFSET = (
     ErrorCode.CORRUPT_MESSAGE,
     ErrorCode.MESSAGE_TOO_LARGE,
@@ -39,8 +39,9 @@ def append_to(
     verdicts: Verdicts | None = None,
     refusal: KafkaError | None = None,
 ) -> tuple[PartitionProduceResponse, int]:
-    """Append what a request holds for one partition; what is answered, and how many records the log grew by. `refusal`:
-    what is wrong with its schemas."""
+    """Append what a request holds for one partition; returns the partition's answer, and how many records the log grew
+    by. `refusal`: the error in its schemas.
+    """
     try:
         records = check_framing(records)
         may_open = True
@@ -91,9 +92,10 @@ def refused_row(index: int, error: KafkaError) -> PartitionProduceResponse:
 
 
 def check_framing(records: memoryview | None) -> memoryview:
-    """The records, if they are one whole batch of magic 2; anything else does not reach the log. As in Kafka, lengths
-    and magic bytes that no message can have are CORRUPT_MESSAGE, which producers send again; the rest is
-    INVALID_RECORD, which they give up."""
+    """The records, if they are one whole batch of magic 2; anything else does not reach the log. As in Kafka,
+    impossible lengths and magic bytes are CORRUPT_MESSAGE, which producers retry; the rest is INVALID_RECORD, which
+    they do not retry.
+    """
     if records is None or len(records) == 0:
         raise KafkaError(ErrorCode.INVALID_RECORD, "a produce request holds no record batch for this partition")
     size = batch_size(records, 0)

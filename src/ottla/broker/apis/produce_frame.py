@@ -1,8 +1,8 @@
-"""Produce as producers send it all day, from the frame to the answer's bytes without an object per field.
+"""The common Produce request, from the frame to the answer's bytes without an object per field.
 
-Cython compiles this file (types in produce_frame.pxd), and it runs as it stands. It only takes requests in which
-nothing is out of the ordinary, and says so before it has done anything: broker/apis/produce.py is the whole of the API
-and answers all others. Where both would do, both give the same bytes.
+Cython compiles this file (types in produce_frame.pxd), and it runs as it stands. It takes only requests without
+anything unusual, and decides that before any effect: broker/apis/produce.py is the complete API and answers all others.
+For a request that both can handle, both answer with the same bytes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FIRST_VERSION_WITH_RECORD_ERRORS = 8
 FIRST_FLEXIBLE_VERSION = 9
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 MAX_PARTITIONS = 64
-"""Beyond so many partitions in a request what is saved here is not worth a second way through the code."""
+"""Requests with more partitions gain too little here to justify a second code path."""
 MAX_NAME_SIZE = 126
 """Names that are longer have a size of two bytes in flexible versions."""
 ZSTD = int(Compression.ZSTD)
@@ -56,12 +56,12 @@ def produce_frame(
     rooms: tuple[Ground, Replicas, Quotas],
     access: Access | None = None,
 ) -> bytes | DelayedProduceFrame | None:
-    """Append the batches of a Produce request and return the response, size and header included, or what will give it
-    once the in-sync replicas have them; None if the request has to go the long way, and then nothing has happened.
-
-    Ordinary is: acks 1 or all, one topic, found allowed before and led here, enough replicas in sync, no transaction,
-    no quota, no `flush.messages`, and where the topic wants schemas checked, schemas that are known. Whether a batch is
-    as it should be is seen when its turn comes; one that is not is answered as the long way would."""
+    """Append the batches of a Produce request and return the response, size and header included, or an object that
+    delivers it once the in-sync replicas have them; None, without any effect, if produce.py must handle it. Handled
+    here: acks 1 or all, one topic that an earlier request was allowed to write and that this node leads, enough
+    replicas in sync, no transaction, no quota, no `flush.messages`, and known schemas if the topic checks them. Each
+    batch is checked when its turn comes; an invalid one gets the same answer as from produce.py.
+    """
     ground, replicas, quotas = rooms
     data = frame
     size = len(frame)
@@ -95,7 +95,7 @@ def produce_frame(
     else:
         if position < name_start or position - name_start > MAX_NAME_SIZE or position + 4 > size:
             return None
-        # A topic's name is ASCII; other bytes make a name that no topic has.
+        # Topic names are ASCII; other bytes match no topic.
         key = str(frame[name_start:position], "latin-1")
         of_topic = replicas.partitions.by_name.get(key)
     if of_topic is None or (access is not None and key not in access.writable):
@@ -110,7 +110,7 @@ def produce_frame(
     if count < 1 or count > MAX_PARTITIONS:
         return None
 
-    # Look at everything before anything is done.
+    # Check everything before the first effect.
     places: list[Any] = []
     while len(places) < count:
         if position + 8 > size:
@@ -233,5 +233,7 @@ def produce_frame(
 
 
 def integer(data: memoryview, position: int) -> int:
-    """Four bytes; below zero it is more than anything it is compared with, or less."""
+    """A big-endian int32. A negative one comes out above (compiled: below) every bound it is checked against, so it is
+    refused.
+    """
     return data[position] << 24 | data[position + 1] << 16 | data[position + 2] << 8 | data[position + 3]

@@ -1,5 +1,7 @@
 """Produce requests with batches whose schemas are checked: before anything is appended, the registry may have to be
-asked. Meanwhile no other request of the same connection is started, so that a producer's batches stay in order."""
+asked. Until it has answered, no other request of the connection is started, so that a producer's batches stay in
+order.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ def validated_batches(request: ProduceRequest, replicas: Replicas, caller: Calle
             partition = of_topic.get(data.index) if of_topic is not None else None
             if partition is None:
                 # A new topic's partitions are opened one after the other; the append would open this one, unchecked.
-                with suppress(KafkaError):  # the append meets it again, and answers with it
+                with suppress(KafkaError):  # the append meets the error again, and answers with it
                     partition = replicas.hosting.find(key, data.index)
             if partition is not None and partition.log.validates_schemas and data.records is not None:
                 found.append((partition, data.records))
@@ -53,7 +55,7 @@ def produce_validated(
     if refusals is not None:
         return append(refusals)
     ground = replicas.ground
-    # The answer comes later than this frame's buffer lives.
+    # The frame's buffer is reused before the answer is ready.
     for topic in request.topic_data:
         for data in topic.partition_data:
             if data.records is not None:

@@ -1,4 +1,4 @@
-"""PushTelemetry v0 (KIP-714): metrics of a client, as OpenTelemetry. They are counted; nothing reads them yet."""
+"""PushTelemetry v0 (KIP-714): metrics of a client, as OpenTelemetry. Only their number and size are kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the quorum answers, in the version that was asked: endpoints of the leader came with KIP-853."""
+"""The quorum's answers in the version of the request: endpoints of the leader came with KIP-853."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ def sasl_handshake(
 ) -> SaslHandshakeResponse | Awaitable[SaslHandshakeResponse]:
     login = caller.client.login
     if login is None:
-        # A listener without SASL, or a session that has no end: there is nothing to log in to.
+        # A listener without SASL, or a session without an end: no login is expected.
         return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
     answer: SaslHandshakeResponse | Awaitable[SaslHandshakeResponse] = login.handshake(request, caller)
     return answer

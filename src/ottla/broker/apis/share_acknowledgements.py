@@ -22,7 +22,7 @@ FIRST_VERSION_WITH_RENEW = 2
 LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 Outcome = KafkaError | asyncio.Future[KafkaError | None] | None
-"""Why an acknowledgement was refused, or what will tell whether it was written; None if nothing had to be written."""
+"""Why an acknowledgement was refused, or a future for the result of its write; None if nothing had to be written."""
 
 
 class AcknowledgementBatch(Protocol):
@@ -69,7 +69,7 @@ class Topics:
         self._checked: dict[bytes, ErrorCode | None] = {}
 
     def check(self, partition: SharedPartition) -> None:
-        """KafkaError if the partition is not there, or not for this client."""
+        """KafkaError if the partition does not exist, or the client may not read it."""
         topic_id = partition.topic_id
         topic = self._ground.image.topics_by_id.get(topic_id)
         if topic_id not in self._checked:
@@ -147,7 +147,7 @@ def is_settled(outcomes: dict[SharedPartition, Outcome]) -> bool:
 
 
 async def settle(outcomes: dict[SharedPartition, Outcome]) -> None:
-    """Until every acknowledgement was written or refused."""
+    """Wait until every acknowledgement was written or refused."""
     pending = [outcome for outcome in outcomes.values() if isinstance(outcome, asyncio.Future) and not outcome.done()]
     for one in pending:
         await one
@@ -165,7 +165,7 @@ def leader_of(ground: Ground, partition: SharedPartition) -> tuple[int, int]:
 
 
 def endpoints(ground: Ground, caller: Caller, leaders: dict[int, None]) -> list[tuple[int, str, int, str | None]]:
-    """Where the client reaches brokers that an answer names as leaders."""
+    """The addresses of brokers that the answer names as leaders, as the client reaches them."""
     if not leaders:
         return []
     return [broker for broker in ground.brokers(caller.client.listener) if broker[0] in leaders]

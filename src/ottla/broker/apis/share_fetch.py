@@ -117,7 +117,7 @@ async def _answer(
 
 
 class _Fetching:
-    """One ShareFetch on its way: what it has found, and the wait for more."""
+    """One ShareFetch in progress: what it has found, and its wait for more."""
 
     __slots__ = (
         "_caller",
@@ -174,7 +174,7 @@ class _Fetching:
     # Reading
 
     def read(self, *, is_last: bool) -> bool:
-        """Acquire what there is; whether the fetch can be answered. The last time it is answered anyway."""
+        """Acquire available records; True if the fetch can be answered. On the last call it is answered anyway."""
         request = self._request
         if self._caller.client.access.generation != self._generation:
             is_last = self._check_again() or is_last
@@ -201,7 +201,7 @@ class _Fetching:
         return is_last or bool(self._size) or not self._hosted
 
     def _check_again(self) -> bool:
-        """ACLs changed while the fetch waited: whether it may not have a partition any more."""
+        """ACLs changed while the fetch waited: True if it lost the permission for a partition."""
         self._generation = self._caller.client.access.generation
         topics = Topics(self._ground, self._caller)
         may_read_group = self._caller.is_allowed(AclOperation.READ, AclResource.GROUP, self._session.key.group_id)
@@ -219,7 +219,7 @@ class _Fetching:
         return denied > 0
 
     def _take(self, wanted: SharedPartition, hosted: HostedSharePartition, max_records: int, max_bytes: int) -> int:
-        """Acquire records of one partition; how many."""
+        """Acquire records of one partition; returns how many."""
         request = self._request
         try:
             taken = hosted.take(

@@ -45,7 +45,7 @@ def share_group_describe(request: ShareGroupDescribeRequest, groups: GroupCoordi
 
 
 def _without_hidden(group: DescribedGroup, caller: Caller) -> DescribedGroup:
-    """The group, if the caller may describe every topic that it speaks of; nothing of its members if not."""
+    """The group, if the caller may describe all of its topics; otherwise an error without its members."""
     topics = {
         name
         for member in group.members

@@ -1,4 +1,4 @@
-"""ShareGroupHeartbeat v1 (KIP-932): a member joins, is there, tells what it reads, learns its part, leaves."""
+"""ShareGroupHeartbeat v1 (KIP-932): a member joins, stays, reports its subscription, gets its assignment, leaves."""
 
 from __future__ import annotations
 

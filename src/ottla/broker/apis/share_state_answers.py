@@ -1,4 +1,4 @@
-"""What the five APIs of the share coordinator share: one row per share partition, each answered by its own shard."""
+"""Used by the five APIs of the share coordinator: one row per share partition, each answered by its own shard."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def streams_group_describe(request: StreamsGroupDescribeRequest, groups: GroupCo
 
 
 def _without_hidden(group: DescribedGroup, caller: Caller) -> DescribedGroup:
-    """The group, if the caller may describe every topic of its topology; nothing of it if not."""
+    """The group, if the caller may describe every topic of its topology; otherwise an error without its content."""
     topology = group.topology
     topics = {
         name

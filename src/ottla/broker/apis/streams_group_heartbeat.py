@@ -1,5 +1,6 @@
-"""StreamsGroupHeartbeat v0-v1 (KIP-1071): a member of a Kafka Streams application joins, says that it lives, learns its
-tasks, and leaves. Internal topics that the topology lacks are created on the way."""
+"""StreamsGroupHeartbeat v0-v1 (KIP-1071): a member of a Kafka Streams application joins, stays, gets its tasks, and
+leaves. Missing internal topics of the topology are created meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +80,7 @@ def _check_names(names: list[str]) -> None:
 
 
 def _create(reply: HeartbeatReply, group_id: str, groups: GroupCoordinator, caller: Caller) -> None:
-    """Have missing internal topics created if the caller may; the status says why they are not."""
+    """Have missing internal topics created if the caller may; otherwise the answer's status gives the reason."""
     names = [topic.name for topic in reply.missing]
     denied = list[str]()
     if not caller.is_allowed_on_cluster(AclOperation.CREATE, is_logged=False):

@@ -1,5 +1,6 @@
-"""StreamsGroupTopologyDescriptionUpdate v0 (KIP-1331): a member tells the description of its topology, as a heartbeat
-asked it to."""
+"""StreamsGroupTopologyDescriptionUpdate v0 (KIP-1331): a member sends the description of its topology, which a
+heartbeat asked for.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""SyncGroup v0-v5: a member of a classic group asks for its part; the leader brings those of all."""
+"""SyncGroup v0-v5: a member of a classic group asks for its assignment; the leader's request has the assignments of all
+members.
+"""
 
 from __future__ import annotations
 

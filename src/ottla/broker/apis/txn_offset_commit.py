@@ -132,14 +132,16 @@ def _commit(
     partition: Partition,
     verification: Verification | None,
 ) -> Any:
-    """The offsets go into the log as records of the transaction, unless it has ended or changed hands meanwhile."""
+    """Write the offsets to the log as records of the transaction, unless the transaction has ended or has another
+    producer meanwhile.
+    """
     producers = partition.log.producers
     known = producers.producers.get(request.producer_id)
     if known is not None and known.epoch > request.producer_epoch:
         return _refuse(request, ErrorCode.INVALID_PRODUCER_EPOCH, refused, caller)
     is_open = producers.has_ongoing_transaction(request.producer_id, request.producer_epoch)
     if not is_open and producers.verifications.get(request.producer_id) is not verification:
-        # A late copy of a marker, or another leader: to be tried again (see `transactional_produce.overtaken`).
+        # A late copy of a marker, or another leader: the client retries (see `transactional_produce.overtaken`).
         return _refuse(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, refused, caller)
 
     def refuse(request: TxnOffsetCommitRequest, error: KafkaError) -> TxnOffsetCommitResponse:
@@ -169,7 +171,7 @@ def _refuse(
 
 
 def _in_version(response: TxnOffsetCommitResponse, caller: Caller) -> TxnOffsetCommitResponse:
-    """The oldest producers would not survive being told that a coordinator is loading."""
+    """Map the error for the oldest producers, which would fail on COORDINATOR_LOAD_IN_PROGRESS."""
     if caller.api_version < FIRST_VERSION_THAT_KNOWS_LOADING:
         for topic in response.topics:
             for row in topic.partitions:
@@ -183,7 +185,7 @@ def _topics_refused(topics: list[TxnOffsetCommitRequestTopic], code: ErrorCode) 
 
 
 def _named(request: TxnOffsetCommitRequest, ground: Ground) -> list[TxnOffsetCommitResponseTopic]:
-    """Give every topic of the request the name that belongs to its id; refuse ids that no topic has."""
+    """Fill in the topic names of topic ids; refuse ids without a topic."""
     known: list[TxnOffsetCommitRequestTopic] = []
     unknown: list[TxnOffsetCommitRequestTopic] = []
     for topic in request.topics:
@@ -195,7 +197,7 @@ def _named(request: TxnOffsetCommitRequest, ground: Ground) -> list[TxnOffsetCom
 
 
 def _without_unknown(request: TxnOffsetCommitRequest, ground: Ground) -> list[TxnOffsetCommitResponseTopic]:
-    """Take out of the request what is no partition of the cluster, and say so."""
+    """Remove partitions that do not exist from the request and answer them with errors."""
     refused: list[TxnOffsetCommitResponseTopic] = []
     known: list[TxnOffsetCommitRequestTopic] = []
     for topic in request.topics:

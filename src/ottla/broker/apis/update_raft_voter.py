@@ -1,4 +1,4 @@
-"""UpdateRaftVoter v0: a voter listens elsewhere than before (KIP-853). Answered by the leader of the quorum."""
+"""UpdateRaftVoter v0: a voter's address changed (KIP-853). Answered by the leader of the quorum."""
 
 from __future__ import annotations
 

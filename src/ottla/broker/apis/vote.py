@@ -1,4 +1,4 @@
-"""Vote v0-v2: a replica of the metadata log wants this one's vote, or to know whether it would get it (KIP-996)."""
+"""Vote v0-v2: a candidate asks for this voter's vote, or in a pre-vote whether it would get it (KIP-996)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""The room of coordinators: the groups, the transactions and the states of share partitions whose internal topics'
-partitions this node leads."""
+"""The room of coordinators: groups, transactions and states of share partitions. Each is hosted by the leader of its
+partition of an internal topic.
+"""
 
 from __future__ import annotations
 

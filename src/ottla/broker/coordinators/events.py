@@ -1,4 +1,4 @@
-"""What coordinators decided, as lines for an operator: rebalances of groups, and transactions that timed out."""
+"""Log lines for an operator about decisions of coordinators: rebalances of groups, and transactions that timed out."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _MEMBERS = frozenset((ConsumerGroupMemberMetadataKey, StreamsGroupMemberMetadata
 
 
 def log_records(records: Sequence[Any], *, is_due: bool) -> None:
-    """Log what records mean that a shard has just written. `is_due`: time led to them, no request."""
+    """Log the meaning of records that a shard has just written. `is_due`: a timeout caused them, not a request."""
     if type(records[0].key) is OffsetCommitKey is type(records[-1].key):
-        return  # nothing but commits of offsets, as most decisions of a group coordinator
+        return  # only commits of offsets, as most decisions of a group coordinator
     if log.isEnabledFor(logging.INFO):
         for text, fields in events(records, is_due=is_due):
             log.info("%s", text, extra={"fields": fields})

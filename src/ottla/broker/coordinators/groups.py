@@ -48,7 +48,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
         """Keeps the states of share partitions; set by the room of coordinators."""
         self.streams_topics = StreamsTopics(ground, controller)
         self.past_counts: Counter[str] = Counter()
-        """What shards counted that are no longer here."""
+        """Counters of shards that are no longer on this node."""
 
     def new_machine(self, index: int) -> GroupShard:
         ground = self.ground
@@ -85,7 +85,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
         return Call(now, timestamp, 0)
 
     def call(self, caller: Caller, waiter: asyncio.Future[Any] | None = None) -> Call:
-        """What a shard learns of who calls. Kafka tells addresses in Java's way."""
+        """The caller, as a shard sees it. Addresses are formatted as Java does."""
         ground = self.ground
         return Call(
             ground.now(),
@@ -132,7 +132,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
             try:
                 found = GroupConfig.parse(own or {}, self.ground.config)
             except ConfigError:
-                # The broker's bounds have been changed since: the group goes by the broker's values.
+                # The broker's bounds have changed since: the broker's values replace the group's.
                 found = GroupConfig.parse({}, self.ground.config)
             self._group_configs[name] = found
         return found
@@ -163,7 +163,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
                 self.ground.spawn(self._initialize(hosted, effect))
 
     async def _initialize(self, hosted: HostedShard[GroupShard], effect: InitializeShareState) -> None:
-        """Have the share coordinator know partitions, and tell the group which of them it does."""
+        """Have the share coordinator initialize partitions, and report the initialized ones to the group."""
         assert self.persister is not None
         keys = [
             SharePartitionKey(effect.group_id, topic_id, index)
@@ -209,8 +209,9 @@ class GroupCoordinator(Coordinator[GroupShard]):
         rows: Callable[[GroupsRequest, Any], list[Any]],
         answer: Callable[[list[Any]], Any],
     ) -> Any:
-        """Ask the shard of every group, each once for all of its groups, and put the rows of their replies together:
-        the answer, or an awaitable for it."""
+        """Send each shard one request with all of its groups, and merge the rows of the replies: the answer, or an
+        awaitable for it.
+        """
         by_shard: dict[int, list[str]] = {}
         for group_id in group_ids:
             by_shard.setdefault(self.partition_for(group_id), []).append(group_id)

@@ -1,12 +1,13 @@
-"""One shard of a coordinator on this node: its machine, its partition, and what is on its way from one to the other.
+"""One shard of a coordinator on this node: its machine, its partition, and the decisions that are not written or
+committed yet.
 
 A command decides and returns records and a reply. The records are replayed at once, so that the next command sees them.
 The first decision of a turn of the loop is appended right away, before it is replayed; what the shard decides after it
-in the same turn is appended together at the turn's end, in one batch where it fits. The reply leaves when the records
-are committed. So does a reply without records of its own that may rest on records of others which are not yet.
+in the same turn is appended together at the turn's end, in one batch where it fits. The reply is sent when the records
+are committed. A reply without records waits for the uncommitted records that it may depend on.
 
- C1  what has been replayed and is not in the log never outlives the turn in which that became known;
- C2  every waiter is answered: by a decision, or by an error when the shard goes.
+ C1 if an append fails after its records were replayed, the shard is dropped and reloaded before anything else runs; C2
+    every waiter is answered: by a decision, or by an error when the shard is dropped.
 """
 
 from __future__ import annotations
@@ -31,16 +32,16 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.coordinators")
 
 RECORDS_PER_PIECE = 1_000
-"""How many records are replayed before requests get their turn: a few milliseconds."""
+"""How many records are replayed before other requests run: a few milliseconds."""
 LOAD_CHUNK_BYTES = 1024 * 1024
 DUE_PER_PIECE = 50
-"""How many deadlines that are due are acted upon before requests get their turn."""
+"""How many overdue deadlines are handled before other requests run."""
 RECORD_OVERHEAD_BYTES = 30
 """More than the lengths and deltas around a record's key and value can take."""
 
 
 class Shard(Protocol):
-    """What every shard answers; its commands are its own affair."""
+    """The interface of every shard; its commands differ."""
 
     def replay(self, record: Any, producer_id: int = -1) -> None: ...
 
@@ -75,13 +76,15 @@ _NAMES = {
 
 
 def coordinator_error(error: KafkaError) -> KafkaError:
-    """What clients of a coordinator are told of trouble with its partition: they know these codes, not those."""
+    """The error for a coordinator's clients when its partition has an error: they know these codes, not those of
+    partitions.
+    """
     code = _NAMES.get(error.code)
     return error if code is None else KafkaError(code)
 
 
 class _Pending:
-    """A decision whose records are not committed yet, and who learns of it then."""
+    """A decision whose records are not committed yet, and the future that waits for them."""
 
     __slots__ = ("answers", "future", "producer", "records", "refuse", "reply", "request", "size", "then")
 
@@ -130,7 +133,7 @@ class _Pending:
 
 
 def _answer(answers: Iterable[Any]) -> None:
-    """A waiter whose connection has closed is done already: it needs no answer."""
+    """Answer a waiter. If its connection was closed, its future is done already."""
     for waiter, response in answers:
         if not waiter.done():
             waiter.set_result(response)
@@ -140,7 +143,7 @@ NO_PRODUCER = (-1, -1)
 
 
 class HostedShard(Generic[S]):
-    """One shard on this node: its machine, its partition, and what is on its way from one to the other."""
+    """One shard on this node: its machine, its partition, and the decisions that are not written or committed yet."""
 
     __slots__ = (
         "_coordinator",
@@ -185,7 +188,7 @@ class HostedShard(Generic[S]):
         finish: Finish | None = None,
         producer: tuple[int, int] = NO_PRODUCER,
     ) -> Any:
-        """Have the machine decide; the response, or a future for it. `producer` is the id and epoch of a transaction
+        """Call the machine; returns the response, or a future for it. `producer` is the id and epoch of a transaction
         that the records belong to."""
         machine = self.machine
         if machine is None:
@@ -199,7 +202,7 @@ class HostedShard(Generic[S]):
         return self._coordinator.confirmed(self, answer, request, refuse)
 
     def carry_out(self, decision: CoordinatorDecision[Any], call: Any) -> None:
-        """What the machine decided by itself, without anyone having asked."""
+        """Write a decision that the machine made by itself, without a request."""
         self._carry_out(decision, call, None, None, None, NO_PRODUCER)
 
     def _carry_out(
@@ -218,8 +221,8 @@ class HostedShard(Generic[S]):
         reply, answers = decision.reply, decision.answers
         is_written = False
         if decision.records:
-            # The first of a turn is written at once: it is spared the wait for the turn's end, and if it cannot be
-            # written nothing has happened. What comes after it in the same turn is written together.
+            # The first decision of a turn is written at once: it does not wait for the turn's end, and if the write
+            # fails nothing has changed. Later decisions of the turn are written together.
             is_written = not self._is_append_due and not self._parked
             try:
                 records, size = self._encode(decision.records)
@@ -274,10 +277,10 @@ class HostedShard(Generic[S]):
         refuse: Refuse | None,
         finish: Finish | None,
     ) -> Any:
-        """The records cannot be written, and nothing of the decision has taken effect yet."""
+        """The write failed before the decision had any effect."""
         error = coordinator_error(error)
         if self.is_gone:
-            # The write took the log dir offline, and with it the shard: all who waited were sent away already.
+            # The write took the log dir offline, and so the shard was dropped: its waiters have been answered already.
             _Pending([], 0, NO_PRODUCER, None, None, decision.answers, None, None).fail(error)
             return None if refuse is None else refuse(request, error)
         if decision.refused is not None:
@@ -308,7 +311,7 @@ class HostedShard(Generic[S]):
             for record in records:
                 machine.replay(record, producer_id)
         except Exception as error:
-            # A bug. Half of a decision is worse than none: the log knows what is true (C1).
+            # A bug. Half of a decision must not stay in memory: reload from the log (C1).
             self._fail(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, repr(error)))
             raise
 
@@ -319,7 +322,7 @@ class HostedShard(Generic[S]):
     # Writing
 
     def _append(self) -> None:
-        """At the end of a turn: what else was decided in it, in as few batches as hold it."""
+        """Called at the end of a turn: write its other decisions, in as few batches as possible."""
         self._is_append_due = False
         queue, self._queue = self._queue, []
         limit = self._max_batch_bytes
@@ -349,7 +352,9 @@ class HostedShard(Generic[S]):
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is on its way, and what is written now is committed at once: so that `write_now` may be."""
+        """Whether nothing is pending, so that a record written now is committed at once: the condition for
+        `write_now`.
+        """
         partition = self.partition
         return not self._queue and not self._parked and partition.is_alone and not partition.log.flushes_by_count
 
@@ -417,7 +422,7 @@ class HostedShard(Generic[S]):
         return done
 
     def _park(self, decided: list[_Pending]) -> None:
-        """Let go what is committed; the rest waits for the high watermark."""
+        """Answer what is committed; the rest waits for the high watermark."""
         partition = self.partition
         end_offset = partition.log.log_end_offset
         if self._is_all_committed and not self._parked:
@@ -487,7 +492,7 @@ class HostedShard(Generic[S]):
                 end_offset=partition_log.log_end_offset,
             )
             if found is None:
-                break  # nothing but offsets that compaction took away
+                break  # only offsets whose records compaction removed
             data = memoryview(found.read())
             batches = split(data)
             if not batches:
@@ -495,7 +500,7 @@ class HostedShard(Generic[S]):
             for position, header in batches:
                 batch = data[position : position + header.size]
                 if header.is_control:
-                    # An emptied one only keeps the place of a marker that compaction took away.
+                    # An empty control batch only keeps the offset of a marker that compaction removed.
                     kind = control_type(batch) if header.count else ControlType.UNKNOWN
                     if kind in (ControlType.COMMIT, ControlType.ABORT):
                         coordinator.complete_transaction(machine, header.producer_id, kind == ControlType.COMMIT)
@@ -521,11 +526,12 @@ class HostedShard(Generic[S]):
             self._ground.spawn(self._begin_once_committed(machine))
 
     async def _begin_once_committed(self, machine: S) -> None:
-        """A new leader's log may hold what the last one never committed. No answer may come from that, and no
-        transaction's markers may leave, while yet another leader could come to lead without it."""
+        """A new leader's log may have records that its predecessor never committed. Until they are committed, no answer
+        may depend on them and no markers may be sent: another leader could still be elected without them.
+        """
         try:
             await self.partition.commit()
-            await self._coordinator.replicas.fetchers.cut_synced(self.partition)  # it takes no records before
+            await self._coordinator.replicas.fetchers.cut_synced(self.partition)  # it appends nothing before
         except (OSError, KafkaError) as error:
             if not self.is_gone:
                 self._coordinator.load_failed(self, error)
@@ -540,13 +546,13 @@ class HostedShard(Generic[S]):
         self._timer.rearm()
 
     def _fail(self, error: KafkaError) -> None:
-        """What is in memory is not what is in the log (C1)."""
+        """Memory and log differ: drop the shard (C1)."""
         if not self.is_gone:
             log.error("%s-%d: %s; its shard is loaded anew", self._coordinator.topic, self.index, error)
             self._coordinator.reload(self)
 
     def stop(self, code: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
-        """The shard goes: all waiters are sent away (C2)."""
+        """Drop the shard: all waiters get an error (C2)."""
         self.is_gone = True
         machine, self.machine = self.machine, None
         if self._timer is not None:
@@ -563,6 +569,6 @@ class HostedShard(Generic[S]):
             _answer(machine.unload(call))
 
     def append_now(self) -> None:
-        """What was decided so far goes into the log: before a stop, or before something that must come after it."""
+        """Write the decisions made so far: before a stop, or before something that must follow them in the log."""
         if self._queue:
             self._append()

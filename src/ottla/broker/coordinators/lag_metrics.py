@@ -1,10 +1,8 @@
-"""What /metrics shows of groups: how many there are, what they do, and how far behind they are.
-
-Lag is told in records and in seconds: the age of the first record that a group has not committed yet, which is what an
-operator wants to know and what Kafka leaves to tools beside it. That record is found through the log's index and the
-header of its batch, so a scrape reads no records; what it found is kept for as long as the group stays where it is, and
-one scrape looks for no more than so many. Transaction markers are no records: a group that stands in front of the last
-ones is not behind. An offset that counts the batches of a Spark sink has no lag.
+"""Metrics of groups: their number, their states, and their lag. Lag is given in records and in seconds: the age of the
+first record that a group has not committed yet, which Kafka leaves to other tools. That record is found through the
+log's index and the header of its batch, so a scrape reads no records; the result is kept until the group commits
+another offset, and the number of lookups per scrape is limited. Transaction markers are no records: a group with only
+markers left has no lag. An offset that counts the batches of a Spark sink has no lag.
 """
 
 from __future__ import annotations
@@ -24,11 +22,11 @@ if TYPE_CHECKING:
     from ottla.wire.messages.records.offset_commit_value import OffsetCommitValue
 
 MAX_LAG_SERIES = 5_000
-"""Partitions of groups that are told one by one; what is left out is counted."""
+"""Partitions of groups with a series of their own; further ones are only counted."""
 MAX_LOOKUPS_PER_SCRAPE = 1_000
-"""A lookup takes some 20 microseconds; partitions that had to wait are told from the next scrape on."""
+"""A lookup takes about 20 microseconds; further partitions appear from the next scrape on."""
 MAX_MARKERS = 8
-"""Transaction markers that a lookup passes over. Each is a batch of its own."""
+"""Transaction markers that a lookup skips at most. Each is a batch of its own."""
 
 _STATES = {
     "classic": ("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty"),
@@ -124,17 +122,17 @@ def _partitions(groups: GroupCoordinator) -> Iterator[Sample]:
 
 
 class Unread(NamedTuple):
-    """What lies behind a committed offset."""
+    """The records after a committed offset."""
 
     end_offset: int
-    """Up to here it was looked at."""
+    """The log end when it was looked up."""
     has_data: bool
     timestamp: int | None
-    """When the first record was written, as exactly as its batch's header tells."""
+    """When the first record was written, as exactly as its batch's header says."""
 
 
 class Lag:
-    """How far every group is behind, found anew at every scrape but for what has not moved."""
+    """The lag of every group, computed at each scrape, except for offsets that have not changed."""
 
     def __init__(self, groups: GroupCoordinator) -> None:
         self._groups = groups
@@ -144,8 +142,9 @@ class Lag:
         self.omitted = 0
 
     def records(self) -> Iterator[Sample]:
-        """Lag in records, 0 if nothing but transaction markers follow: consumers that commit the record plus one stay
-        in front of them. `seconds` is asked next and goes by what was found here."""
+        """Lag in records, 0 if only transaction markers follow: a consumer's committed offset stays before them. Call
+        `seconds` afterwards: it uses what this call found.
+        """
         groups = self._groups
         self._behind = []
         kept: dict[tuple[bytes, int, int], Unread] = {}
@@ -194,8 +193,9 @@ _NOTHING = Unread(0, False, None)
 
 
 def first_unread(partition: Partition, offset: int) -> Unread:
-    """The first batch from an offset on that is no transaction marker. No more than a few markers are passed over: what
-    lies behind them counts as data."""
+    """The first batch from an offset on that is no transaction marker. At most a few markers are skipped: what follows
+    them counts as data.
+    """
     log = partition.log
     offset = max(offset, log.log_start_offset)
     try:

@@ -1,7 +1,7 @@
 """Markers: the outcome of a transaction, written into every partition that has records of it.
 
-A coordinator that has decided asks for the markers of its transaction and is told of each that is written. What cannot
-be written now is tried again until it is, or until the shard that asked is gone: its successor asks anew.
+A coordinator requests the markers of a decided transaction and gets a report of each that is written. A failed write is
+retried until it succeeds, or until the shard that requested it is dropped: its successor requests the markers again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ log = logging.getLogger("ottla.coordinators")
 
 RETRY_MS = 100
 _STOPPING = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED)
-"""A newer producer or coordinator has been there: as in Kafka, these markers are given up."""
+"""A newer producer or coordinator has written to the partition: as in Kafka, these markers are dropped."""
 
 
 class TransactionMarkers:
@@ -40,8 +40,7 @@ class TransactionMarkers:
         self._remote = remote
 
     def send(self, hosted: HostedShard[TransactionShard], effect: SendMarkers) -> None:
-        """Write the markers that can be written at once, now: the producer may then begin the next
-        one without waiting."""
+        """Write at once the markers that can be: the producer may then begin its next transaction without waiting."""
         written: list[TopicPartition] = []
         retried: list[TopicPartition] = []
         elsewhere: dict[int, list[TopicPartition]] = {}
@@ -176,5 +175,6 @@ class TransactionMarkers:
         if decision.records:
             hosted.carry_out(decision, Call(now, timestamp))
             if machine.markers_written(*transaction, (), timestamp).records:
-                # What completes it could not be written (the disk may be full), and nothing else would try again.
+                # The record that completes the transaction could not be written (the disk may be full), and nothing
+                # else would retry.
                 ground.loop.call_later(RETRY_MS / 1000, self._tell, hosted, effect, [])

@@ -77,7 +77,7 @@ class Persister:
     async def initialize_all(
         self, keys: Iterable[SharePartitionKey], state_epoch: int, start_offset: int
     ) -> dict[SharePartitionKey, KafkaError | None]:
-        """Initialize share partitions, several at a time: the errors of those that could not be."""
+        """Initialize share partitions, several at a time; returns the errors."""
         return await self._each(keys, lambda key: self.initialize(key, state_epoch, start_offset))
 
     async def delete_all(self, keys: Iterable[SharePartitionKey]) -> dict[SharePartitionKey, KafkaError | None]:
@@ -186,7 +186,7 @@ class Persister:
 
 
 def _outcome(answer: Any) -> ShareOutcome:
-    """What another broker answered of the one share partition that it was asked for."""
+    """Another broker's answer for the one share partition of the request."""
     rows = [] if isinstance(answer, NoAnswer) else [row for topic in answer.results for row in topic.partitions]
     if not rows:
         return ShareOutcome(ErrorCode.NETWORK_EXCEPTION)

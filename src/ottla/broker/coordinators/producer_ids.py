@@ -1,7 +1,7 @@
 """The producer ids that this node gives out.
 
-They come from blocks that the controller hands to brokers, so that not every producer costs a metadata record. What is
-left of a block when the node stops is never used: no id is ever given out twice.
+They come from blocks that the controller hands to brokers, so that not every producer costs a metadata record. The
+unused ids of a block are lost when the node stops, so no id is given out twice.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class ProducerIds:
-    """The block of producer ids that this node gives out of."""
+    """The block from which this node gives out producer ids."""
 
     def __init__(self, ground: Ground, controller: ControllerPort) -> None:
         self._ground = ground

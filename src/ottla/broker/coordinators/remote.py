@@ -1,5 +1,6 @@
-"""What transactions need of other brokers: markers in partitions that they lead, and the word of a coordinator that
-one of them hosts."""
+"""Requests of transactions to other brokers: markers for partitions that they lead, and questions to coordinators that
+they host.
+"""
 
 from __future__ import annotations
 

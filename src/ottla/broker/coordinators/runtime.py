@@ -1,12 +1,12 @@
 """The runtime of coordinators: the shards of an internal topic, each hosted where its partition is led.
 
-A shard is a pure machine whose state is what the records of one partition add up to (see `hosted_shard`).
+A shard is a pure machine whose state is the replay of one partition's records (see `hosted_shard`).
 
     waiting  -> loading    the partition's log is read, one shard after the other, in pieces
     loading  -> active     the whole log has been replayed and is committed; an empty log is active at once
-    active   -> loading    an append failed after its records were replayed: what is in memory is no longer what is in
-                           the log, so all waiters are sent away and the log is read anew
-    any      -> gone       the topic was deleted, another broker leads, or the log dir is offline
+    active -> loading an append failed after its records were replayed: memory and log differ, so all waiters get an
+    error and the log is read again any -> dropped       the topic was deleted, another broker leads, or the log dir
+    is offline
 """
 
 from __future__ import annotations
@@ -73,12 +73,12 @@ class Coordinator(ABC, Generic[S]):
         self._creating: asyncio.Task[None] | None = None
         self._reloaded_at: dict[int, int] = {}
         self._failed_at: dict[int, int] = {}
-        """When the log of a shard was last found to be beyond loading."""
+        """When loading a shard's log last failed."""
         self.load_count = 0
         self.load_ms_total = 0.0
         self.load_ms_max = 0.0
 
-    # What a coordinator is of
+    # --- Defined by each kind of coordinator
 
     @abstractmethod
     def new_machine(self, index: int) -> S: ...
@@ -92,7 +92,7 @@ class Coordinator(ABC, Generic[S]):
 
     @abstractmethod
     def own_call(self, now: int, timestamp: int) -> Any:
-        """Stands for the coordinator itself where the machine wants to know who calls."""
+        """The caller that stands for the coordinator itself, for machines that need one."""
 
     @abstractmethod
     def creatable_topic(self) -> CreatableTopic:
@@ -108,8 +108,9 @@ class Coordinator(ABC, Generic[S]):
         return Compression.NONE
 
     def replay(self, machine: S, index: int, records: list[Record], start_offset: int, producer_id: int) -> None:
-        """Records of a batch that was read. One that cannot be decoded is passed over: what else the partition holds is
-        worth more than a stop at it."""
+        """Records of a batch that was read. A record that cannot be decoded is skipped, so that the partition's other
+        records remain usable.
+        """
         decode = self.decode
         for record in records:
             if record.offset < start_offset or record.key is None:
@@ -126,22 +127,24 @@ class Coordinator(ABC, Generic[S]):
         log.error("%s-%d: the record at offset %d is damaged: %s", self.topic, index, record.offset, error)
 
     def retired(self, machine: S) -> None:
-        """A machine is about to be forgotten: what it counted may be kept."""
+        """A machine is about to be dropped: its counters may be kept."""
 
     def complete_transaction(self, machine: S, producer_id: int, is_commit: bool) -> None:
         """A marker was written or read. Only topics that transactions write to have any."""
 
     def written(self, records: list[Any], *, is_due: bool) -> None:
-        """A decision's records are in the log, or will be with this turn. `is_due`: time led to them, no request."""
+        """A decision's records are in the log, or will be at the end of this turn. `is_due`: a timeout caused them, not
+        a request.
+        """
 
     def perform(self, hosted: HostedShard[S], effects: list[Any]) -> None:
-        """What a decision wants done once its records are committed."""
+        """Perform a decision's effects once its records are committed."""
 
     # Finding shards
 
     @property
     def partition_count(self) -> int:
-        """As Kafka does, the number of partitions is read once: more of them would send groups to other shards."""
+        """As in Kafka, the number of partitions is read once: a larger one would map groups to other shards."""
         if self._partition_count is None:
             topic = self.ground.image.topics_by_name.get(self.topic)
             if topic is None:
@@ -153,12 +156,12 @@ class Coordinator(ABC, Generic[S]):
         return partition_for(key, self.partition_count)
 
     def shard(self, index: int) -> HostedShard[S]:
-        """The shard of a partition; NOT_COORDINATOR when it is not here."""
+        """The shard of a partition; NOT_COORDINATOR if it is not on this node."""
         found = self.shards.get(index)
         if found is None:
             found = self._host(index)
         elif found.machine is None and index in self._to_load:
-            self._to_load = {index: found, **self._to_load}  # a request waits for it: it is the next to be read
+            self._to_load = {index: found, **self._to_load}  # a request waits for it: it is loaded next
         return found
 
     def run(
@@ -171,7 +174,7 @@ class Coordinator(ABC, Generic[S]):
         finish: Finish | None = None,
         producer: tuple[int, int] = NO_PRODUCER,
     ) -> Any:
-        """Have the shard of a key decide; the response, or a future for it."""
+        """Call the shard of a key; returns the response, or a future for it."""
         hosted = self.shards.get(partition_for(key, self.partition_count))
         if hosted is None or hosted.machine is None:
             try:
@@ -181,7 +184,7 @@ class Coordinator(ABC, Generic[S]):
         return hosted.run(command, request, call, refuse, finish, producer)
 
     def confirmed(self, hosted: HostedShard[S], answer: Any, request: Any, refuse: Refuse) -> Any:
-        """The answer of a shard, or a future that first makes sure that this node still coordinates."""
+        """The answer of a shard, or a future that first confirms that this node is still the coordinator."""
         return answer
 
     def active(self) -> list[HostedShard[S]]:
@@ -229,13 +232,13 @@ class Coordinator(ABC, Generic[S]):
                 await hosted.load()
             except (CorruptRecords, KafkaError, OSError) as error:
                 self.load_failed(hosted, error)
-            except Exception as error:  # a bug, told like that of a request; the other shards are loaded all the same
+            except Exception as error:  # a bug, reported like that of a request; other shards are still loaded
                 log.error("a bug", exc_info=error)
                 self.load_failed(hosted, error)
                 self.ground.bug(error)
 
     def load_failed(self, hosted: HostedShard[S], error: Exception) -> None:
-        """Requests are answered NOT_COORDINATOR, and after a while the log is read again."""
+        """Requests get NOT_COORDINATOR, and after a while the log is read again."""
         log.error("%s-%d cannot be loaded: %s", self.topic, hosted.index, error)
         self._failed_at[hosted.index] = self.ground.now()
         if self.shards.get(hosted.index) is hosted:
@@ -247,7 +250,9 @@ class Coordinator(ABC, Generic[S]):
         self.load_ms_max = max(self.load_ms_max, load_ms)
 
     def reload(self, hosted: HostedShard[S]) -> None:
-        """Forget what a shard has in memory and read its log again; not over and over while the disk stays full."""
+        """Forget what a shard has in memory and read its log again; at limited intervals, for a disk that stays
+        full.
+        """
         index = hosted.index
         self._drop(index)
         now = self.ground.now()
@@ -266,15 +271,16 @@ class Coordinator(ABC, Generic[S]):
     # Life
 
     def start(self) -> None:
-        """This node leads: what its partitions hold is read, in pieces, from now on."""
+        """This node can lead: load the shards of the partitions that it leads, in pieces."""
         self.is_started = True
         topic = self.ground.image.topics_by_name.get(self.topic)
         if topic is not None:
             self._host_all(topic)
 
     def _host_all(self, topic: TopicImage) -> None:
-        """Those with records in them; an empty one, and one that cannot be hosted now (its log could not be loaded a
-        moment ago), is hosted when a request asks for it."""
+        """Host the shards with records. An empty one, or one whose log could not be loaded a moment ago, is hosted when
+        a request needs it.
+        """
         for index in topic.partitions:
             partition = self.replicas.partitions.get(self.topic, index)
             if (
@@ -287,7 +293,7 @@ class Coordinator(ABC, Generic[S]):
                     self._host(index)
 
     def metadata_changed(self, changes: ImageChanges) -> None:
-        """After the image changed: shards whose partition is gone or led elsewhere go."""
+        """The image changed: drop shards whose partition is gone or led by another broker."""
         if not self.is_started:
             return
         for deleted in changes.topics_deleted.values():
@@ -316,7 +322,7 @@ class Coordinator(ABC, Generic[S]):
                 self._drop(index)
 
     def stop(self) -> None:
-        """A clean stop: what was decided is written, waiters are sent to look for the coordinator again."""
+        """A clean stop: pending decisions are written, and waiters get NOT_COORDINATOR."""
         for index, hosted in list(self.shards.items()):
             hosted.append_now()
             self._drop(index)

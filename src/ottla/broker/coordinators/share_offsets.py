@@ -1,4 +1,6 @@
-"""The offsets of share groups for administrators: the share coordinator has them, the group coordinator the group."""
+"""The offsets of share groups for administrators: the share coordinator stores them, the group coordinator checks the
+group.
+"""
 
 from __future__ import annotations
 
@@ -35,12 +37,12 @@ _KAFKAS_WORDS = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "This server does not hos
 
 
 def words(code: ErrorCode) -> str:
-    """What an administrator's tool prints of a refused topic: Kafka's words where they differ from Ottla's."""
+    """The message that an administrator's tool prints for a refused topic: Kafka's if it differs from Ottla's."""
     return _KAFKAS_WORDS.get(code, code.text)
 
 
 class ShareOffset(NamedTuple):
-    """How far a share group is in a partition."""
+    """The position of a share group in a partition."""
 
     start_offset: int = NO_START_OFFSET
     leader_epoch: int = 0
@@ -63,7 +65,7 @@ class ShareOffsets:
         return self._groups.is_share_protocol_enabled
 
     def topics_of(self, group_id: str) -> dict[str, list[int]]:
-        """The topics and partitions that a group has offsets of; none for a group that is not there. KafkaError if the
+        """The topics and partitions that a group has offsets of; none for an unknown group. KafkaError if the
         group is not coordinated here."""
         group = self._group(group_id)
         if group is None:
@@ -85,7 +87,7 @@ class ShareOffsets:
     # Describing
 
     async def describe(self, group_id: str, topic: TopicImage, indexes: Sequence[int]) -> list[ShareOffset]:
-        """One row for each partition; a partition that has no offset, or that there is not, has a row without one."""
+        """One row for each partition; a partition without an offset, or that does not exist, has a row without one."""
         rows: list[ShareState | KafkaError | None] = []
         for start in range(0, len(indexes), AT_A_TIME):
             piece = indexes[start : start + AT_A_TIME]
@@ -149,7 +151,7 @@ class ShareOffsets:
     # Changing
 
     async def alter(self, group_id: str, offsets: dict[bytes, dict[int, int]]) -> dict[SharePartitionKey, KafkaError]:
-        """Have an empty group read on from other offsets: partitions by topic id, each with its start offset. The
+        """Set the offsets of an empty group: partitions by topic id, each with its start offset. The
         errors of those that could not be altered; KafkaError if the group may not be."""
         partitions: Partitions = {topic_id: frozenset(of_topic) for topic_id, of_topic in offsets.items()}
         epoch: int = await self._run(group_id, lambda machine: machine.share.begin_alter(group_id, partitions))
@@ -204,7 +206,7 @@ class ShareOffsets:
         return {key.group_id: error for key, error in results.items() if error is not None}
 
     async def _run(self, group_id: str, command: Callable[[GroupShard], CoordinatorDecision[Any]]) -> Any:
-        """What a command of the group's shard replies, once its records are committed."""
+        """Run a command of the group's shard; its reply once its records are committed."""
 
         def decide(machine: GroupShard, request: Any, call: Any) -> CoordinatorDecision[Any]:
             decision = command(machine)

@@ -1,4 +1,4 @@
-"""The share coordinator of a node: `__share_group_state`, and the share partitions that it keeps the states of."""
+"""The share coordinator of a node: `__share_group_state`, and the states of share partitions in it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SNAPSHOTS_PER_TURN = 100
 
 
 class _Pruning(NamedTuple):
-    """What can be deleted of the log of a shard once the log is committed up to its end of that moment."""
+    """What can be deleted of a shard's log, once the log is committed up to its present end."""
 
     machine: ShareStateShard
     redundant_offset: int
@@ -126,7 +126,7 @@ class ShareCoordinator(Coordinator[ShareStateShard]):
         return self._run(key, lambda machine, call: machine.summary(key))
 
     def _run(self, key: SharePartitionKey, command: Command) -> Outcome:
-        """Have the shard of a share partition decide; what came of it, or a future for that."""
+        """Call the shard of a share partition; returns the outcome, or a future for it."""
         try:
             hosted = self.shard(self.partition_for(key.text))
         except KafkaError as error:
@@ -148,8 +148,10 @@ class ShareCoordinator(Coordinator[ShareStateShard]):
 
     def prune(self) -> None:
         """Delete the records of `__share_group_state` that snapshots have replaced, and snapshot the share partitions
-        that were not written for a while: their old snapshots keep everything behind them. A snapshot replaces nothing
-        before it is committed: what is redundant now is deleted once all that the log has now is committed."""
+        that were not written for a while: their old snapshots prevent the deletion of all later records. A snapshot
+        replaces nothing before it is committed: what is redundant now is deleted once the log's present end is
+        committed.
+        """
         planned, self._planned = self._planned, {}
         for hosted in self.active():
             machine, index = hosted.machine, hosted.partition.index

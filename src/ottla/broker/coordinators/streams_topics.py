@@ -1,7 +1,7 @@
 """Internal topics of Kafka Streams applications: the coordinator of a streams group has the controller create them.
 
-A heartbeat does not wait for it. A topic that is being created is not asked for twice, and one that could not be
-created is not asked for again for a while; heartbeats tell the reason meanwhile.
+A heartbeat does not wait for it. Topics that are being created are not requested twice, and after a failure a topic is
+not requested again for a while; heartbeats give the reason meanwhile.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class StreamsTopics:
         self._controller = controller
         self._creating: set[str] = set()
         self._errors: dict[str, tuple[str, int]] = {}
-        """Topic -> what the controller said, and until when (monotonic milliseconds) that counts."""
+        """Topic -> the controller's error, and until when (monotonic milliseconds) it counts."""
 
     def create(self, topics: Sequence[CreatableTopic], retry_ms: int) -> None:
         """Have topics created in the background; those that failed within the last `retry_ms` are left out."""

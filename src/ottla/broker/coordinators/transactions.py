@@ -1,4 +1,4 @@
-"""The transaction coordinator of a node: `__transaction_state`, and the transactional ids in what it leads of that."""
+"""The transaction coordinator of a node: its partitions of `__transaction_state`, and the transactional ids in them."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ ENDING = frozenset(
         ErrorCode.TRANSACTION_ABORTABLE,
     ]
 )
-"""Refusals after which a producer ends, or gives its transaction up."""
+"""Refusals after which a producer ends, or gives up its transaction."""
 
 
 class TransactionPartitions(NamedTuple):
-    """TransactionPartitions that a producer's transaction is to get, or is asked whether it has."""
+    """Partitions to add to a producer's transaction, or to verify in it."""
 
     transactional_id: str
     producer_id: int
@@ -82,10 +82,10 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         self.markers = TransactionMarkers(ground, replicas, groups, self.remote)
         self.producer_ids = producer_ids
         self.past_counts: Counter[str] = Counter()
-        """What shards counted that are no longer here."""
+        """Counters of shards that are no longer on this node."""
         self.unconfirmed_count = 0
         self.delayed_produces: dict[int, asyncio.Future[None]] = {}
-        """By producer id: the latest of its produce requests that waits for a coordinator."""
+        """By producer id: its latest produce request that waits for a coordinator."""
 
     def new_machine(self, index: int) -> TransactionShard:
         ground = self.ground
@@ -149,11 +149,12 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
             self.markers.send(hosted, effect)
 
     def confirmed(self, hosted: HostedShard[TransactionShard], answer: Any, request: Any, refuse: Refuse) -> Any:
-        """The answer, or a future that confirms leadership first. A coordinator that was replaced and does not know it
-        has an older epoch or state than the next one gave the producer. So two kinds of answers are confirmed: those
-        that end a producer or its transaction, and those that say "done already" without a record, whose commit would
-        have proved leadership. (In version 1 of the protocol all transactions of a producer have one epoch: an earlier
-        one that had this partition, or that was committed, looks like the one at hand.)"""
+        """The answer, or a future that confirms leadership first. A deposed coordinator may have an older epoch or
+        state of the producer than its successor. So two kinds of answers are confirmed: those that end a producer or
+        its transaction, and those that report success without a new record, whose commit would have proved leadership.
+        (In version 1 of the protocol all transactions of a producer have one epoch: an earlier one that had this
+        partition, or that was committed, looks like the one at hand.)
+        """
         if isinstance(answer, asyncio.Future):
             return answer
         code = answer if isinstance(answer, ErrorCode) else getattr(answer, "error_code", ErrorCode.NONE)
@@ -170,7 +171,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
             return refuse(request, coordinator_error(error))
         return answer
 
-    # TransactionPartitions of transactions
+    # --- Partitions of transactions
 
     def add_partitions(self, request: TransactionPartitions, call: Call) -> ErrorCode | asyncio.Future[ErrorCode]:
         """AddPartitionsToTxn and AddOffsetsToTxn of one transactional id."""
@@ -193,9 +194,10 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         return verified
 
     def admit(self, request: TransactionPartitions) -> Codes | asyncio.Future[Codes]:
-        """May batches of this producer go into these partitions (KIP-890)? What a partition's leader wants to know
-        before it opens a transaction in its log. From version 2 of the protocol on the partitions join the transaction
-        with this; the record that says so is in the log before the answer, so that data never is without it."""
+        """Check whether a producer may write to these partitions (KIP-890): a partition's leader asks before it opens a
+        transaction in its log. From protocol version 2 on this adds the partitions to the transaction; the record of
+        that is committed before the answer, so that no data is written without it.
+        """
         adds = request.client_version >= CLIENT_VERSION_THAT_ADDS
         image = self.ground.image.partition(self.topic, self.partition_for(request.transactional_id))
         if image is not None and image.leader != self.ground.node_id:
@@ -217,7 +219,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
     # Producer ids
 
     async def reserve_producer_id(self) -> None:
-        """Wait until a shard can have a producer id."""
+        """Wait until producer ids are available for a shard."""
         while self.producer_ids.is_empty:
             await self.producer_ids.allocate()
 

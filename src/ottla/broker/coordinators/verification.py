@@ -1,8 +1,9 @@
-"""Produce requests of transactional producers: before a partition takes the first batch of a transaction, its
-coordinator is asked (KIP-890), so that no batch that comes late or twice opens a transaction that is never ended.
+"""Produce requests of transactional producers: before a partition takes the first batch of a transaction, the
+transaction's coordinator is asked (KIP-890), so that a late or repeated batch cannot open a transaction that never
+ends.
 
-Clients of protocol version 2 (Produce v12 on) leave it to us to add the partition to the transaction; older ones have
-added it themselves, and the coordinator is only asked whether it is there.
+Clients of protocol version 2 (Produce v12 on) leave adding the partition to the broker; older clients have added it
+themselves, and the coordinator is only asked to verify it.
 """
 
 from __future__ import annotations
@@ -54,15 +55,17 @@ class Unverified(NamedTuple):
 
 @dataclass(slots=True)
 class Verdicts:
-    """What is known of batches that would open a transaction: refused, or confirmed. Others need nothing."""
+    """The coordinator's answers for batches that would open a transaction: refused, or confirmed. Other batches need
+    none.
+    """
 
     of: dict[Partition, KafkaError | Unverified] = field(default_factory=dict)
     has_waited: bool = False
-    """Whether a marker or another leader may have come since."""
+    """Whether a marker may have been written, or the leader changed, during the wait."""
 
 
 Append = Callable[[Verdicts], "ProduceResponse | asyncio.Future[Any] | None"]
-"""Appends what the request holds, once it is known which batches may open a transaction."""
+"""Appends the request's batches, once it is known which of them may open a transaction."""
 
 
 def produce_transactional(
@@ -89,7 +92,7 @@ def produce_transactional(
         and not (adds and ErrorCode.CONCURRENT_TRANSACTIONS in codes.values())
     ):
         return append(_verdicts(unverified, codes, caller.api_version, transactions))
-    # The answer comes later than this frame's buffer lives.
+    # The frame's buffer is reused before the answer is ready.
     for topic in request.topic_data:
         for data in topic.partition_data:
             if data.records is not None:
@@ -103,7 +106,7 @@ def produce_transactional(
 
 
 def _note_waiting(appended: asyncio.Future[None], waiting: dict[int, asyncio.Future[None]], producer_id: int) -> None:
-    """A producer's next batch must not come before this one."""
+    """Remember a waiting request: the producer's next batch must not be appended before it."""
 
     def ended(_: asyncio.Future[None]) -> None:
         if waiting.get(producer_id) is appended:
@@ -123,8 +126,9 @@ async def _append_when_admitted(
     before: asyncio.Future[None] | None,
     appended: asyncio.Future[None],
 ) -> ProduceResponse | None:
-    """Wait for the coordinator, and for the batch `before` this one; while the coordinator still ends the transaction
-    before, ask again for a short time."""
+    """Wait for the coordinator, and for the batch `before` this one; while the coordinator still ends the previous
+    transaction, ask again for a short time.
+    """
     try:
         answer = await _append_in_turn(request, transactions, caller, append, unverified, codes, before)
     finally:
@@ -155,7 +159,7 @@ async def _append_in_turn(
         if ErrorCode.CONCURRENT_TRANSACTIONS not in codes.values() or ground.now() >= give_up_at:
             break
         await asyncio.sleep(config.add_partitions_to_txn_retry_backoff_ms / 1000)
-        # The marker that ends the transaction before ends this verification, too: it begins anew.
+        # The marker that ends the previous transaction also ends this verification: begin it again.
         unverified = _find_unverified(request, transactions, caller, supports_epoch_bump=True)
         codes = transactions.admit(_asked(request, unverified, adds=True)) if unverified else {}
     verdicts = _verdicts(unverified, codes, caller.api_version, transactions)
@@ -228,7 +232,7 @@ def _find_unverified(
             partition = of_topic.get(data.index) if of_topic is not None else None
             if partition is None:
                 # A new topic's partitions are opened one after the other; the append would open this one, unverified.
-                with suppress(KafkaError):  # the append meets it again, and answers with it
+                with suppress(KafkaError):  # the append meets the error again, and answers with it
                     partition = transactions.replicas.hosting.find(key, data.index)
             if partition is None or partition.is_internal or producer_id < 0 or not partition.is_leader:
                 continue
@@ -241,8 +245,9 @@ def _find_unverified(
 
 
 def is_verified(partition: Partition, verdicts: Verdicts) -> bool:
-    """Whether a batch may open a transaction in its partition. What the coordinator confirmed no longer counts when
-    a marker has been written since. KafkaError if the coordinator refused it."""
+    """Whether a batch may open a transaction in its partition. A confirmation expires when a marker is written after
+    it. KafkaError if the coordinator refused it.
+    """
     verdict = verdicts.of.get(partition)
     if verdict is None:
         return False
@@ -252,9 +257,10 @@ def is_verified(partition: Partition, verdicts: Verdicts) -> bool:
 
 
 def overtaken(error: KafkaError, verdicts: Verdicts | None) -> KafkaError:
-    """What a producer is told whose batch the log refused. One that waited may be part of a transaction that goes on:
-    its marker was a late copy, or the records before it were truncated when the leader changed. Kafka says
-    INVALID_TXN_STATE, which ends the transaction; a retry learns from the coordinator how it stands."""
+    """The error for a producer whose batch the log refused after a wait. Its transaction may still be open: the marker
+    was a late copy, or earlier records were truncated when the leader changed. Kafka answers INVALID_TXN_STATE, which
+    ends the transaction; here the producer retries, and the coordinator decides again.
+    """
     if error.code is not ErrorCode.INVALID_TXN_STATE or verdicts is None or not verdicts.has_waited:
         return error
     return KafkaError(
@@ -279,7 +285,7 @@ def _verdicts(
 
 
 def _for_producer(code: ErrorCode, api_version: int) -> tuple[ErrorCode, str | None]:
-    """What a producer is told of the coordinator's answer."""
+    """The coordinator's answer, as an error for the producer."""
     code = verification_error(code, has_abortable=api_version >= FIRST_PRODUCE_VERSION_WITH_ABORTABLE_ERRORS)
     if code in _PASSING or (
         code == ErrorCode.CONCURRENT_TRANSACTIONS and api_version < FIRST_PRODUCE_VERSION_THAT_ADDS
@@ -291,7 +297,7 @@ def _for_producer(code: ErrorCode, api_version: int) -> tuple[ErrorCode, str | N
 
 
 def verification_error(code: ErrorCode, *, has_abortable: bool) -> ErrorCode:
-    """The coordinator's answer in words that clients of a partition's leader know."""
+    """The coordinator's error mapped to codes that clients of a partition's leader know."""
     if code == ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     if code == ErrorCode.TRANSACTION_ABORTABLE and not has_abortable:

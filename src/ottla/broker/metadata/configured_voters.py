@@ -1,4 +1,4 @@
-"""Which voters of the metadata quorum a node knows from its configuration alone."""
+"""The voters of the metadata quorum that a node knows from its configuration."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ _LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
 
 def configured_voters(config: BrokerConfig) -> Voters:
-    """The voters that the configuration names. Where it names none the log does (dynamic voters), or else a controller
-    that knows of no other is a quorum of one."""
+    """The voters that the configuration names. If it names none, the log does (dynamic voters); a controller that knows
+    of no other is a quorum of one.
+    """
     if not config.voters:
         return Voters.static(config.node_id) if _is_alone(config) else Voters()
     listener = config.controller_listener_names[0] if config.controller_listener_names else ""

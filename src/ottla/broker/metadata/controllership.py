@@ -1,7 +1,7 @@
 """The active controller: this node's, when it leads the quorum, or another's, which is asked over the network.
 
-A node that becomes leader has its controller once its own first record is committed: then everything before it is known
-and no other part decides. What is decided but not committed when it stops leading is dropped with the controller.
+A new leader's controller becomes active once the leader's first record is committed: then it has everything before it,
+and no older controller can decide. When the node stops leading, uncommitted decisions are dropped with the controller.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ RETRY_MS = 50
 BROKER_ANSWER_MS = 300
 """How long a broker whose connection broke has to show that it is still there."""
 LATE_MS = 1_000
-"""A timer that is later than this shows that this process stood still, not that brokers are silent."""
+"""A timer that fires later than this shows that this process stood still, not that brokers are silent."""
 ELECTED = "%d partitions get another leader"
 REMOVED = "%d delegation tokens have expired and are removed"
 
@@ -69,9 +69,9 @@ class Controllership:
         self._connections: dict[int, int] = {}
         """How many connections each broker's heartbeats come through."""
         self._handover_offsets: dict[int, int] = {}
-        """Of brokers that are shutting down: where the metadata ends in which others took over."""
+        """For brokers that are shutting down: the end of the metadata with their partitions' new leaders."""
 
-    # Being it
+    # --- The active controller of this node
 
     @property
     def is_active(self) -> bool:
@@ -109,14 +109,14 @@ class Controllership:
         self.heartbeats = Heartbeats(ground.config.broker_session_timeout_ms)
         alive = [broker.id for broker in ground.image.brokers.values() if not broker.is_fenced]
         self.heartbeats.begin(alive, ground.now())
-        # A leader that answered no more, and so lost its office, may be a broker that does not answer either.
+        # The deposed controller may be a dead broker: its session runs from its last answer as leader, not from now.
         self.heartbeats.backdate(*quorum.machine.last_answer, ground.now(), LATE_MS)
         await self.commit(self._controller.activate(self._log.bootstrap_records()))
         log.info("this node is the active controller, of epoch %d", epoch)
         self._handover_offsets.clear()
         self._sessions.rearm()
         for broker_id in alive:
-            self._suspect(broker_id)  # the last controller may have died with some of them
+            self._suspect(broker_id)  # the last controller may have failed together with some of them
         config = ground.config
         if config.auto_leader_rebalance_enable:
             interval_ms = config.leader_imbalance_check_interval_seconds * 1000
@@ -128,25 +128,25 @@ class Controllership:
             self._rounds.append(ground.spawn(self._decide_every(interval_ms, self._remove_expired_tokens, REMOVED)))
 
     async def commit(self, decision: Decision[Reply]) -> Reply:
-        """Make a decision of the controller true: its records are on disk, and in force here, before the reply leaves.
-
-        The controller replays them as soon as they are in the log, so that the next command sees them; the broker's
-        image follows once they are durable."""
+        """Write a decision of the controller: its records are committed, and applied to this node's image, before the
+        reply is sent. The controller replays them as soon as they are in the log, so that the next command sees them;
+        the image follows once they are committed.
+        """
         if decision.records:
             if log.isEnabledFor(logging.DEBUG):
                 log_step(log, f"controller node={self._ground.node_id}", decision.reply, decision.records)
             try:
                 durable = self._quorum.append(decision.records, is_atomic=decision.is_atomic)
             except OSError as error:
-                # Nothing was written, so nothing was decided: a full disk passes.
+                # Nothing was written, so nothing was decided: the request can be retried.
                 refusal = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
                 if refuse_all(decision.reply, refusal):
                     return decision.reply
                 raise refusal from error
             self.controller.apply(decision.records)
-            await asyncio.shield(durable)  # others wait for it too: a client that goes away must not end that
+            await asyncio.shield(durable)  # others wait for it too: a client that disconnects must not cancel it
         else:
-            # The reply may rest on records that another request wrote and that are not durable yet.
+            # The reply may depend on records of another request that are not durable yet.
             await self._quorum.settle()
         return decision.reply
 
@@ -168,7 +168,7 @@ class Controllership:
                     break
 
     async def active(self) -> None:
-        """Until the active controller, here or elsewhere, is known."""
+        """Wait until the active controller, on this node or another, is known."""
         await self._quorum.wait_until(lambda: self._quorum.leader_id >= 0)
         if self._activation is not None and self._quorum.is_leader:
             await asyncio.shield(self._activation)
@@ -184,7 +184,7 @@ class Controllership:
         return None if self._controller is None else self.heartbeats.deadline()
 
     def heard_from(self, broker_id: int, client: Client | None = None) -> None:
-        """A broker is alive; through which connection it said so."""
+        """Note a broker's heartbeat, and the connection that it came through."""
         self.heartbeats.touch(broker_id, self._ground.now())
         if client is not None and client.broker_id != broker_id != self._ground.node_id:
             client.broker_id = broker_id
@@ -193,8 +193,9 @@ class Controllership:
             self._sessions.rearm()
 
     def is_certainly_alive(self, broker_id: int) -> bool:
-        """Whether the process that last registered under an id still has a session and a connection, so that another
-        one cannot be it."""
+        """Whether the process that registered last under an id still has a session and a connection, so that a second
+        process with this id must be refused.
+        """
         if broker_id == self._ground.node_id:
             return self._is_registered()
         return bool(self._connections.get(broker_id)) and self.heartbeats.has_session(broker_id, self._ground.now())
@@ -209,16 +210,16 @@ class Controllership:
         )
 
     def hands_over(self, broker_id: int) -> None:
-        """A broker began to shut down: others lead from here on in the log."""
+        """A broker began to shut down: in the metadata before this offset its partitions get other leaders."""
         self._handover_offsets.setdefault(broker_id, self._log.end_offset)
 
     def let_go(self, broker_id: int) -> None:
-        """A broker may stop: it will not be heard from again, and that is not news."""
+        """A broker may stop: its silence from now on is expected."""
         self._handover_offsets.pop(broker_id, None)
         self.heartbeats.forget(broker_id)
 
     def _metadata_end_offset(self, broker_id: int) -> int:
-        """How far a broker has copied the metadata log, as its fetches tell: sooner than heartbeats do."""
+        """How far a broker has copied the metadata log: its fetches show it sooner than its heartbeats do."""
         if broker_id == self._ground.node_id:
             return self._ground.image_offset
         leader = self._quorum.machine.role
@@ -240,14 +241,17 @@ class Controllership:
         self._sessions.rearm()
 
     async def _fence(self, broker_id: int) -> None:
-        """Decided when it is written: of two brokers that go together the second must not count on the first."""
+        """Fence a broker. The decision is made when it is written: if two brokers fail together, the second must not
+        become the leader for the first.
+        """
         broker = None if self._controller is None else self._controller.image.brokers.get(broker_id)
         if broker is not None and not broker.is_fenced:
             await self.commit(self.controller.fence(broker_id))
 
     def connection_lost(self, broker_id: int) -> None:
-        """A broker's connection to this controller broke: if it refuses a new one, it is gone. A session would
-        show the same much later."""
+        """A broker's connection to this controller broke: if it refuses a new one, it is fenced at once, long before
+        its session would end.
+        """
         count = self._connections.pop(broker_id, 0) - 1
         if count > 0:
             self._connections[broker_id] = count
@@ -271,18 +275,19 @@ class Controllership:
         if endpoint is None or not await self._peers.is_gone(
             endpoint.host, endpoint.port, BROKER_ANSWER_MS, is_foreign_tls=is_foreign_tls
         ):
-            return  # it may be slow, or cut off: its session will tell
+            return  # it may be slow, or cut off: the session decides
         current = self._controller.image.brokers.get(broker_id) if self._controller is not None else None
         if current is not None and current.epoch == broker.epoch and not current.is_fenced:
             log.warning("broker %d is fenced: it takes no connections any more", broker_id)
             self.heartbeats.forget(broker_id)
             await self._fence(broker_id)
 
-    # Asking it
+    # --- Requests to the active controller
 
     async def ask(self, request: Message, *, timeout_ms: int = ANSWER_TIMEOUT_MS) -> Any:
-        """The answer of the active controller, here or elsewhere; asked again while there is none. KafkaError
-        REQUEST_TIMED_OUT when it is not found in time."""
+        """The answer of the active controller, here or elsewhere; repeated while there is none. KafkaError
+        REQUEST_TIMED_OUT if none is found in time.
+        """
         ground = self._ground
         end = ground.now() + timeout_ms
         while True:
@@ -316,7 +321,7 @@ class Controllership:
         answer = await answered
         return None if isinstance(answer, NoAnswer) else answer
 
-    # Passing on what clients want of it
+    # --- Forwarding requests of clients
 
     async def forward(self, request: Message, caller: Caller) -> Any:
         """A client's request, answered by the active controller (KIP-590)."""
@@ -338,7 +343,7 @@ class Controllership:
         return answer
 
     def forwarding(self, handler: BoundHandler) -> BoundHandler:
-        """A handler whose answers come from the active controller: this node's, or another's."""
+        """Wraps a handler: the active controller answers, on this node or another."""
 
         def handle(request: Any, caller: Caller) -> Any:
             if caller.client.role != "broker":
@@ -351,7 +356,7 @@ class Controllership:
         return handle
 
     async def _or_forwarded(self, answer: Awaitable[Any], request: Any, caller: Caller) -> Any:
-        """The answer of this node's controller, or of the one that took its place meanwhile."""
+        """This node's controller answers, or the one that has replaced it meanwhile."""
         try:
             return await answer
         except KafkaError as error:
@@ -361,8 +366,9 @@ class Controllership:
 
 
 def _envelope_error(code: int) -> KafkaError:
-    """What a client learns when the controller refuses an envelope. That brokers are not trusted is a mistake in the
-    nodes' settings, not in the client's request: the client gets UNKNOWN_SERVER_ERROR, as in Kafka."""
+    """The client's error when the controller refuses an envelope: UNKNOWN_SERVER_ERROR, as in Kafka, because the
+    mistake is in the nodes' settings (brokers are not trusted), not in the request.
+    """
     if code in (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE):
         log.warning(
             "the active controller refused a forwarded request with %s: super.users of the controllers has to name the "
@@ -374,8 +380,9 @@ def _envelope_error(code: int) -> KafkaError:
 
 
 def refuse_all(reply: object, error: KafkaError) -> bool:
-    """Turn a reply whose records could not be written into a refusal of each thing it speaks of; False if it has no
-    place for that. What had been refused before keeps its own error."""
+    """Put an error into each row of a reply whose records could not be written; False if the reply has no rows for it.
+    Rows that were refused before keep their own error.
+    """
     has_place = False
     for name in getattr(type(reply), "__slots__", ()):
         rows = getattr(reply, name, None)

@@ -1,4 +1,4 @@
-"""A data folder as `kafka-storage format` leaves it: who it belongs to, and what a new cluster begins with.
+"""A data folder as `kafka-storage format` leaves it: its node and cluster, and the first records of a new cluster.
 
 Every log dir has a `meta.properties` with the cluster's id, the node's id and an id of its own. The one that holds the
 metadata log also has `bootstrap.checkpoint`: the records that the first controller writes when it finds the log empty.
@@ -48,8 +48,8 @@ def format_data_folder(
 ) -> MetaProperties:
     """Make sure every log dir belongs to this node of one cluster, formatting those that are new.
 
-    Returns what the first one says. DataFolderError if one belongs to another node or cluster, or if none says which
-    cluster it is and the node is not alone in it: an id of its own would part it from the others.
+    Returns the first one's properties. DataFolderError if one belongs to another node or cluster, or if none has a
+    cluster id and the node has others beside it: a new id would separate it from them.
     """
     known: dict[str, MetaProperties] = {}
     for directory in log_dirs:
@@ -85,7 +85,7 @@ def format_data_folder(
 
 
 def formatted_records() -> list[Message]:
-    """What a new cluster begins with: the feature levels of this release."""
+    """The first records of a new cluster: the feature levels of this release."""
     return [FeatureLevelRecord(name=name, feature_level=level) for name, level in FORMATTED_FEATURES.items()]
 
 
@@ -105,7 +105,7 @@ def format_metadata_folder(disk: Disk, directory: str, folder: str, timestamp: i
 
 
 def bootstrap_records(disk: Disk, directory: str) -> list[Message]:
-    """What the folder was formatted with, for the controller that finds the metadata log empty."""
+    """The records with which the folder was formatted, for the first controller."""
     path = f"{directory}/{BOOTSTRAP_CHECKPOINT}"
     if not disk.exists(path):
         return formatted_records()

@@ -1,8 +1,8 @@
 """The feed of metadata: committed records change the image, and the rooms follow each change.
 
-    Loading      -> Reconciling   the quorum has caught up: the image is current, and logs are brought in line with it
-    Reconciling  -> Live          partitions are open: what was committed meanwhile reaches the rooms now
-    Live                          each commit reaches the rooms at once, in the order in which they are given
+    Loading      -> Reconciling   the quorum has caught up: the image is current, and logs are created and removed to
+    match it Reconciling  -> Live          partitions are open: changes committed meanwhile are delivered to the rooms
+    Live each commit reaches the rooms at once, in the order in which they are given
 
 While loading, only the image changes. While reconciling, the image changes and the rooms learn of it later.
 """
@@ -21,13 +21,13 @@ Follower = Callable[[ImageChanges], None]
 
 
 class Loading:
-    """Rooms do not exist for the feed yet."""
+    """The rooms do not get changes yet."""
 
 
 @dataclass(slots=True)
 class Reconciling:
     held: list[tuple[ImageChanges, int]] = field(default_factory=list)
-    """Changes that rooms have not followed yet, with their end offsets."""
+    """Changes that the rooms have not got yet, with their end offsets."""
 
 
 @dataclass(slots=True)
@@ -40,15 +40,16 @@ class Feed:
         self._ground = ground
         self._state: Loading | Reconciling | Live = Loading()
         self.on_change: Follower | None = None
-        """Called with every change once the image has it, in every state and before the rooms: for ACLs, which are in
-        force on a controller's listeners while logs are still brought in line."""
+        """Called with every change once the image has it, in every state and before the rooms: for ACLs, which
+        controllers' listeners check while logs are still being opened.
+        """
 
     def committed(self, records: Sequence[Any], end_offset: int) -> None:
         """Records of the metadata log, in its order."""
         self._changed(self._ground.image.apply(records), end_offset)
 
     def snapshot(self, records: Sequence[Any], end_offset: int) -> None:
-        """A snapshot stands for everything before its end offset: this node was away for longer than logs are kept."""
+        """Replace the image by a snapshot: this node was away longer than the log is kept."""
         self._changed(self._ground.image.replace(records), end_offset)
 
     def reconcile(self) -> None:
@@ -56,7 +57,7 @@ class Feed:
         self._state = Reconciling()
 
     def go_live(self, followers: Sequence[Follower]) -> None:
-        """Rooms follow from now on, and first what was committed while logs were brought in line."""
+        """Deliver changes to the rooms from now on, and first those committed while logs were opened."""
         assert isinstance(self._state, Reconciling)
         held = self._state.held
         self._state = Live(followers)

@@ -1,7 +1,7 @@
-"""A broker's standing with the active controller: it registers, proves that it is alive, and says goodbye.
+"""A broker's registration, heartbeats and controlled shutdown with the active controller.
 
-It serves clients once the controller has unfenced it, which it does when the broker has replayed the metadata that
-named it. A controlled shutdown hands its partitions over before it stops.
+The controller unfences the broker, which then serves clients, when the broker has replayed its own registration. A
+controlled shutdown hands its partitions over before it stops.
 """
 
 from __future__ import annotations
@@ -35,14 +35,15 @@ DUPLICATE_RETRY_MS = 500
 LOST_REGISTRATION = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
 SHUTDOWN_MS = 30_000
 FAREWELL_MS = 200
-"""How long a stopping broker that has handed over answers clients with the new leaders (KIP-951). Those who learn of
-them this way need not find out by a connection that breaks, and do not try in vain to connect again: a client that did
-would also be slow to come back."""
+"""How long a stopping broker that has handed over answers clients with the new leaders (KIP-951). Clients that learn
+the new leaders this way do not lose a connection, do not retry in vain, and do not run into their reconnect
+back-off.
+"""
 FULL_BYTES = 1024 * 1024
-"""A broker with less free than this asks others to serve in its stead, until it has ROOM_BYTES."""
+"""A broker with less free bytes than this asks to be fenced, so that others lead, until it has ROOM_BYTES."""
 ROOM_BYTES = 4 * FULL_BYTES
 WITHOUT_CONTROLLER_MS = 3_000
-"""How long a stopping broker looks for a controller that would let it go."""
+"""How long a stopping broker looks for a controller that would complete its shutdown."""
 
 
 class Lifecycle:
@@ -61,14 +62,14 @@ class Lifecycle:
         self.is_fenced = True
         self._is_full = False
         self.wish = ""
-        """What the active controller has to do for this node to go on, in words."""
+        """What the active controller has to do for this node to continue, as a text."""
         self.obstacle = ""
-        """Why it has not done so, if that is known."""
+        """Why it has not done so, if known."""
 
     # Registering
 
     async def register_controller(self) -> None:
-        """The active controller keeps where each controller of the quorum listens."""
+        """Register this controller's listeners with the active controller."""
         ground = self._ground
         listeners = [
             ControllerListener(
@@ -96,15 +97,16 @@ class Lifecycle:
                 response = await self._controllership.ask(request)
                 break
             except KafkaError as error:
-                # Kafka's limit is for brokers: a controller waits for its quorum, as before the first leader.
+                # Kafka's time limit is for brokers: a controller waits for its quorum, as before the first leader.
                 if error.code is not ErrorCode.REQUEST_TIMED_OUT or ground.is_stopped:
                     raise
         if response.error_code:
             raise KafkaError(ErrorCode(response.error_code), response.error_message)
 
     async def register(self) -> None:
-        """Be a broker of the cluster, still fenced. KafkaError if the active controller refuses it, or is not found
-        within initial.broker.registration.timeout.ms."""
+        """Register as a broker, still fenced. KafkaError if the active controller refuses it, or is not found within
+        initial.broker.registration.timeout.ms.
+        """
         ground, config = self._ground, self._ground.config
         request = BrokerRegistrationRequest(
             broker_id=config.node_id,
@@ -134,10 +136,10 @@ class Lifecycle:
                 request, timeout_ms=max(1, end - ground.now())
             )
             if response.error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION:
-                # The process that had this id before may have left a session behind, which ends by itself.
+                # The previous process with this id may have left a session, which ends by itself.
                 self.obstacle = f"another broker with node.id {config.node_id} is registered and alive"
             elif response.error_code != ErrorCode.KAFKA_STORAGE_ERROR or self._controllership.is_active:
-                break  # a controller elsewhere whose disk is full makes room for another
+                break  # another controller may take over from one whose disk is full
             if ground.now() >= end:
                 break
             await asyncio.sleep(DUPLICATE_RETRY_MS / 1000)
@@ -164,7 +166,7 @@ class Lifecycle:
     # Living
 
     async def unfence(self) -> None:
-        """Until the controller lets this broker serve, and its own image says so."""
+        """Wait until the controller has unfenced this broker, and its own image has that."""
         ground = self._ground
         self.wish = f"waiting for the active controller to unfence broker {ground.node_id}"
         while True:
@@ -174,7 +176,7 @@ class Lifecycle:
             if response is None:
                 self.obstacle = "it does not answer heartbeats"
             elif response.error_code in LOST_REGISTRATION:
-                await self.register()  # unregistered meanwhile, or the controller's disk forgot it
+                await self.register()  # unregistered meanwhile, or the controller lost its disk
             elif self._is_full:
                 self.obstacle = "the disk of this broker is full"
             else:
@@ -186,7 +188,7 @@ class Lifecycle:
         self._beating = ground.spawn(self._beat_on())
 
     def beat_soon(self) -> None:
-        """There is another active controller, which does not know yet which brokers are alive."""
+        """There is a new active controller, which does not know yet which brokers are alive: send a heartbeat now."""
         self._is_beat_due.set()
 
     async def _beat_on(self) -> None:
@@ -201,7 +203,7 @@ class Lifecycle:
             if response is None:
                 continue
             if response.error_code in LOST_REGISTRATION:
-                # It was unregistered, or the controller's disk lost it: begin again.
+                # It was unregistered, or the controller lost its disk: register again.
                 log.warning("this broker is not registered any more (%s): it registers anew", response.error_code)
                 try:
                     await self.register()
@@ -235,8 +237,10 @@ class Lifecycle:
         return response
 
     def _wants_to_rest(self) -> bool:
-        """Whether a log dir is full and another broker can serve: then this one asks to be fenced. Its partitions get
-        other leaders at once, and writers need not wait until it has fallen out of the ISR; with room it comes back."""
+        """Whether a log dir is full and another broker can lead: then this broker asks to be fenced. Its partitions get
+        other leaders at once, and producers need not wait until it leaves the ISR. It asks to be unfenced when there is
+        room again.
+        """
         ground = self._ground
         others = [broker for broker in ground.image.brokers.values() if broker.id != ground.node_id]
         if all(broker.is_fenced for broker in others):
@@ -244,7 +248,7 @@ class Lifecycle:
         try:
             free_bytes = min(ground.disk.free_bytes(log_dir.path) for log_dir in self._broker.logs.online_dirs)
         except (OSError, ValueError):
-            return False  # no log dir is left, or it is about to go offline
+            return False  # no log dir is left, or the last is about to go offline
         is_full = free_bytes < (ROOM_BYTES if self._is_full else FULL_BYTES)
         if is_full != self._is_full:
             self._is_full = is_full
@@ -254,7 +258,7 @@ class Lifecycle:
     # Leaving
 
     async def shut_down(self) -> None:
-        """Hand over what this broker leads, as far as other brokers can take it."""
+        """Hand over the partitions that this broker leads, as far as other brokers can take them."""
         if self._beating is not None:
             self._beating.cancel()
         ground = self._ground

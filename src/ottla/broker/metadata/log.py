@@ -5,7 +5,7 @@
     log.append(decision.records, epoch)                 # as leader: in the log when this returns, in the order of calls
     log.append_fetched(batches)                         # as follower
     await log.sync()                                    # on the disk when this returns
-    for written in log.commit(high_watermark): ...      # what may be counted on, in the order of the log
+    for written in log.commit(high_watermark): ...      # committed records, in the order of the log
     if log.is_snapshot_due(): await log.snapshot(image)
 
 Segments, indexes, leader epochs, recovery, rolling and truncation are those of `storage.Log`, as in Kafka, whose
@@ -16,7 +16,7 @@ Invariants:
  M1  offsets are contiguous and epochs never go back, whatever a crash left behind;
  M2  everything before the end of a snapshot is flushed before the snapshot has its name, so that recovery checks the
      log from there on;
- M3  a snapshot stands under its name only when it is whole and durable.
+ M3 a snapshot gets its name only when it is whole and durable.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ class MetadataLog:
 
     @property
     def end_offset(self) -> int:
-        """Offset of the next record: what is written, not what is durable."""
+        """Offset of the next record: after what is written, not after what is durable."""
         return self._log.log_end_offset
 
     @property
@@ -157,7 +157,7 @@ class MetadataLog:
 
     @property
     def last_epoch(self) -> int:
-        """The epoch of the last record, which the latest snapshot knows if the log has no record behind it."""
+        """The epoch of the last record; the latest snapshot's if the log has no record after it."""
         if len(self._log.epochs):
             return self._log.epochs.latest
         return self.latest_snapshot.epoch if self.latest_snapshot is not None else 0
@@ -186,19 +186,20 @@ class MetadataLog:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no metadata was ever written: the controller has to write the bootstrap records."""
+        """Whether no metadata was ever written: the controller then writes the bootstrap records."""
         return self.end_offset == 0 and not self._snapshots.ids
 
     @property
     def are_voters_only_formatted(self) -> bool:
-        """Whether the folder was formatted with voters that the log does not name yet: only this folder has them."""
+        """Whether the folder was formatted with voters that the log does not have yet: only this folder knows them."""
         return self._uncommitted.are_voters_only_formatted
 
     # Start
 
     def load(self, log_dirs: Sequence[str] | None = None) -> ClusterImage:
-        """The metadata of the latest snapshot; what the log has behind it waits to be committed. An empty folder is
-        formatted, with the log dirs (all, if not given); a torn tail is cut off."""
+        """The image of the latest snapshot; later records of the log wait to be committed. An empty folder is
+        formatted, with the log dirs (all, if not given); a torn end of the log is cut off.
+        """
         config = self._config
         if log_dirs is None:
             log_dirs = config.log_directories
@@ -223,7 +224,7 @@ class MetadataLog:
         return image
 
     def bootstrap_records(self) -> list[Message]:
-        """The records that the controller writes first of all, into a log that is empty."""
+        """The first records of the controller, for a log that is empty."""
         return bootstrap_records(self._disk, self._config.metadata_log_directory)
 
     def _remove_leftovers(self) -> None:
@@ -240,7 +241,7 @@ class MetadataLog:
                 raise DataFolderError(f"{path}: {error}") from None
 
     def _load_snapshot(self, image: ClusterImage) -> int:
-        """Replay the latest snapshot that is whole; its end offset, 0 without one."""
+        """Replay the latest whole snapshot; returns its end offset, 0 without one."""
         content = self._snapshots.load()
         id = self._snapshots.latest
         if content is None or id is None:
@@ -257,8 +258,9 @@ class MetadataLog:
             self._uncommitted.use_voters(id.end_offset - 1, content.voters)
 
     def _load_log(self, snapshot_end: int) -> None:
-        """Open the log and replay it from the snapshot on. Recovery checks every batch behind the snapshot; a log that
-        ends before it, as after a crash within `install_snapshot`, starts anew behind it."""
+        """Open the log and replay it from the snapshot on. Recovery checks every batch after the snapshot; a log that
+        ends before it, as after a crash within `install_snapshot`, begins again after it.
+        """
         config = self._config
         internal = config.internal_metadata_log_segment_bytes
         names = self._disk.names(self._directory)
@@ -305,9 +307,8 @@ class MetadataLog:
     # Writing
 
     def append(self, records: Sequence[Message], epoch: int, *, is_atomic: bool = True) -> None:
-        """Write records behind all others, as leader of an epoch.
-
-        Atomic records that do not fit one batch go into a metadata transaction. OSError: nothing was written.
+        """Append records as leader of an epoch. Atomic records that do not fit one batch go into a metadata
+        transaction. OSError: nothing was written.
         """
         chunks = self._chunks(records)
         if len(chunks) > 1 and is_atomic:
@@ -340,7 +341,7 @@ class MetadataLog:
         self._uncommitted.add_batch(read_header(batch), memoryview(batch))
 
     def append_voters(self, voters: Voters, epoch: int, *, with_kraft_version: bool = False) -> None:
-        """Who votes from here on; `with_kraft_version` where voters were static until now."""
+        """Append the voters from now on; `with_kraft_version` if voters were static until now."""
         records = voters_records(voters, self._clock())
         if not with_kraft_version:
             records = records[1:]
@@ -350,8 +351,9 @@ class MetadataLog:
         self.save_state(self._state)
 
     def append_fetched(self, data: Buffer) -> None:
-        """Write batches that the leader sent. CorruptRecords, before anything is written, if they do not continue the
-        log; a last batch that is cut short is left out, as the leader sends what fits."""
+        """Append batches that the leader sent. CorruptRecords, before anything is written, if they do not continue the
+        log; an incomplete last batch is left out, since the leader cuts at a size.
+        """
         view = memoryview(data).cast("B")
         expected, epoch = self.end_offset, self.last_epoch
         batches: list[tuple[BatchHeader, memoryview]] = []
@@ -378,7 +380,9 @@ class MetadataLog:
         self._uncommitted.truncate(self.end_offset)
 
     def commit(self, high_watermark: int) -> Iterator[Written]:
-        """Everything before the high watermark counts: what that is, one write after the other."""
+        """Everything before the high watermark is committed: returns the newly committed records, one write after the
+        other.
+        """
         if high_watermark > self.high_watermark:
             self._log.advance_high_watermark(high_watermark)
         return self._uncommitted.commit(self.high_watermark)
@@ -401,8 +405,9 @@ class MetadataLog:
         return data[: whole_size(data)]
 
     async def sync(self) -> int:
-        """Put on the disk what was written so far, and where the log was truncated; the offset up to which it is there.
-        A node whose sync fails must end: what is on its disk is not known any more."""
+        """Sync what was written or truncated so far; returns the offset up to which the log is on the disk. A node
+        whose sync fails must end: the content of its disk is unknown.
+        """
         self._check()
         with self._disk_errors():
             if self._is_cut:
@@ -442,7 +447,7 @@ class MetadataLog:
         return chunks
 
     def _put(self, batches: Sequence[Buffer]) -> None:
-        """Write whole batches at the end of the log, or nothing. They have their offsets and epoch already."""
+        """Write whole batches at the end of the log, or nothing. They already have their offsets and epoch."""
         self._check()
         start_offset = self.end_offset
         try:
@@ -471,7 +476,7 @@ class MetadataLog:
     # Snapshots
 
     def is_snapshot_due(self) -> bool:
-        """Whether enough was written, or enough time has passed, for a snapshot to be worth it."""
+        """Whether enough was written, or enough time has passed, for a new snapshot."""
         if self._is_snapshotting or self._bytes_since_snapshot == 0:
             return False
         if self._bytes_since_snapshot >= self._config.metadata_log_max_record_bytes_between_snapshots:
@@ -482,7 +487,7 @@ class MetadataLog:
         return interval_ms > 0 and self._clock() - self._snapshot_at >= interval_ms
 
     async def snapshot(self, image: ClusterImage) -> SnapshotId | None:
-        """Write a snapshot of the image, which must hold exactly what is committed; then remove what it replaces.
+        """Write a snapshot of the image, which must be exactly the committed metadata; then remove what it replaces.
 
         The work is cut into pieces, so that requests go on being answered. None if there was nothing to do.
         """
@@ -515,7 +520,7 @@ class MetadataLog:
         with self._disk_errors():
             await self._log.flush(end_offset)  # M2
         if end_offset <= self._snapshot_end:
-            self._snapshots.discard(id)  # the leader sent one meanwhile that stands for more, or for the same
+            self._snapshots.discard(id)  # the leader sent one meanwhile that covers as much or more
             return None
         self._snapshots.keep(id)
         self._snapshot_record_count = count
@@ -528,11 +533,11 @@ class MetadataLog:
         return id
 
     def _roll(self) -> None:
-        """Begin a new segment, so that the segments before the snapshot can go."""
+        """Begin a new segment, so that the segments before the snapshot can be deleted."""
         try:
             self._log.roll(timestamp=self._clock())
         except KafkaError:
-            self._check()  # without room for a new segment the active one goes on
+            self._check()  # without room for a new segment the active one is kept
 
     @property
     def _snapshot_end(self) -> int:
@@ -548,7 +553,7 @@ class MetadataLog:
         self._snapshots.receive(snapshot, position, data)
 
     def install_snapshot(self, snapshot: raft.SnapshotId) -> list[Message]:
-        """The leader's snapshot is whole: it takes the place of everything here. CorruptRecords if it is damaged."""
+        """The leader's snapshot is complete: it replaces the whole log. CorruptRecords if it is damaged."""
         id = SnapshotId(*snapshot)
         content = self._snapshots.install(id)
         with self._disk_errors():
@@ -572,7 +577,7 @@ class MetadataLog:
             self._log.remove_segments(count, timestamp=self._clock())
 
     def _is_beyond_retention(self) -> bool:
-        """Whether the earliest snapshot is too old, or all that there is too large."""
+        """Whether the earliest snapshot is too old, or all together are too large."""
         retention_ms = self._config.metadata_max_retention_ms
         if retention_ms >= 0 and self._clock() - self._snapshots.earliest_timestamp() > retention_ms:
             return True

@@ -61,19 +61,19 @@ class Metadata:
         return self.lifecycle.broker_epoch
 
     async def commit(self, decision: Decision[Reply]) -> Reply:
-        """Make a decision of the controller true; the reply once its records are committed."""
+        """Write a decision of the controller; returns its reply once its records are committed."""
         return await self.controllership.commit(decision)
 
     async def ask(self, request: Message, *, timeout_ms: int = ANSWER_TIMEOUT_MS) -> Any:
         return await self.controllership.ask(request, timeout_ms=timeout_ms)
 
     async def caught_up(self) -> None:
-        """Have all metadata that is committed by now, and know the active controller."""
+        """Wait until this node has all metadata that is committed now, and knows the active controller."""
         await self.quorum.caught_up()
         await self.controllership.active()
 
     def schedule(self) -> None:
-        """Begin what goes on by itself: snapshots."""
+        """Start the periodic work: snapshots."""
         self.ground.every(SNAPSHOT_CHECK_INTERVAL_MS, self._snapshot_if_due)
 
     def _snapshot_if_due(self) -> None:

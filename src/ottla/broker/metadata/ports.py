@@ -1,7 +1,8 @@
 """The two ports that keep rooms from owning each other in a circle.
 
-Rooms above metadata ask the active controller through `ControllerPort`. The lifecycle learns what the controller wants
-to know of the local broker through `LocalBroker`, and the active controller's own APIs are called through `LocalApis`.
+Rooms above metadata ask the active controller through `ControllerPort`. The lifecycle reads the state of the local
+broker that the controller needs through `LocalBroker`, and calls the active controller's APIs on this node through
+`LocalApis`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class ControllerPort(Protocol):
 
 
 class LocalBroker(Protocol):
-    """What the lifecycle tells the controller of this broker."""
+    """The state of this broker that the lifecycle reports to the controller."""
 
     @property
     def logs(self) -> Logs: ...

@@ -1,4 +1,4 @@
-"""This node's place in the metadata quorum: it runs the Raft machine, on the metadata log and the network.
+"""Runs the Raft machine of this node's replica, on the metadata log and the network.
 
     quorum = Quorum(log, config, ...)
     quorum.on_commit = apply                            # committed records and their end offset, in log order
@@ -6,8 +6,8 @@
     await quorum.caught_up()                            # until everything that is committed by now was applied
     durable = quorum.append(decision.records)           # as leader; the future gives the end offset once committed
 
-Nothing is decided here: effects are performed in the order the machine gives them, and what comes of them goes back
-to it as events. Requests of other replicas are answered by `receive`.
+Nothing is decided here: effects are performed in the machine's order, and their results go back to it as events.
+Requests of other replicas are answered by `receive`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ log = logging.getLogger("ottla.raft")
 
 
 LATE_MS = 50
-"""A timer that is later than this says more of this process than of others."""
+"""A timer that fires later than this shows that this process stood still, not that others did."""
 
 
 class SendToPeer(Protocol):
@@ -52,7 +52,7 @@ class _DelayedAppend(NamedTuple):
 
 
 class _DelayedFetch(NamedTuple):
-    """A fetch of another replica that has everything."""
+    """A waiting fetch of another replica that has everything."""
 
     serve: raft.Serve
     high_watermark: int
@@ -112,16 +112,17 @@ class Quorum:
         self.answers: dict[Destination, int | None] = {}
         """The error code with which each replica last answered; None if it did not answer."""
         self.on_commit: Callable[[Sequence[Message], int], None] | None = None
-        """Called with committed records, in the order of the log, before their waiters; also with none, where
-        the quorum's own records are committed (who leads, who votes)."""
+        """Called with committed records, in the order of the log, before their waiters; also with none, for the
+        quorum's own records (leader changes, voters).
+        """
         self.on_snapshot: Callable[[list[Message], int], None] | None = None
-        """Called with a snapshot of the leader, which stands for everything before its end offset."""
+        """Called with a snapshot of the leader, which replaces everything before its end offset."""
         self.on_leader: Callable[[int, int], None] | None = None
         """Called with the leader of an epoch, -1 if there is none."""
         self.on_failure: Callable[[BaseException], None] | None = None
-        """Called when this replica cannot go on: its disk fails, or others deny what was committed."""
+        """Called when this replica cannot continue: its disk fails, or a leader asks to truncate committed records."""
 
-    # What others may ask
+    # --- Read by the other parts of the node
 
     @property
     def machine(self) -> Raft:
@@ -163,7 +164,7 @@ class Quorum:
         self._handle(raft.Started())
 
     async def wait_until(self, is_so: Callable[[], bool]) -> None:
-        """Until something about the quorum or what it committed is so."""
+        """Wait until a condition on the quorum or the committed metadata is true."""
         while not is_so():
             if self._failure is not None:
                 raise self._failure
@@ -171,8 +172,9 @@ class Quorum:
             await self._changed.wait()
 
     async def caught_up(self) -> None:
-        """Until a leader is known and everything that is committed by then was applied. A leader is caught up when its
-        own first record is committed."""
+        """Wait until a leader is known and everything committed by then was applied. A leader itself is caught up when
+        its own first record is committed.
+        """
         await self.wait_until(self._is_caught_up)
 
     def _is_caught_up(self) -> bool:
@@ -182,7 +184,7 @@ class Quorum:
         return self._machine.leader_id >= 0 and self._machine.is_up_to_date
 
     async def close(self) -> None:
-        """A leader hands over; what waits for a sync gets it."""
+        """A leader hands over; pending records are synced."""
         self._handle(raft.Stopping())
         await self.flush()
         self._is_closed = True
@@ -197,10 +199,9 @@ class Quorum:
     # Writing as leader
 
     def append(self, records: Sequence[Message], *, is_atomic: bool = True) -> asyncio.Future[int]:
-        """Write records behind all others. The future gives the end offset once they are committed.
-
-        OSError: nothing was written; where another could lead instead, this replica ends. The future fails with
-        NOT_CONTROLLER when this node stops leading before the records are committed: they may or may not come to count.
+        """Append records. The future gives the end offset once they are committed. OSError: nothing was written; if
+        another voter could lead, this replica resigns. The future fails with NOT_CONTROLLER when this node stops
+        leading before the records are committed: whether they will be committed is unknown.
         """
         if not self._machine.is_leader:
             raise KafkaError(ErrorCode.NOT_CONTROLLER)
@@ -213,7 +214,7 @@ class Quorum:
         return self._committed()
 
     def voters_to_be_dynamic(self) -> Voters:
-        """The static voters as the log would name them. KafkaError while not all of them have been heard from."""
+        """The static voters as a VotersRecord. KafkaError until all of them have fetched."""
         leader = self._machine.role
         if not isinstance(leader, Leader):
             raise KafkaError(ErrorCode.NOT_CONTROLLER)
@@ -227,7 +228,7 @@ class Quorum:
         return voters
 
     async def make_voters_dynamic(self, voters: Voters) -> None:
-        """Raise `kraft.version` from 0 to 1: from here on the log says who votes, which are still the same."""
+        """Raise `kraft.version` from 0 to 1: from now on the log lists the voters, which do not change."""
         assert self.is_leader and self.voters.kraft_version == 0
         self.log.append_voters(voters, self.epoch, with_kraft_version=True)
         self._handle(raft.VotersChanged(voters))
@@ -255,7 +256,7 @@ class Quorum:
             self._sync = self._loop.create_task(self._sync_written())
 
     async def _sync_written(self) -> None:
-        """Sync until there is nothing left to sync. What is written meanwhile waits for the next round."""
+        """Sync until everything written is on the disk. Records written during a sync wait for the next one."""
         is_first = True
         try:
             while is_first or self.log.flushed_offset < self.log.end_offset:
@@ -286,7 +287,7 @@ class Quorum:
             awaited = self._delayed_appends.popleft()
             if not awaited.committed.done():
                 awaited.committed.set_exception(KafkaError(ErrorCode.NOT_CONTROLLER))
-                awaited.committed.exception()  # waiters get it; there may be none
+                awaited.committed.exception()  # waiters get it; there may be no waiter
 
     # Requests of other replicas
 
@@ -414,7 +415,8 @@ class Quorum:
     # Answering fetches
 
     def _serve(self, serve: raft.Serve) -> None:
-        # This fetch may itself have raised the high watermark, which its sender does not know yet.
+        # This fetch may itself have raised the high watermark, which its sender does not know yet: answer it now, do
+        # not park it.
         known = min(serve.high_watermark, self._machine.high_watermark)
         if serve.offset < self.log.end_offset or serve.max_wait_ms <= 0 or known < self._machine.high_watermark:
             self._answer_fetch(serve)
@@ -427,7 +429,7 @@ class Quorum:
         self._answer_fetch(serve)
 
     def _wake(self) -> None:
-        """Let replicas have what is new: records, or a high watermark that they do not know of."""
+        """Answer parked fetches of replicas for which there are new records or a new high watermark."""
         parked, self._delayed_fetches = self._delayed_fetches, []
         for one in parked:
             if one.serve.offset < self.log.end_offset or one.high_watermark < self._machine.high_watermark:

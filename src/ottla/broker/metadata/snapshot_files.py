@@ -1,7 +1,7 @@
-"""The snapshot files beside the metadata log: which there are, which one is the latest, and how one comes to be.
+"""The snapshot files beside the metadata log: lists them, finds the latest and writes new ones.
 
 A snapshot is written under its name with `.part` behind it, either from the image of this node or piece by piece as the
-leader sends it. It gets its name when it is whole and synced.
+leader sends it. It is renamed when it is complete and synced.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class SnapshotFiles:
         return sum(self._disk.size(self._path(id)) for id in self.ids)
 
     def load(self) -> Snapshot | None:
-        """Find the snapshots; the content of the latest that is whole. A damaged one is renamed out of the way."""
+        """Find the snapshots; returns the content of the latest whole one. A damaged one is renamed out of the way."""
         found = (SnapshotId.parse(name) for name in self._disk.names(self._directory))
         self.ids = sorted(id for id in found if id is not None)
         while self.ids:
@@ -80,8 +80,9 @@ class SnapshotFiles:
     # From the image of this node
 
     async def write(self, id: SnapshotId, batches: Iterable[Buffer]) -> int:
-        """Write a snapshot that has no name yet, and sync it; how many records it has. Other work goes on between two
-        batches. After an OSError it takes no room."""
+        """Write a snapshot that has no name yet, and sync it; returns how many records it has. Other work runs between
+        two batches. After an OSError its file is removed.
+        """
         file = self._disk.open(f"{self._path(id)}.part", create=True)
         try:
             file.truncate(0)
@@ -124,7 +125,7 @@ class SnapshotFiles:
         self._incoming.write(position, bytes(data))
 
     def install(self, id: SnapshotId) -> Snapshot:
-        """Give a snapshot that was received its name; its content. CorruptRecords if it is damaged."""
+        """Rename a snapshot that was received completely; returns its content. CorruptRecords if it is damaged."""
         assert self._incoming is not None
         self._incoming.sync_now()
         self.close()

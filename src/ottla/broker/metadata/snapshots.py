@@ -39,7 +39,9 @@ RECORDS_PER_BATCH = 1_000
 
 
 class SnapshotId(raft.SnapshotId):
-    """Which prefix of the log a snapshot stands for: everything before `end_offset`, the last record in `epoch`."""
+    """The prefix of the log that a snapshot replaces: everything before `end_offset`; the last record's epoch is
+    `epoch`.
+    """
 
     __slots__ = ()
 
@@ -54,12 +56,12 @@ class SnapshotId(raft.SnapshotId):
 
 
 class Snapshot(NamedTuple):
-    """What a snapshot's bytes say."""
+    """The decoded content of a snapshot."""
 
     records: list[Message]
     last_contained_timestamp: int
     voters: Voters | None
-    """None where the log does not name the voters: they are static."""
+    """None if the log does not list the voters: they are static."""
 
 
 def encode_snapshot(
@@ -92,7 +94,7 @@ def encode_snapshot(
 
 
 def voters_records(voters: Voters, timestamp: int) -> list[Record]:
-    """The control records that say who votes, in the log or in a snapshot."""
+    """The control records that list the voters, for the log or a snapshot."""
     kraft_version = KraftVersionRecord(version=0, kraft_version=voters.kraft_version)
     return [
         Record(0, timestamp, control_key(ControlType.KRAFT_VERSION), encode_bytes(kraft_version, 0)),

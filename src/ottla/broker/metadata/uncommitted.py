@@ -1,4 +1,4 @@
-"""What the metadata log says and the quorum has not committed yet: records wait, voters count at once."""
+"""The part of the metadata log that is not committed yet: its records wait, its voters count at once."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Written(NamedTuple):
 
 
 class Uncommitted:
-    """The end of the log, as far as a replica must know it before it is committed."""
+    """The uncommitted end of the log."""
 
     def __init__(self, configured: Voters) -> None:
         self._voters: list[tuple[int, Voters]] = [(-1, configured)]
-        """Where in the log each set of voters begins to count."""
+        """The offsets from which each set of voters counts."""
         self.written: deque[Written] = deque()
         self.metadata_version = features.MIN_METADATA_VERSION
         """The version that the next records are encoded in."""
@@ -76,18 +76,18 @@ class Uncommitted:
                 self.metadata_version = record.feature_level
 
     def truncate(self, end_offset: int) -> None:
-        """The log ends here now."""
+        """The log was truncated to this offset."""
         while len(self._voters) > 1 and self._voters[-1][0] >= end_offset:
             self._voters.pop()
         while self.written and self.written[-1].end_offset > end_offset:
             self.written.pop()
 
     def commit(self, high_watermark: int) -> Iterator[Written]:
-        """What is before the high watermark, one write after the other; it does not wait any more."""
+        """Takes what is before the high watermark out of the wait; returns it, one write after the other."""
         while self.written and self.written[0].end_offset <= high_watermark:
             yield self.written.popleft()
 
     def clear(self) -> None:
-        """A snapshot of the leader takes the place of everything."""
+        """A snapshot of the leader replaces everything."""
         self.written.clear()
         del self._voters[1:]

@@ -1,4 +1,4 @@
-"""What a listener's settings say of Kerberos (GSSAPI): the keytab of this node, for clients and for its own logins.
+"""A listener's Kerberos (GSSAPI) settings: the keytab of this node, for clients and for its own logins.
 
     listener.name.<listener>.gssapi.sasl.jaas.config=com.sun.security.auth.module.Krb5LoginModule required \\
         useKeyTab=true storeKey=true keyTab="/etc/kafka/kafka.keytab" principal="kafka/broker.example.org@EXAMPLE.ORG";
@@ -26,7 +26,9 @@ class KerberosSettings:
 
 
 def read_kerberos_settings(config: BrokerConfig, listener: str, *, needs_key: bool = True) -> KerberosSettings:
-    """ConfigError says what is missing: the keytab, the package, the name of the service; if `needs_key` the key."""
+    """Reads the settings. ConfigError names what is missing: the keytab, the package, the name of the service; if
+    `needs_key` the key.
+    """
     setting = f"listener.name.{listener.lower()}.gssapi.sasl.jaas.config"
     example = (
         f"com.sun.security.auth.module.{LOGIN_MODULE} required useKeyTab=true storeKey=true "
@@ -78,7 +80,7 @@ def read_kerberos_settings(config: BrokerConfig, listener: str, *, needs_key: bo
 
 
 def kerberos_credentials(config: BrokerConfig, listener: str) -> Credentials:
-    """With what this node logs in to a listener of other nodes."""
+    """The credentials of this node for a listener of other nodes."""
     settings = read_kerberos_settings(config, listener, needs_key=False)  # a disk is not for the loop
 
     def mechanism_at(host: str) -> Mechanism:

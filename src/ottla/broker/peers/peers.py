@@ -1,7 +1,7 @@
 """The other nodes that this one talks to, by their addresses.
 
-Answers on a connection come in the order of its requests. So whatever copies a log has a connection of its own: a
-request that waits for a commit would hold back the very records that the commit waits for.
+Answers on a connection come in the order of its requests. So each fetcher of a log has a connection of its own:
+otherwise a request that waits for a commit would block the records that the commit needs.
 
 Names are looked up beside the loop: a name server that does not answer must stop neither the node nor its signals.
 """
@@ -22,9 +22,9 @@ from ottla.wire import Message
 log = logging.getLogger("ottla.peers")
 
 BROKERS, CONTROLLERS = "broker", "controller"
-"""Which listeners of other nodes a connection is for."""
+"""The kind of listener that a connection goes to."""
 NAME_S = 30.0
-"""How long a name's address is believed."""
+"""How long an address is reused before its name is looked up again."""
 
 
 class Peers:
@@ -51,10 +51,10 @@ class Peers:
         self._turns = HandshakeTurns(loop)
         self._by_address: dict[tuple[str, str, int, str, str], Peer] = {}
         self._found: dict[str, tuple[str, float]] = {}
-        """By name, the address that it had, and until when it is not looked up again."""
+        """Name -> its last address, and until when it is not looked up again."""
         self._looking_up: dict[str, asyncio.Task[None]] = {}
         self._sending: dict[asyncio.Task[None], None] = {}
-        """Requests and connections whose name is being looked up."""
+        """Requests and connections that wait for a name lookup."""
         self._unknown_names: set[str] = set()
 
     def send(
@@ -145,7 +145,7 @@ class Peers:
         self._found.pop(name, None)
 
     def hang_up(self, host: str, port: int) -> None:
-        """Close the connections to the listener for brokers at an address: what waits for an answer there has none."""
+        """Close the connections to the listener for brokers at an address: pending requests there fail."""
         for key, peer in list(self._by_address.items()):
             name, _, its_port, _, role = key
             if (name, its_port, role) == (host, port, BROKERS):
@@ -154,8 +154,9 @@ class Peers:
 
     async def look_at(self, host: str, port: int, timeout_ms: int, *, is_foreign_tls: bool | None = None) -> Look:
         """Whether a broker answers at an address, on a connection of its own, which needs no login. A process that is
-        about to end may still take a connection, but it closes it instead of answering. `is_foreign_tls`: the address
-        is not that of the listener for brokers, and whether it speaks TLS."""
+        ending may still accept a connection, but closes it without an answer. `is_foreign_tls`: the address is not that
+        of the listener for brokers, and whether it speaks TLS.
+        """
         name = host
         if self._sockets.is_name(host):
             address = await self._address_of(host, timeout_ms)
@@ -203,7 +204,7 @@ class Peers:
             await asyncio.wait_for(is_writable.wait(), timeout_ms / 1000)
             connecting.recv_into(bytearray(1))
         except BlockingIOError:
-            return ""  # the connection stands, and the other side waits for a request
+            return ""  # connected, and the other side waits for a request
         except TimeoutError:
             return "no answer to connecting"
         except OSError as error:
@@ -214,8 +215,9 @@ class Peers:
         return "the connection was closed"
 
     async def _address_of(self, name: str, timeout_ms: int) -> str | None:
-        """The address of a name, None if that is not known in time. Brokers are looked at many times in a second: their
-        names are not looked up each time, and no request waits for that if the last address can serve."""
+        """The address of a name, None if that is not known in time. Connections are tried many times per second: names
+        are not looked up each time, and no request waits for a lookup if the last address can be used.
+        """
         found = self._found.get(name)
         if found is None or found[1] <= self._loop.time():
             looking_up = self._looking_up.get(name)
@@ -231,7 +233,7 @@ class Peers:
             self._found[name] = (await self._sockets.look_up(name), self._loop.time() + NAME_S)
             self._unknown_names.discard(name)
         except OSError as error:
-            if name not in self._unknown_names:  # it is tried again many times in a second
+            if name not in self._unknown_names:  # logged once: it is tried again many times per second
                 self._unknown_names.add(name)
                 log.warning("the name %s cannot be looked up: %s", name, error)
         finally:

@@ -1,6 +1,5 @@
-"""Whether other brokers are there, seen by whether they answer; what clients are told of leaders waits for it.
-
-`Suspicions` decides whom to look at and how long to wait; here are the sockets and the answers that wait.
+"""Checks whether other brokers answer; answers to clients about leaders wait for that. `Suspicions` decides which
+brokers to check and how long to wait; this module has the connections and the waiting answers.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from ottla.net import Driver
 log = logging.getLogger("ottla.peers")
 
 SILENT_MS = 30
-"""Who neither answers nor refuses a connection within this time is not waited for."""
+"""A broker that neither answers nor refuses a connection within this time is not waited for."""
 
 
 class Presence:
@@ -36,7 +35,7 @@ class Presence:
         self._peers = peers
         self._suspicions = Suspicions(ground.node_id)
         self._settled: dict[int, asyncio.Future[None]] = {}
-        """By suspected broker, done when it is known what becomes of it."""
+        """Suspected broker -> a future that is done when the suspicion is settled."""
         self._looks: dict[int, asyncio.Task[None]] = {}
 
     @cached_property
@@ -47,7 +46,7 @@ class Presence:
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether who asks for leaders now has to wait, if only for a look at them."""
+        """Whether an answer about leaders has to wait, if only for the check of a broker."""
         suspicions, ground = self._suspicions, self._ground
         return bool(suspicions.open_ids or self._looks or suspicions.to_look_at(ground.image.brokers, ground.now()))
 
@@ -63,14 +62,15 @@ class Presence:
                 self._hang_up(before)
 
     def _hang_up(self, fenced: BrokerImage) -> None:
-        """A broker that lost its power answers nothing more, and its partitions have other leaders: what was sent to it
-        is not waited for until its time is up. A marker that waits holds back all readers of committed records."""
+        """Close connections to a dead broker, so that pending requests fail now and not at their timeout: its
+        partitions have other leaders, and a pending transaction marker blocks all read_committed consumers.
+        """
         endpoint = fenced.endpoints.get(self._ground.config.inter_broker_listener)
         if endpoint is not None:
             self._peers.hang_up(endpoint.host, endpoint.port)
 
     async def settled(self) -> None:
-        """Until the brokers have been looked at, and what is suspected is known."""
+        """Wait until the brokers were checked and no suspicion is open."""
         ground = self._ground
         for broker_id in self._suspicions.to_look_at(ground.image.brokers, ground.now()):
             self._look_at(broker_id)

@@ -1,9 +1,9 @@
-"""How this node reaches the listeners of other nodes: TLS and the login, by the settings of the listener that it dials.
+"""TLS and logins of this node's connections to other nodes, by the settings of the listener that it connects to.
 
 Brokers are reached through `inter.broker.listener.name`, controllers through the first of `controller.listener.names`.
 The credentials are `username` and `password` of the login module in `sasl.jaas.config` (with the prefixes of listener
-and mechanism), as in Kafka; tokens of OAUTHBEARER come from `token_source`. What goes wrong is logged once for each
-address and then every 30 s, not with each try.
+and mechanism), as in Kafka; tokens of OAUTHBEARER come from `token_source`. Errors are logged once for each address and
+then every 30 s, not at each attempt.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ log = logging.getLogger("ottla.peers")
 
 LOG_EVERY_S = 30.0
 MAX_TROUBLES = 1_000
-"""Addresses whose trouble is kept."""
+"""Addresses whose error is kept."""
 MECHANISMS = (PLAIN, *SCRAM_MECHANISMS, OAUTHBEARER, GSSAPI)
 _MODULES = {PLAIN: "plain.PlainLoginModule", OAUTHBEARER: "oauthbearer.OAuthBearerLoginModule"}
 _SCRAM_MODULE = "scram.ScramLoginModule"
 
 
 class Troubles:
-    """What TLS and logins failed with, by address."""
+    """Errors of TLS and logins, by address."""
 
     def __init__(self, time: Callable[[], float]) -> None:
         self._time = time
         self._by_address: dict[str, tuple[str, float]] = {}
-        """The reason, and when it was logged."""
+        """Address -> the error, and when it was logged."""
 
     def add(self, address: str, what: str) -> None:
         known = self._by_address.get(address)
@@ -98,7 +98,7 @@ class NodeSecurity:
         if not self._logs_in:
             return None
         credentials = credentials_of(self._config(), self._listener, self._mechanism)
-        # The exchange runs beside the loop, and there asks for a token.
+        # The exchange runs on a thread and asks for a token there.
         return Authentication(credentials, self._rng, credentials.token or "", host)
 
     def failed(self, address: str, error: Exception) -> None:
@@ -109,7 +109,7 @@ class NodeSecurity:
 
 
 def broker_security(config: Callable[[], BrokerConfig], rng: Random, troubles: Troubles) -> NodeSecurity | None:
-    """For connections to other brokers; None in the open."""
+    """For connections to other brokers; None without TLS and SASL."""
     listener = config().inter_broker_listener
     protocol = config().security_protocols.get(listener, "PLAINTEXT")
     if protocol == "PLAINTEXT":
@@ -120,7 +120,7 @@ def broker_security(config: Callable[[], BrokerConfig], rng: Random, troubles: T
 
 
 def controller_security(config: Callable[[], BrokerConfig], rng: Random, troubles: Troubles) -> NodeSecurity | None:
-    """For connections to controllers; None in the open."""
+    """For connections to controllers; None without TLS and SASL."""
     listener = config().controller_listener_names[0].upper()
     protocol = config().security_protocols.get(listener, "PLAINTEXT")
     if protocol == "PLAINTEXT":
@@ -129,7 +129,7 @@ def controller_security(config: Callable[[], BrokerConfig], rng: Random, trouble
 
 
 class Unverified:
-    """For a look at a listener that this node has no settings for: nothing secret is sent, and nothing is trusted."""
+    """For checking a listener without settings for it: sends no secret and trusts nothing."""
 
     def context(self) -> ssl.SSLContext | None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -145,7 +145,7 @@ class Unverified:
 
 
 def credentials_of(config: BrokerConfig, listener: str, mechanism: str) -> Credentials:
-    """With what this node logs in to a listener of other nodes; ConfigError says what is missing."""
+    """The credentials of this node for a listener of other nodes; ConfigError names what is missing."""
     which = (
         "sasl.mechanism.inter.broker.protocol"
         if listener == config.inter_broker_listener

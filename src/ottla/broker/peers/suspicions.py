@@ -1,8 +1,9 @@
-"""Which brokers may be gone although the metadata says that they lead: what clients are told of them would mislead.
+"""Brokers that may be gone although the metadata still names them as leaders: an answer with them would mislead
+clients.
 
-A client that loses its connection to a broker asks another one at once who leads now. A killed broker's partitions have
-new leaders some hundredths of a second later; earlier answers name the old one, and librdkafka then waits for a
-whole second before it asks again. So an answer about leaders waits while one of them is suspected:
+A client that loses its connection to a broker asks another broker for the new leader at once. A killed broker's
+partitions have new leaders some hundredths of a second later; earlier answers name the old one, and librdkafka then
+waits for a whole second before it asks again. So an answer about leaders waits while one of them is suspected:
 
     (nothing)   -> suspected   a connection to the broker broke, unless that came to nothing a short while ago
                 -> gone        a request asks, so the broker is looked at, and it refuses a connection
@@ -24,19 +25,19 @@ from ottla.cluster import BrokerImage
 from ottla.machine import Tick
 
 HOLD_MS = 400
-"""How long an answer waits for what becomes of a broker whose connection broke."""
+"""How long an answer waits for the fate of a broker whose connection broke."""
 GONE_MS = 1_500
-"""And of one that certainly takes no connections: a controller that died with it must be replaced first."""
+"""The same for a broker that certainly refuses connections: a controller that died with it must be replaced first."""
 REST_MS = 10_000
 """For how long answers do not wait again for the same process, after a wait that ran out."""
 LOOK_MS = 20
-"""For each other broker: how long it counts as there once it was."""
+"""How long a broker counts as present after it answered this broker."""
 SILENT_REST_MS = 500
-"""For how long one that took too long to answer is not looked at again: it is busy, paused or cut off."""
+"""How long a broker that did not answer in time is not checked again: it is busy, paused or cut off."""
 
 
 class Look(Enum):
-    """What came of asking a broker for an answer, on a new connection: it closes or refuses it, or time is up."""
+    """The result of a check on a new connection: the broker answers, closes or refuses it, or time runs out."""
 
     ANSWERED = 1
     REFUSED = 2
@@ -56,7 +57,7 @@ class ConnectionBroke:
 
 @dataclass(frozen=True, slots=True)
 class LookedAt:
-    """A look at a broker has ended."""
+    """A check of a broker has ended."""
 
     broker_id: int
     broker_epoch: int | None
@@ -75,21 +76,21 @@ class BrokersChanged:
 
 @dataclass(frozen=True, slots=True)
 class LookAt:
-    """Look at a broker at once."""
+    """Check a broker at once."""
 
     broker_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Answers about leaders wait for what becomes of a broker."""
+    """Let answers about leaders wait until a broker's fate is known."""
 
     broker_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Answers do not wait for a broker any more."""
+    """Let answers no longer wait for a broker."""
 
     broker_id: int
 
@@ -114,7 +115,7 @@ class Suspicions:
 
     @property
     def open_ids(self) -> list[int]:
-        """Brokers whose fate answers wait for."""
+        """Brokers for which answers wait."""
         return list(self._open)
 
     def handle(self, event: object, now: int) -> list[Effect]:
@@ -139,7 +140,7 @@ class Suspicions:
         return min((suspicion.expires_at for suspicion in self._open.values()), default=None)
 
     def to_look_at(self, brokers: Mapping[int, BrokerImage], now: int) -> list[int]:
-        """A request asks which broker leads: the brokers that have not been looked at just now."""
+        """A request asks for leaders: returns the brokers that were not checked just now."""
         others = [broker for broker in brokers.values() if broker.id != self._node_id and not broker.is_fenced]
         fresh_ms = LOOK_MS * len(others)
         return [

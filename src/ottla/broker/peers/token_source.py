@@ -1,4 +1,4 @@
-"""Where a node has the OAUTHBEARER token from with which it logs in to other nodes.
+"""The OAUTHBEARER token with which a node logs in to other nodes.
 
 `sasl.oauthbearer.token.endpoint.url` is https, with a client id and a secret (`sasl.oauthbearer.client.credentials.*`,
 or `clientId` and `clientSecret` of the login module), or the `file:///` URL of a token that another program renews.
@@ -22,14 +22,14 @@ _EXTENSION = "extension_"
 
 
 def check_allowed(config: BrokerConfig, setting: str, url: str) -> None:
-    """ConfigError if the settings have a list of addresses for tokens and keys, and this is none of them."""
+    """ConfigError if the settings list allowed addresses for tokens and keys, and this is not one of them."""
     allowed = config.static.get(ALLOWED_URLS)
     if allowed is not None and url not in [one.strip() for one in allowed.split(",")]:
         raise ConfigError(f"{setting} is {url}, which is none of {ALLOWED_URLS}")
 
 
 def bearer_credentials(config: BrokerConfig, listener: str, module: LoginModule) -> Credentials:
-    """With what this node logs in to a listener of other nodes; ConfigError says what is missing."""
+    """The credentials of this node for a listener of other nodes; ConfigError names what is missing."""
 
     def text(name: str) -> str | None:
         value = config.of_listener(listener, f"sasl.oauthbearer.{name}", OAUTHBEARER)
@@ -72,5 +72,5 @@ def bearer_credentials(config: BrokerConfig, listener: str, module: LoginModule)
 def _endpoint(
     url: str, client_id: str, secret: str, scope: str | None, of_tls: tuple[tuple[str, str], ...]
 ) -> TokenEndpoint:
-    """One for all connections with these settings, so that they share its token."""
+    """One endpoint for all connections with these settings, so that they share its token."""
     return TokenEndpoint(url, client_id, secret, scope, lambda: jaas_context(dict(of_tls)))

@@ -1,9 +1,9 @@
 """Copying from one leader: the partitions that it leads, over one connection.
 
-`replication.follower_session` decides what is asked for and when, `replication.follower` what becomes of one partition.
-Here are the sockets and the logs; a Driver runs the session. The answers that come all day go from the receive buffer
-to the logs in compiled code, without an event per partition (`follower_frames.take_rows`); an answer that holds
-anything else is decoded, and each of its partitions is an event.
+`replication.follower_session` decides what is fetched and when, `replication.follower` handles one partition. This
+module has the sockets and the logs; a Driver runs the session. Ordinary answers go from the receive buffer to the logs
+in compiled code, without an event per partition (`follower_frames.take_rows`); an answer that holds anything else is
+decoded, and each of its partitions is an event.
 
 Cython compiles this file (types in fetcher.pxd), and it runs as it stands.
 """
@@ -86,7 +86,7 @@ class Fetcher:
         self._peer: Peer | None = None
         self._address = ("", 0)
         self._usual_answer = session.Answered(NO_SESSION)
-        """The event of an answer, which is the same again as long as the session lasts."""
+        """The event of an answer: the same object as long as the session lasts."""
         label = f"follower node={ground.node_id} leader={leader_id}"
         self._driver = Driver(self._session, self._perform, loop=ground.loop, log=log, label=label)
 
@@ -101,7 +101,7 @@ class Fetcher:
             self.handle(session.Added(followed.name, followed))
 
     def happened(self, partition: Partition, event: Event) -> None:
-        """Something became of a partition, whichever follower it has now."""
+        """Handle an event of a partition, by its present follower."""
         follower = self._session.followers.get((partition.topic_id, partition.index))
         if follower is not None:
             self._handle_for(follower, event)
@@ -181,7 +181,7 @@ class Fetcher:
     # Answers
 
     def _take_frame(self, frame: memoryview) -> bool:
-        """An answer as it comes all day: records, and how far they are committed."""
+        """Take an ordinary answer: records and high watermarks."""
         if self._session.state is session.CLOSED:
             return False
         answer = follower_frames.answered_rows(frame)
@@ -240,7 +240,7 @@ class Fetcher:
                 if replica.log_start_offset == replica.log_end_offset:
                     first = int.from_bytes(records[:8], "big")
                     if first < replica.log_start_offset:
-                        # The leader's log begins in the middle of a batch: so does this one.
+                        # The leader's log begins in the middle of a batch, and so does this log.
                         replica.truncate_fully(first, timestamp=self._ground.clock())
                 replica.append_as_follower(records)
                 if replica.is_flush_due:

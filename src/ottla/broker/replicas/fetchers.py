@@ -1,4 +1,4 @@
-"""Following: which leader each partition is copied from, and the syncs of logs that were cut."""
+"""Following: the leader that each partition is copied from, and the syncs of truncated logs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ log = logging.getLogger("ottla.replicas")
 
 
 class Fetchers:
-    """One for each leader that something is followed of."""
+    """One fetcher for each leader that this node copies from."""
 
     def __init__(
         self,
@@ -44,18 +44,19 @@ class Fetchers:
         self._by_leader: dict[int, Fetcher] = {}
         self._leaders: dict[Partition, int] = {}
         self._syncs: dict[Partition, asyncio.Task[None]] = {}
-        """Syncs of cuts that run. They go on when the leader changes, and when this node becomes the leader."""
+        """Running syncs of truncations. They continue when the leader changes, and when this node becomes the leader.
+        """
         self._checkpoint: asyncio.Future[None] | None = None
         self._is_started = False
 
     def start(self) -> None:
-        """From here on this node has a broker epoch to fetch with."""
+        """This node has a broker epoch now and can fetch."""
         self._is_started = True
         for fetcher in self._by_leader.values():
             fetcher.handle(Started())
 
     def follow(self, partition: Partition) -> None:
-        """Copy a partition from the leader that it now has, in the epoch that it now has."""
+        """Copy a partition from its present leader, in its present epoch."""
         leader_id = partition.leader_id
         if self._leaders.get(partition, leader_id) != leader_id or leader_id < 0:
             self.forget(partition)
@@ -91,15 +92,15 @@ class Fetchers:
         self._by_leader.clear()
         self._leaders.clear()
 
-    # Logs that are cut
+    # --- Truncated logs
 
     def sync_cut(self, partition: Partition) -> None:
-        """Put a cut of a partition's log on disk; whichever follower the partition has then goes on."""
+        """Put a truncation of a partition's log on disk; then the partition's follower at that time continues."""
         if partition not in self._syncs:
             self._syncs[partition] = self._ground.spawn(self._sync_cut(partition))
 
     async def cut_synced(self, partition: Partition) -> None:
-        """Until a cut of a partition's log is on disk, or its log is offline."""
+        """Wait until a truncation of a partition's log is on disk, or its log is offline."""
         sync = self._syncs.get(partition)
         if sync is not None:
             await asyncio.wait([sync])
@@ -115,8 +116,9 @@ class Fetchers:
             self._by_leader[leader_id].happened(partition, event)
 
     async def _put_on_disk(self, partition: Partition) -> None:
-        """Try until it succeeds or the log is offline, whatever the partition is meanwhile: a leader with a cut that is
-        not on disk cannot append anything."""
+        """Retry until it succeeds or the log is offline, whether the partition is led or followed meanwhile: a leader
+        with a cut that is not on disk cannot append anything.
+        """
         while partition.log.is_cut and not partition.log.is_offline:
             try:
                 if partition.log.is_cut_below_recovery_point:
@@ -128,8 +130,9 @@ class Fetchers:
                     await asyncio.sleep(self._ground.config.replica_fetch_backoff_ms / 1000)
 
     def _checkpointed(self) -> asyncio.Future[None]:
-        """Checkpoints hold all logs, and to replace their files may take a while: all logs that are cut in one turn
-        share one checkpoint."""
+        """Write one checkpoint for all logs truncated in one turn: its files contain all logs, and replacing them may
+        take a while.
+        """
         if self._checkpoint is None:
             self._checkpoint = self._ground.loop.create_future()
             self._ground.loop.call_soon(self._write_checkpoint, self._checkpoint)

@@ -1,7 +1,7 @@
 """A follower's Fetch and the answer to it as bytes, at both ends, without an object per field.
 
-Cython compiles this file (types in follower_frames.pxd), and it runs as it stands. What is out of the ordinary (errors,
-other histories, a topic by its name) is left to the messages of `wire` and those who read them.
+Cython compiles this file (types in follower_frames.pxd), and it runs as it stands. Unusual content (errors, diverging
+logs, topics by name) is left to the message classes of `wire`.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from ottla.broker.replicas.partitions import Partition
 
 VERSION = 18
-"""Of Fetch, by which nodes copy from each other."""
+"""The version of Fetch with which nodes copy from each other."""
 ROW_HEAD_SIZE = 35
-"""Of a partition's answer, up to the size of its records."""
+"""A partition's answer up to the size of its records."""
 TOPIC_ID_SIZE = 16
 ANSWER_HEAD_SIZE = 15
 """From the correlation id to the session's: what every answer has."""
@@ -33,7 +33,7 @@ _ROW = Struct(">ihqqqbi")
 
 
 class Followed(Follower):
-    """The follower of a partition of this node, in the epoch that the partition now has."""
+    """The follower of a partition of this node, in the partition's present epoch."""
 
     __slots__ = ("partition",)
 
@@ -51,7 +51,7 @@ class Followed(Follower):
 def wanted_rows(
     changed: dict[Key, None], followed: dict[Key, Any], partition_max_bytes: int
 ) -> dict[bytes, list[bytes]]:
-    """By topic what a request says of partitions: copy from the end of their logs on."""
+    """The partition rows of a request, by topic: copy from the end of their logs on."""
     topics: dict[bytes, list[bytes]] = {}
     for key in changed:
         one = followed[key]
@@ -84,7 +84,7 @@ def fetch_body(
     session: tuple[int, int],
     replica: tuple[int, int],
 ) -> bytes:
-    """A follower's Fetch request. `settings` are the longest wait, the least and the most bytes."""
+    """A follower's Fetch request. `settings` are max wait, min bytes and max bytes."""
     parts: list[Any] = [_REQUEST.pack(*settings, 0, *session), size_bytes(len(wanted) + 1)]
     for topic_id, rows in wanted.items():
         parts += (topic_id, size_bytes(len(rows) + 1))
@@ -100,7 +100,8 @@ def fetch_body(
 
 def answered_rows(frame: memoryview) -> tuple[int, list[tuple[Key, int, int, memoryview]]] | None:
     """The session's id and (partition, high watermark, log start offset, records) of a leader's whole answer; None if
-    anything but records is in it, or it is not well made."""
+    it contains anything else, or is malformed.
+    """
     data = frame
     end = len(frame)
     if end < ANSWER_HEAD_SIZE + 2 or data[4] or data[9] or data[10]:  # tagged fields; an error
@@ -157,13 +158,13 @@ def take_rows(
     changed: dict[Key, None],
     is_throttled: bool,
 ) -> list[tuple[Followed, int, int, memoryview]]:
-    """Copy what a leader sent to the logs, and let the high watermarks follow. A partition whose log has grown is
+    """Append a leader's records to the logs, and raise the high watermarks. A partition whose log has grown is
     put into `changed`. Returns the rows that need more than that."""
     left: list[tuple[Followed, int, int, memoryview]] = []
     for key, high_watermark, log_start_offset, records in rows:
         one = followed.get(key)
         if one is None or key in changed or one.asked_offset == NOT_ASKED:
-            continue  # it is led elsewhere, asked for anew, or not fetched now (F3)
+            continue  # another leader, fetched again, or not fetched now (F3)
         partition = one.partition
         log = partition.log
         if log.log_end_offset != one.asked_offset:
@@ -177,7 +178,7 @@ def take_rows(
             try:
                 copied = log.copy(records)
             except KafkaError:
-                copied = -1  # the caller tries again, and reports the error
+                copied = -1  # the caller retries, and reports the error
             if copied < 0:
                 left.append((one, high_watermark, log_start_offset, records))
                 continue

@@ -1,8 +1,9 @@
-"""Which partitions this node hosts: the image's, opened as logs, each led here or copied from its leader.
+"""Hosts the partitions that the image assigns to this node: opens their logs, and leads each or copies it from its
+leader.
 
 A partition waits from the moment the metadata names it until its log is open. A few are opened at once, many in pieces,
-one that a request needs right then; one that finds no room, or whose log dir is offline, goes on waiting and is tried
-again. So a partition of this node is always in one of two places: in `Partitions`, or waiting here.
+and a partition that a request needs immediately; if there is no room, or the log dir is offline, the partition keeps
+waiting and is retried. So a partition of this node is always in one of two places: in `Partitions`, or waiting here.
 """
 
 from __future__ import annotations
@@ -52,19 +53,19 @@ class Hosting:
         self._isr_changes = isr_changes
         self._log_dir_moves = log_dir_moves
         self._unopened: dict[Key, bool] = {}
-        """Partitions whose logs are still to be opened, and whether trouble with them was told."""
+        """Partitions whose logs are still to be opened -> whether an error with them was logged."""
         self._missing: dict[Key, None] = {}
-        """Those that were here before and are on no log dir that is online: they are never made anew."""
+        """Partitions that existed before and are in no log dir that is online: they are never created again."""
         self._opening: asyncio.Task[None] | None = None
         self._unwritten: dict[Partition, None] = {}
-        """Partitions in which this node began to lead, and whose file of epochs does not say so yet."""
+        """Partitions that this node began to lead, and whose epoch file does not have that epoch yet."""
         self._writing: asyncio.Task[None] | None = None
         self._lag_timer: asyncio.TimerHandle | None = None
         self._join_timer: asyncio.TimerHandle | None = None
         self._checkpoint_timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """This node is a registered broker: it may copy what others lead, and says who keeps up with what it leads."""
+        """This node is a registered broker: start copying from leaders, and checking the lag of followers."""
         self._fetchers.start()
         self._log_dir_moves.start()
         self._watch_lag()
@@ -78,7 +79,7 @@ class Hosting:
                 timer.cancel()
 
     def _checkpoint_later(self) -> None:
-        """Where anything is replicated: a leader alone knows what is committed by its log."""
+        """For replicated partitions only: a single replica's high watermark follows from its log."""
         interval_ms = self._ground.config.replica_high_watermark_checkpoint_interval_ms
         self._checkpoint_timer = self._ground.loop.call_later(interval_ms / 1000, self._checkpoint_later)
         if any(not partition.is_alone for partition in self._partitions):
@@ -86,16 +87,16 @@ class Hosting:
 
     @property
     def unopened_count(self) -> int:
-        """Partitions of the image that are not looked at yet."""
+        """How many partitions of the image wait to be opened."""
         return len(self._unopened)
 
     def open_all(self) -> Iterator[None]:
-        """At a start, when the logs on disk are loaded: host what the image says, one partition with each step."""
+        """At a start, after the logs on disk are loaded: host the image's partitions, one per step."""
         for topic in self._ground.image.topics_by_name.values():
             for index in topic.partitions:
                 self._unopened[topic.id, index] = False
         if len(self._logs.online_dirs) < len(self._logs.log_dirs):
-            # What is not on the others is on the log dir that is offline: an empty log in its stead would hide it.
+            # A partition that is in no online log dir is in the offline one: an empty log in its place would hide it.
             self._missing = dict.fromkeys(self._unopened)
         for key in list(self._unopened):
             self._open(key)
@@ -103,7 +104,7 @@ class Hosting:
         self._log_dir_moves.assign_dirs()
 
     def update(self, partitions: Iterable[Key]) -> None:
-        """Have the logs of new partitions. A few are made at once; many in pieces, so that requests go on being
+        """Create the logs of new partitions: a few at once, many in pieces, so that requests go on being
         answered, except those that a request needs meanwhile (`find`)."""
         topics = self._ground.image.topics_by_id
         for topic_id, index in partitions:
@@ -115,7 +116,7 @@ class Hosting:
         self.open_unopened()
 
     def open_unopened(self) -> None:
-        """Also called now and then: partitions that found no room when they were created get it once there is some."""
+        """Also called periodically: partitions that found no room at first are opened once there is some."""
         if self._opening is not None and not self._opening.done():
             return
         if len(self._unopened) > PARTITIONS_AT_ONCE:
@@ -138,7 +139,7 @@ class Hosting:
                 yield
 
     def _open(self, key: Key) -> Partition | None:
-        """Open a partition that is waiting for it; one that finds no room goes on waiting."""
+        """Open a waiting partition; without room it keeps waiting."""
         if key not in self._unopened:
             return None
         topic_id, index = key
@@ -173,7 +174,7 @@ class Hosting:
     # Leading and following
 
     def _place(self, partition: Partition, image: PartitionImage) -> None:
-        """Let a partition be what the image says."""
+        """Make a partition what the image says: leader or follower."""
         ground = self._ground
         node_id = ground.node_id
         if node_id not in image.replicas:
@@ -187,8 +188,8 @@ class Hosting:
                 image.leader_epoch,
             ):
                 partition.follow(image.leader, image.leader_epoch)
-                # An epoch in which this node led and wrote nothing (or believed so, by old metadata) is not that of its
-                # last record, which the leader is told.
+                # An epoch in which this node led without writing (or led only by outdated metadata) is removed: the
+                # leader gets the epoch of the last record.
                 partition.log.epochs.truncate_from_end(partition.log.log_end_offset)
             self._fetchers.follow(partition)
             return
@@ -216,11 +217,11 @@ class Hosting:
         partition.advance(ground.now())
         partition.wake_all()
         if partition.log.is_flush_due:
-            # After a crash: what was found in the log is committed only when it is on disk, as `flush.messages` wants.
+            # After a crash: with `flush.messages` the recovered records count as committed only when they are on disk.
             ground.spawn(partition.flush())
 
     def _write_epochs_soon(self, partition: Partition) -> None:
-        """In pieces: a file system that discards what is freed waits for the disk with each file that is replaced."""
+        """In pieces: on a file system that discards freed blocks, each replaced file waits for the disk."""
         self._unwritten[partition] = None
         if self._writing is None or self._writing.done():
             self._writing = self._ground.spawn(in_pieces(self._writing_of_epochs(), self._ground.timer))
@@ -235,14 +236,16 @@ class Hosting:
             yield
 
     def removed(self, partition: Partition) -> None:
-        """A partition is not here any more."""
+        """A partition was removed from this node."""
         self._fetchers.forget(partition)
         self._log_dir_moves.removed(partition)
 
     def follower_fetched(
         self, partition: Partition, replica_id: int, broker_epoch: int, offset: int, start_offset: int
     ) -> None:
-        """A follower has everything before an offset: more may be committed now, and it may be in sync again."""
+        """A follower has everything before an offset: the high watermark may rise, and the follower may rejoin the
+        ISR.
+        """
         leader = partition.leader
         assert leader is not None
         now = self._ground.now()
@@ -253,7 +256,7 @@ class Hosting:
                 self._isr_changes.propose(partition, leader, proposed)
 
     def _watch_lag(self) -> None:
-        """Twice in the time that a follower may lag: who has not kept up leaves the ISR."""
+        """Runs twice per `replica.lag.time.max.ms`: followers that have not kept up leave the ISR."""
         ground = self._ground
         self._lag_timer = ground.loop.call_later(ground.config.replica_lag_time_max_ms / 2000, self._watch_lag)
         now = ground.now()
@@ -266,8 +269,9 @@ class Hosting:
                     self._isr_changes.propose(partition, leader, proposed)
 
     def _look_again(self) -> None:
-        """Followers that have everything may be kept out of the ISR for a reason that passes (they are still fenced,
-        say, or the controller was busy), while there is no news that would have their fetches looked at."""
+        """Check followers that have everything and are not in the ISR. The reason may have passed (they were fenced, or
+        the controller was busy), and without new records no fetch of theirs would trigger the check.
+        """
         ground = self._ground
         self._join_timer = ground.loop.call_later(JOIN_CHECK_INTERVAL_MS / 1000, self._look_again)
         for partition in self._partitions:
@@ -278,8 +282,9 @@ class Hosting:
                         fetch.moved()
 
     def preferred_replica(self, partition: Partition, rack: str, offset: int) -> int:
-        """KIP-392: the follower in a consumer's rack that has most, where `replica.selector.class` is the rack-aware
-        one; -1 for the leader."""
+        """KIP-392: the follower in the consumer's rack with the highest log end, if `replica.selector.class` is the
+        rack-aware one; -1 for the leader.
+        """
         ground, leader = self._ground, partition.leader
         if leader is None or not (ground.config.replica_selector_class or "").endswith(RACK_AWARE):
             return -1
@@ -298,10 +303,10 @@ class Hosting:
                 best, best_end = replica_id, replica.end_offset
         return best
 
-    # Finding
+    # --- Lookup
 
     def find(self, topic: bytes | str, index: int) -> Partition | None:
-        """A partition, by its topic's id or name, that was not open yet: opened now. None if there is none;
+        """Open a partition that is still waiting, by its topic's id or name. None if it does not exist;
         NOT_LEADER_OR_FOLLOWER if it is on other nodes."""
         image = self._ground.image
         found = image.topics_by_id.get(topic) if isinstance(topic, bytes) else image.topics_by_name.get(topic)
@@ -321,7 +326,7 @@ class Hosting:
         return None if partition is None or node_id not in partition.replicas else partition.directory(node_id)
 
     def is_stray(self, topic: str, index: int, topic_id: bytes | None) -> bool:
-        """Whether a log on disk is no replica of this node (any more): its topic was deleted, or made anew."""
+        """Whether a log on disk belongs to no replica of this node: its topic was deleted, or created again."""
         found = self._ground.image.topics_by_name.get(topic)
         if found is None or (topic_id is not None and topic_id != found.id):
             return True

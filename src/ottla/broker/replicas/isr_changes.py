@@ -1,4 +1,4 @@
-"""What this node's leaders propose to the controller: who is in sync. One request at a time carries all that wait."""
+"""The ISR changes that this node's leaders propose to the controller. One request at a time carries all that wait."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ class IsrChanges:
 
     async def _ask_all(self) -> None:
         while self._waiting and not self._ground.is_stopping:
-            await asyncio.sleep(0)  # what others propose in this turn goes with it
+            await asyncio.sleep(0)  # proposals of this turn are sent together
             asked, self._waiting = self._waiting, {}
             current = {partition: one for partition, one in asked.items() if _is_current(partition, one)}
             if current and not await self._ask(current):
                 await asyncio.sleep(RETRY_MS / 1000)
 
     async def _ask(self, asked: dict[Partition, Proposal]) -> bool:
-        """Whether everything was answered for good; the rest waits again."""
+        """Whether everything got a final answer; the rest waits for the next request."""
         try:
             response: AlterPartitionResponse = await self._controller.ask(self._request(asked))
             code = ErrorCode(response.error_code)
@@ -101,7 +101,7 @@ class IsrChanges:
                         BrokerState(broker_id=replica_id, broker_epoch=leader.epoch_of(replica_id))
                         for replica_id in isr
                     ],
-                    leader_recovery_state=RECOVERED,  # what an unclean leader could save, it has by now
+                    leader_recovery_state=RECOVERED,  # an unclean leader has recovered by now what it could
                     partition_epoch=leader.partition_epoch,
                 )
             )
@@ -115,6 +115,6 @@ class IsrChanges:
 
 
 def _is_current(partition: Partition, proposal: Proposal) -> bool:
-    """Whether a proposal still waits for its answer."""
+    """Whether a proposal is still the leader's present one."""
     leader, isr = proposal
     return partition.leader is leader and leader.proposed == isr

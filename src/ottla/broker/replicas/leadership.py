@@ -1,14 +1,15 @@
 """Does this node still lead? For answers that are wrong if another was elected meanwhile.
 
-A leader that is cut off from the controller learns late that there is another. What it writes is safe all the same: it
-is committed only when those followers have it that could have been elected instead, and who was elected fetches here no
-more. What it merely reads is not: a consumer that goes by a committed offset which the next coordinator has long
-replaced does again what was done exactly once.
+A leader that is cut off from the controller learns late that there is another. Its writes are safe all the same: they
+are committed only when the followers that could have been elected have them, and an elected one no longer fetches here.
+Its reads are not: a consumer that gets a committed offset which the next coordinator has already replaced processes
+records twice.
 
-So such an answer waits until every replica that could lead in this node's stead has asked for more, here, after the
-question came. A follower has one fetch on its way at a time. If that fetch waits here for news when the question comes,
-it is answered, and the next one was sent afterwards. If none waits, the next one may have been sent before the question
-came, and only the one after it counts. (Kafka does not ask: its stale coordinators answer OffsetFetch.)
+So an answer of this kind waits until every replica that could lead in place of this node has sent a fetch to it after
+the question arrived. A follower has one fetch in flight at a time. If that fetch is parked here when the question
+arrives, it is answered, and the next fetch was certainly sent afterwards. If none is parked, the next fetch may have
+been sent before the question, and only the one after it counts. (Kafka does not ask: its stale coordinators answer
+OffsetFetch.)
 """
 
 from __future__ import annotations
@@ -24,26 +25,29 @@ if TYPE_CHECKING:
     from ottla.replication.fetch_sessions import FetchPartition, FetchSession
 
 CONFIRMED_WITHIN_MS = 1_000
-"""Then the caller is sent to look for the leader again: by then another may be known, or another ISR."""
+"""The longest wait. After it the caller has to look for the leader again: the leader or the ISR may have changed."""
 
 
 class Leadership:
-    """Of one node: which of its partitions are being confirmed."""
+    """The partitions of a node whose leadership is being confirmed."""
 
     def __init__(self, ground: Ground) -> None:
         self._ground = ground
         self._running: dict[Partition, asyncio.Task[None]] = {}
         self._next: dict[Partition, asyncio.Task[None]] = {}
-        """What begins when the running one has ended: for those who asked after that had begun."""
+        """Confirmations that begin when the running one has ended, for questions that arrived after its start."""
         self._confirmations: dict[Partition, Confirmation] = {}
 
     def is_certain(self, partition: Partition) -> bool:
-        """Whether no other replica can lead without this node's knowledge. Without fetch sessions none is asked."""
+        """Whether no other replica can lead without this node's knowledge. Without fetch sessions it cannot be
+        confirmed.
+        """
         return partition.is_alone or self._ground.config.max_incremental_fetch_session_cache_slots == 0
 
     async def confirm(self, partition: Partition) -> None:
-        """Until it is certain that this node led the partition when it was asked. KafkaError NOT_LEADER_OR_FOLLOWER
-        if it did not, or if that could not be found out."""
+        """Wait until it is certain that this node led the partition at the time of the call. KafkaError
+        NOT_LEADER_OR_FOLLOWER if it did not, or if that could not be found out.
+        """
         if self.is_certain(partition):
             return
         asked = self._next.get(partition)
@@ -56,7 +60,7 @@ class Leadership:
         await asyncio.shield(asked)
 
     def lost(self, partition: Partition) -> None:
-        """Another leader is known: no caller needs to wait for that any longer."""
+        """Another leader is known: all confirmations fail now."""
         confirmation = self._confirmations.get(partition)
         if confirmation is not None and not confirmation.future.done():
             confirmation.future.set_exception(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
@@ -81,25 +85,25 @@ class Leadership:
 
 
 class Confirmation:
-    """One question, until all have asked again who could lead instead."""
+    """One confirmation: it ends when all replicas that could lead have fetched again."""
 
     def __init__(self, partition: Partition, loop: asyncio.AbstractEventLoop) -> None:
         """KafkaError NOT_LEADER_OR_FOLLOWER if it is known already that another replica may lead."""
         partition.check_leader()
         leader = partition.leader
-        electable = () if leader is None else leader.electable()  # alone by now: its other replicas were given up
+        electable = () if leader is None else leader.electable()  # no other replicas are left
         self._loop = loop
         self.future: asyncio.Future[None] = loop.create_future()
         self._unconfirmed: dict[FetchSession, tuple[FetchPartition, int]] = {}
-        """Of those who have not asked again: in which turn of the session they will have."""
+        """Replicas that have not fetched again -> the fetch of their session that will count."""
         if not partition.has_enough_in_sync():
-            # Others that were in sync before may be elected (KIP-966).
+            # Replicas that were in the ISR before may be elected, too (KIP-966).
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         for replica_id in electable:
             fetch = partition.fetches.get(replica_id)
             session = None if fetch is None else fetch.session
             if fetch is None or session is None:
-                # It has not asked for anything yet, or it does not any more.
+                # It has not fetched yet, or has stopped fetching.
                 raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             self._unconfirmed[session] = (
                 fetch,
@@ -115,9 +119,9 @@ class Confirmation:
         """A follower has sent its next fetch."""
         fetch, turn = self._unconfirmed[session]
         if fetch.session is not session:
-            return  # it asks for other partitions, and no more for this one
+            return  # its session no longer has this partition
         if session.epoch < turn:
-            self._loop.call_soon(fetch.grew)  # once it waits
+            self._loop.call_soon(fetch.grew)  # once it is parked
             return
         del self._unconfirmed[session]
         session.watchers.pop(self, None)

@@ -1,8 +1,8 @@
 """Replicas that move from one log dir of this node to another (AlterReplicaLogDirs, KIP-113).
 
-A copy is made beside the log, in a folder that ends in -future, while the log goes on being written and read. When the
-copy has everything, the controller is told where the replica will be, the rest is copied, and in the same turn the copy
-takes the log's place. A node that is restarted in the middle goes on with the copies it finds.
+A copy is made in a folder that ends in -future, while the log is still written and read. When the copy has everything,
+the new log dir is reported to the controller, the rest is copied, and in the same turn the copy replaces the log. After
+a restart the node continues with the copies that it finds.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ COPY_BYTES = 256 * 1024
 MAX_PAUSE_MS = 500
 RETRY_MS = 500
 FUTURE_NAME_OVERHEAD = len("-.") + 32 + len("-future")
-"""Of a copy's folder, beyond the names of topic and partition."""
+"""The length of a copy's folder name beyond topic and partition."""
 
 
 class LogDirMoves:
@@ -57,30 +57,31 @@ class LogDirMoves:
         self._cleaner = cleaner
         self._controller = controller
         self._moving: dict[tuple[str, int], bool] = {}
-        """Partitions with a copy, and whether the controller knows where they will be."""
+        """Partitions with a copy -> whether the controller has their new log dir."""
         self._wanted: dict[tuple[str, int], LogDir] = {}
-        """Where partitions go that are not here yet."""
+        """The log dirs requested for partitions that are not on this node yet."""
         self._copying: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Go on with the copies that were found on disk."""
+        """Continue with the copies that were found on disk."""
         for log_dir in self._logs.log_dirs:
             for key in log_dir.futures:
                 self._moving[key] = False
         self._go_on()
 
     def is_settling(self, partition: Partition) -> bool:
-        """Whether the controller was told of a log dir that the partition is not in yet."""
+        """Whether the controller has a new log dir for the partition that it has not moved to yet."""
         return self._moving.get((partition.topic, partition.index), False)
 
     def wanted_dir(self, topic: str, index: int) -> LogDir | None:
-        """The log dir that a partition is to be made in, if one was named before it was here."""
+        """The log dir for a partition, if one was requested before it existed here."""
         log_dir = self._wanted.pop((topic, index), None)
         return log_dir if log_dir is not None and log_dir.is_online else None
 
     def alter(self, topic: str, index: int, path: str, find: Callable[[str, int], Partition | None]) -> None:
-        """Have a replica in this log dir: from now on a copy is made there, if it is in another. KafkaError if that
-        cannot be. `find` opens a partition that is not open yet."""
+        """Move a replica to this log dir: start a copy there, if it is in another one. KafkaError if that is not
+        possible. `find` opens a partition that is not open yet.
+        """
         logs = self._logs
         if len(topic) + len(str(index)) + FUTURE_NAME_OVERHEAD > MAX_NAME_SIZE:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic name is too long.")
@@ -115,7 +116,7 @@ class LogDirMoves:
         self._moving.pop((partition.topic, partition.index), None)
 
     def log_dir_failed(self) -> None:
-        """Copies in a log dir that is gone, or of logs in one, are given up."""
+        """A log dir failed: give up copies in it, and copies of its logs."""
         for key in list(self._moving):
             current, future = self._logs.get(*key), self._logs.future(*key)
             if current is None or current.is_offline or future is None or future.is_offline:
@@ -130,7 +131,9 @@ class LogDirMoves:
     # Telling the controller
 
     def assign_dirs(self) -> None:
-        """Tell the controller which log dir each partition is in, where it left the choice to us (KIP-858)."""
+        """Report to the controller the log dir of each partition for which it left the choice to this broker
+        (KIP-858).
+        """
         if len(self._logs.log_dirs) == 1 or self._ground.is_stopping:
             return
         node_id = self._ground.node_id
@@ -148,7 +151,7 @@ class LogDirMoves:
             self._ground.spawn(self.tell_dirs(misplaced))
 
     async def tell_dirs(self, misplaced: dict[tuple[bytes, int], bytes]) -> None:
-        """Have the controller know where replicas are. KafkaError if it cannot be reached."""
+        """Report log dirs of replicas to the controller. KafkaError if it cannot be reached."""
         directories: dict[bytes, dict[bytes, list[AssignReplicasToDirsRequestPartitionData]]] = {}
         for (topic_id, index), directory_id in misplaced.items():
             partitions = directories.setdefault(directory_id, {}).setdefault(topic_id, [])
@@ -179,7 +182,7 @@ class LogDirMoves:
             self._copying = self._ground.spawn(self._copy_all())
 
     async def _copy_all(self) -> None:
-        """A piece of each in turn, so that requests are answered in between."""
+        """Copy one piece of each in turn, so that requests are answered in between."""
         throttle = self._throttles.log_dirs
         while self._moving and not self._ground.is_stopping:
             for key in list(self._moving):
@@ -203,7 +206,7 @@ class LogDirMoves:
         return current, future
 
     def _copy_some(self, key: tuple[str, int]) -> bool:
-        """One piece; whether the copy has everything then."""
+        """Copy one piece; True if the copy has everything then."""
         current, future = self._logs_of(key)
         self._align(current, future)
         if future.log_end_offset < current.log_end_offset:
@@ -212,7 +215,7 @@ class LogDirMoves:
                 records = bytearray(found.read())
                 first = int.from_bytes(records[:8], "big")
                 if future.log_start_offset == future.log_end_offset and first < future.log_start_offset:
-                    # The log begins in the middle of a batch: so does its copy.
+                    # The log begins in the middle of a batch, and so does its copy.
                     future.truncate_fully(first, timestamp=self._ground.clock())
                 future.append_as_follower(records)
                 self._throttles.log_dirs.record(len(records), self._ground.now())
@@ -222,8 +225,7 @@ class LogDirMoves:
         return future.log_end_offset >= current.log_end_offset
 
     def _align(self, current: Log, future: Log) -> None:
-        """What is not the log's history any more (another leader had another one, or it was deleted) is not its
-        copy's either."""
+        """Truncate the copy as the log was truncated: by a new leader, or by deletion at its start."""
         timestamp = self._ground.clock()
         if future.log_end_offset < current.log_start_offset:
             future.truncate_fully(current.log_start_offset, timestamp=timestamp)
@@ -237,7 +239,7 @@ class LogDirMoves:
             future.truncate(current.log_end_offset, timestamp=timestamp)
 
     async def _settle(self, key: tuple[str, int]) -> None:
-        """A copy has everything: it becomes the log, once the controller knows."""
+        """A copy has everything: it becomes the log, once the controller has its log dir."""
         current, future = self._logs_of(key)
         partition = self._partitions.get(*key)
         log_dir = self._logs.dir_of(future)
@@ -254,7 +256,7 @@ class LogDirMoves:
                 await asyncio.sleep(RETRY_MS / 1000)
                 return
         if key not in self._moving or not self._copy_some(key):
-            return  # given up meanwhile, or much was written meanwhile: the next turn goes on
+            return  # given up meanwhile, or many records were written meanwhile: the next turn continues
         current, future = self._logs_of(key)
         if future.recovery_point < current.recovery_point:
             future.flush_now()

@@ -1,6 +1,6 @@
 """The partitions this node hosts: for each the log, its place in the cluster, and its purgatory.
 
-A partition is led here, alone or with followers, or it follows another node. Three kinds of requests are parked with
+A partition leads, alone or with followers, or follows another node. Three kinds of requests are parked with
 it: fetches of consumers until the high watermark moves, fetches of followers until the log grows, and Produce with
 acks=all until what was written is committed (`purgatory`).
 """
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 
 EVERYTHING = 1 << 62
-"""More bytes than anyone waits for."""
+"""More bytes than any fetch waits for."""
 ANSWERED_AT_ONCE_MS = 2
-"""A producer that waits for each answer sends on within so long after it has it."""
+"""A producer that waits for each answer sends its next request within this time."""
 
 
 class DelayedFetch(Protocol):
@@ -44,7 +44,9 @@ class DelayedCommit(Protocol):
 
 
 class Partition:
-    """One replica of a partition on this node. A new one leads, alone; `lead` and `follow` say otherwise."""
+    """One replica of a partition on this node. A new one leads, without followers, until `lead` or `follow` is
+    called.
+    """
 
     __slots__ = (
         "_committed_at",
@@ -71,7 +73,7 @@ class Partition:
     def __init__(self, topic: str, topic_id: bytes, index: int, log: Log, leader_epoch: int) -> None:
         self.topic = topic
         self.is_internal = topic in INTERNAL_TOPICS
-        """Whether only the node itself writes to it."""
+        """Whether only nodes write to it."""
         self.topic_id = topic_id
         self.index = index
         self.log = log
@@ -79,18 +81,19 @@ class Partition:
         self.leader_id = NO_LEADER
         self.is_leader = True
         self.is_alone = True
-        """Whether this is the only replica, and leads: what it holds is committed."""
+        """Whether this is the only replica, and leads: everything in its log is committed."""
         self.is_streaming = False
-        """Whether the last append came before the earlier ones were committed, or not right after: who sends does not
-        wait for answers before sending on."""
+        """Whether the last append came before the earlier ones were committed, or not right after: then the producer
+        does not wait for answers between requests.
+        """
         self._committed_at = -1
         self.leader: Leader | None = None
-        """What it knows of its followers, where it leads any."""
+        """The leader's view of its followers, if it has any."""
         self.delayed_fetches: dict[DelayedFetch, None] = {}
         self.delayed_follower_fetches: dict[DelayedFetch, None] = {}
         """Fetches of followers without a session."""
         self.fetches: dict[int, FetchPartition] = {}
-        """Of each follower with a session: what it wants of this partition."""
+        """Follower with a session -> what it fetches of this partition."""
         self._end_offset = log.log_end_offset
         """Where the log ended before it grew."""
         self._told_start_offset = log.log_start_offset
@@ -101,7 +104,7 @@ class Partition:
     # Its place in the cluster
 
     def lead(self, leader: Leader | None, leader_epoch: int, node_id: int) -> None:
-        """Be the leader from here on, of these followers; alone without."""
+        """Lead from now on, with these followers; alone if there are none."""
         is_new_epoch = leader_epoch != self.leader_epoch
         self.is_leader = True
         self.is_alone = leader is None
@@ -115,10 +118,10 @@ class Partition:
             self._complete_commits()
             self.wake_fetches(1)
         if is_new_epoch:
-            self.wake_all()  # requests that name the epoch before are refused
+            self.wake_all()  # requests with the epoch before are refused
 
     def follow(self, leader_id: int, leader_epoch: int) -> None:
-        """Another node leads (or none does, -1): parked requests are answered NOT_LEADER_OR_FOLLOWER."""
+        """Another node leads (-1: none): parked requests get NOT_LEADER_OR_FOLLOWER."""
         self.is_leader = self.is_alone = False
         self.leader = None
         self.leader_epoch = leader_epoch
@@ -131,7 +134,7 @@ class Partition:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def has_enough_in_sync(self) -> bool:
-        """acks=all is refused while fewer replicas are in sync than `min.insync.replicas` wants."""
+        """acks=all is refused while fewer replicas are in sync than `min.insync.replicas`."""
         leader = self.leader
         return leader is None or len(leader.isr) >= leader.required_isr(self.log.config.min_insync_replicas)
 
@@ -144,7 +147,7 @@ class Partition:
             )
 
     def check_leader_epoch(self, current_leader_epoch: int) -> None:
-        """KIP-320: a client that knows another epoch than ours learns who is behind."""
+        """KIP-320: an error if the client's leader epoch is older, or newer, than this replica's."""
         if current_leader_epoch < 0 or current_leader_epoch == self.leader_epoch:
             return
         if current_leader_epoch < self.leader_epoch:
@@ -154,8 +157,9 @@ class Partition:
     # Appending as leader
 
     def append(self, batches: memoryview, timestamp: int, now: int, is_verified: bool = True) -> Appended:
-        """Append as leader. Where it is alone what it holds is committed: the high watermark follows at once, unless
-        the topic wants records on disk before anyone may count on them (`flush.messages`)."""
+        """Append as leader. Without other replicas the records are committed at once and the high watermark rises,
+        unless they must be on disk first (`flush.messages`).
+        """
         self.check_leader()
         appended = self.log.append(
             batches, leader_epoch=self.leader_epoch, timestamp=timestamp, now=now, is_verified=is_verified
@@ -194,7 +198,7 @@ class Partition:
         leader = self.leader
         assert leader is not None
         if len(leader.isr) == 1:
-            self.advance(now)  # otherwise it is for the followers to let more be committed
+            self.advance(now)  # otherwise the followers' fetches raise the high watermark
         before = self._end_offset
         self._end_offset = tail.log_end_offset
         self.is_streaming = tail.high_watermark < before or now - self._committed_at > ANSWERED_AT_ONCE_MS
@@ -206,14 +210,14 @@ class Partition:
                 delayed.grew(self, size)
 
     def fetched(self, replica_id: int, broker_epoch: int, offset: int, start_offset: int, now: int) -> None:
-        """A follower has everything before an offset: more may be committed now."""
+        """A follower has everything before an offset: the high watermark may rise."""
         leader = self.leader
         assert leader is not None
         leader.fetched(replica_id, offset, self.log.log_end_offset, now, broker_epoch, start_offset)
         self.advance(now)
 
     def advance(self, now: int) -> None:
-        """Let the high watermark follow what the in-sync replicas have, and complete what was parked for it."""
+        """Raise the high watermark to what the in-sync replicas have, and complete the requests parked for it."""
         leader = self.leader
         if leader is None:
             return
@@ -239,7 +243,7 @@ class Partition:
             fetch.moved()
 
     def tell_of_start(self) -> None:
-        """Let followers and consumers know where the log starts, if they do not."""
+        """Mark this partition for followers and consumers that do not know its log start."""
         log_start_offset = self.log.log_start_offset
         if log_start_offset != self._told_start_offset:
             self._told_start_offset = log_start_offset
@@ -249,7 +253,7 @@ class Partition:
                 fetch.moved()
 
     async def flush(self) -> None:
-        """Put on disk what was appended so far; calls that come together share one fsync."""
+        """Sync what was appended so far; simultaneous calls share one fsync."""
         log = self.log
         end_offset = log.log_end_offset
         await log.flush(end_offset)
@@ -261,8 +265,9 @@ class Partition:
                 self.wake_fetches(1)
 
     async def commit(self) -> None:
-        """Until what was appended so far is committed: on disk where the topic wants it, and in every in-sync replica.
-        KafkaError NOT_LEADER_OR_FOLLOWER when another leads before that."""
+        """Wait until what was appended so far is committed: in every in-sync replica, and on disk if the topic requires
+        it. KafkaError NOT_LEADER_OR_FOLLOWER if the leader changes before that.
+        """
         end_offset = self.log.log_end_offset
         if self.is_alone or self.log.is_flush_due:
             await self.flush()
@@ -279,7 +284,7 @@ class Partition:
         self._delayed_commits.append((end_offset, commit))
 
     def unpark_overdue(self) -> None:
-        """Remove requests at the head of the line that are over."""
+        """Remove requests at the head of the queue whose timeout has passed."""
         while self._delayed_commits and self._delayed_commits[0][1].is_over:
             self._delayed_commits.popleft()
 
@@ -296,7 +301,7 @@ class Partition:
         self.delayed_fetches.pop(delayed, None)
 
     def wake_all(self) -> None:
-        """Something other than data changed (deleted, moved, truncated): every parked fetch looks again."""
+        """Something other than data changed (deleted, moved, truncated): wake every parked fetch."""
         if not self.is_leader:
             commits, self._delayed_commits = self._delayed_commits, deque()
             for _, commit in commits:
@@ -307,13 +312,13 @@ class Partition:
             fetch.grew()
 
     def wake_fetches(self, size: int) -> None:
-        """So many bytes more can be read: parked fetches look whether that is enough."""
+        """So many more bytes can be read: wake parked fetches for which that is enough."""
         for delayed in list(self.delayed_fetches):
             delayed.grew(self, size)
 
 
 class _Committed:
-    """A coroutine that waits for a commit."""
+    """Waits for a commit on behalf of a coroutine."""
 
     __slots__ = ("future",)
 
@@ -334,7 +339,7 @@ class _Committed:
 
 
 class Partitions:
-    """All of them, by topic name and by topic id."""
+    """All partitions of the node, by topic name and by topic id."""
 
     def __init__(self) -> None:
         self.by_name: dict[str, dict[int, Partition]] = {}
@@ -347,7 +352,7 @@ class Partitions:
         self.names[partition.topic_id] = partition.topic
 
     def remove(self, topic: str) -> list[Partition]:
-        """Take a deleted topic's partitions away; those who wait for them find the whole topic gone."""
+        """Remove a deleted topic's partitions; woken requests find that the whole topic is gone."""
         of_topic = self.by_name.pop(topic, {})
         removed = list(of_topic.values())
         for partition in removed:
@@ -358,7 +363,7 @@ class Partitions:
         return removed
 
     def remove_one(self, partition: Partition) -> None:
-        """Take away a partition whose replica here is given up."""
+        """Remove a partition whose replica on this node was deleted."""
         for by_index in (self.by_name.get(partition.topic), self.by_id.get(partition.topic_id)):
             if by_index is not None and by_index.get(partition.index) is partition:
                 del by_index[partition.index]

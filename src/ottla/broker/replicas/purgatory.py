@@ -1,4 +1,4 @@
-"""Producers of acks=all that wait for the in-sync replicas (Kafka's produce purgatory).
+"""Produce requests with acks=all that wait for the in-sync replicas (Kafka's produce purgatory).
 
 Cython compiles this file (types in purgatory.pxd), and it runs as it stands.
 """
@@ -24,8 +24,9 @@ _FAILED_WITHOUT_START = Struct(">hqq")
 
 class DelayedProduce:
     """One Produce request, with the place of each partition's outcome in its answer. It is answered when every
-    partition has committed what it appended or has failed to, or when the producer's timeout has passed: then what was
-    appended stays, and the answer is REQUEST_TIMED_OUT."""
+    partition has committed its batch or failed, or when the producer's timeout has passed: then the batch stays in the
+    log, and the answer is REQUEST_TIMED_OUT.
+    """
 
     __slots__ = ("_rows", "_timeout", "is_over")
 
@@ -81,7 +82,7 @@ class DelayedProduce:
 
 
 class DelayedProduceResponse(DelayedProduce):
-    """Of a request that came the long way: its answer is an object."""
+    """A delayed request that produce.py handled: its answer is an object."""
 
     __slots__ = ("_flushed", "_response", "future")
 
@@ -94,7 +95,7 @@ class DelayedProduceResponse(DelayedProduce):
         timeout_ms: int,
         flushed: asyncio.Future[ProduceResponse] | None,
     ) -> None:
-        """`flushed` is the end of a flush that some partitions wait for, too."""
+        """`flushed`: the end of a flush that some partitions also wait for."""
         self._response = response
         self._flushed = flushed
         self.future = future
@@ -122,8 +123,9 @@ class DelayedProduceResponse(DelayedProduce):
 
 
 class DelayedProduceFrame(DelayedProduce):
-    """Of a request that was appended from its frame: its answer is bytes already, in which every partition succeeds. A
-    row is where a partition's error code is; one that fails is written over."""
+    """A delayed request that produce_frame.py handled: its answer is already encoded, with success for every partition.
+    A row is the position of a partition's error code; a failure overwrites it.
+    """
 
     __slots__ = ("_has_log_start", "_response", "on_answer")
 

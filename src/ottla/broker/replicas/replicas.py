@@ -1,7 +1,6 @@
-"""The room of replicas: logs, the partitions they hold, what leads and follows them, and the ISR.
-
-Metadata decides which partitions are here and which broker leads each; this room follows (`image_changed`). Handlers
-find partitions with `partition` and `find`.
+"""The room of replicas: logs, partitions, leading and following, and the ISR. The metadata decides which partitions are
+on this node and which broker leads each; this room applies that (`image_changed`). Handlers find partitions with
+`partition` and `find`.
 """
 
 from __future__ import annotations
@@ -60,13 +59,13 @@ class Replicas:
         isr_changes = IsrChanges(ground, controller)
         self.hosting = Hosting(ground, logs, self.partitions, self.fetchers, isr_changes, self.log_dir_moves)
         self.schemas = SchemaValidation(ground)
-        """Asked before a batch is appended to a topic that wants the schemas of its records checked."""
+        """Called before a batch is appended to a topic that validates schemas."""
         self._cleaning: asyncio.Task[int] | None = None
 
     # What handlers use
 
     def partition(self, topic: str, index: int) -> Partition:
-        """The partition, led here, or the error that Kafka gives for one that is not."""
+        """The partition, if this node leads it; otherwise Kafka's error."""
         partition = self.partitions.get(topic, index) or self.hosting.find(topic, index)
         if partition is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -108,7 +107,7 @@ class Replicas:
         self.hosting.start()
 
     def schedule(self) -> None:
-        """Begin what goes on by itself: retention, checkpoints, flushes, compaction."""
+        """Start the periodic work: retention, checkpoints, flushes, compaction."""
         ground, logs, config = self.ground, self.logs, self.ground.config
         ground.every(config.log_retention_check_interval_ms, lambda: logs.run_retention(ground.clock()))
         ground.every(config.log_flush_offset_checkpoint_interval_ms, logs.checkpoint)
@@ -130,7 +129,7 @@ class Replicas:
     # What changes
 
     def image_changed(self, changes: ImageChanges) -> None:
-        """Logs come and go, partitions get other leaders, settings of topics change."""
+        """Apply changes of the image: create and remove logs, change leaders, apply settings of topics."""
         image = self.ground.image
         for topic in changes.topics_deleted.values():
             for partition in self.partitions.remove(topic.name):
@@ -157,8 +156,10 @@ class Replicas:
                         self.ground.spawn(self._flush(partition))
 
     async def _flush(self, partition: Partition) -> None:
-        """With `flush.messages` records are committed once they are on disk: also those that wait since before it."""
-        with suppress(OSError):  # the log directory is offline then, and the partition with it
+        """With `flush.messages` records are committed once they are on disk; this includes records from before it was
+        set.
+        """
+        with suppress(OSError):  # the log dir is offline then, and the partition with it
             await partition.flush()
 
     def log_dir_failed(self) -> None:

@@ -1,6 +1,6 @@
 """Whether the keys or values of a batch decode with the schemas that they name (`ottla.value.schema.validation=full`).
 
-It makes an object of every record, so it runs on a thread, for topics that ask for it.
+It decodes every record, so it runs on a thread, only for topics with this setting.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from ottla.converters.registry import Registry
 
 MAX_DECODED_BYTES = 64 * 1024 * 1024
-"""Of a batch after decompression; a larger one is refused."""
+"""The largest batch, after decompression; a larger one is refused."""
 MAX_ERRORS = 1_000
 _ID = Struct(">bI")
 _ID_SIZE, _GUID_SIZE = 5, 17
 
 Decode = Callable[[memoryview, FieldRules], Awaitable[list[RecordError]]]
-"""What does not decode. RegistryUnavailable: a schema cannot be had now."""
+"""Returns the records that do not decode. RegistryUnavailable: a schema cannot be fetched now."""
 
 
 def decoding_by(registry: Registry) -> Decode:
@@ -34,7 +34,7 @@ def decoding_by(registry: Registry) -> Decode:
     ids: dict[bytes, int] = {}
 
     def id_of(name: bytes) -> int:
-        """Of a schema by its first bytes: an id, or a GUID."""
+        """The id or GUID of a schema, by its first bytes."""
         if name[0] == 0:
             id_: int = _ID.unpack(name)[1]
             return id_
@@ -104,8 +104,9 @@ def undecodable(
 
 
 def split(record: Record, rules: FieldRules) -> tuple[bytes, bytes | None, bytes] | None:
-    """Of a key or value: the bytes that name its schema, what follows them in a header (None: it is no header), and the
-    payload. None for a null."""
+    """Splits a key or value into the bytes that name its schema, what follows them in a header (None: not in a header),
+    and the payload. None for a null.
+    """
     data = record.key if rules.is_key else record.value
     if data is None:
         return None
@@ -122,7 +123,7 @@ def _size(data: bytes) -> int:
 
 
 def message_of(rest: bytes | None, payload: bytes) -> tuple[tuple[int, ...] | None, bytes | None, bytes]:
-    """The message indexes of Protobuf, which stand behind the schema's name, and what is left."""
+    """The message indexes of Protobuf, which follow the schema's name, and the rest."""
     from ottla.converters.framing import FIRST_MESSAGE, message_indexes
 
     place = payload if rest is None else rest

@@ -1,4 +1,4 @@
-"""What a schema registry says of a schema: Confluent's REST interface, asked beside the loop."""
+"""Looks up schemas in a schema registry (Confluent's REST interface), on a thread."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ _NAMES = {
 }
 
 Lookup = Callable[[SchemaName], Awaitable[Facts | None]]
-"""What is known of a schema; None: the registry has none such. RegistryUnavailable if it does not say."""
+"""Looks up a schema; None: the registry does not have it. RegistryUnavailable if it does not answer."""
 
 
 class RegistryUnavailable(Exception):
-    """The registry did not answer, or not as a registry does."""
+    """The registry did not answer, or not like a registry."""
 
 
 def registry_settings(config: BrokerConfig) -> RegistrySettings | None:
-    """Where this node's registry is; None if no setting says so."""
+    """The address of this node's registry; None if no setting gives it."""
     from ottla.converters.registry import RegistrySettings  # with http and ssl: only where it is used
 
     given = {theirs: config.static[ours] for ours, theirs in _NAMES.items() if ours in config.static}

@@ -1,9 +1,9 @@
 """Batches for topics whose records have to name a registered schema (`confluent.value.schema.validation`).
 
-What is known of schemas is decided in `validation`; here batches are looked at (in the compiled kernel, one call per
-batch), the registry is asked beside the loop, and refusals are made. `accepts` is for the frame handler: it says yes at
-once or not at all. `check` says yes or no at once where all schemas are known, `check_asking` after the registry was
-asked. A registry that does not answer holds up the connection that waits for it, never another one.
+`validation` decides what is known of schemas; this module scans batches (in the compiled kernel, one call per batch),
+asks the registry on threads, and makes the refusals. `accepts` is for the frame handler: True only if everything is
+known to be valid. `check` decides at once if all schemas are known, `check_asking` after the registry was asked. A
+registry that does not answer delays the connection that waits for it, never another one.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MAX_LOOKUPS = 4
 MAX_DECODED_AT_ONCE = 2
 """Batches whose values are decoded at a time; each has a thread."""
 MAX_ASKED = 1_000
-"""Schemas that wait for an answer. With more of them the registry counts as not available."""
+"""Schemas that wait for an answer. With more the registry counts as unavailable."""
 MAX_WAIT_MS = 10_000
 FOUND_FOR_MS = 600_000
 PAUSE_MS = 1_000
@@ -47,9 +47,9 @@ _LOG_OVERHEAD = 12
 _LENGTH = Struct(">i")
 
 MAX_ACCEPTED = 100
-"""Schemas of one topic's keys or values that `accepts` has at hand."""
+"""Schemas of one topic's keys or values that `accepts` keeps."""
 Accepted = tuple[FieldRules, bytes, bool, dict[SchemaName | None, int]]
-"""Rules, the header and the field that they are about, and until when which schemas are known to meet them."""
+"""The rules, the header and the field that they concern, and schema -> until when it is known to meet them."""
 Batch = tuple["Partition", memoryview]
 Refusals = dict["Partition", KafkaError]
 
@@ -92,7 +92,7 @@ class SchemaValidation:
         self._accepted.pop(topic, None)
 
     def accepts(self, partition: Partition, batch: memoryview) -> bool:
-        """Whether every schema in a batch is known to be right, and no more has to be checked."""
+        """Whether every schema in a batch is known to be valid, and nothing else must be checked."""
         now = self._ground.now()
         kept = self._accepted.get(partition.topic)
         if kept is None or kept[0] is not partition.log.config:
@@ -123,13 +123,13 @@ class SchemaValidation:
         return True
 
     def check(self, batches: Sequence[Batch]) -> Refusals | None:
-        """Which batches are refused; None if the registry has to be asked first, or values have to be decoded."""
+        """The refused batches; None if the registry must be asked, or values decoded, first."""
         refusals: Refusals = {}
         now = self._ground.now()
         for partition, records in batches:
             batch = whole_batch(records)
             if batch is None:
-                continue  # the log says what is wrong with it
+                continue  # the log refuses it with its own error
             for rules in self.rules(partition):
                 found = self._schemas(partition, batch, rules, refusals)
                 verdicts = {one: self._known.verdict(rules, one, now) for one in found}
@@ -141,7 +141,7 @@ class SchemaValidation:
         return refusals
 
     async def check_asking(self, batches: Sequence[Batch], timeout_ms: int) -> Refusals:
-        """Which batches are refused, after the registry was asked for schemas that are not known."""
+        """The refused batches, after the registry was asked for unknown schemas."""
         refusals: Refusals = {}
         looked_at = []
         wanted: dict[tuple[FieldRules, SchemaName], None] = {}
@@ -188,11 +188,11 @@ class SchemaValidation:
     def _schemas(
         self, partition: Partition, batch: memoryview, rules: FieldRules, refusals: Refusals
     ) -> Iterable[SchemaName | None]:
-        """The schemas that a batch names. A batch that cannot be read, or with too many of them, is refused."""
+        """The schemas that a batch names. A batch that cannot be read, or that names too many, is refused."""
         try:
             found = schema_ids(batch, rules.header, rules.is_key, MAX_DECOMPRESSED)
         except CorruptRecords as corrupt:
-            if crc_ok(batch, 0, len(batch)):  # else the log refuses it: its sender tries again
+            if crc_ok(batch, 0, len(batch)):  # otherwise the log refuses it: the producer retries
                 refusals.setdefault(partition, KafkaError(ErrorCode.INVALID_RECORD, str(corrupt)))
             return ()
         if len(found) > MAX_SCHEMA_COUNT:
@@ -227,7 +227,7 @@ class SchemaValidation:
         what = f"the schemas of {rules.topic}'s {rules.field}s cannot be checked"
         if not self._has_registry:
             return KafkaError(ErrorCode.INVALID_RECORD, f"{what}: {REGISTRY_URL} is not set on this broker")
-        # Retriable, and says that nothing was written; no code of Kafka's says it better.
+        # Retriable, and says that nothing was written; Kafka has no code that fits better.
         return KafkaError(
             ErrorCode.NOT_ENOUGH_REPLICAS,
             f"{what} now: {self._trouble or 'the registry does not answer'} ({REGISTRY_UNAVAILABLE}=refuse)",
@@ -236,11 +236,11 @@ class SchemaValidation:
     # The registry
 
     async def _ask_for(self, wanted: Iterable[tuple[FieldRules, SchemaName]], timeout_ms: int) -> None:
-        """Have the registry asked whether these schemas meet these rules."""
+        """Ask the registry whether these schemas meet these rules."""
         asked_at = self._ground.now()
         expires_at = asked_at + timeout_ms
         joined = await self._ask({schema for _, schema in wanted}, timeout_ms)
-        # What was on its way already may have been answered before the schema was registered.
+        # A question already in flight may be answered as of before the schema was registered.
         now = self._ground.now()
         again = {
             schema for rules, schema in wanted if schema in joined and not self._known.is_known(rules, schema, now)
@@ -252,8 +252,9 @@ class SchemaValidation:
             self._known.settle(rules, schema, asked_at, now)
 
     async def _ask(self, schemas: Iterable[SchemaName], timeout_ms: int) -> set[SchemaName]:
-        """Wait for answers about these schemas; those that do not come in time stay unknown to us. Returned are those
-        whose question was on its way before."""
+        """Wait for answers about these schemas; without an answer in time a schema stays unknown. Returns those whose
+        question was already in flight.
+        """
         now = self._ground.now()
         asked, joined = [], set()
         for schema in schemas:
@@ -304,7 +305,7 @@ class SchemaValidation:
 
 
 def whole_batch(records: memoryview) -> memoryview | None:
-    """The batch that the log would take of what a request holds for a partition; None if that is none."""
+    """The batch for a partition in a request, if the log would accept its framing; else None."""
     if len(records) < HEADER_SIZE:
         return None
     size = _LOG_OVERHEAD + _LENGTH.unpack_from(records, 8)[0]

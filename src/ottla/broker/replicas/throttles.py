@@ -1,4 +1,4 @@
-"""The throttles of this node's replication, as settings of brokers and topics have them."""
+"""The replication throttles of this node, from settings of brokers and topics."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ReplicationThrottles:
             config.alter_log_dirs_replication_quota_window_num,
             1000 * config.alter_log_dirs_replication_quota_window_size_seconds,
         )
-        self.log_dirs.mark_all("")  # it holds for all there is
+        self.log_dirs.mark_all("")  # it holds for all partitions
 
     def use_rates(self, config: BrokerConfig) -> None:
         rates = {LEADER_RATE: self.leader, FOLLOWER_RATE: self.follower, LOG_DIRS_RATE: self.log_dirs}

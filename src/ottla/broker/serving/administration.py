@@ -1,8 +1,6 @@
-"""Administrative requests as audit events: what each was to change, and what came of it.
-
-A node records the requests of its own clients, also those that it passes on to the active controller, which records
-nothing of them. Of settings only the names are recorded, of refusals only the code: a value or a message may hold a
-secret.
+"""Administrative requests as audit events: the requested changes and their results. A node records the requests of its
+own clients, also those that it forwards; the active controller does not record forwarded ones. Settings are recorded by
+name, refusals by code: a value or a message may contain a secret.
 """
 
 from __future__ import annotations
@@ -23,14 +21,14 @@ if TYPE_CHECKING:
     from ottla.broker.caller import BoundHandler, Caller
 
 MAX_CHANGES: Final = 10_000
-"""Recorded of one request, one event each; what is beyond is counted in the last."""
+"""At most so many events for one request; the last event counts the rest."""
 SCRAM_MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 UNKNOWN: Final = -2
-"""The client left before the answer: the change may have been made."""
+"""The client disconnected before the answer: the change may have been made."""
 
 
 class Change(NamedTuple):
-    """One thing that a request changes; `code` is what was answered."""
+    """One change that a request asks for; `code` is its result."""
 
     resource: str
     code: int
@@ -38,7 +36,7 @@ class Change(NamedTuple):
 
 
 def audited(api_key: int, handler: BoundHandler, audit: Audit) -> BoundHandler:
-    """The handler, with an event for each change that it was asked for. Every other API's handler stays as it is."""
+    """Wraps a handler: it records an event for each requested change. Every other API's handler stays as it is."""
     changes = _CHANGES.get(api_key)
     if changes is None:
         return handler
@@ -73,7 +71,7 @@ def audited(api_key: int, handler: BoundHandler, audit: Audit) -> BoundHandler:
 
 
 Changes = Callable[[Any, Any], Iterator[Change]]
-"""(request, response) -> what was to change. The response is None if there is none."""
+"""(request, response) -> the requested changes. The response is None if there is none."""
 
 
 def _all_failed(changes: Changes, request: Any, code: int) -> Iterator[Change]:

@@ -1,4 +1,4 @@
-"""Which connections a listener takes, and as which principal: limits on connections, and client certificates."""
+"""Which connections a listener accepts, and their principals: connection limits and client certificates."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAX_CREATION_RATE = "max.connection.creation.rate"
 
 
 def certified_principal(certificate: bytes | None, mapping: PrincipalMapping) -> Principal:
-    """The principal of a client by the certificate that it has shown, ANONYMOUS without one. ConnectionRefused if no
+    """The principal of a client, from its certificate, ANONYMOUS without one. ConnectionRefused if no
     rule matches the name in it."""
     if certificate is None:
         return ANONYMOUS
@@ -30,7 +30,7 @@ def certified_principal(certificate: bytes | None, mapping: PrincipalMapping) ->
 
 
 def own_limit(config: BrokerConfig, listener: str, name: str) -> int:
-    """A limit that is set with the prefix of a listener; none is no limit of its own."""
+    """The limit that is set with the prefix of a listener; unlimited without one."""
     if not config.has_of_listener(listener, name):
         return MAX_INT
     value = config.of_listener(listener, name)
@@ -39,7 +39,7 @@ def own_limit(config: BrokerConfig, listener: str, name: str) -> int:
 
 
 class CreationRate:
-    """How fast connections come, against a limit per second."""
+    """The rate of new connections, against a limit per second."""
 
     def __init__(self, config: BrokerConfig, limit: int) -> None:
         self.limit = limit
@@ -47,7 +47,7 @@ class CreationRate:
         self._rate = WindowedRate(config.quota_window_num, self._window_ms)
 
     def pause_ms(self, now: int) -> int:
-        """A connection came: how long it waits."""
+        """Count a new connection; returns how long it must wait."""
         if self.limit >= MAX_INT:
             return 0
         self._rate.record(1, now)
@@ -55,8 +55,9 @@ class CreationRate:
 
 
 class CreationRates:
-    """KIP-612: how fast connections come to each listener and to the node. The listener of other brokers has only a
-    limit of its own, if clients have other listeners: many clients do not keep brokers out."""
+    """KIP-612: the rates of new connections to each listener and to the node. If clients have other listeners, the
+    listener for brokers has only its own limit, so that clients cannot keep brokers out.
+    """
 
     def __init__(self, config: BrokerConfig) -> None:
         self._of_node = CreationRate(config, config.max_connection_creation_rate)
@@ -66,12 +67,12 @@ class CreationRates:
         self._of_listeners[listener] = CreationRate(config, own_limit(config, listener, MAX_CREATION_RATE))
 
     def use(self, config: BrokerConfig) -> None:
-        """Take limits that changed."""
+        """Apply changed limits."""
         self._of_node.limit = config.max_connection_creation_rate
         for listener, rate in self._of_listeners.items():
             rate.limit = own_limit(config, listener, MAX_CREATION_RATE)
 
     def pause_ms(self, listener: str, now: int, *, is_protected: bool) -> int:
-        """A connection came to a listener: how long it waits, and all that come after it."""
+        """Count a new connection to a listener; returns how long it and all later ones must wait."""
         own_ms = self._of_listeners[listener].pause_ms(now)
         return own_ms if is_protected else max(own_ms, self._of_node.pause_ms(now))

@@ -4,8 +4,8 @@
 
 The handler's parameters between the request and the caller are the rooms it needs, by their types: a handler
 `create_topics(request: CreateTopicsRequest, metadata: Metadata, quotas: Quotas, caller: Caller)` is called with this
-node's metadata and quotas, and has nothing else. The file is named after the API (`create_topics.py`): that it is there
-is what makes this node serve it.
+node's metadata and quotas, and nothing else. The file is named after the API (`create_topics.py`), and its existence
+makes this node serve the API.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Handler = Callable[..., Any]
 
 
 class DelayedAnswer(Protocol):
-    """An answer straight from a frame that is still to come; `on_answer` is called with it, or `cancel` before."""
+    """An answer to a frame that is not ready yet; `on_answer` is called with it, or `cancel` before."""
 
     on_answer: Callable[[Any], None]
 
@@ -29,8 +29,9 @@ class DelayedAnswer(Protocol):
 
 
 FrameHandler = Callable[..., bytes | list[Any] | DelayedAnswer | None]
-"""(frame, position, version, correlation id, rooms, access) -> the answer's bytes; None if the request goes the long
-way. `access` is None if the node has no authorizer."""
+"""(frame, position, version, correlation id, rooms, access) -> the answer's bytes; None if the ordinary handler must
+take the request. `access` is None if the node has no authorizer.
+"""
 
 
 class Need(NamedTuple):
@@ -43,7 +44,7 @@ class Need(NamedTuple):
 
 
 def cluster_wide(operation: AclOperation) -> tuple[Need, ...]:
-    """The needs of an API that is answered only to clients that may do this on the cluster. Its response has an error
+    """The permission of an API that requires an operation on the cluster. Its response has an error
     code of its own, which then is CLUSTER_AUTHORIZATION_FAILED."""
     return (Need(operation, AclResource.CLUSTER, is_required=True),)
 
@@ -57,15 +58,15 @@ class Api:
     is_forwarded: bool = False
     """Whether only the active controller answers it: brokers pass it on (KIP-590)."""
     is_checked_then_forwarded: bool = False
-    """Whether a broker checks what concerns itself, and the handler passes on the rest."""
+    """Whether the broker checks its own part, and the handler forwards the rest."""
     frame: FrameHandler | None = None
-    """Answers an ordinary request straight from its frame."""
+    """Answers an ordinary request directly from its frame."""
     frame_rooms: tuple[type, ...] = ()
     """The types of the rooms that `frame` gets, as one tuple: a call with fewer arguments is faster."""
 
     @property
     def required(self) -> AclOperation | None:
-        """What a client must be allowed to do on the cluster to be answered at all."""
+        """The operation on the cluster that a client must be allowed for any answer."""
         return next((need.operation for need in self.needs if need.is_required), None)
 
     @property

@@ -1,7 +1,7 @@
 """The APIs that this node serves, each bound to the rooms that its handler needs.
 
-Their files are found by their names and imported when the first request comes. So a node starts without importing all
-of them, and a new API is a new file.
+Their files are found by name and imported with the first request, so that a node starts without importing all of them,
+and adding an API means adding a file.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class ApiTable:
         self._controllership: Controllership
 
     def bind(self, rooms: Iterable[Any], controllership: Controllership) -> None:
-        """Handlers get these rooms from here on."""
+        """Give handlers these rooms from now on."""
         self._rooms = {type(room): room for room in rooms}
         self._controllership = controllership
 
@@ -68,7 +68,7 @@ class ApiTable:
         return served
 
     async def answer(self, request: Message, client_id: str) -> Any:
-        """The response of this node's own handler to a request of its own, as over a controller's listener."""
+        """This node's own answer to a request that it makes itself, as over a controller's listener."""
         key = type(request).__schema__.api_key
         assert key is not None
         served = self.served(key)

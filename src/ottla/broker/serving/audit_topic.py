@@ -1,8 +1,8 @@
 """Audit events in the topic `__ottla_audit`, which this node creates with the first event.
 
-Events wait in a queue with a bound, and one task writes them in batches: into a partition that this broker leads, or
-through the leader's. What does not fit into the queue is counted (`ottla_audit_dropped_events_total`) and only in the
-log. The node writes under its own name: its principal needs Write on the topic, or to be a super user.
+Events wait in a bounded queue, and one task writes them in batches: into a partition that this broker leads, or through
+the partition's leader. Events that do not fit into the queue are counted (`ottla_audit_dropped_events_total`) and are
+only in the log. The node writes under its own name: its principal needs Write on the topic, or to be a super user.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ log = logging.getLogger("ottla.audit")
 
 MAX_EVENTS: Final = 10_000
 MAX_BYTES: Final = 8 * 1024 * 1024
-"""Of the queue."""
+"""The size of the queue."""
 BATCH_EVENTS: Final = 500
 BATCH_BYTES: Final = 256 * 1024
 RETRY_S: Final = 1.0
@@ -53,7 +53,7 @@ class AuditTopic:
         self._complaint = ""
 
     def put(self, principal: str, line: bytes, timestamp: int) -> None:
-        """Have an event written soon; a queue that is full drops it."""
+        """Queue an event; a full queue drops it."""
         if len(self._queue) >= MAX_EVENTS or self._queued_bytes + len(line) > MAX_BYTES:
             self._ground.metrics.audit_dropped_events.add()
             return
@@ -63,8 +63,9 @@ class AuditTopic:
             self._writing = self._ground.spawn(self._write())
 
     async def _write(self) -> None:
-        """Until the queue is empty. A batch leaves the queue when it is written: one whose answer was lost may be in
-        the topic twice, with the same `metadata.uid`."""
+        """Write until the queue is empty. A batch leaves the queue when it is written: if the answer is lost it may be
+        in the topic twice, with the same `metadata.uid`.
+        """
         while self._queue and not self._ground.is_stopping:
             batch = self._batch()
             try:
@@ -90,7 +91,7 @@ class AuditTopic:
         return batch
 
     def _complain(self, error: KafkaError) -> None:
-        """Once per reason: it is tried again every second."""
+        """Log each reason once: the write is retried every second."""
         if str(error) != self._complaint:
             self._complaint = str(error)
             log.warning("audit events cannot be written to %s, and are tried again: %s", AUDIT_TOPIC, error)

@@ -1,7 +1,7 @@
-"""Where audit events go: to the logger `ottla.audit` as one line of JSON each, and to the topic `__ottla_audit`.
+"""Sends audit events: to the logger `ottla.audit` as one line of JSON each, and to the topic `__ottla_audit`.
 
 `ottla.audit.log.enable` is on unless set otherwise if the node has an authorizer or a listener with logins;
-`ottla.audit.topic.enable` is off. Nothing that happens here holds up or fails the request that an event is about.
+`ottla.audit.topic.enable` is off. An error or delay here never affects the request that an event is about.
 """
 
 from __future__ import annotations
@@ -46,6 +46,6 @@ class Auditing:
         line = json.dumps(shaped, ensure_ascii=False, separators=(",", ":"), default=str)
         if self._has_log:
             log.info("%s", line)
-        # A refused write to the audit topic is no reason for another one: that would never end.
+        # A refused write to the audit topic is not audited itself: that would never end.
         if self._topic is not None and not (event.kind == "denied" and event.resource == ABOUT_THE_TOPIC):
             self._topic.put(event.principal, line.encode(errors="replace"), timestamp)

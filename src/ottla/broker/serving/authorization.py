@@ -1,7 +1,7 @@
-"""The authorizer of a node: made from its settings, fed by the metadata, and heard by the log and the audit.
+"""The authorizer of a node: created from its settings, updated from the metadata; its decisions are logged and audited.
 
-Without `authorizer.class.name` there is none, and every principal may do everything. What a node asks of itself
-(`ApiTable.answer`) is never checked. What it asks of other nodes is: `super.users` has to name the principal under
+Without `authorizer.class.name` there is none, and every principal may do everything. A node's requests to itself
+(`ApiTable.answer`) are never checked. Its requests to other nodes are: `super.users` must contain the principal with
 which brokers and controllers log in to each other.
 """
 
@@ -35,7 +35,7 @@ class Authorization:
         self.denied_count = 0
 
     def access(self, principal: Principal, host: str, listener: str = "") -> Access:
-        """What a principal that connected from a host may do here."""
+        """The permissions of a principal that connected from a host."""
         return Access(self.authorizer, principal, host, listener=listener, report=self._decided)
 
     @property
@@ -50,7 +50,7 @@ class Authorization:
             log.info("%d ACLs are in force", len(self.authorizer))
 
     def image_changed(self, changes: ImageChanges) -> bool:
-        """Follow the image; whether that changed what principals may do."""
+        """Apply changes of the image; True if permissions changed."""
         authorizer = self.authorizer
         if authorizer is None or not authorizer.is_ready or not changes.acls_changed:
             return False

@@ -1,8 +1,8 @@
-"""The server's side of one client connection: requests are started in the order they came, answers leave in that order.
+"""The server's side of one client connection: requests are started, and their answers sent, in the order of arrival.
 
 Stage one of a request runs here, synchronously. An answer that has to wait (acks=all, min.bytes, a metadata commit) is
-a future; answers behind it are held until its turn. Whatever a peer sends costs at most its own connection: what cannot
-be decoded, and what this node does not serve, closes it, as in Kafka.
+a future; later answers wait for it. A bad request costs at most its own connection: if it cannot be decoded, or this
+node does not serve the API, the connection is closed, as in Kafka.
 
 Cython compiles this file (types in connection.pxd), and it runs as it stands.
 """
@@ -34,10 +34,11 @@ API_VERSIONS_KEY = 18
 MAX_WAITING_PER_CONNECTION = 128
 MAX_UNSENT_BYTES = 16 * 1024 * 1024
 MAX_PLAIN_REQUEST_BYTES = 8 * 1024 * 1024
-"""Of a request without records. Its fields become objects, many times their size: `socket.request.max.bytes` of small
-fields would take gigabytes, and no client has use for so many."""
+"""The limit for a request without records. Its fields become objects of many times their size:
+`socket.request.max.bytes` of small fields would take gigabytes, and no client needs so many.
+"""
 REQUEST_HEADER_SIZE = 10
-"""Of what every request begins with, up to the client's name."""
+"""The part that every request begins with, before the client's name."""
 NEVER = 0x7FFF
 PRODUCE_KEY = 0
 
@@ -76,11 +77,11 @@ class ServedApi:
         handler = api.handler
         bound: BoundHandler = lambda request, caller: handler(request, *rooms, caller)  # noqa: E731
         self.direct_handler: BoundHandler = bound if api.required is None else _required(api.required, bound)
-        """What answers it on this node."""
+        """The handler that answers on this node."""
         self.handler: BoundHandler = self.direct_handler
-        """The same, or what passes requests on that only the active controller may answer."""
+        """The same, or a wrapper that forwards requests only the active controller may answer."""
         self.frame_handler: FrameHandler | None = api.frame
-        """Answers an ordinary request straight from its frame, without the objects in between; None for others."""
+        """Answers an ordinary request directly from its frame, without decoding it; None for other APIs."""
         self.frame_rooms = frame_rooms
         self.decoders: dict[int, Any] = {}
         self.observe = metrics.request_observer(info.name)
@@ -93,10 +94,10 @@ class ServedApi:
 
 
 class AnswerChannel(Protocol):
-    """What a connection needs of its channel."""
+    """The part of a channel that a connection uses."""
 
     out_bytes: int
-    """Of answers that the client has not taken yet."""
+    """The size of the answers that the client has not taken yet."""
 
     def send(self, parts: list[Any]) -> None: ...
     def close(self) -> None: ...
@@ -106,13 +107,13 @@ class AnswerChannel(Protocol):
 
 
 class Gate(Protocol):
-    """What decides which frames of a connection may pass (`serving.login`)."""
+    """Decides which frames of a connection may pass (`serving.login`)."""
 
     def takes(self, frame: memoryview) -> bool: ...
 
 
 class _Slot:
-    """An answer's place in line."""
+    """An answer's place in the queue."""
 
     __slots__ = ("delayed", "future", "parts", "throttle_ms")
 
@@ -124,7 +125,7 @@ class _Slot:
 
 
 def _required(operation: AclOperation, handler: BoundHandler) -> BoundHandler:
-    """The handler, for clients that may do this on the cluster."""
+    """Wraps a handler: it serves only clients that may do this on the cluster."""
 
     def handle(request: Any, caller: Caller) -> Any:
         if not caller.is_allowed_on_cluster(operation):
@@ -162,7 +163,7 @@ class Connection:
         self._timer = serving.ground.timer
         self.is_closed = False
         self.gate: Gate | None = None
-        """Looks at every frame until the login is complete; None: all pass."""
+        """Checks every frame until the login is complete; None: all pass."""
 
     def frame_received(self, frame: memoryview) -> None:
         try:
@@ -246,7 +247,7 @@ class Connection:
             self._hold()
 
     def _start_from_frame(self, frame: memoryview, started: float) -> bool:
-        """Whether the request is one of those that are answered straight from their frame, and has been."""
+        """Try to answer a request directly from its frame; True if that was possible."""
         data = frame
         size = len(frame)
         if size < REQUEST_HEADER_SIZE:
@@ -298,7 +299,7 @@ class Connection:
         slot.delayed = None
         served.observe(self._timer() - started, size)
         if not self._is_releasing:
-            # What else becomes ready in this turn leaves with it.
+            # Send together with other answers of this turn.
             self._is_releasing = True
             self._ground.loop.call_soon(self._release_together)
 
@@ -331,7 +332,7 @@ class Connection:
     ) -> None:
         if self.is_closed or done.cancelled():
             if not done.cancelled():
-                done.exception()  # looked at: no answer is needed
+                done.exception()  # retrieved so that asyncio does not log it: no answer is needed
             return
         error = done.exception()
         answer = done.result() if error is None else self._failed(served, request, error)
@@ -371,7 +372,7 @@ class Connection:
             self._channel.when_drained(self._unhold)
 
     def _hold(self) -> None:
-        """Too much is under way for this client: read no more of its requests until it has taken its answers."""
+        """Too much is pending for this client: stop reading its requests until it has taken its answers."""
         if not self._is_held:
             self._is_held = True
             self._channel.pause_reading()
@@ -385,7 +386,7 @@ class Connection:
                 self._channel.resume_reading()
 
     def _throttle(self, throttle_ms: int) -> None:
-        """A quota was exceeded: the client was told, and its connection rests meanwhile whether it listens or not."""
+        """A quota was exceeded: the answer says so, and the connection is not read for that time."""
         self._ground.metrics.throttled_requests.add()
         if not self._is_throttled:
             self._is_throttled = True
@@ -398,7 +399,7 @@ class Connection:
             self._channel.resume_reading()
 
     def _order(self, done: asyncio.Future[Any]) -> None:
-        """Start no request of this client before this one is done."""
+        """Start no further request of this client before this one is done."""
         self._is_ordering = True
         self._channel.pause_reading()
         done.add_done_callback(self._ordered)
@@ -409,7 +410,7 @@ class Connection:
             self._channel.resume_reading()
 
     def _count_request_time(self, caller: Caller, answer: Any, seconds: float) -> None:
-        """The time that this thread spent on the request counts; that of an answer still to come does not."""
+        """Count the time that this thread spent on the request, without a wait for the answer."""
         throttle_ms = self._serving.quotas.record_request_time(caller, seconds, self._ground.now())
         if throttle_ms > caller.throttle_ms:
             caller.throttle_ms = throttle_ms
@@ -426,7 +427,7 @@ class Connection:
         self._channel.close()
 
     def _failed(self, served: ServedApi, request: Any, error: BaseException) -> Any:
-        """The answer to a request whose handler raised: Kafka's code where the response has a place for it."""
+        """The answer to a request whose handler raised: with Kafka's code if the response has a field for it."""
         if isinstance(error, KafkaError):
             code, message = error.code, error.message
         elif isinstance(error, asyncio.CancelledError):

@@ -1,4 +1,4 @@
-"""What of a node's state /metrics shows: read on demand, not counted on the way."""
+"""Gauges of a node's state for /metrics: read on demand, not counted by requests."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def _resident_bytes() -> int:
     try:
         return int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE_SIZE
     except OSError:
-        # Elsewhere than on Linux: the most it ever was, in kilobytes.
+        # On other systems than Linux: the maximum so far, in kilobytes.
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 

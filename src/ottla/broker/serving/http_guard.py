@@ -1,6 +1,6 @@
 """Who may use a node's HTTP port: this machine alone, or beyond it a client with a bearer token or a certificate.
 
-Every request is checked before its path is looked at, so that no spelling of a path gets around it (CVE-2026-105949);
+Every request is checked before its path is looked at, so that no spelling of a path avoids the check (CVE-2026-105949);
 a request without the header is refused like one with a wrong token (CVE-2025-61673).
 """
 
@@ -24,8 +24,9 @@ _BEARER: Final = b"bearer "
 
 @dataclass(frozen=True, slots=True)
 class HttpAccess:
-    """Where the port is, and what a client needs: a token, else (with TLS) a certificate, else nothing but to be on
-    this machine."""
+    """Where the port is, and what a client needs: a token, else (with TLS) a certificate, else to be on this
+    machine.
+    """
 
     host: str = LOOPBACK
     token: bytes | None = field(default=None, repr=False)
@@ -58,7 +59,7 @@ class HttpAccess:
 
 
 def read_token(path: str) -> bytes:
-    """The first line of a file; ConfigError if it is none that protects anything."""
+    """The first line of a file; ConfigError if it is too weak to protect anything."""
     try:
         with open(path, "rb") as file:
             token = file.readline(MAX_TOKEN_BYTES + 1).strip()
@@ -73,7 +74,7 @@ def read_token(path: str) -> bytes:
 
 
 def normalised_path(target: bytes) -> bytes | None:
-    """The path of a request in its one spelling; None if it has none."""
+    """The path of a request in its normalised form; None if it has none."""
     path = unquote_to_bytes(target.split(b"?", 1)[0].split(b"#", 1)[0])
     if not path.startswith(b"/") or b"\x00" in path or b"\\" in path:
         return None

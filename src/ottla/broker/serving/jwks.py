@@ -1,9 +1,9 @@
 """The keys that OAUTHBEARER tokens are signed with, kept up to date beside the loop (KIP-768).
 
-A file is read before the listener opens, and a file without a usable key stops the start. Keys behind https are fetched
-once the node runs: until they are there, and while they cannot be fetched for the first time, every token is refused.
-Later failures leave the keys as they are. A token with an unknown key makes the next refresh come sooner, at most once
-in MIN_REFRESH_INTERVAL_MS, however many such tokens come.
+A file is read before the listener opens, and a file without a usable key stops the start. Keys of an https URL are
+fetched once the node runs: until the first fetch succeeds, every token is refused. Later failures leave the keys
+unchanged. A token with an unknown key brings the next refresh forward, at most once in MIN_REFRESH_INTERVAL_MS, however
+many such tokens come.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _CHUNK_BYTES = 64 * 1024
 
 
 class JwksError(OSError):
-    """Why keys could not be had."""
+    """Why keys could not be read."""
 
 
 class Jwks:
-    """The key set behind one URL."""
+    """The key set of one URL."""
 
     def __init__(self, ground: Ground, settings: BearerSettings) -> None:
         self.keys = KeySet()
@@ -59,7 +59,7 @@ class Jwks:
         ground.spawn(self._keep_up())
 
     def want_refresh(self) -> None:
-        """A token names a key that is not here."""
+        """A token names an unknown key."""
         self._is_wanted.set()
 
     async def _keep_up(self) -> None:
@@ -85,7 +85,7 @@ class Jwks:
                 self._is_wanted.clear()
 
     async def _wait(self) -> None:
-        """Until the keys are to be read again."""
+        """Wait until the keys must be read again."""
         try:
             async with asyncio.timeout(self._settings.refresh_ms / 1000):
                 await self._is_wanted.wait()
@@ -98,7 +98,7 @@ class Jwks:
 
 
 def read_keys(url: str, tls_options: Mapping[str, str] = MappingProxyType({})) -> KeySet:
-    """The keys behind a URL; JwksError if they cannot be had. It blocks."""
+    """The keys of a URL; JwksError if they cannot be read. It blocks."""
     try:
         return parse_key_set(_read_file(url) if url.startswith("file:") else _fetch(url, tls_options))
     except KeySetError as error:
@@ -117,7 +117,7 @@ def _read_file(url: str) -> bytes:
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, *given: Any) -> None:
-        """Keys come from the address in the settings, and from no other."""
+        """Keys are read only from the address in the settings."""
 
 
 def _fetch(url: str, tls_options: Mapping[str, str]) -> bytes:

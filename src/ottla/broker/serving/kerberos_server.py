@@ -1,4 +1,4 @@
-"""One login by GSSAPI, without the package that carries it out: a node without Kerberos does not import that."""
+"""One login by GSSAPI. The package for it is imported on use, so that a node without Kerberos does not need it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class KerberosServer:
         return self._server.claimed
 
     def prepare(self, token: bytes) -> None:
-        """Do the work of a token, in a thread."""
+        """Process a token, in a thread."""
         self._server.prepare(token)
 
     def respond(self, token: bytes, timestamp: int) -> bytes:

@@ -1,4 +1,6 @@
-"""The node's loggers as Kafka's BROKER_LOGGER resource shows and sets them. They are not stored: a restart forgets."""
+"""The node's loggers as Kafka's BROKER_LOGGER resource shows and sets them. Changes are not stored: a restart resets
+them.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ ROOMS: Final = {
     "audit": "logins, denials and administrative changes, as JSON in the shape of OCSF",
     "client": "Ottla's own client, in a process that uses it",
 }
-"""The parts of a node that log for themselves, as `ottla.<room>`, and what they tell."""
+"""The parts of a node with a logger of their own, `ottla.<room>`, and what they log."""
 LEVELS: Final = {
     "TRACE": 5,
     "DEBUG": logging.DEBUG,

@@ -2,8 +2,8 @@
 
 `Connection` asks `takes` for every frame while it has a gate. Before the login only ApiVersions, SaslHandshake and
 SaslAuthenticate pass; any other frame closes the connection. What a login decides is in `security.exchange`; here are
-its clock, its limits, the delay of a refusal, metrics and audit. A connection loses its gate with the login, so that
-later frames pass at no cost, and gets it back when it authenticates again or its session is over.
+its clock, its limits, the delay of a refusal, metrics and audit. After the login the connection has no gate, so that
+later frames pass at no cost, until it authenticates again or its session ends.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ log = logging.getLogger("ottla.serving")
 SASL_HANDSHAKE_KEY = 17
 SASL_AUTHENTICATE_KEY = 36
 LOGIN_TIMEOUT_MS = 30_000
-"""From the connection to the end of its login. Kafka waits for connections.max.idle.ms, ten minutes."""
+"""The time from the connection to the end of its login. Kafka allows connections.max.idle.ms, ten minutes."""
 CHECKS_AT_ONCE = 4
-"""Tickets of Kerberos that are checked in threads at the same time: reads of the disk need some, too."""
+"""Kerberos tickets that are checked in threads at the same time; threads must remain for reads of the disk."""
 REFUSAL_TIMEOUT_MS = 5_000
 """How long a client may take to receive that its login failed."""
 MIN_REAUTHENTICATION_INTERVAL_MS = 1_000
@@ -59,7 +59,7 @@ Response = TypeVar("Response", SaslHandshakeResponse, SaslAuthenticateResponse)
 
 
 class GatedChannel(Protocol):
-    """What a gate needs of its channel."""
+    """The part of a channel that a gate uses."""
 
     def send(self, parts: list[bytes]) -> None: ...
     def close(self) -> None: ...
@@ -74,7 +74,7 @@ class GatedConnection(Protocol):
 
 
 class ListenerLogins:
-    """What the logins of one listener share. ConfigError if the listener's settings do not go together."""
+    """What the logins of one listener share. ConfigError if the listener's settings contradict each other."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class ListenerLogins:
         self._config = ground.static_config
         settings = self._settings = read_sasl_settings(ground.static_config, listener)
         self._jwks = Jwks(ground, settings.bearer) if settings.bearer is not None else None
-        """Of the settings at the start: where keys come from is never changed from outside."""
+        """The settings at the start: the source of keys never changes at run time."""
         self._checks = asyncio.Semaphore(CHECKS_AT_ONCE)
 
     def terms(self) -> Terms:
@@ -107,7 +107,7 @@ class ListenerLogins:
         return self._current(self.ground.config).max_receive_bytes
 
     def _current(self, config: BrokerConfig) -> SaslSettings:
-        """The settings as they are now: users of PLAIN can be changed while the node runs."""
+        """The present settings: users of PLAIN can be changed while the node runs."""
         if config is not self._config:
             self._config = config
             try:
@@ -133,8 +133,9 @@ class ListenerLogins:
         )
 
     def preparing(self, exchange: Exchange, token: bytes) -> Awaitable[None] | None:
-        """What has to end before this token is answered, if anything: the keys of a delegation token are derived, and
-        Kerberos checks a ticket, both beside the loop."""
+        """Work that must end before this token is answered, if any: deriving the keys of a delegation token, or
+        checking a Kerberos ticket; both run on a thread.
+        """
         state = exchange.state
         if isinstance(state, Exchanging) and isinstance(state.server, KerberosServer):
             return self._check_ticket(state.server, token)
@@ -158,7 +159,7 @@ class ListenerLogins:
 
 
 class ConnectionLogin:
-    """The login of one connection, and its session if that has an end."""
+    """The login of one connection, and its session if that expires."""
 
     __slots__ = (
         "_channel",
@@ -180,17 +181,17 @@ class ConnectionLogin:
         """None between the login and a re-authentication."""
         self._login: Login | None = None
         self._ends_at = 0
-        """When the session is over."""
+        """When the session ends."""
         self._reauthenticated_at: int | None = None
         self._supports_reauthentication = False
         self._timer: asyncio.TimerHandle | None = None
         self._limit_frames(is_logged_in=False)
         self._call_after(LOGIN_TIMEOUT_MS, self._timed_out)
 
-    # What the connection asks
+    # --- Called by the connection
 
     def takes(self, frame: memoryview) -> bool:
-        """Whether this frame ends here; the connection goes on with any other."""
+        """Whether the gate handles this frame; the connection handles the others."""
         exchange = self._exchange
         key = frame[0] << 8 | frame[1] if len(frame) >= REQUEST_HEADER_SIZE else -1
         if exchange is None:
@@ -229,7 +230,7 @@ class ConnectionLogin:
             self._timer.cancel()
             self._timer = None
 
-    # What the handlers of SaslHandshake and SaslAuthenticate ask
+    # --- Called by the handlers of SaslHandshake and SaslAuthenticate
 
     def handshake(
         self, request: SaslHandshakeRequest, caller: Caller
@@ -266,7 +267,7 @@ class ConnectionLogin:
         return answer if answer is None or isinstance(answer, SaslAuthenticateResponse) else await answer
 
     async def _is_prepared(self, preparing: Awaitable[None], exchange: Exchange) -> bool:
-        """Whether the login goes on: it may have timed out meanwhile."""
+        """Whether the login continues: it may have timed out meanwhile."""
         await preparing
         if isinstance(exchange.state, Refused):
             return False
@@ -320,7 +321,7 @@ class ConnectionLogin:
         self._channel.send(encode_response(API_VERSIONS, version, correlation_id, answer))
         self._channel.close()
 
-    # How a login ends
+    # --- The end of a login
 
     def _logged_in(self, login: Login) -> None:
         client, logins = self._connection.client, self._logins
@@ -416,7 +417,7 @@ class ConnectionLogin:
         return before is None or self._logins.ground.now() - before >= MIN_REAUTHENTICATION_INTERVAL_MS
 
     def _is_over(self, key: int) -> bool:
-        """Whether the session is over and the connection was closed for it."""
+        """Whether the session is over; if so the connection was closed."""
         if self._logins.ground.now() <= self._ends_at or (key == SASL_HANDSHAKE_KEY and self._may_reauthenticate()):
             return False
         self._logins.meter.expired_connections_killed += 1
@@ -443,7 +444,7 @@ class ConnectionLogin:
 
 
 def after_authentication() -> SaslAuthenticateResponse:
-    """The answer to a token of a client that needs none."""
+    """The answer to a token of a client that is authenticated already."""
     return SaslAuthenticateResponse(
         error_code=ErrorCode.ILLEGAL_SASL_STATE,
         error_message="SaslAuthenticate request received after successful authentication",

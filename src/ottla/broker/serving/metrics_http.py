@@ -63,7 +63,7 @@ async def serve_metrics(
 
 
 def health(replicas: Replicas) -> tuple[bool, str]:
-    """Well is a node that is registered, not fenced and has a log directory left."""
+    """A node is healthy if it is registered, not fenced and has a log dir left."""
     ground = replicas.ground
     broker = ground.image.brokers.get(ground.node_id)
     if broker is None or broker.is_fenced:
@@ -138,7 +138,7 @@ class MetricsServer:
         words = head.split(b"\r\n", 1)[0].split(b" ")
         if len(words) != 3 or not words[2].startswith(b"HTTP/1."):
             return (400, "text/plain", "this is not HTTP/1\n"), False
-        # Before anything else of it is looked at: no path and no method gets around the token.
+        # Checked before anything else: no path and no method avoids the token.
         if not self._access.lets_in(head):
             return (401, "text/plain", "a bearer token is needed\n"), False
         method, target, _ = words

@@ -1,11 +1,12 @@
-"""Client quotas: how fast a user, a client id or both may produce, fetch, use the node and change the cluster.
+"""Client quotas: limits for a user, a client id or both: bytes produced and fetched, request time, and changes of the
+cluster.
 
 A rate is measured over `quota.window.num` windows of `quota.window.size.seconds`; a client above the limit has to
 wait until the average is back at it (KIP-13, KIP-124). Changes of the cluster draw on a token bucket (KIP-599).
 
-Of the quotas that match a caller the first of these holds: user and client id, user and default client id, user,
-default user and client id, default user and default client id, default user, client id, default client id. Callers that
-share the user or client id that a quota was found by share its measured rate.
+Of the quotas that match a caller the first of this list counts: user and client id, user and default client id, user,
+default user and client id, default user and default client id, default user, client id, default client id. Callers with
+the same user or client id share the measured rate of its quota.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ QuotaEntity = tuple[tuple[str, str | None], ...]
 
 _Quotas = dict[tuple[str | None, str | None], float]
 _ANY: Final = ""
-"""The default of a user or a client id. An empty name is not a name in Kafka, so it is free to mean this."""
+"""Stands for the default of a user or a client id. An empty name is invalid in Kafka, so it is free for this."""
 
 
 class QuotaCaller(Protocol):
@@ -71,7 +72,7 @@ class WindowedRate:
             del samples[0]
 
     def measure(self, now: int) -> tuple[float, int]:
-        """The rate and the length of the window that it was measured over, in milliseconds."""
+        """The rate, and the length in milliseconds of the time over which it was measured."""
         expiry_ms = self._window_count * self._window_ms
         samples = self._samples
         while samples and now - samples[0][1] >= expiry_ms:
@@ -84,7 +85,7 @@ class WindowedRate:
         return sum(sample[2] for sample in samples) * 1000 / window_ms, window_ms
 
     def throttle_ms(self, limit: float, now: int) -> int:
-        """How long to wait until the average is at the limit, if nothing more happens."""
+        """How long to wait until the average is back at the limit, without further traffic."""
         rate, window_ms = self.measure(now)
         if rate <= limit:
             return 0
@@ -94,7 +95,7 @@ class WindowedRate:
 
 
 class TokenBucket:
-    """Credits that grow at the limit's rate up to a burst of all windows. Below zero the caller waits."""
+    """Credits that grow at the limit's rate up to a burst of all windows. Below zero the caller must wait."""
 
     __slots__ = ("_updated_at", "_window_seconds", "tokens", "used_at")
 
@@ -153,7 +154,7 @@ class Quotas:
         self.is_connection_quota_set = False
 
     def configure(self, config: BrokerConfig) -> None:
-        """Measure over the configured windows. What was measured over others is forgotten."""
+        """Measure over the configured windows. Earlier measurements are dropped."""
         window = (config.quota_window_num, config.quota_window_size_seconds * 1000)
         controller = (config.controller_quota_window_num, config.controller_quota_window_size_seconds * 1000)
         if window != self._window:
@@ -163,7 +164,7 @@ class Quotas:
         self._window, self._controller_window = window, controller
 
     def replace(self, quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
-        """Put the cluster's quotas in force; what callers have used so far still counts."""
+        """Apply the cluster's quotas; earlier usage of callers still counts."""
         limits: dict[str, _Quotas] = {kind: {} for kind in KINDS}
         connections: dict[str, float] = {}
         for entity, values in quotas.items():
@@ -186,12 +187,12 @@ class Quotas:
         self.is_connection_quota_set = bool(connections)
 
     def limit(self, caller: QuotaCaller, kind: str) -> float | None:
-        """What the caller may do per second; None when nothing bounds it."""
+        """The caller's limit per second; None if unlimited."""
         found = self._resolve(caller, kind)
         return None if found is None else found[0]
 
     def max_in_window(self, caller: QuotaCaller, kind: str) -> float | None:
-        """The largest amount at once that is not sure to be throttled: a fetch need not read more than this."""
+        """The largest amount that is not certain to be throttled: a fetch need not read more than this."""
         found = self._resolve(caller, kind)
         if found is None:
             return None
@@ -199,7 +200,7 @@ class Quotas:
         return found[0] * (count - 1) * window_ms / 1000
 
     def record(self, caller: QuotaCaller, kind: str, amount: float, now: int) -> int:
-        """Count what the caller did; how many milliseconds it has to wait for it, 0 within its quota."""
+        """Count the caller's usage; returns how many milliseconds it must wait, 0 within its quota."""
         found = self._resolve(caller, kind)
         if found is None:
             return 0
@@ -208,7 +209,7 @@ class Quotas:
         rate.record(amount, now)
         throttle_ms = rate.throttle_ms(limit, now)
         if kind == REQUEST:
-            # A client that burns the node's time is stopped for one window at most, so that it can still heartbeat.
+            # The wait for request time is at most one window, so that the client can still send heartbeats.
             return min(throttle_ms, self._window[1])
         return throttle_ms
 
@@ -231,8 +232,9 @@ class Quotas:
     def record_mutations(self, caller: QuotaCaller, count: float, now: int, *, strict: bool) -> int:
         """Partitions created or deleted. Returns how long the caller has to wait.
 
-        Strict (clients that know THROTTLING_QUOTA_EXCEEDED): above 0 the change is refused and was not counted; as long
-        as there is credit any number passes. Otherwise every change passes and the caller is told to wait afterwards.
+        Strict (clients that know THROTTLING_QUOTA_EXCEEDED): above 0 the change is refused and was not counted; while
+        there is credit a change of any size passes. Not strict: every change passes and the caller must wait
+        afterwards.
         """
         found = self._resolve(caller, MUTATION)
         if found is None:
@@ -252,7 +254,7 @@ class Quotas:
         return bucket.throttle_ms(limit)
 
     def record_connection(self, host: str, now: int) -> int:
-        """A connection from an address: how long it is held before it is closed, 0 if it is taken."""
+        """A connection from an address: how long it is held before it is closed, 0 if it is accepted."""
         limit = self._connection_limits.get(host, self._connection_limits.get(_ANY))
         if limit is None:
             return 0
@@ -260,11 +262,11 @@ class Quotas:
         rate.record(1, now)
         throttle_ms = min(rate.throttle_ms(limit, now), self._window[1])
         if throttle_ms:
-            rate.record(-1, now)  # it is not taken
+            rate.record(-1, now)  # it is not accepted
         return throttle_ms
 
     def expire(self, now: int) -> None:
-        """Forget callers that did nothing for an hour; to be called now and then."""
+        """Forget callers without activity for an hour; called periodically."""
         for sensors in (self._rates, self._buckets):
             for key in [key for key, sensor in sensors.items() if now - sensor.used_at >= SENSOR_EXPIRY_MS]:
                 del sensors[key]
@@ -274,7 +276,7 @@ class Quotas:
         return len(self._rates) + len(self._buckets)
 
     def _rate(self, key: tuple[str, str, str], now: int) -> WindowedRate:
-        # Taken out and put back, so that the first in the dict is the one that was used longest ago.
+        # Moved to the end, so that the first in the dict is the least recently used.
         rate = self._rates.pop(key, None)
         if rate is None:
             _make_room(self._rates, now)
@@ -283,7 +285,7 @@ class Quotas:
         return rate
 
     def _resolve(self, caller: QuotaCaller, kind: str) -> tuple[float, tuple[str, str, str]] | None:
-        """The limit for a caller and the key of the sensor it is measured by."""
+        """The limit for a caller, and the key under which its rate is measured."""
         quotas = self._limits[kind]
         if not quotas:
             return None
@@ -318,8 +320,9 @@ class Quotas:
 
 
 def _short(name: str) -> str:
-    """What a client is remembered by. A client id may have 32 KB, a principal of a token more, and thousands of them
-    must not fill the memory."""
+    """The key of a client in memory. A client id may have 32 KB, a principal of a token more, and thousands of them
+    must not fill the memory.
+    """
     if len(name) <= MAX_REMEMBERED_ID_LENGTH:
         return name
     return sha256(name.encode(errors="surrogatepass")).hexdigest()

@@ -1,8 +1,8 @@
 """Failed TLS handshakes as audit events, at a bounded rate.
 
-A client needs no login to fail a handshake, so it can do so as often as it connects. Of one listener the first
-EVENTS_PER_PERIOD of a period are an event each; the others are counted, and one event at the end of the period says how
-many there were. All of them are counted in Kafka's failed-authentication-total.
+A client needs no login to fail a handshake, so it can do so as often as it connects. For each listener the first
+EVENTS_PER_PERIOD failures of a period are an event each; one event at the end of the period has the number of the
+others. All of them are counted in Kafka's failed-authentication-total.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class RefusedHandshakes:
         self._listener = listener
         self._meter = ground.metrics.logins(listener)
         self._count = 0
-        """Failures of this period; 0 means that no period runs."""
+        """Failures of this period; 0 if no period runs."""
         self._last_host = ""
 
     def add(self, host: str, reason: str) -> None:

@@ -1,4 +1,4 @@
-"""What a SASL listener's settings say: mechanisms, users of PLAIN, how long sessions last.
+"""The settings of a SASL listener: mechanisms, users of PLAIN, session length.
 
 Kafka's prefixes hold: `listener.name.<listener>.<mechanism>.` before `listener.name.<listener>.` before the name alone.
 """
@@ -34,7 +34,7 @@ LOGIN_MODULES = {
 
 @dataclass(frozen=True, slots=True)
 class BearerSettings:
-    """Where the keys of OAUTHBEARER tokens come from, and what tokens have to say."""
+    """Where the keys of OAUTHBEARER tokens come from, and the claims that tokens must have."""
 
     jwks_url: str
     refresh_ms: int
@@ -47,19 +47,19 @@ class BearerSettings:
 
 @dataclass(frozen=True, slots=True)
 class SaslSettings:
-    """Of one listener."""
+    """The settings of one listener."""
 
     mechanisms: tuple[str, ...]
     """In the order in which Kafka lists them."""
     plain_users: dict[str, str] = field(repr=False)
     max_reauth_ms: dict[str, int]
-    """By mechanism; 0 if sessions do not end by themselves."""
+    """By mechanism; 0 if sessions do not expire."""
     max_receive_bytes: int
-    """Of a frame before the login is complete."""
+    """The largest frame before the login is complete."""
     bearer: BearerSettings | None = None
-    """If OAUTHBEARER is enabled."""
+    """Set if OAUTHBEARER is enabled."""
     kerberos: KerberosSettings | None = None
-    """If GSSAPI is enabled."""
+    """Set if GSSAPI is enabled."""
 
 
 def is_sasl(security_protocol: str) -> bool:
@@ -67,13 +67,13 @@ def is_sasl(security_protocol: str) -> bool:
 
 
 def is_sasl_setting(name: str) -> bool:
-    """Whether a setting is one of logins, with the prefix of a listener and perhaps of a mechanism."""
+    """Whether a setting concerns logins, with the prefix of a listener and perhaps of a mechanism."""
     base = without_listener_prefix(name)
     return base is not None and "sasl." in base
 
 
 def check_sasl(config: BrokerConfig) -> None:
-    """ConfigError if the settings of a SASL listener do not go together."""
+    """ConfigError if the settings of a SASL listener contradict each other."""
     for listener in config.listeners:
         if is_sasl(listener.security_protocol):
             read_sasl_settings(config, listener.name)

@@ -1,4 +1,4 @@
-"""SCRAM credentials as logins find them: those of users in the image of the metadata, those of delegation tokens."""
+"""Looks up SCRAM credentials for logins: of users in the image of the metadata, and of delegation tokens."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ottla.security.principal import USER, Principal
 from ottla.security.scram_server import Decoys, StoredCredential, decoys_like
 
 NUMBERS = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
-"""Of mechanisms, as metadata records have them."""
+"""The numbers of mechanisms in metadata records."""
 
 
 class ScramCredentials:
@@ -32,7 +32,7 @@ class ScramCredentials:
         )
 
     def decoys(self, mechanism: str) -> Decoys:
-        """What unknown users are answered."""
+        """Credentials for unknown users, so that an answer does not reveal whether a user exists."""
         made = self._decoys.get(mechanism)
         if made is None:
             number = NUMBERS[mechanism]
@@ -44,5 +44,5 @@ class ScramCredentials:
         return made
 
     def changed(self) -> None:
-        """Credentials in the image changed."""
+        """Apply changes of credentials in the image."""
         self._decoys.clear()

@@ -46,7 +46,7 @@ CLIENT_EXPIRY_INTERVAL_MS = 60_000
 
 
 class ListenError(Exception):
-    """Why an address cannot be listened on, and which setting names another."""
+    """Why an address cannot be bound, and which setting chooses another."""
 
     def __init__(self, address: str, setting: str, error: OSError) -> None:
         if error.errno == errno.EADDRINUSE:
@@ -138,7 +138,7 @@ class Serving:
         )
         self._rates.add(ground.config, config.name)
         listener.connections_per_ip = ground.config.connections_per_ip_overrides
-        # Kafka's default of 50 is for a thread that does nothing but accept; ours also answers requests.
+        # Kafka's default of 50 is for a thread that only accepts; this thread also answers requests.
         backlog = max(ground.config.socket_listen_backlog_size, MIN_LISTEN_BACKLOG)
         try:
             port = self.ports[config.name] = listener.open(config.host, config.port, backlog)
@@ -157,7 +157,7 @@ class Serving:
         except ConfigError as error:
             if not any(is_tls_setting(name) for name in ground.config.dynamic):
                 raise
-            # A node must start on any metadata log: with the stores that its file names.
+            # A node must start on any metadata log: use the stores of its file.
             log.error("%s: it has the key store of this node's own settings instead", error.message)
             return ground.listener_tls.context(ground.static_config, config)
 
@@ -172,7 +172,7 @@ class Serving:
     # Connections
 
     def access(self, principal: Principal, host: str, listener: str = "") -> Access:
-        """What a principal that connected from a host may do here."""
+        """The permissions of a principal that connected from a host."""
         return self.authorization.access(principal, host, listener)
 
     def connection_closed(self, connection: Connection) -> None:
@@ -191,7 +191,7 @@ class Serving:
     # What changes
 
     def schedule(self) -> None:
-        """Begin what goes on by itself: clients that are silent for long are forgotten."""
+        """Start the periodic work: forget clients that are silent for long."""
         self.ground.every(CLIENT_EXPIRY_INTERVAL_MS, self._forget_silent_clients)
 
     def _forget_silent_clients(self) -> None:
@@ -199,12 +199,12 @@ class Serving:
         self.telemetry.expire(self.ground.now())
 
     def use_acls(self) -> None:
-        """Take the ACLs of the image: requests that are not a super user's can be allowed from here on."""
+        """Take the ACLs of the image: from now on requests of other principals than super users can be allowed."""
         self.authorization.use_image()
         self._forget_decisions()
 
     def acls_changed(self, changes: ImageChanges) -> None:
-        """Let changes of ACLs take effect with the next request of each open connection."""
+        """Apply changes of ACLs to the next request of each open connection."""
         if self.authorization.image_changed(changes):
             self._forget_decisions()
 
@@ -231,7 +231,7 @@ class Serving:
             self.quotas.replace(self.ground.image.client_quotas)
 
     def _use_config(self) -> None:
-        """Take limits and key stores from settings that changed. A key store is read again even if its path stays."""
+        """Apply changed limits and key stores. A key store is read again even if its path stays."""
         config = self.ground.config
         self._all_connections.max_connections = config.max_connections
         self._rates.use(config)

@@ -1,4 +1,4 @@
-"""Metrics that clients push (KIP-714): which ones each client is asked for, how often, and what came in.
+"""Metrics that clients push (KIP-714): which ones each client should push, how often, and how much it pushed.
 
 A subscription is a config resource with a list of metric prefixes, an interval and patterns for clients. A client first
 asks for its subscriptions, then pushes; it may do either once per interval. What is pushed is OpenTelemetry; it is
@@ -45,7 +45,7 @@ class Subscription:
 
 
 class TelemetryClient:
-    """One client instance: what it was asked for and when it last came."""
+    """One client instance: its subscription, and when its last request came."""
 
     __slots__ = (
         "asked_at",
@@ -77,14 +77,14 @@ class TelemetryClient:
         self.last_push_size = 0
 
     def may_ask(self, now: int) -> bool:
-        """Not twice within an interval, also not soon after a push."""
+        """A client may ask once per interval, and not soon after a push."""
         for moment in (self.asked_at, self.pushed_at):
             if moment is not None and now - moment < self.interval_ms:
                 return False
         return True
 
     def may_push(self, now: int) -> bool:
-        """At any time after it asked (clients spread their first push), then once per interval."""
+        """A client may push at any time after it asked (clients spread their first push), then once per interval."""
         has_asked_since = self.asked_at is not None and (self.pushed_at is None or self.asked_at > self.pushed_at)
         if not has_asked_since and self.pushed_at is not None and now - self.pushed_at < self.interval_ms:
             return False
@@ -116,7 +116,7 @@ class Telemetry:
         return self._clients.get(client_instance_id)
 
     def replace(self, subscriptions: Iterable[tuple[str, Mapping[str, str]]]) -> None:
-        """Put subscriptions in force, by name. One that cannot be read is left out; it was refused when it was set."""
+        """Apply subscriptions, by name. An invalid one is left out; it was refused when it was set."""
         self._subscriptions = {}
         for name, configs in subscriptions:
             try:
@@ -128,7 +128,9 @@ class Telemetry:
     def subscribe(
         self, client_instance_id: bytes, labels: Mapping[str, str], now: int, rng: Random
     ) -> tuple[bytes, TelemetryClient]:
-        """A client asks what to send; it gets an id if it has none. THROTTLING_QUOTA_EXCEEDED if it asks too often."""
+        """Answer a client's request for its subscription; it gets an id if it has none. THROTTLING_QUOTA_EXCEEDED if it
+        asks too often.
+        """
         if client_instance_id == _RESERVED_IDS[0]:
             client_instance_id = _new_id(rng, self._clients)
         client = self._client_of(client_instance_id, labels, now)
@@ -153,7 +155,7 @@ class Telemetry:
         max_bytes: int,
         now: int,
     ) -> None:
-        """Metrics of a client arrived. KafkaError when they were not asked for, come too soon or are too large."""
+        """Take a client's metrics. KafkaError if they are unrequested, too early or too large."""
         if client_instance_id in _RESERVED_IDS:
             raise KafkaError(ErrorCode.INVALID_REQUEST)
         client = self._client_of(client_instance_id, labels, now)
@@ -198,7 +200,7 @@ class Telemetry:
             client = self._made(client_instance_id, labels)
             while len(self._clients) >= MAX_CLIENTS:
                 del self._clients[next(iter(self._clients))]
-        # Put last: the first in the dict is the one that was silent longest.
+        # Moved to the end: the first in the dict is the client that was silent longest.
         self._clients[client_instance_id] = client
         client.seen_at = now
         return client
@@ -216,7 +218,7 @@ class Telemetry:
 
 
 def client_labels(caller: Caller) -> dict[str, str]:
-    """What the patterns of a subscription can look at."""
+    """The labels of a client that a subscription's patterns can match."""
     return {
         "client_id": caller.client_id or "",
         "client_source_address": caller.client.host,

@@ -1,7 +1,6 @@
-"""SCRAM credentials of delegation tokens: keys that follow from a token's secret, derived when a login needs them.
-
-PBKDF2 takes milliseconds and runs on another thread; a login waits for it before its first message is answered. Keys
-are kept for the tokens that logged in last. Kafka derives the keys of all tokens when it starts.
+"""SCRAM credentials of delegation tokens: keys derived from a token's secret when a login needs them. PBKDF2 takes
+milliseconds and runs on a thread; the login waits for it before its first message is answered. The keys of recently
+used tokens are kept. Kafka derives the keys of all tokens when it starts.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ class TokenCredentials:
     def __init__(self, ground: Ground) -> None:
         self._ground = ground
         self._derived: dict[tuple[str, str], _Derived] = {}
-        """By mechanism and token id; those that were used last are last."""
+        """By mechanism and token id; the most recently used are last."""
         self._deriving: dict[tuple[str, str], asyncio.Future[None]] = {}
 
     def prepare(self, mechanism: str, token_id: str) -> Awaitable[None] | None:
-        """What a login with this token has to wait for; None if `find` knows all there is to know."""
+        """Work that a login with this token must wait for; None if `find` can answer at once."""
         key = (mechanism, token_id)
         secret_key = self._ground.config.delegation_token_secret_key
         if not secret_key or key in self._derived or token_id not in self._ground.image.delegation_tokens:
@@ -61,7 +60,7 @@ class TokenCredentials:
         )
 
     def changed(self, token_ids: Iterable[str]) -> None:
-        """Tokens came, changed or were removed."""
+        """Apply tokens that were created, changed or removed."""
         for token_id in token_ids:
             if token_id not in self._ground.image.delegation_tokens:
                 for mechanism in MECHANISMS:

@@ -1,4 +1,4 @@
-"""Where the record batches of a piece of a log file are, from their headers alone."""
+"""The positions of the record batches in a piece of a log file, from their headers alone."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Dead-letter queue topics of share groups, as this broker writes to them (KIP-1191): the topic's partition is found or
-created, and a batch goes into it here or through its leader. `letter_writer` decides nothing of that."""
+"""Writes to dead-letter queue topics of share groups (KIP-1191): finds or creates the topic's partition, and appends a
+batch here or through its leader. `letter_writer` makes the batches.
+"""
 
 from __future__ import annotations
 
@@ -25,15 +26,17 @@ if TYPE_CHECKING:
 
 FIRST_VERSION_WITH_DEAD_LETTERS: Final = 2
 BATCHES_AT_A_TIME: Final = 32
-"""Batches of letters that this broker holds in memory; those of other share partitions wait for their turn."""
+"""Batches of letters that this broker keeps in memory; other share partitions wait for their turn."""
 BATCHES_OF_A_QUEUE: Final = 4
-"""Of these for one topic: a queue that does not answer does not hold up the others."""
+"""The most of these for one topic, so that a queue that does not answer does not block the others."""
 WRITE_TIMEOUT_MS: Final = 30_000
 APPEAR_S: Final = 0.05
 ALL: Final = -1
 PURPOSE: Final = "dlq"
 TOPIC_SETTINGS: Final = {"errors.deadletterqueue.group.enable": "true", "message.timestamp.type": "CreateTime"}
-"""Of a queue that is created. As in Kafka a letter's time is that of its writing, whatever the broker's default."""
+"""The settings of a created queue. As in Kafka a letter's timestamp is the time of its writing, whatever the broker's
+default.
+"""
 
 
 class Queue(NamedTuple):
@@ -53,7 +56,7 @@ class DeadLetterQueues:
         self._creating: dict[str, asyncio.Task[None]] = {}
         self._turns = asyncio.Semaphore(BATCHES_AT_A_TIME)
         self._turns_of: dict[str, tuple[asyncio.Semaphore, int]] = {}
-        """By topic, with the number of batches that have a turn or wait for one."""
+        """By topic, with the number of batches that have or wait for a turn."""
 
     @property
     def is_enabled(self) -> bool:
@@ -62,7 +65,7 @@ class DeadLetterQueues:
 
     @asynccontextmanager
     async def turn(self, topic: str) -> AsyncIterator[None]:
-        """The right to hold one batch of letters of this queue in memory."""
+        """The right to keep one batch of letters of this queue in memory."""
         turns, count = self._turns_of.get(topic) or (asyncio.Semaphore(BATCHES_OF_A_QUEUE), 0)
         self._turns_of[topic] = turns, count + 1
         try:
@@ -79,7 +82,7 @@ class DeadLetterQueues:
         return taken
 
     async def find(self, topic: str, source: LetterSource) -> Queue:
-        """The partition of a queue that letters of this source go to. KafkaError INVALID_CONFIG if the topic may not be
+        """The queue's partition for letters of this source. KafkaError INVALID_CONFIG if the topic may not be
         used, or does not exist and is not to be created."""
         ground, config = self._ground, self._ground.config
         problem = why_not_a_queue(topic, source.topic, config.errors_deadletterqueue_topic_name_prefix)
@@ -105,7 +108,7 @@ class DeadLetterQueues:
         return Queue(LetterTarget(topic, image.id, index), settings.max_message_bytes)
 
     async def _create(self, topic: str) -> None:
-        """Callers that come meanwhile wait for the same request."""
+        """Concurrent callers wait for the same request."""
         task = self._creating.get(topic)
         if task is None:
             task = self._creating[topic] = self._ground.spawn(self._ask_for(topic))
@@ -131,7 +134,7 @@ class DeadLetterQueues:
             await asyncio.sleep(APPEAR_S)
 
     async def write(self, target: LetterTarget, batch: bytearray) -> None:
-        """Return when every replica in sync has the batch. KafkaError if it may not be there."""
+        """Return when all in-sync replicas have the batch. KafkaError if it may not have been written."""
         ground = self._ground
         found = ground.image.partition(target.topic, target.partition)
         if found is None or found.leader < 0:

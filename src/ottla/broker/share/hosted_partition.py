@@ -1,9 +1,9 @@
-"""A share partition on the broker that leads its partition: the machine of its records, and what carries it out.
+"""A share partition on the broker that leads its partition: the machine of its records, and its driver.
 
     Loading   the share coordinator is asked for its state; fetches wait
-    Active    records are handed out and acknowledged; one write to the share coordinator is under way at most, what is
-              acknowledged or released meanwhile goes with the next
-    Fenced    the leader, the group or the topic changed, or the coordinator refused a write for that; forgotten
+    Active records are handed out and acknowledged; at most one write to the share coordinator is in flight, and
+    acknowledgements and releases meanwhile are sent with the next Fenced    the leader, the group or the topic changed,
+    or the coordinator refused a write because of that; it is dropped
 
 Fetches that found nothing wait here, in the order of their arrival: new records, released ones and locks that expire
 wake the first of them, and the next if there is more. So one append wakes one member, not all of them.
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 MAX_EMPTY_READS = 64
 """Pieces of the log without a record to hand out (aborted transactions) that one fetch looks at in a row."""
 WRITE_PAUSE_S = 1.0
-"""Between attempts to write that locks have ended, while the share coordinator is not there."""
+"""The pause between attempts to write expired locks while the share coordinator is unavailable."""
 READ_COMMITTED = "read_committed"
 
 _CLIENT_ERRORS = {
@@ -61,7 +61,7 @@ _CLIENT_ERRORS = {
     ErrorCode.GROUP_ID_NOT_FOUND: ErrorCode.GROUP_ID_NOT_FOUND,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
 }
-"""The coordinator's errors as a member sees them; all others are UNKNOWN_SERVER_ERROR."""
+"""The coordinator's error -> the member's; all others are UNKNOWN_SERVER_ERROR."""
 _PASSING = (
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -69,7 +69,7 @@ _PASSING = (
     ErrorCode.NETWORK_EXCEPTION,
     ErrorCode.REQUEST_TIMED_OUT,
 )
-"""The coordinator is not there now: what ended a lock is written later, and its records wait."""
+"""The coordinator is unavailable now: the expired lock is written later, and its records wait."""
 _FENCING = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.FENCED_STATE_EPOCH,
@@ -85,7 +85,7 @@ class WaitingFetch(Protocol):
 
 
 class Taken(NamedTuple):
-    """What a fetch got of one partition."""
+    """The records that a fetch acquired of one partition."""
 
     records: FileSlice
     acquired: list[Acquired]
@@ -122,7 +122,7 @@ class HostedSharePartition:
         self._timer: Deadline | None = None
         self._timer_at = 0
         self._unwritten: list[tuple[Change, asyncio.Future[KafkaError | None] | None]] = []
-        """Acknowledgements, with what their requests wait for, and locks that ended (None)."""
+        """Acknowledgements, with the future of their request, and expired locks (None)."""
         self._is_writing = False
         self._is_closing = False
         self._letters: LetterWriter | None = None
@@ -179,7 +179,7 @@ class HostedSharePartition:
 
     @property
     def _end_offset(self) -> int:
-        """Up to where the group may read."""
+        """The offset up to which the group may read."""
         log = self.partition.log
         return (
             log.last_stable_offset if self._settings().share_isolation_level == READ_COMMITTED else log.high_watermark
@@ -202,7 +202,7 @@ class HostedSharePartition:
     def take(
         self, member_id: str, *, max_records: int, batch_size: int, max_bytes: int, is_strict: bool
     ) -> Taken | None:
-        """Hand out what there is to a member; None if there is nothing now."""
+        """Hand out available records to a member; None if there are none now."""
         machine = self.machine
         if machine is None:
             return None
@@ -216,7 +216,7 @@ class HostedSharePartition:
             if taken is not None or machine.next_fetch_offset == before:
                 break
         else:
-            self.wake()  # more of an aborted transaction than one turn of the loop should look at
+            self.wake()  # more of an aborted transaction than one turn of the loop should scan
         self._arm()
         return taken
 
@@ -271,11 +271,11 @@ class HostedSharePartition:
             return log.read(machine.next_fetch_offset, max_bytes=max_bytes, end_offset=self._end_offset)
         except KafkaError as error:
             if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
-                return None  # behind the end of a log that was truncated: wait until it has grown again
+                return None  # after the end of a truncated log: wait until it has grown again
             raise
 
     def _use_settings(self, machine: SharePartition) -> None:
-        """Settings of a group change while it is in use."""
+        """Apply settings of the group, which may change while it is in use."""
         settings = self._settings()
         machine.max_delivery_count = settings.share_delivery_count_limit
         machine.max_in_flight = settings.share_partition_max_record_locks
@@ -304,7 +304,7 @@ class HostedSharePartition:
             self.wake()
 
     def wake(self) -> None:
-        """Let fetches that wait look again, once in a turn of the loop."""
+        """Let parked fetches read again, once in a turn of the loop."""
         if self._waiting and not self._is_waking:
             self._is_waking = True
             self._ground.loop.call_soon(self._wake)
@@ -320,8 +320,9 @@ class HostedSharePartition:
     # Acknowledging
 
     def acknowledge(self, member_id: str, given: Sequence[Acknowledgement]) -> asyncio.Future[KafkaError | None] | None:
-        """Acknowledge records that a member holds; KafkaError if it may not. The result is there once the share
-        coordinator has written it: None, or why it could not. No future if there is nothing to write."""
+        """Acknowledge records that a member holds; KafkaError if it may not. The future is done once the share
+        coordinator has written it: with None, or with the error. No future if there is nothing to write.
+        """
         machine = self.machine
         if machine is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -340,7 +341,7 @@ class HostedSharePartition:
         return written
 
     def release_member(self, member_id: str) -> None:
-        """A member's session ended: others may have its records."""
+        """A member's session ended: other members may get its records."""
         if self.machine is not None:
             self._release(self.machine.release_member(member_id))
 
@@ -371,8 +372,9 @@ class HostedSharePartition:
             self._close_if_idle()
 
     def _arm(self) -> None:
-        """Look again when the next lock expires. A timer that rings before any lock that is given now ends is early
-        enough, and looks for the next one itself; only back-offs may be shorter."""
+        """Set the timer for the next lock that expires. A running timer that fires before all new locks end is early
+        enough, because it sets itself again; only back-offs may be shorter.
+        """
         machine = self.machine
         if machine is None or self.error is not None:
             deadline = None
@@ -409,7 +411,7 @@ class HostedSharePartition:
         self._close_if_idle()
 
     async def _write_once(self) -> bool:
-        """Write all changes that wait; False if some of them have to be tried again later."""
+        """Write all waiting changes; False if some of them must be retried later."""
         machine = self.machine
         assert machine is not None
         changes, self._unwritten = self._unwritten, []
@@ -449,14 +451,14 @@ class HostedSharePartition:
             self.fence(failure)
         elif self.error is None:
             if refused and self._timer is not None:
-                self._timer.cancel()  # locks that ended during the write end now
+                self._timer.cancel()  # locks that expired during the write are handled now
                 self._timer = None
             self.wake()
             self._arm()
             self._write_letters()
         return not again
 
-    # Its end
+    # --- Closing
 
     @property
     def is_current(self) -> bool:
@@ -465,12 +467,12 @@ class HostedSharePartition:
         return partition.is_leader and partition.leader_epoch == self.leader_epoch
 
     def close_when_idle(self) -> None:
-        """No member of the group has a session here: forget it once everything is written, dead letters too."""
+        """No member of the group has a session here: close it once everything is written, dead letters too."""
         self._is_closing = True
         self._close_if_idle()
 
     def keep(self) -> None:
-        """A member fetches from it again."""
+        """A member fetches from it again: do not close it."""
         self._is_closing = False
 
     def _close_if_idle(self) -> None:
@@ -481,7 +483,7 @@ class HostedSharePartition:
             self.fence(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
 
     def fence(self, error: KafkaError) -> None:
-        """Hand out nothing more: fetches and acknowledgements that wait get this error."""
+        """Stop handing out records: waiting fetches and acknowledgements get this error."""
         if self.error is not None:
             return
         self.error = error

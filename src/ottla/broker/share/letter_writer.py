@@ -29,7 +29,9 @@ log = logging.getLogger("ottla.share")
 LETTERS_PER_BATCH: Final = 500
 MAX_BATCH_BYTES: Final = 16_777_216
 MAX_DECOMPRESSED_BYTES: Final = 16_777_216
-"""Of a record batch whose records are copied, as it is and decompressed: letters of a larger one have headers only."""
+"""The largest record batch, compressed and decompressed, whose records are copied: letters of a larger one have headers
+only.
+"""
 MAX_INT: Final = 2**31 - 1
 
 
@@ -94,7 +96,7 @@ class LetterWriter:
             self._is_writing = False
 
     async def _deliver(self, ranges: Sequence[LetterRange]) -> Sequence[LetterRange]:
-        """Send letters until they are written or lost; the ranges that this is true of, from the first on."""
+        """Send letters until they are written or lost; returns their ranges, from the first on."""
         delivery = self._delivery
         while self._is_live():
             settings = self._settings()
@@ -126,7 +128,7 @@ class LetterWriter:
         return ()
 
     async def _send(self, ranges: Sequence[LetterRange], settings: GroupConfig) -> Sequence[LetterRange]:
-        """Write a batch of the first of these letters; those it holds."""
+        """Write a batch of the first of these letters; returns the letters in it."""
         delivery, queues, ground = self._delivery, self._queues, self._ground
         queue = await queues.find(settings.errors_deadletterqueue_topic_name, self._source)
         delivery.aim(queue.target)
@@ -148,8 +150,9 @@ class LetterWriter:
         return covered
 
     def _read(self, ranges: Sequence[LetterRange], max_bytes: int) -> tuple[dict[int, Record], Sequence[LetterRange]]:
-        """The records of these ranges by offset, and the ranges that were looked at: more than `max_bytes` of keys and
-        values end it. Records that the log no longer has, or that cannot be read, are missing."""
+        """The records of these ranges by offset, and the ranges that were read: it stops after `max_bytes` of keys and
+        values. Records that the log no longer has, or that cannot be read, are left out.
+        """
         found: dict[int, Record] = {}
         size, batch = 0, _NO_BATCH
         for index, one in enumerate(ranges):
@@ -170,7 +173,7 @@ class LetterWriter:
         return found, ranges
 
     def _read_batch(self, offset: int) -> _Batch:
-        """The record batch that holds an offset, or the one behind it; without records if it cannot be read."""
+        """The record batch with an offset, or the next one; without records if it cannot be read."""
         end_offset = offset + 1
         try:
             piece = self._partition.log.read(offset, max_bytes=1)
@@ -195,7 +198,7 @@ class LetterWriter:
         return _Batch(end_offset, {})
 
     def _complain(self, topic: str, error: KafkaError) -> None:
-        """Once per reason."""
+        """Log each reason once."""
         if str(error) != self._complaint:
             self._complaint = str(error)
             log.warning(

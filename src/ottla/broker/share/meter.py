@@ -1,4 +1,4 @@
-"""What a broker counts of its share partitions, under Kafka's names of share-group-metrics."""
+"""Metrics of a broker's share partitions, under Kafka's names (share-group-metrics)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LOAD_MS = (1.0, 5.0, 10.0, 50.0, 100.0, 500.0, 1000.0, 5000.0, 30_000.0)
 
 
 MAX_GROUPS = 1000
-"""Groups with counts of their own; those of further groups are counted together, under OTHERS."""
+"""Groups with metrics of their own; further groups are counted together, under OTHERS."""
 OTHERS = ""
 
 
@@ -38,7 +38,7 @@ class ShareMeter:
         self.load_ms = Histogram(LOAD_MS)
 
     def letters_of(self, group_id: str) -> LetterCounts:
-        """The counts of a group's dead letters."""
+        """The counters of a group's dead letters."""
         name = group_id if group_id in self.letters or len(self.letters) < MAX_GROUPS else OTHERS
         return self.letters.setdefault(name, LetterCounts())
 
@@ -106,7 +106,7 @@ def _of_partitions(share: Share, count: Callable[[SharePartition], int]) -> Iter
 
 
 def _register_letters(metrics: Metrics, share: Share) -> None:
-    """KIP-1191's metrics, and those of letters that were given up or wait."""
+    """KIP-1191's metrics, and those of letters that were given up or that wait."""
     letters = share.meter.letters
 
     def by_group(field: str) -> Callable[[], list[Sample]]:

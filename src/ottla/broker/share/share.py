@@ -1,7 +1,7 @@
 """The room of share partitions: what share groups have in flight of the partitions that this broker leads (KIP-932).
 
-A share partition is there from the first fetch of a member until the leader changes, the topic or the group is deleted,
-or the last session of the group here ends. The share coordinator keeps its state (`coordinators.persister`).
+A share partition exists from the first fetch of a member until the leader changes, the topic or the group is deleted,
+or the last session of the group on this broker ends. The share coordinator keeps its state (`coordinators.persister`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ottla.config import GroupConfig
 
 MAX_SHARE_PARTITIONS = 100_000
-"""Share partitions of one broker. Kafka bounds them only by its sessions; each group here names its own."""
+"""Share partitions of one broker. Kafka limits only its sessions; each group of these creates its own."""
 
 
 class Share:
@@ -60,11 +60,11 @@ class Share:
     # Share partitions
 
     def find(self, group_id: str, topic_id: bytes, index: int) -> HostedSharePartition | None:
-        """A share partition that a member has fetched from before."""
+        """A share partition from which a member has fetched before."""
         return self._partitions.get(SharePartitionKey(group_id, topic_id, index))
 
     def open(self, group_id: str, partition: Partition) -> HostedSharePartition:
-        """The share partition of a group in a partition that is led here; loaded if this is the first fetch."""
+        """The share partition of a group in a partition that this broker leads; the first fetch loads it."""
         key = SharePartitionKey(group_id, partition.topic_id, partition.index)
         hosted = self._partitions.get(key)
         if hosted is not None and not hosted.is_current:
@@ -139,10 +139,10 @@ class Share:
                 if key in self._partitions:
                     self._partitions[key].close_when_idle()
 
-    # Metadata
+    # --- Changes of the metadata
 
     def image_changed(self, changes: ImageChanges) -> None:
-        """Forget share partitions whose partition is not led here any more, or in a new epoch."""
+        """Drop share partitions whose partition this broker no longer leads, or leads in a new epoch."""
         if not (self._partitions and (changes.topics_deleted or changes.partitions_changed)):
             return
         for hosted in self:

@@ -1,4 +1,4 @@
-"""What a share partition asks of the share coordinator, here or on another broker (`coordinators.persister`)."""
+"""The requests of a share partition to the share coordinator, on this broker or another (`coordinators.persister`)."""
 
 from __future__ import annotations
 
