@@ -34,7 +34,7 @@ _MIN_INSYNC_REPLICAS = "min.insync.replicas"
 
 
 def is_for_controller(caller: Caller) -> bool:
-    """Whether a client sent the request to a controller's listener: a broker's own checks do not apply to it."""
+    """Whether this node got the request as a controller (forwarded, or on its listener): no broker's checks apply."""
     return caller.is_forwarded or caller.client.role == "controller"
 
 

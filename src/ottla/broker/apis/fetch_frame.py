@@ -78,7 +78,7 @@ def fetch_frame(
     rooms: tuple[Ground, Replicas, Quotas],
     access: Access | None = None,
 ) -> list[Any] | FollowerFetch | None:
-    """Take an incremental fetch of a follower: Returns the answer's parts, size and header included; or an object that
+    """Take an incremental fetch of a follower: returns the answer's parts, size and header included; or an object that
     delivers them when there is news; or None, without any effect, if fetch.py must handle it.
     """
     ground, replicas, quotas = rooms

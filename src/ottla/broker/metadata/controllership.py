@@ -210,7 +210,7 @@ class Controllership:
         )
 
     def hands_over(self, broker_id: int) -> None:
-        """A broker began to shut down: in the metadata before this offset its partitions get other leaders."""
+        """A broker began to shut down: the metadata before the log's present end has its partitions' new leaders."""
         self._handover_offsets.setdefault(broker_id, self._log.end_offset)
 
     def let_go(self, broker_id: int) -> None:
