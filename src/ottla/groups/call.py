@@ -1,4 +1,4 @@
-"""What a command of a group shard learns of its caller."""
+"""The caller of a command of a group shard."""
 
 from __future__ import annotations
 

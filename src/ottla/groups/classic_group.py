@@ -1,7 +1,7 @@
 """A classic group: its members, the protocol they agreed on, and its generation.
 
-The leader among the members assigns; the coordinator only keeps order: who is a member, which generation counts, who
-leads. States and what leads from one to the other:
+The members' leader assigns; the coordinator keeps the list of members, the generation and the leader. States and
+transitions:
 
     Empty                -> PreparingRebalance   a first member joins
     PreparingRebalance   -> CompletingRebalance  all known members have joined, or their time is up
@@ -39,7 +39,7 @@ CONSUMER_PROTOCOL_TYPE = "consumer"
 
 
 class ClassicState(Enum):
-    """What a classic group does; the values are what ListGroups and DescribeGroups say."""
+    """The states of a classic group; the values are those of ListGroups and DescribeGroups."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -77,7 +77,7 @@ class ClassicGroup:
         self.current = current
         self.previous = ClassicState.DEAD
         self.current_state_timestamp = timestamp
-        """Since when the group is in its state, wall clock; -1 if an old record did not say."""
+        """When the group entered its state, wall clock; -1 if an old record does not have it."""
         self.generation = generation
         self.protocol_type = protocol_type
         self.protocol_name = protocol_name
@@ -87,16 +87,16 @@ class ClassicGroup:
         self.static_members: dict[str, str] = {}
         """Member ids by group instance id."""
         self.pending_joins: dict[str, None] = {}
-        """Ids that were given to clients which have not come back with them yet."""
+        """Member ids that were given to clients which have not joined with them yet."""
         self.pending_syncs: dict[str, None] = {}
         """Members of the generation that have not sent SyncGroup yet."""
         self.awaiting_join_count = 0
         self.has_new_member = False
-        """Whether a member joined since the initial rebalance was last prolonged."""
+        """Whether a member joined since the initial rebalance was last extended."""
         self.writing: GroupMetadataValue | None = None
-        """The record made last, until it is replayed: the group is what it tells already, and more."""
+        """The last record made, until it is replayed: the group already has its content, and more."""
         self.is_unassigned = False
-        """Whether the record it was read from names no leader: what its members have is no whole assignment."""
+        """Whether the record from which it was loaded has no leader: then the members' assignments are incomplete."""
         self._supported: Counter[str] = Counter()
         self._subscriptions: list[bytes] | None = None
         self._subscribed_topics: frozenset[str] | None = None
@@ -131,7 +131,7 @@ class ClassicGroup:
         elif not is_transactional and not self.is_empty:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
         if not is_transactional and self.current is ClassicState.COMPLETING_REBALANCE:
-            # The member knows the generation but not its assignment: what it commits is no longer its own.
+            # The member has the new generation but not its assignment: its partitions may belong to others.
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
         return None
 
@@ -153,7 +153,7 @@ class ClassicGroup:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member reads the topic; if the consumers' subscriptions cannot be decoded, they might."""
+        """Whether a member reads the topic; True if the subscriptions cannot be decoded."""
         topics = self.subscribed_topics
         return self.uses_consumer_protocol if topics is None else topic in topics
 
@@ -198,7 +198,7 @@ class ClassicGroup:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """How long members may take to join a rebalance: as long as the most patient of them says."""
+        """How long members may take to join a rebalance: the largest timeout of any member."""
         return max(0, max((member.rebalance_timeout_ms for member in self.members.values()), default=0))
 
     def next_generation(self, timestamp: int) -> None:
@@ -216,7 +216,7 @@ class ClassicGroup:
         return self.leader == member_id
 
     def elect_joined_leader(self) -> bool:
-        """Have a leader that has joined; False if no member has."""
+        """Elect a leader that has joined; False if no member has."""
         if self.leader is None:
             return False
         if self.members[self.leader].awaiting_join is not None:
@@ -230,7 +230,7 @@ class ClassicGroup:
     # --- members
 
     def check_member(self, member_id: str, instance_id: str | None) -> None:
-        """UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if another process has taken the instance id over."""
+        """UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if another process has the instance id now."""
         if instance_id is not None:
             existing = self.static_members.get(instance_id)
             if existing is None:
@@ -241,7 +241,7 @@ class ClassicGroup:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
 
     def add(self, member: ClassicMember, protocol_type: str) -> None:
-        """Take a member in; the first one says what type of protocol the group speaks."""
+        """Add a member; the first one sets the group's protocol type."""
         assert member.id not in self.members
         if not self.members:
             self.protocol_type = protocol_type
@@ -257,7 +257,7 @@ class ClassicGroup:
         self.pending_joins.pop(member.id, None)
 
     def remove(self, member_id: str) -> ClassicMember | None:
-        """Let a member go, or an id that was only given out; the oldest member leads if the leader goes."""
+        """Remove a member, or an id without a member; if the leader is removed the oldest member leads."""
         self.pending_joins.pop(member_id, None)
         self.pending_syncs.pop(member_id, None)
         member = self.members.pop(member_id, None)
@@ -273,7 +273,7 @@ class ClassicGroup:
         return member
 
     def replace_static(self, member: ClassicMember, new_id: str) -> None:
-        """Give a static member the id of the process that now stands for it."""
+        """Give a static member the id of its new process."""
         assert member.instance_id is not None and member.awaiting_join is None and member.awaiting_sync is None
         old_id, member.id = member.id, new_id
         self.members[new_id] = self.members.pop(old_id)
@@ -294,14 +294,14 @@ class ClassicGroup:
         member.session_timeout_ms = session_timeout_ms
 
     def await_join(self, member: ClassicMember, waiting: ParkedRequest) -> ParkedRequest | None:
-        """Have the member's JoinGroup wait; returns the one that waited before, which would get no answer any more."""
+        """Park the member's JoinGroup; returns the one parked before, which would otherwise never be answered."""
         before, member.awaiting_join = member.awaiting_join, waiting
         if before is None:
             self.awaiting_join_count += 1
         return before
 
     def end_join(self, member: ClassicMember) -> ParkedRequest | None:
-        """The JoinGroup that waits, to be answered now."""
+        """Takes the parked JoinGroup, to be answered now."""
         waiting, member.awaiting_join = member.awaiting_join, None
         if waiting is not None:
             self.awaiting_join_count -= 1
@@ -310,14 +310,14 @@ class ClassicGroup:
     # --- protocols
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Whether a member with these protocols can be in the group: one of them is spoken by all who are there."""
+        """Whether a member with these protocols can join: one of them is supported by all members."""
         if self.is_empty:
             return bool(protocol_type) and bool(protocols)
         count = len(self.members)
         return protocol_type == self.protocol_type and any(self._supported[name] == count for name in protocols.names)
 
     def select_protocol(self) -> str:
-        """The protocol that all support and most like best; the oldest member's choice where votes are even."""
+        """The protocol that all support and most prefer; with equal votes the oldest member's choice."""
         count = len(self.members)
         candidates = {name for name, supporters in self._supported.items() if supporters == count}
         votes = Counter(member.protocols.vote(candidates) for member in self.members.values())
@@ -334,7 +334,7 @@ class ClassicGroup:
 
     @property
     def subscribed_topics(self) -> frozenset[str] | None:
-        """What the members of this generation read; None if that is not known. Read from their metadata when asked."""
+        """What the members of this generation read; None if unknown. Decoded from their metadata on demand."""
         if not self._is_subscription_read:
             self._is_subscription_read = True
             self._subscribed_topics = None if self._subscriptions is None else subscribed_topics(self._subscriptions)
@@ -342,7 +342,7 @@ class ClassicGroup:
         return self._subscribed_topics
 
     def note_subscriptions(self) -> None:
-        """Keep what the members told for this generation: they may tell other things while the next one forms."""
+        """Keep the members' metadata of this generation: it may change while the next one forms."""
         self._is_subscription_read = False
         self._subscriptions = None
         if self.uses_consumer_protocol:
@@ -353,10 +353,10 @@ class ClassicGroup:
                     member.protocols.metadata(self.protocol_name) for member in self.members.values()
                 ]
 
-    # --- what members are told, what is written
+    # --- responses and records
 
     def joined_members(self) -> list[JoinGroupResponseMember]:
-        """All members with what they tell the leader: it needs no more to assign."""
+        """All members with their metadata for the leader, which needs no more to assign."""
         assert self.protocol_name is not None
         return [
             JoinGroupResponseMember(
@@ -368,7 +368,7 @@ class ClassicGroup:
         ]
 
     def record(self, assignments: dict[str, bytes]) -> GroupRecord:
-        """The group as it is written: its generation, and its members with their assignments."""
+        """The group's record: its generation, and its members with their assignments."""
         members = []
         for member in self.members.values():
             assert self.protocol_name is not None
@@ -397,7 +397,7 @@ class ClassicGroup:
 
     @classmethod
     def of_record(cls, group_id: str, value: GroupMetadataValue) -> ClassicGroup:
-        """The group that a record tells of. Of a member's protocols only the chosen one is written."""
+        """The group that a record describes. The record has only the chosen protocol of each member."""
         group = cls(
             group_id,
             timestamp=value.current_state_timestamp,
@@ -409,7 +409,7 @@ class ClassicGroup:
         )
         for written in value.members:
             if written.member_id in group.members or written.group_instance_id in group.static_members:
-                continue  # no coordinator writes that, but a group must not be lost for it
+                continue  # no coordinator writes that, but it must not make a group unreadable
             has_no_timeout = written.rebalance_timeout == -1
             member = ClassicMember(
                 id=written.member_id,

@@ -1,9 +1,9 @@
 """The classic groups of a shard: JoinGroup, SyncGroup, Heartbeat and LeaveGroup, and their records.
 
-What a group is in the middle of a rebalance is not written: members that wait, ids that were given out, a generation
-without an assignment. After a restart the last complete generation counts, and members find out by their heartbeats.
-So commands change the group themselves, and a record's replay finds it changed already; only a record that this shard
-did not just make (at start, or after another coordinator) makes the group anew from what is written.
+The state within a rebalance is not written: parked members, ids without a member, a generation without an assignment.
+After a restart the last complete generation counts, and members find out by their heartbeats. So commands change the
+group directly, and the replay of their record finds it changed already; only a record that this shard did not just make
+(at start, or from another coordinator) rebuilds the group.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _MANDATORY_PROTOCOL_VERSION = 5
 
 
 class ClassicGroups:
-    """All classic groups of one shard. Every answer is the one that Kafka 4.3.1 gives."""
+    """All classic groups of one shard. Every answer is equal to that of Kafka 4.3.1."""
 
     def __init__(self, state: ShardState) -> None:
         self._state = state
@@ -52,11 +52,11 @@ class ClassicGroups:
     # --- commands
 
     def join(self, request: JoinGroupRequest, call: Call) -> CoordinatorDecision[JoinGroupResponse]:
-        """A member wants to be in the next generation; it waits until that begins."""
+        """Park a member until the next generation begins."""
         return self._joins.join(request, call)
 
     def sync(self, request: SyncGroupRequest, call: Call) -> CoordinatorDecision[SyncGroupResponse]:
-        """A member of the generation wants its assignment; the leader brings those of all."""
+        """A member of the generation asks for its assignment; the leader's request has the assignments of all."""
         if call.api_version >= _MANDATORY_PROTOCOL_VERSION and (
             request.protocol_type is None or request.protocol_name is None
         ):
@@ -83,11 +83,11 @@ class ClassicGroups:
         return step.decide()
 
     def heartbeat(self, request: HeartbeatRequest, call: Call) -> CoordinatorDecision[HeartbeatResponse]:
-        """A member is alive, and learns whether it has to join again."""
+        """A member is alive; the answer says whether it must join again."""
         return CoordinatorDecision([], heartbeat_answer(self._hear(request, call)))
 
     def leave(self, request: LeaveGroupRequest, call: Call) -> CoordinatorDecision[LeaveGroupResponse]:
-        """Members leave, or an administrator takes them out; each has its own outcome."""
+        """Members leave, or an administrator removes them; each has its own result."""
         if not request.group_id:
             return CoordinatorDecision([], LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID))
         step = Step(call.now, call.timestamp)
@@ -124,21 +124,21 @@ class ClassicGroups:
         self._state.groups[key.group] = prepared or ClassicGroup.of_record(key.group, value)
 
     def loaded(self, now: int, timestamp: int) -> None:
-        """The shard is replayed: sessions begin anew, since no member could send heartbeats meanwhile."""
+        """The shard is replayed: all sessions begin again, since no member could send heartbeats meanwhile."""
         for found in list(self._state.groups.values()):
             if not isinstance(found, ClassicGroup):
                 continue
             for member in found.members.values():
                 self._rebalances.expect_heartbeat(found, member, now)
             if found.is_unassigned or len(found.members) > self._state.config.group_max_size:
-                # A downgrade was not followed by the rebalance it calls for, and nothing else would start it; or the
-                # limit was lowered: members get to commit and join, and those who come too late are refused.
+                # Rebalance the group: the rebalance after a downgrade is missing and nothing else would start it; or
+                # the size limit was lowered, and members that join too late are refused.
                 step = Step(now, timestamp)
                 self._rebalances.prepare(found, step)
                 assert not step.records and not step.answers, "no member waits in a group that was just read"
 
     def unload(self, error: KafkaError, call: Call) -> list[Answer]:
-        """The shard goes: everyone who waits is answered."""
+        """The shard is dropped: all parked requests are answered."""
         answers: list[Answer] = []
         for group in self._state.groups.values():
             if isinstance(group, ClassicGroup):
@@ -150,11 +150,11 @@ class ClassicGroups:
     # --- for the other parts of the shard
 
     def create_group(self, group_id: str) -> None:
-        """A group in which only offsets are committed comes to be with the first of them; no record tells of it."""
+        """A group in which only offsets are committed is created with the first of them; it has no record."""
         self._state.groups[group_id] = ClassicGroup(group_id, timestamp=-1)
 
     def keep_session(self, group_id: str, member_id: str, now: int) -> None:
-        """A member that commits offsets is alive. While assignments are made, its SyncGroup or heartbeats tell that."""
+        """A commit shows that a member is alive. While assignments are made, its SyncGroup or heartbeats show it."""
         group = self._rebalances.find(group_id)
         if group is None or group.current not in (ClassicState.STABLE, ClassicState.PREPARING_REBALANCE):
             return
@@ -163,15 +163,15 @@ class ClassicGroups:
             self._rebalances.expect_heartbeat(group, member, now)
 
     def prepare_group(self, group: ClassicGroup) -> None:
-        """Have a group come to be when the record that `group.record` makes is replayed (with all that it is now)."""
+        """Create a group when the record made by `group.record` is replayed, with its complete state."""
         self._rebalances.prepare_group(group)
 
     def abandon_group(self, group: ClassicGroup) -> None:
-        """The record of a prepared group could not be written: it never was."""
+        """The record of a prepared group could not be written: drop the group."""
         self._rebalances.abandon_group(group)
 
     def converted(self, group: ClassicGroup, now: int, timestamp: int, *, is_rebalancing: bool) -> list[Answer]:
-        """A group of another type has become this one: its members' sessions begin, and maybe a rebalance."""
+        """A group of another type was converted to this one: its members' sessions begin, and perhaps a rebalance."""
         step = Step(now, timestamp)
         for member in group.members.values():
             self._rebalances.expect_heartbeat(group, member, now)
@@ -181,7 +181,7 @@ class ClassicGroups:
         return step.answers
 
     def answer_all(self, group: ClassicGroup, code: ErrorCode) -> list[Answer]:
-        """Answer every request that waits in the group with an error."""
+        """Answer every parked request of the group with an error."""
         answers = []
         for member in group.members.values():
             waiting = group.end_join(member)
@@ -195,7 +195,7 @@ class ClassicGroups:
     # --- SyncGroup
 
     def _assign(self, group: ClassicGroup, request: SyncGroupRequest, step: Step) -> None:
-        """The leader has assigned: the generation is written, and every member that waits learns its part."""
+        """The leader has assigned: the generation is written, and every parked member gets its assignment."""
         given = {assignment.member_id: bytes(assignment.assignment) for assignment in request.assignments}
         assignments = {member_id: given.get(member_id, b"") for member_id in group.members}
         step.records.append(group.record(assignments))
@@ -214,7 +214,7 @@ class ClassicGroups:
     def _assignment_refused(
         self, group: ClassicGroup, waiting: list[ParkedRequest], error: KafkaError, call: Call
     ) -> CoordinatorDecision[Any]:
-        """The assignment could not be written, so no member may act on it: all join again."""
+        """The assignment could not be written, so no member may use it: all join again."""
         self._state.counts[COMPLETED_REBALANCES] -= 1
         group.writing = None
         for member in group.members.values():
@@ -248,7 +248,7 @@ class ClassicGroups:
     def _let_go(self, group: ClassicGroup, identity: MemberIdentity, step: Step) -> ErrorCode:
         member_id = identity.member_id
         if not member_id:
-            # An administrator names static members by their instance id alone.
+            # An administrator names static members only by instance id.
             found = None if identity.group_instance_id is None else group.static_members.get(identity.group_instance_id)
             if found is None:
                 return ErrorCode.UNKNOWN_MEMBER_ID
@@ -285,5 +285,5 @@ def _differs(said: str | None, chosen: str | None) -> bool:
 
 
 def _leave_refused(answers: list[Answer], error: KafkaError, call: Call) -> CoordinatorDecision[LeaveGroupResponse]:
-    """The members are gone all the same; only that the group is empty now is not written."""
+    """The members have left all the same; only the record of the empty group is missing."""
     return CoordinatorDecision([], LeaveGroupResponse(error_code=write_error(error.code)), answers=answers)

@@ -1,4 +1,4 @@
-"""JoinGroup to a classic group: who is let in, under which id, and whether a rebalance follows."""
+"""JoinGroup to a classic group: which members are admitted, under which id, and whether a rebalance follows."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 _REBALANCE_TIMEOUT_VERSION = 1
-"""Before it, the session timeout is also the time that members have to join."""
+"""In older versions the session timeout is also the rebalance timeout."""
 _MEMBER_ID_REQUIRED_VERSION = 4
 _SKIP_ASSIGNMENT_VERSION = 9
 _MAX_ID_PREFIX_BYTES = 32767 - 37
-"""An id is a client's or an instance's with a UUID behind it, and a string on the wire has at most 32767 bytes."""
+"""A member id is a client or instance id followed by a UUID, and a string on the wire has at most 32767 bytes."""
 
 Reply = JoinGroupResponse | None
-"""None where the caller waits."""
+"""None if the request is parked."""
 
 
 class ClassicJoins:
@@ -51,8 +51,7 @@ class ClassicJoins:
     def _join_new_group(
         self, request: JoinGroupRequest, call: Call, step: Step, tombstones: list[GroupRecord]
     ) -> CoordinatorDecision[JoinGroupResponse]:
-        """The first member makes the group, in the place of a consumer or streams group without members. It is written
-        empty."""
+        """The first member creates the group, or replaces an empty consumer or streams group. It is written empty."""
         group = ClassicGroup(request.group_id, timestamp=call.timestamp)
         records = [*tombstones, group.record({})]
         self._rebalances.prepare_group(group)
@@ -95,7 +94,7 @@ class ClassicJoins:
         return self._join_again(group, group.members[member_id], request, protocols, call, step)
 
     def _has_room(self, group: ClassicGroup, member_id: str) -> bool:
-        """Whether one more fits. While a rebalance is prepared, those who joined it count, not those who might."""
+        """Whether one more member fits. While a rebalance is prepared, only members that have joined it count."""
         max_size = self._state.config.group_max_size
         member = group.members.get(member_id)
         if group.current is ClassicState.PREPARING_REBALANCE:
@@ -118,7 +117,7 @@ class ClassicJoins:
             return self._replace(group, group.members[known_id], new_id, request, protocols, call, step)
         if call.api_version < _MEMBER_ID_REQUIRED_VERSION:
             return self._add(group, new_id, request, protocols, call, step)
-        # A client whose connection breaks now comes back under this id, not as one more member.
+        # If the client's connection breaks now it comes back with this id, not as another member.
         group.pending_joins[new_id] = None
         self._rebalances.expect_member(group, new_id, call.now, request.session_timeout_ms)
         return join_error(ErrorCode.MEMBER_ID_REQUIRED, call.api_version, new_id)
@@ -159,7 +158,7 @@ class ClassicJoins:
         call: Call,
         step: Step,
     ) -> Reply:
-        """A member joins again: it was called, or something changed for it, or an answer was lost."""
+        """A member joins again: for a rebalance, with changed metadata, or because an answer was lost."""
         is_settled = group.current is not ClassicState.PREPARING_REBALANCE
         is_leader = group.is_leader(member.id)
         has_leaders_wish = is_leader and group.current is ClassicState.STABLE
@@ -183,7 +182,7 @@ class ClassicJoins:
         if before is not None:
             step.answers.append(refuse_join(before, ErrorCode.REBALANCE_IN_PROGRESS, member.id))
 
-    # --- a static member that comes back as a new process
+    # --- a static member that returns as a new process
 
     def _replace(
         self,
@@ -195,7 +194,7 @@ class ClassicJoins:
         call: Call,
         step: Step,
     ) -> Reply:
-        """The instance id passes to the process that asks; the one that had it is fenced."""
+        """The instance id passes to the requesting process; the previous one is fenced."""
         old_id, old_leader = member.id, group.leader
         before = member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms
         step.answers += _fence(group, member)
@@ -205,7 +204,7 @@ class ClassicJoins:
         self._rebalances.expect_heartbeat(group, member, call.now)
         group.update(member, protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
         if group.current is ClassicState.STABLE and group.select_protocol() == group.protocol_name:
-            # Nothing changes for the others, so they are left in peace: that is what static members are for.
+            # Nothing changes for the other members, so there is no rebalance: that is the purpose of static members.
             assignments = {known.id: known.assignment for known in group.members.values()}
             step.records.append(group.record(assignments))
             step.refused = partial(self._replace_refused, group, member, old_id, old_leader, before, step.answers)
@@ -240,7 +239,7 @@ class ClassicJoins:
 
 
 def refuse(request: JoinGroupRequest, call: Call, state: ShardState) -> JoinGroupResponse | None:
-    """What is wrong with a JoinGroup to whatever type of group; None if nothing is."""
+    """The error of a JoinGroup that holds for every type of group; None if there is none."""
     if not request.group_id:
         return join_error(ErrorCode.INVALID_GROUP_ID, call.api_version, request.member_id)
     config = state.config
@@ -250,7 +249,7 @@ def refuse(request: JoinGroupRequest, call: Call, state: ShardState) -> JoinGrou
 
 
 def _fence(group: ClassicGroup, member: ClassicMember) -> list[Answer]:
-    """A request that waits under the member's old id has been replaced."""
+    """Answer a request parked under the member's old id: it was replaced."""
     answers = []
     waiting = group.end_join(member)
     if waiting is not None:
@@ -262,8 +261,9 @@ def _fence(group: ClassicGroup, member: ClassicMember) -> list[Answer]:
 
 
 def _rejoined(group: ClassicGroup, member_id: str, old_leader: str | None, api_version: int) -> JoinGroupResponse:
-    """A static member is back and nothing changed. A leader must not assign again: newer versions say so; older ones
-    learn that the process before them leads, whose id no member has any more."""
+    """A static member is back and nothing changed. A leader must not assign again: newer versions have a field for
+    that; older ones get the id of the previous process as leader, which no member has any more.
+    """
     if api_version < _SKIP_ASSIGNMENT_VERSION:
         return joined(group, member_id, api_version, leader=old_leader)
     is_leader = group.is_leader(member_id)

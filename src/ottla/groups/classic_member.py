@@ -1,4 +1,4 @@
-"""A member of a classic group: what it said when it joined, what it was assigned, and which of its requests wait."""
+"""A member of a classic group: its metadata, its assignment, and its parked requests."""
 
 from __future__ import annotations
 
@@ -11,24 +11,23 @@ from ottla.wire.messages.join_group import JoinGroupRequestProtocol
 
 
 class ParkedRequest(NamedTuple):
-    """A request that is left waiting: how its caller is found again, and in which version it is answered."""
+    """A parked request: the key of its caller, and the version of its answer."""
 
     waiter: Any
     api_version: int
 
 
 class Protocols:
-    """The protocols a member can speak, the ones it likes best first, each with what it has to tell the leader.
-
-    For consumers these are the assignors, and what they have to tell is the subscription. A name that comes twice
-    counts once: a member has one vote and supports a protocol or does not.
+    """The protocols that a member supports, in its order of preference, each with metadata for the leader. For
+    consumers these are assignors with the subscription. A name that occurs twice counts once, as does the member's
+    vote.
     """
 
     __slots__ = ("_metadata", "pairs")
 
     def __init__(self, pairs: Iterable[tuple[str, bytes]]) -> None:
         self.pairs = tuple(pairs)
-        """As the member sent them: joining with the same ones again changes nothing."""
+        """As the member sent them: joining again with the same ones changes nothing."""
         self._metadata = dict(reversed(self.pairs)) if self.pairs else {}
 
     @classmethod
@@ -49,17 +48,17 @@ class Protocols:
         return self._metadata.keys()
 
     def metadata(self, name: str) -> bytes:
-        """What the member tells the leader if this protocol is chosen."""
+        """The member's metadata for the leader if this protocol is chosen."""
         return self._metadata[name]
 
     def vote(self, candidates: set[str]) -> str:
-        """The candidate that the member likes best."""
+        """The candidate that the member prefers."""
         return next(name for name, _ in self.pairs if name in candidates)
 
 
 @dataclass(slots=True, eq=False)
 class ClassicMember:
-    """One member; its id is the coordinator's, its group instance id its own (None for a dynamic member)."""
+    """One member; the coordinator chose its member id, the member its group instance id (None for a dynamic member)."""
 
     id: str
     instance_id: str | None
@@ -72,7 +71,9 @@ class ClassicMember:
     awaiting_join: ParkedRequest | None = None
     awaiting_sync: ParkedRequest | None = None
     is_new: bool = False
-    """Whether it waits for its first generation. It may not know its id yet, so waiting is no sign of life."""
+    """Whether it waits for its first generation. It may not know its id yet, so a parked request does not show that it
+    is alive.
+    """
 
     @property
     def is_static(self) -> bool:
@@ -80,11 +81,11 @@ class ClassicMember:
 
     @property
     def has_satisfied_heartbeat(self) -> bool:
-        """Whether a request of it that waits stands for its heartbeats."""
+        """Whether a parked request counts in place of its heartbeats."""
         return not self.is_new and (self.awaiting_join is not None or self.awaiting_sync is not None)
 
     def describe(self, protocol_name: str | None) -> DescribedGroupMember:
-        """As DescribeGroups shows it; what it told the leader only where the protocol is settled."""
+        """The row for DescribeGroups; with its metadata only if the protocol is settled."""
         return DescribedGroupMember(
             member_id=self.id,
             group_instance_id=self.instance_id,

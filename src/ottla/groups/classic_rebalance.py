@@ -1,8 +1,9 @@
-"""Rebalances of classic groups: when members are called to join, when a generation begins, who is dropped for silence.
+"""Rebalances of classic groups: when members must join, when a generation begins, and which members are removed for
+silence.
 
-Three deadlines drive it. The join deadline ends the wait for members (a short one, prolonged while members keep coming,
-for a group that was empty); the sync deadline drops members that joined a generation but never asked for their
-assignment; the session deadline drops members that are no longer heard of.
+Three deadlines drive it. The join deadline ends the wait for members (for a group that was empty a short one, extended
+while members keep joining); the sync deadline drops members that joined a generation but never asked for their
+assignment; the session deadline drops members without heartbeats.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.records.group_metadata_value import GroupMetadataValue
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
-"""How long a new member's first JoinGroup may wait. Nothing else tells whether it is still there."""
+"""How long a new member's first JoinGroup may wait. Nothing else shows whether the client is still there."""
 RETRY_DELAY_MS = 100
-"""The least time between two tries to begin a generation, whatever time its members give each other."""
+"""The least time between two attempts to begin a generation, whatever the members' timeouts."""
 
 
 @dataclass(slots=True)
 class Step:
-    """One command or deadline at work: when it happens, and what has been decided so far."""
+    """One command or deadline in progress: its time, and the decisions so far."""
 
     now: int
     timestamp: int
@@ -48,10 +49,10 @@ class ClassicRebalances:
     def __init__(self, state: ShardState) -> None:
         self._state = state
         self._prepared: dict[str, ClassicGroup] = {}
-        """Groups that come to be with a record that was decided on but is not replayed yet."""
+        """Groups that a decided record will create when it is replayed."""
 
     def find(self, group_id: str) -> ClassicGroup | None:
-        """The group, unless it is gone or of another type by now."""
+        """The group, unless it was deleted or has another type by now."""
         group = self._state.groups.get(group_id)
         return group if isinstance(group, ClassicGroup) else None
 
@@ -63,7 +64,7 @@ class ClassicRebalances:
         self._prepared.pop(group.id, None)
 
     def take_prepared(self, group_id: str, value: GroupMetadataValue) -> ClassicGroup | None:
-        """The group that this record makes, with all that it is and the record does not tell."""
+        """The group that this record creates, with state that the record does not have."""
         group = self._prepared.pop(group_id, None)
         if group is None or group.writing is not value:
             return None
@@ -73,14 +74,14 @@ class ClassicRebalances:
     # --- phases
 
     def start_or_go_on(self, group: ClassicGroup, step: Step) -> None:
-        """Members changed: call all to join, or go on with the rebalance that already does."""
+        """Members changed: start a rebalance, or continue the present one."""
         if group.can_rebalance:
             self.prepare(group, step)
         else:
             self.complete_if_all_joined(group, step)
 
     def prepare(self, group: ClassicGroup, step: Step) -> None:
-        """Call all members to join; they learn of it by their heartbeats, those that wait for an assignment at once."""
+        """Start a rebalance; members learn of it from heartbeats, parked SyncGroups at once."""
         if group.current is ClassicState.COMPLETING_REBALANCE:
             for member in group.members.values():
                 member.assignment = b""
@@ -103,7 +104,7 @@ class ClassicRebalances:
             self._expect_joins(group, step.now)
 
     def complete_if_all_joined(self, group: ClassicGroup, step: Step) -> None:
-        """Begin the generation if no member is missing; a group that was empty waits for more to come, in any case."""
+        """Begin the generation if all members have joined; a group that was empty always waits for more."""
         is_preparing = group.current is ClassicState.PREPARING_REBALANCE
         if is_preparing and group.previous is not ClassicState.EMPTY and group.have_all_joined:
             self.complete(group, step)
@@ -116,13 +117,13 @@ class ClassicRebalances:
             for member in missing:
                 self.drop(group, member, step)
         if not group.elect_joined_leader() and group.members:
-            # Only silent static members are left; their sessions end one day.
+            # Only silent static members are left; their sessions will end.
             self._expect_joins(group, step.now, RETRY_DELAY_MS)
             return
         group.next_generation(step.timestamp)
         if group.is_empty:
             step.records.append(group.record({}))
-            # The generation before stays the last one written; it has no members that are alive.
+            # The previous generation remains the last one written; none of its members is alive.
             step.refused = lambda error, call: CoordinatorDecision([], None, answers=step.answers)
             return
         members = group.joined_members()
@@ -149,7 +150,7 @@ class ClassicRebalances:
             self._state.timers.cancel(_sync_key(group.id))
 
     def drop(self, group: ClassicGroup, member: ClassicMember, step: Step) -> None:
-        """Let a member go. What it waits for is answered so that a process that is alive after all joins anew."""
+        """Remove a member. Its parked requests are answered, so that a process that is still alive joins again."""
         waiting = group.end_join(member)
         if waiting is not None:
             step.answers.append(refuse_join(waiting, ErrorCode.UNKNOWN_MEMBER_ID))
@@ -164,11 +165,11 @@ class ClassicRebalances:
     def expect_heartbeat(
         self, group: ClassicGroup, member: ClassicMember, now: int, timeout_ms: int | None = None
     ) -> None:
-        """Hear of the member within its session timeout from now, or drop it."""
+        """Expect a request of the member within its session timeout, or remove it."""
         self.expect_member(group, member.id, now, member.session_timeout_ms if timeout_ms is None else timeout_ms)
 
     def expect_member(self, group: ClassicGroup, member_id: str, now: int, timeout_ms: int) -> None:
-        """As `expect_heartbeat`, also for an id that was given to a client which has to join with it."""
+        """Like `expect_heartbeat`, also for an id that a client has to join with."""
         self._state.timers.schedule(
             _session_key(group.id, member_id), now + timeout_ms, partial(self._expire_session, group.id, member_id)
         )

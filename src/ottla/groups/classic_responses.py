@@ -1,4 +1,4 @@
-"""What members of classic groups are answered, in the version they asked in."""
+"""Responses to members of classic groups, in the version of the request."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupRespons
 from ottla.wire.messages.sync_group import SyncGroupResponse
 
 _NULL_PROTOCOL_NAME_VERSION = 7
-"""JoinGroup: before it, no protocol is "", not null."""
+"""Older versions of JoinGroup have "" for no protocol, not null."""
 _BATCHED_LEAVE_VERSION = 3
 
 _WRITE_ERRORS = {
@@ -28,7 +28,7 @@ _WRITE_ERRORS = {
 
 
 def write_error(code: ErrorCode) -> ErrorCode:
-    """What a member is told when the group's record could not be written because of `code`."""
+    """The member's error if the group's record could not be written because of `code`."""
     return _WRITE_ERRORS.get(code, code)
 
 
@@ -49,7 +49,7 @@ def joined(
     leader: str | None = None,
     skip_assignment: bool = False,
 ) -> JoinGroupResponse:
-    """The generation as a member learns of it; only the leader gets the members."""
+    """The generation as a JoinGroup response; only the leader gets the members."""
     protocol_name = group.protocol_name
     if api_version < _NULL_PROTOCOL_NAME_VERSION:
         protocol_name = protocol_name or ""
@@ -87,14 +87,14 @@ def heartbeat_answer(code: ErrorCode) -> HeartbeatResponse:
 
 
 def leaving(request: LeaveGroupRequest, api_version: int) -> list[MemberIdentity]:
-    """Who leaves; before version 3 it is the one who asks."""
+    """The members that leave; before version 3 only the sender."""
     if api_version >= _BATCHED_LEAVE_VERSION:
         return request.members
     return [MemberIdentity(member_id=request.member_id)]
 
 
 def left(members: list[MemberResponse], api_version: int) -> LeaveGroupResponse:
-    """The outcome for each who leaves; before version 3 there is one, and its error is that of the response."""
+    """The result for each leaving member; before version 3 there is one, which is the response's error."""
     if api_version >= _BATCHED_LEAVE_VERSION:
         return LeaveGroupResponse(members=members)
     return LeaveGroupResponse(error_code=members[0].error_code)

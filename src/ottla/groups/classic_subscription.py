@@ -1,7 +1,6 @@
-"""Which topics the consumers of a classic group read, from what each of them tells its leader.
-
-That is a matter between the members; the coordinator only reads it to know whose offsets are still needed, and takes
-it for unknown when it cannot be read.
+"""The topics that the consumers of a classic group read, from their metadata for the leader. The coordinator does not
+define that format: it only decodes it to know which offsets are still needed, and treats undecodable metadata as
+unknown.
 """
 
 from __future__ import annotations

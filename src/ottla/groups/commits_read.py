@@ -1,7 +1,6 @@
-"""Commits that are read back from the log, a long row for every offset: only the last of each is worth decoding.
-
-Ordinary commits wait here as they were read, each in the place of the one before it. Whatever else the log holds comes
-after they have been taken in, so that the shard becomes what it would by one record after the other.
+"""Commits read back from the log while a shard is loaded: only the last commit of each partition is decoded. Ordinary
+commits wait here undecoded, and a later one replaces the earlier. Before any other record is replayed they are applied,
+so that the result is the same as replaying one record after the other.
 """
 
 from __future__ import annotations
@@ -14,10 +13,10 @@ from ottla.wire.messages.records.offset_commit_key import OffsetCommitKey
 from ottla.wire.messages.records.offset_commit_value import OffsetCommitValue
 
 MAX_WAITING_COUNT = 4_000
-"""Taking them in is one piece of work: a few milliseconds."""
+"""Applying so many is one piece of work: a few milliseconds."""
 
 _VALUE = Struct(">2xqixq3x16s")
-"""Offset, leader epoch, commit timestamp and topic id; between them what `is_ordinary_value` has looked at."""
+"""Offset, leader epoch, commit timestamp and topic id; `is_ordinary_value` has checked the bytes between them."""
 _VALUE_SIZE = _VALUE.size
 _MIN_KEY_SIZE = 10
 _PARTITION = Struct(">i")
@@ -47,14 +46,14 @@ def is_ordinary_key(key: bytes) -> bool:
 
 
 class CommitsRead:
-    """Of each offset the latest ordinary commit that has not been taken in yet."""
+    """The latest ordinary commit of each partition that is not applied yet."""
 
     __slots__ = ("_offsets", "latest")
 
     def __init__(self, offsets: Offsets) -> None:
         self._offsets = offsets
         self.latest: dict[bytes, bytes] = {}
-        """Values by key, all of them ordinary. `take_in` when there are too many."""
+        """Values by key, all of them ordinary. Call `take_in` when there are too many."""
 
     def take_in(self) -> None:
         latest, self.latest = self.latest, {}

@@ -1,9 +1,9 @@
 """Members of a consumer group that speak the classic protocol: JoinGroup, SyncGroup, Heartbeat and LeaveGroup.
 
 The coordinator assigns, so no member leads and none waits: JoinGroup answers at once with the member's epoch as the
-generation, SyncGroup with its partitions as a leader would have encoded them, and Heartbeat says REBALANCE_IN_PROGRESS
-when the member has to join again, to give partitions up or to get more. What it owns it says in its subscription; one
-that revokes everything before it joins (eager) owns nothing.
+generation, SyncGroup with its partitions in the leader's encoding, and Heartbeat says REBALANCE_IN_PROGRESS
+when the member has to join again, to give partitions up or to get more. Its subscription lists the partitions that it
+owns; an eager member has revoked all before it joins and owns none.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class ClassicMembers:
         return CoordinatorDecision([], heartbeat_answer(ErrorCode.NONE))
 
     def leave(self, request: LeaveGroupRequest, call: Call) -> CoordinatorDecision[LeaveGroupResponse]:
-        """Members of either protocol leave, or an administrator takes them out; each has its own outcome."""
+        """Members of either protocol leave, or an administrator removes them; each has its own result."""
         try:
             group = self._group(request.group_id)
         except KafkaError as error:
@@ -166,8 +166,8 @@ class ClassicMembers:
             ((topic.topic, topic.partitions) for topic in subscription.owned_partitions), self._state.image
         )
         if holder is not None and self._conversion.may_downgrade_replacing(group, holder):
-            # Kafka rebalances only when the target is behind. But the target is what the classic group begins with: a
-            # member that is still on its way to it would never hear of partitions that others just gave up for it.
+            # Kafka rebalances only when the target is outdated. But the target is what the classic group begins with: a
+            # member that has not reached it would never get partitions that others just gave up for it.
             is_rebalancing = group.assignment_epoch < step.epoch or not all(
                 member.is_reconciled_to(group.assignment_epoch) for member in group.members.values()
             )
@@ -211,7 +211,7 @@ class ClassicMembers:
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
 
     def _schedule_join(self, group_id: str, member: ConsumerMember, now: int) -> None:
-        """The member has been told to join again, and has so long to do it from the first time on."""
+        """The member must join again; its time runs from the first time it was asked."""
         if ("consumer-join", group_id, member.id) not in self._state.timers:
             self._schedule_fence("consumer-join", group_id, member.id, member.rebalance_timeout_ms, now)
 
@@ -271,7 +271,7 @@ def _member(group: ConsumerGroup, member_id: str, instance_id: str | None) -> Co
 
 
 def _leaving_member(group: ConsumerGroup, identity: MemberIdentity) -> ConsumerMember:
-    """A static member may be named by its instance id alone."""
+    """A static member may be named only by its instance id."""
     if identity.group_instance_id is not None and not identity.member_id:
         holder = group.static_member(identity.group_instance_id)
         if holder is not None:

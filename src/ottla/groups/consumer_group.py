@@ -1,13 +1,13 @@
-"""A consumer group (KIP-848): what its records add up to, and what can be asked of it.
+"""A consumer group (KIP-848): the state that its records define, and queries on it.
 
 Three epochs move a group. The *group epoch* rises when a member comes, goes or changes its subscription, or when a
 topic changes. The *assignment epoch* is the group epoch for which the target assignment was last computed. Each
 *member epoch* follows when the member has given up what the target no longer gives it.
 
-States: Empty (no members), Assigning (the target is older than the group), Reconciling (some member is not yet where
-the target wants it), Stable.
+States: Empty (no members), Assigning (the target is older than the group), Reconciling (a member has not reached its
+target), Stable.
 
-I1. A partition has one owner: it is given to a member only when no other has it, assigned or still to be revoked.
+I1. A partition has one owner: it is assigned to a member only when no other member has it assigned or still to revoke.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ FREE = -1
 
 
 class ConsumerGroup:
-    """Read it freely; `replay` of records is what changes it."""
+    """Read it freely; only `replay` of records changes it."""
 
     type = "consumer"
     protocol_type = CONSUMER_PROTOCOL
@@ -59,9 +59,9 @@ class ConsumerGroup:
         self.classic_protocols: dict[str, int] = {}
         """How many of them offer an assignor."""
         self.has_partition_metadata = False
-        """Kafka 4.0 wrote a record that is to be taken away with the next change."""
+        """Whether a record of Kafka 4.0 exists, to be removed with the next change."""
         self.refreshed_epoch: int | None = None
-        """Not persisted: the group epoch for which the topics were last looked at; None when they have to be again."""
+        """Not persisted: the group epoch for which the topics were last checked; None: check again."""
         self._server_assignors: dict[str, int] = {}
 
     @property
@@ -80,7 +80,7 @@ class ConsumerGroup:
 
     @property
     def needs_refresh(self) -> bool:
-        """Whether the topics have to be looked at; so it is, too, if the epoch of the last look was never written."""
+        """Whether the topics must be checked again; also if the epoch of the last check was never written."""
         return self.refreshed_epoch is None or self.epoch < self.refreshed_epoch
 
     def member(self, member_id: str) -> ConsumerMember:
@@ -94,7 +94,7 @@ class ConsumerGroup:
         return None if member_id is None else self.members[member_id]
 
     def target(self, member: ConsumerMember) -> Assignment:
-        """What a member is to have. A new static member takes the place of the one with its instance id."""
+        """A member's target. A new static member takes the target of the one with its instance id."""
         if member.instance_id is None:
             return self.targets.get(member.id, EMPTY)
         return self.targets.get(self.static_members.get(member.instance_id, ""), EMPTY)
@@ -104,7 +104,7 @@ class ConsumerGroup:
         return FREE if partitions is None else partitions.get(partition, FREE)
 
     def waits_for_others(self, member: ConsumerMember) -> bool:
-        """Whether other members still hold partitions that the member is to have."""
+        """Whether other members still have partitions of the member's target."""
         for topic_id, partitions in self.targets.get(member.id, EMPTY).items():
             assigned = member.assigned.get(topic_id, {})
             for partition in partitions:
@@ -113,7 +113,7 @@ class ConsumerGroup:
         return False
 
     def server_assignor(self, before: ConsumerMember | None = None, after: ConsumerMember | None = None) -> str | None:
-        """The assignor that most members ask for, as it would be if `before` became `after`."""
+        """The assignor that most members request, as if `before` became `after`."""
         counts = self._server_assignors.copy()
         if before is not None and before.server_assignor is not None:
             _count(counts, before.server_assignor, -1)
@@ -135,9 +135,9 @@ class ConsumerGroup:
         self, member_id: str, instance_id: str | None, generation: int, *, is_transactional: bool, api_version: int
     ) -> PartitionCheck | None:
         if generation < 0 and not self.members:
-            return None  # an admin or a consumer that manages its partitions itself
+            return None  # an admin, or a consumer that assigns itself
         if is_transactional and generation == -1 and member_id == "" and instance_id is None:
-            return None  # a producer of before KIP-447
+            return None  # a producer from before KIP-447
         member = self.member(member_id)
         if not is_transactional and not member.is_classic and api_version < 9:
             raise KafkaError(
@@ -205,7 +205,7 @@ class ConsumerGroup:
             ],
         )
 
-    # what records change
+    # Changes by records.
 
     def update_member(self, member: ConsumerMember) -> None:
         before = self.members.get(member.id)
@@ -277,7 +277,7 @@ def _stale(member: ConsumerMember, message: str) -> KafkaError:
 
 
 def _check_partition(member: ConsumerMember, epoch: int, topic: str, topic_id: bytes, partition: int) -> None:
-    """A commit of an earlier epoch counts for partitions that the member has had since then (KIP-1251)."""
+    """A commit with an earlier epoch is valid for partitions that the member has had since then (KIP-1251)."""
     assigned = member.assigned.get(topic_id, {}).get(partition)
     if assigned is None:
         assigned = member.pending_revocation.get(topic_id, {}).get(partition)
@@ -292,7 +292,7 @@ def _check_partition(member: ConsumerMember, epoch: int, topic: str, topic_id: b
 
 
 def _all_owned(member: ConsumerMember) -> Assignment:
-    """What the member has, and what it has to give up and may still have."""
+    """The member's partitions, and those that it must revoke and may still have."""
     topic_ids = member.assigned.keys() | member.pending_revocation.keys()
     return {
         topic_id: tuple(sorted({*member.assigned.get(topic_id, ()), *member.pending_revocation.get(topic_id, ())}))
@@ -301,7 +301,7 @@ def _all_owned(member: ConsumerMember) -> Assignment:
 
 
 def _described(partitions: Assignment, image: ClusterImage) -> DescribedAssignment:
-    """Topics that are gone by now are left out."""
+    """Deleted topics are left out."""
     return DescribedAssignment(
         topic_partitions=[
             TopicPartitions(topic_id=topic_id, topic_name=topic.name, partitions=list(numbers))

@@ -1,8 +1,8 @@
 """The consumer groups of a shard (KIP-848): ConsumerGroupHeartbeat and ConsumerGroupDescribe, and their records.
 
-A member says who it is and what it wants with epoch 0, then that it lives, and what it owns when that changes. The
-answer tells it its epoch and, when they change, its partitions. Leaving is epoch -1, or -2 for a static member that
-will be back. No request ever waits for an answer.
+A member joins with epoch 0 and its subscription; later heartbeats show that it is alive, and list its partitions when
+these change. The answer has the member's epoch and, when they change, its partitions. Epoch -1 leaves; -2 leaves as a
+static member that will return. No request ever waits for an answer.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 MAX_ID_BYTES = 32767
 """Ids are part of records' keys, where a string has a length of two bytes."""
 _CLIENT_MEMBER_ID_VERSION = 1
-"""From it on, members choose their ids themselves, so that a join that is sent twice is one."""
+"""From this version on members choose their own ids, so that a repeated join counts once."""
 
 
 class ConsumerGroups:
@@ -113,14 +113,14 @@ class ConsumerGroups:
     # records, and the world
 
     def replay(self, key: Message, value: Message | None) -> None:
-        """Let a record of one of the consumer groups' kinds take effect."""
+        """Apply a record of one of the consumer groups' kinds."""
         self._replay.replay(key, value)
 
     def loaded(self, now: int) -> None:
         self._membership.loaded(now)
 
     def metadata_changed(self, changes: ImageChanges, now: int) -> None:
-        """`ShardState.image` is the new one already."""
+        """The topics changed; `ShardState.image` is already the new one."""
         self._membership.metadata_changed(changes, self._state.image)
 
     # heartbeats
@@ -183,7 +183,7 @@ class ConsumerGroups:
         return CoordinatorDecision(step.records, response, answers=answers)
 
     def _alive(self, group: ConsumerGroup, member_id: str, epoch: int, call: Call) -> ConsumerGroupHeartbeatResponse:
-        """The member was heard of: its session begins anew."""
+        """The member sent a heartbeat: its session begins again."""
         config = self._state.group_config(group.id)
         self._membership.schedule_session(group.id, member_id, config.consumer_session_timeout_ms, call.now)
         return ConsumerGroupHeartbeatResponse(
@@ -207,7 +207,7 @@ class ConsumerGroups:
         *,
         is_joining: bool,
     ) -> Step:
-        """The member that a heartbeat is from; one that joins may be new, or take a static member's place."""
+        """The member that sent a heartbeat; if it joins it may be new, or replace a static member."""
         member_id = request.member_id or self._new_member_id()
         if request.instance_id is None:
             known = group.members.get(member_id) if is_joining else group.member(member_id)
@@ -235,7 +235,7 @@ class ConsumerGroups:
         return step
 
     def _new_member_id(self) -> str:
-        """As Kafka's Uuid prints itself."""
+        """In the text form of Kafka's Uuid."""
         while True:
             id = urlsafe_b64encode(self._state.rng.randbytes(16)).rstrip(b"=").decode()
             if not id.startswith("-"):
@@ -257,16 +257,16 @@ class ConsumerGroups:
         response = ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
         if request.member_epoch == LEAVING_EPOCH:
             return self._membership.fence(group, [member], response, call)
-        # it keeps its partitions for the next one, who may commit whatever it finds
+        # its partitions stay for the next member with the instance id, which may commit them
         assigned = {topic_id: dict.fromkeys(epochs, 0) for topic_id, epochs in member.assigned.items()}
         waiting = replace(member, epoch=STATIC_LEAVING_EPOCH, assigned=assigned, pending_revocation=NOTHING)
         return CoordinatorDecision([current_assignment_record(group.id, waiting)], response)
 
 
 def _changes_nothing(group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, call: Call) -> bool:
-    """Whether it is the heartbeat that nearly all are: from a member that is where it should be, and wants no more.
-
-    Nothing has to be looked at for it but the member itself, however large the group is."""
+    """Whether it is the usual heartbeat: from a member that has reached its target and asks for no change. Only the
+    member itself is examined, however large the group is.
+    """
     member = group.members.get(request.member_id)
     return (
         member is not None
@@ -302,7 +302,7 @@ def _check_join(request: ConsumerGroupHeartbeatRequest) -> None:
 
 
 def known_static_member(holder: ConsumerMember | None, instance_id: str, member_id: str) -> ConsumerMember:
-    """The member with an instance id, if it is the one that asks."""
+    """The member with an instance id, if the request comes from it."""
     if holder is None:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
     if holder.id != member_id:
@@ -314,7 +314,9 @@ def known_static_member(holder: ConsumerMember | None, instance_id: str, member_
 
 
 def _check_epoch(member: ConsumerMember, epoch: int, owned: Owned | None) -> None:
-    """A member is in the epoch it was told, or in the one before if that answer was lost and it took nothing more."""
+    """KafkaError unless the member's epoch is its last one, or the previous one with unchanged partitions (the answer
+    was lost).
+    """
     if epoch in (JOINING_EPOCH, member.epoch):
         return
     was_before = epoch < member.epoch and epoch == member.previous_epoch
@@ -345,7 +347,7 @@ def _owned(request: ConsumerGroupHeartbeatRequest) -> Owned | None:
 
 
 def _updated(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, call: Call) -> ConsumerMember:
-    """The member with what its heartbeat says anew; the very same object if that is nothing."""
+    """The member with the changes of its heartbeat; the same object if there are none."""
     names, regex, assignor = request.subscribed_topic_names, request.subscribed_topic_regex, request.server_assignor
     topics = member.topics if names is None else tuple(sorted(set(names)))
     timeout_ms = request.rebalance_timeout_ms

@@ -1,9 +1,7 @@
-"""A member of a consumer group (KIP-848), as its records add up to.
+"""A member of a consumer group (KIP-848), as defined by its records. States of a member:
 
-States of a member, by what it waits for:
-
-- STABLE: it has what the target assignment of its epoch gives it.
-- UNREVOKED_PARTITIONS: it was told to give partitions up and has not said that it did. It keeps its epoch meanwhile.
+- STABLE: it has the target assignment of its epoch.
+- UNREVOKED_PARTITIONS: it must revoke partitions and has not confirmed that yet. It keeps its epoch meanwhile.
 - UNRELEASED_PARTITIONS: it is in the epoch of the target assignment, but others still hold some of its partitions.
 """
 
@@ -22,7 +20,7 @@ STABLE: Final = 0
 UNREVOKED_PARTITIONS: Final = 1
 UNRELEASED_PARTITIONS: Final = 2
 UNKNOWN_STATE: Final = 127
-"""Written by a later release: the member has to start anew."""
+"""A state of a later release: the member must join again."""
 
 JOINING_EPOCH: Final = 0
 LEAVING_EPOCH: Final = -1
@@ -44,11 +42,11 @@ class ClassicProtocol(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClassicMetadata:
-    """What a member that speaks the classic protocol brought along."""
+    """Data of a member that speaks the classic protocol."""
 
     session_timeout_ms: int
     protocols: tuple[ClassicProtocol, ...]
-    """In the order of its preference; the first is the one the group answers with."""
+    """In the order of its preference; the first is used in the group's answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +77,7 @@ class ConsumerMember:
         return self.state == STABLE and self.epoch == assignment_epoch
 
     def at_epoch(self, epoch: int, state: int, assigned: Ownership, pending_revocation: Ownership) -> ConsumerMember:
-        """The member in a next step of its reconciliation."""
+        """The member after a step of its reconciliation."""
         return replace(
             self,
             epoch=epoch,
@@ -124,14 +122,14 @@ class ConsumerMember:
         )
 
     def without_assignment(self) -> ConsumerMember:
-        """What is left of a member when its current assignment is taken away: the last step before it goes."""
+        """The member without its current assignment: the last step before it is removed."""
         return replace(
             self, epoch=LEAVING_EPOCH, previous_epoch=LEAVING_EPOCH, assigned=NOTHING, pending_revocation=NOTHING
         )
 
 
 def _ownership(topics: list[TopicPartitions], member_epoch: int) -> Ownership:
-    """Records of before Kafka 4.2 say nothing of the epochs of single partitions: the member's counts for all."""
+    """Records from before Kafka 4.2 have no epochs of single partitions: the member's epoch counts for all."""
     ownership: Ownership = {}
     for topic in topics:
         epochs = topic.assignment_epochs

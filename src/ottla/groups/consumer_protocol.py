@@ -1,6 +1,5 @@
-"""What consumers of the classic protocol tell each other: subscriptions and assignments, behind a version of two bytes.
-
-The coordinator of a classic group passes them on unread; a consumer group has to understand and to write them.
+"""The formats of the classic protocol's consumers: subscriptions and assignments, after a version of two bytes. The
+coordinator of a classic group forwards them unread; a consumer group decodes and encodes them.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ def decode_assignment(data: bytes) -> ConsumerProtocolAssignment:
 
 
 def encode_assignment(partitions: Mapping[bytes, Iterable[int]], version: int, image: ClusterImage) -> bytes:
-    """Partitions by topic id as a consumer reads them; topics that are gone by now are left out."""
+    """Encodes partitions by topic id for a consumer; deleted topics are left out."""
     message = ConsumerProtocolAssignment(
         assigned_partitions=[
             TopicPartition(topic=topic.name, partitions=list(numbers))

@@ -1,4 +1,4 @@
-"""The records of consumer groups in `__consumer_offsets`, made from what they are about."""
+"""Creates the records of consumer groups for `__consumer_offsets`."""
 
 from __future__ import annotations
 
@@ -125,12 +125,12 @@ def regular_expression_tombstone(group_id: str, regex: str) -> GroupRecord:
 
 
 def partition_metadata_tombstone(group_id: str) -> GroupRecord:
-    """Takes away what Kafka 4.0 kept in the place of the metadata hash."""
+    """Removes the record that Kafka 4.0 had in place of the metadata hash."""
     return GroupRecord(ConsumerGroupPartitionMetadataKey(group_id=group_id), None)
 
 
 def member_tombstones(group_id: str, member_id: str) -> list[GroupRecord]:
-    """In the order in which replay wants them: what a member owns goes before the member."""
+    """In the order that replay needs: the member's partitions before the member."""
     return [
         GroupRecord(ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None),
         GroupRecord(ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None),

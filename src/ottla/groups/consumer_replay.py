@@ -1,4 +1,4 @@
-"""How the records of consumer groups change them: at once when they are written, and all over again at start."""
+"""Applies the records of consumer groups: at once when they are written, and again at a start."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NO_ASSIGNMENT_EPOCH = -1
 
 
 class ConsumerReplay:
-    """A tombstone of what is not there is passed over: compaction may keep it longer than what it takes away."""
+    """Tombstones of unknown things are ignored: compaction may keep them longer than what they delete."""
 
     def __init__(self, state: ShardState) -> None:
         self._state = state
@@ -47,7 +47,7 @@ class ConsumerReplay:
         if not isinstance(group, ConsumerGroup):
             if value is None:
                 return
-            # what is there was made by offsets that were committed before the group came to be
+            # the existing group was created by offsets that were committed before
             group = self._state.groups[key.group_id] = ConsumerGroup(key.group_id)
         self._handlers[type(key)](group, key, value)
 

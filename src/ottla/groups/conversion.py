@@ -1,8 +1,8 @@
 """Online upgrade and downgrade: a classic group of consumers becomes a consumer group when the first member joins with
 the consumer protocol, and a classic group again when the last of these leaves.
 
-Members keep what they have. After an upgrade the classic ones go on with their generation as their epoch; a member that
-waited in a rebalance is told to join again. After a downgrade the members that stay rebalance among themselves.
+Members keep their partitions. After an upgrade the classic members continue with their generation as their epoch; a
+member parked in a rebalance must join again. After a downgrade the remaining members rebalance.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ class Conversion:
     # to a consumer group
 
     def consumer_group(self, group_id: str) -> tuple[ConsumerGroup, list[GroupRecord]]:
-        """The group that a member joins with the consumer protocol where there is no consumer group yet.
-
-        It comes to be when the records are replayed. If the member may join, `upgraded` is to be called."""
+        """The new group for the first member with the consumer protocol. It is created when its records are replayed.
+        If the member may join, call `upgraded`.
+        """
         group = self._state.groups.get(group_id)
         if group is None:
             return ConsumerGroup(group_id), []
@@ -70,7 +70,7 @@ class Conversion:
         return upgraded, [*group.tombstones(), *_records(upgraded)]
 
     def upgraded(self, group: ConsumerGroup, now: int) -> list[Answer]:
-        """The classic members' sessions begin, and those who wait in the classic group are called to join again."""
+        """Begin the classic members' sessions, and make members parked in the classic group join again."""
         found = self._state.groups.get(group.id)
         if not isinstance(found, ClassicGroup):
             return []
@@ -106,7 +106,7 @@ class Conversion:
             for topic_id, partitions in assigned.items():
                 for partition in partitions:
                     if owners.setdefault((topic_id, partition), member.id) != member.id:
-                        # a leader gave a partition to two members: no member may go on with that
+                        # a leader gave a partition to two members: neither may keep it
                         raise _cannot_upgrade(group.id, "the embedded consumer protocol is malformed")
             upgraded.targets[member.id] = {topic_id: tuple(sorted(assigned[topic_id])) for topic_id in sorted(assigned)}
             upgraded.update_member(
@@ -129,8 +129,9 @@ class Conversion:
             )
         if group.current is ClassicState.STABLE:
             upgraded.metadata_hash = self._membership.metadata_hash(upgraded.subscriptions)
-        # else the next member that joins begins a new epoch, also a static one that replaces a waiting one: those that
-        # wait have no share yet, and an answer with epoch 0, in a first rebalance, would mean that no member has joined
+        # otherwise the next member that joins begins a new epoch, even a static one that replaces a parked one: parked
+        # members have no partitions yet, and epoch 0 in an answer, in a first rebalance, would mean that no member has
+        # joined
         return upgraded
 
     def _assigned(self, group: ClassicGroup, member: ClassicMember) -> Ownership:
@@ -154,7 +155,7 @@ class Conversion:
     def downgrade_without(
         self, group: ConsumerGroup, leaving: list[ConsumerMember], reply: Any, call: Call
     ) -> CoordinatorDecision[Any] | None:
-        """The classic group of those who stay when members leave; None if they are not all classic, or are too many."""
+        """The classic group of the remaining members; None if not all of them are classic, or they are too many."""
         staying = len(group.members) - len(leaving)
         classic_leaving = sum(member.is_classic for member in leaving)
         if group.classic_count - classic_leaving != staying or staying == 0 or not self._may_downgrade(staying):
@@ -164,7 +165,7 @@ class Conversion:
         return self._downgrade(group, members, {}, group.tombstones(), reply, call, is_rebalancing=True)
 
     def may_downgrade_replacing(self, group: ConsumerGroup, replaced: ConsumerMember) -> bool:
-        """Whether the last member with the consumer protocol is the static one whose place a classic one takes."""
+        """Whether the last member with the consumer protocol is a static one that a classic member replaces."""
         is_last = group.classic_count == len(group.members) - 1 and not replaced.is_classic
         return is_last and self._may_downgrade(len(group.members))
 
@@ -226,8 +227,8 @@ class Conversion:
         downgraded.protocol_name = downgraded.select_protocol()
         downgraded.note_subscriptions()
         for classic_member in downgraded.members.values():
-            # Kafka writes the target in any case. A member that is on its way to it may still read what it has, and
-            # if the group is upgraded again before it has rebalanced, that must not be another's at once.
+            # Kafka always writes the target. A member that has not reached it may still read its old partitions, and if
+            # the group is upgraded again before a rebalance, these must not be assigned to another member at once.
             share = (
                 held[classic_member.id]
                 if is_rebalancing
@@ -237,8 +238,8 @@ class Conversion:
             classic_member.assignment = encode_assignment(share, version, self._state.image)
         record = downgraded.record({member.id: member.assignment for member in downgraded.members.values()})
         if is_rebalancing:
-            # Those who left are not among the members, so after a restart no session would run out that starts the
-            # rebalance anew. Kafka forgets it then; a group without a leader is read here as one that has to assign.
+            # The members that left are not in the record, so after a restart no expired session would start the
+            # rebalance. Kafka loses it then; here a record without a leader means that the group must rebalance.
             assert isinstance(record.value, GroupMetadataValue)
             record.value.leader = None
         for member_id in group.members:
@@ -255,14 +256,14 @@ class Conversion:
     def _downgrade_refused(
         self, group: ConsumerGroup, downgraded: ClassicGroup, reply: Any, error: KafkaError, call: Call
     ) -> CoordinatorDecision[Any]:
-        """Nothing was written: the group is what it was, and its members' sessions begin anew."""
+        """Nothing was written: the group is unchanged, and its members' sessions begin again."""
         self._classic.abandon_group(downgraded)
         self._membership.expect_all(group, call.now)
         return CoordinatorDecision([], None if reply is None else type(reply)(error_code=write_error(error.code)))
 
 
 def _held(member: ConsumerMember) -> dict[bytes, tuple[int, ...]]:
-    """All that a member may be reading: what it is to keep, and what it has not given up yet."""
+    """All partitions that a member may be reading: those that it keeps, and those that it has not revoked yet."""
     held: dict[bytes, set[int]] = {}
     for owned in (member.assigned, member.pending_revocation):
         for topic_id, partitions in owned.items():
@@ -271,7 +272,7 @@ def _held(member: ConsumerMember) -> dict[bytes, tuple[int, ...]]:
 
 
 def _records(group: ConsumerGroup) -> list[GroupRecord]:
-    """All that a group is, in Kafka's order."""
+    """All records of a group, in Kafka's order."""
     members = group.members.values()
     return [
         *(member_metadata_record(group.id, member) for member in members),

@@ -1,4 +1,4 @@
-"""What happens to a member of a consumer group, whichever protocol it speaks: it comes, changes, is moved, and goes.
+"""How members of a consumer group join, change, move to their target and leave, with either protocol.
 
 A step of a member makes at most these records, in this order: its metadata, its regular expression, the group's epoch,
 the target assignment, its current assignment.
@@ -37,7 +37,7 @@ from ottla.machine import CoordinatorDecision
 from ottla.wire.errors import KafkaError
 
 REGEX_MIN_REFRESH_INTERVAL_MS = 10_000
-"""Regular expressions of a group are not looked up again sooner, whatever asks for it."""
+"""The least time between two lookups of a group's regular expressions, whatever requests them."""
 
 REBALANCES = "consumer-group-rebalance"
 """Kafka's metric of how often group epochs rose."""
@@ -47,18 +47,18 @@ Downgrade = Callable[[ConsumerGroup, list[ConsumerMember], Any, Call], Coordinat
 
 @dataclass(slots=True)
 class Step:
-    """A member on its way through one request: what is known of it, and the records so far."""
+    """A member within one request: its state, and the records so far."""
 
     group: ConsumerGroup
     before: ConsumerMember | None
-    """As it was; None for one that is new. A static member that takes another's place was that one."""
+    """Before the request; None for a new member. If a static member replaces another, the other one."""
     member: ConsumerMember
-    """As it will be."""
+    """After the request."""
     records: list[GroupRecord] = field(default_factory=list)
     is_subscription_changed: bool = False
     is_epoch_bumped: bool = False
     epoch: int = 0
-    """Of the group, as it will be."""
+    """The group's epoch after the request."""
     subscriptions: Subscriptions = field(init=False)
 
     def __post_init__(self) -> None:
@@ -70,7 +70,7 @@ class Membership:
         self._state = state
         self._topic_hashes: dict[str, int] = {}
         self._topics_version = 0
-        """Rises when topics are created: what regular expressions matched before may not be all."""
+        """Rises when topics are created: then regular expressions may match more."""
         self.downgrade: Downgrade = lambda group, leaving, reply, call: None
         """Turns a group into a classic one if those who stay all speak the classic protocol; else None."""
 
@@ -78,10 +78,10 @@ class Membership:
     def default_assignor(self) -> str:
         return assignor_names(self._state.config.group_consumer_assignors)[0]
 
-    # a member comes or changes
+    # Members join or change.
 
     def subscribe(self, step: Step, call: Call) -> None:
-        """The member's metadata, its regular expression, and with them the group's epoch."""
+        """Writes the member's metadata and regular expression, and with them the group's epoch."""
         group, before, member = step.group, step.before, step.member
         is_changed = before is None or member is not before
         topics_changed = member.topics != (() if before is None else before.topics)
@@ -107,7 +107,7 @@ class Membership:
             step.records.append(partition_metadata_tombstone(group.id))
 
     def advance(self, step: Step, owned: Owned | None, call: Call) -> None:
-        """A new target assignment if it is time for one, and the member's next step towards it."""
+        """A new target assignment if it is due, and the member's next step towards it."""
         group, member = step.group, step.member
         target_epoch = group.assignment_epoch
         target = None
@@ -156,7 +156,7 @@ class Membership:
                 self._state.timers.cancel(("consumer-rebalance", group.id, moved.id))
 
     def replace_static(self, step: Step, replaced: ConsumerMember) -> None:
-        """A static member takes another's place: all that was its is the new one's."""
+        """A static member replaces another and takes over all its state."""
         group_id = step.group.id
         assert step.before is not None
         step.records += member_tombstones(group_id, replaced.id)
@@ -164,12 +164,12 @@ class Membership:
         step.records.append(target_assignment_record(group_id, step.before.id, step.group.targets.get(replaced.id, {})))
         step.records.append(current_assignment_record(group_id, step.before))
 
-    # members go
+    # Members leave.
 
     def fence(
         self, group: ConsumerGroup, members: list[ConsumerMember], reply: Any, call: Call
     ) -> CoordinatorDecision[Any]:
-        """Members left or were lost; what they owned is free."""
+        """Members left or were fenced; their partitions become free."""
         if not members:
             return CoordinatorDecision([], reply)
         downgraded = self.downgrade(group, members, reply, call)
@@ -190,12 +190,12 @@ class Membership:
     def _fence_refused(
         self, group: ConsumerGroup, reply: Any, error: KafkaError, call: Call
     ) -> CoordinatorDecision[Any]:
-        """Nothing was written: they are still members, and their sessions begin anew."""
+        """Nothing was written: they are still members, and their sessions begin again."""
         self.expect_all(group, call.now)
         return CoordinatorDecision([], None if reply is None else type(reply)(error_code=error.code))
 
     def fence_by_id(self, group_id: str, member_id: str, now: int, timestamp: int) -> CoordinatorDecision[None]:
-        """A deadline has come for a member, who may be gone by now."""
+        """A member's deadline has passed; the member may have left by now."""
         group = self._state.groups.get(group_id)
         member = group.members.get(member_id) if isinstance(group, ConsumerGroup) else None
         if member is None:
@@ -220,7 +220,7 @@ class Membership:
     def _expire_rebalance(
         self, group_id: str, member_id: str, epoch: int, now: int, timestamp: int
     ) -> CoordinatorDecision[None]:
-        """The member did not give its partitions up in time, unless it has left the epoch since."""
+        """The member did not revoke its partitions in time, unless its epoch has changed since."""
         group = self._state.groups.get(group_id)
         member = group.members.get(member_id) if isinstance(group, ConsumerGroup) else None
         if member is None or member.epoch != epoch:
@@ -232,7 +232,7 @@ class Membership:
             self._state.timers.cancel((kind, group_id, member_id))
 
     def loaded(self, now: int) -> None:
-        """All records are replayed: members have a whole session to be heard of again."""
+        """All records are replayed: members have a whole session for their next heartbeat."""
         for group in self._state.groups.values():
             if isinstance(group, ConsumerGroup):
                 self.expect_all(group, now)
@@ -240,7 +240,7 @@ class Membership:
                     self._topics_version = max(self._topics_version, resolved.version + 1)
 
     def expect_all(self, group: ConsumerGroup, now: int) -> None:
-        """Begin the sessions of all members anew."""
+        """Restart the sessions of all members."""
         session_timeout_ms = self._state.group_config(group.id).consumer_session_timeout_ms
         for member in group.members.values():
             self.schedule_session(group.id, member.id, session_timeout_ms, now)
@@ -250,7 +250,7 @@ class Membership:
     # topics change
 
     def metadata_changed(self, changes: ImageChanges, image: ClusterImage) -> None:
-        """Groups that read a changed topic look at their topics with the next heartbeat."""
+        """Groups that read a changed topic check their topics at the next heartbeat."""
         if changes.topics_created:
             self._topics_version += 1
         names = {topic.name: None for topic in (*changes.topics_created.values(), *changes.topics_deleted.values())}
@@ -282,9 +282,9 @@ class Membership:
     # regular expressions
 
     def _update_regex(self, step: Step, call: Call) -> tuple[bool, bool]:
-        """Whether the member's regular expression changed, and whether it is known what that one matches.
-
-        Looking it up is an operation of its own, right after this one; the member has its topics when it is done."""
+        """Whether the member's regular expression changed, and whether its matches are known. The lookup is a separate
+        operation right after this one; the member has its topics when it is done.
+        """
         group, before, member = step.group, step.before, step.member
         regexes = group.subscriptions.regexes
         old = "" if before is None else before.regex or ""
@@ -333,8 +333,9 @@ class Membership:
     def _resolve_regexes(
         self, group_id: str, may_describe: Callable[[str], bool] | None, now: int, timestamp: int
     ) -> CoordinatorDecision[None]:
-        """Look up what all regular expressions of a group match. As in Kafka, only topics count that the member may
-        describe whose heartbeat brought this about."""
+        """Look up the matches of all regular expressions of a group. As in Kafka, only topics count that the member
+        whose heartbeat caused the lookup may describe.
+        """
         group = self._state.groups.get(group_id)
         records: list[GroupRecord] = []
         if not isinstance(group, ConsumerGroup):

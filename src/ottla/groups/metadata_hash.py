@@ -13,7 +13,7 @@ from ottla.cluster import ClusterImage
 from ottla.cluster.topic import TopicImage
 
 _MAGIC = b"\x00"
-"""The version of what is hashed."""
+"""The version of the hashed data."""
 
 _M32 = 0xFFFFFFFF
 _M64 = 0xFFFFFFFFFFFFFFFF
@@ -32,7 +32,7 @@ _EIGHT = Struct("<8Q")
 
 
 def topic_hash(topic: TopicImage, image: ClusterImage) -> int:
-    """Of a topic's id, name and partitions, and of the racks where these are."""
+    """The hash of a topic's id, name and partitions, and of their racks."""
     pieces = [_MAGIC, pack("<q", _long(topic.id[:8])), pack("<q", _long(topic.id[8:])), _text(topic.name)]
     pieces.append(pack("<i", len(topic.partitions)))
     for partition in range(len(topic.partitions)):
@@ -44,7 +44,7 @@ def topic_hash(topic: TopicImage, image: ClusterImage) -> int:
 
 
 def group_hash(hashes: Iterable[int]) -> int:
-    """Of the hashes of a group's topics, in the order of their names."""
+    """The hash over the hashes of a group's topics, in the order of their names."""
     data = b"".join(pack("<q", hash) for hash in hashes)
     return xxh3(data) if data else 0
 

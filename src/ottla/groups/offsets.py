@@ -52,7 +52,7 @@ METADATA_TOO_LARGE = int(ErrorCode.OFFSET_METADATA_TOO_LARGE)
 
 
 class Offsets:
-    """Decides what happens to a shard's offsets. Which members may commit is for their group to say."""
+    """Commands on a shard's offsets. The group decides which members may commit."""
 
     def __init__(
         self,
@@ -63,9 +63,9 @@ class Offsets:
     ) -> None:
         self._state = state
         self._create_group = create_group
-        """Makes the empty classic group of a consumer that commits without being a member of anything."""
+        """Creates the empty classic group of a consumer that commits without being a member."""
         self._keep_session = keep_session
-        """A commit shows that a member of a classic group lives."""
+        """A commit shows that a member of a classic group is alive."""
         self.committed = CommittedOffsets()
 
     def replay(self, key: OffsetCommitKey, value: OffsetCommitValue | None, producer_id: int = NO_PRODUCER_ID) -> None:
@@ -74,16 +74,16 @@ class Offsets:
         self.committed.replay(key, value, producer_id)
 
     def replay_all(self, group_id: str, topic: str, values: Sequence[tuple[int, OffsetCommitValue]]) -> None:
-        """What `replay` does with the records of plain commits for one topic, given by partition."""
+        """The same as `replay` with the records of plain commits for one topic, given by partition."""
         if group_id not in self._state.groups:
             self._create_group(group_id)
         self.committed.put_all(group_id, topic, values)
 
-    # An ordinary commit in three steps, for a caller that writes its records by itself: `may_commit`, then, once they
+    # An ordinary commit in three steps, for a caller that writes the records itself: `may_commit`, then, once they
     # are written, `replay_all` and `note_commit`.
 
     def may_commit(self, group_id: str, member_id: str, generation: int, api_version: int) -> bool:
-        """Whether `commit` would take any partition of the member's."""
+        """Whether `commit` would accept any partition from the member."""
         group = self._state.groups.get(group_id)
         if group is None:
             return False
@@ -97,13 +97,14 @@ class Offsets:
 
     def note_commit(self, group_id: str, member_id: str, count: int, now: int) -> None:
         """Count the offsets that a member has committed, and keep its session if the group is classic. Neither is in
-        the log: a shard that is loaded anew begins with other counts and full sessions."""
+        the log: a reloaded shard begins with other counts and full sessions.
+        """
         self._state.counts["offset-commit"] += count
         if member_id and self._state.groups[group_id].type == "classic":
             self._keep_session(group_id, member_id, now)
 
     def commit(self, request: OffsetCommitRequest, call: Call) -> CoordinatorDecision[OffsetCommitResponse]:
-        """OffsetCommit. All partitions of the request are committed, but those whose metadata is too long."""
+        """OffsetCommit. All partitions of the request are committed, except those with too long metadata."""
         group_id = request.group_id
         group = self._state.groups.get(group_id)
         check: PartitionCheck | None = None
@@ -160,7 +161,7 @@ class Offsets:
     def commit_transactional(
         self, request: TxnOffsetCommitRequest, call: Call
     ) -> CoordinatorDecision[TxnOffsetCommitResponse]:
-        """TxnOffsetCommit: the records are to be written under the producer's id, and count from its marker on."""
+        """TxnOffsetCommit: the records are written with the producer's id, and count once its marker is written."""
         check = self._check_transactional(request, call)
         limit = self._state.config.offset_metadata_max_bytes
         topics_by_name = self._state.image.topics_by_name
@@ -214,9 +215,9 @@ class Offsets:
             raise _in_transaction_version(error, call.api_version) from None
 
     def fetch(self, request: OffsetFetchRequestGroup, *, require_stable: bool) -> OffsetFetchResponseGroup:
-        """OffsetFetch of one group: the partitions asked for, or with `topics` None all that have an offset.
-
-        A group that is not there has committed nothing, and that is the answer."""
+        """OffsetFetch of one group: the partitions asked for, or with `topics` None all that have an offset. The answer
+        for an unknown group is empty.
+        """
         group_id = request.group_id
         group = self._state.groups.get(group_id)
         offsets = {} if group is None else self.committed.of(group_id)
@@ -264,7 +265,7 @@ class Offsets:
         return OffsetFetchResponseGroup(group_id=group_id, topics=topics)
 
     def delete(self, request: OffsetDeleteRequest) -> CoordinatorDecision[OffsetDeleteResponse]:
-        """OffsetDelete: a topic that the group reads keeps its offsets."""
+        """OffsetDelete. Offsets of a topic that the group reads are kept."""
         group_id = request.group_id
         group = self._state.group(group_id)
         group.check_offset_delete()
@@ -293,7 +294,7 @@ class Offsets:
         return CoordinatorDecision(records, OffsetDeleteResponse(topics=topics))
 
     def delete_all(self, group_id: str) -> list[GroupRecord]:
-        """What takes a group's offsets away, committed and pending, when the group itself is deleted."""
+        """The tombstones of a group's offsets, committed and pending, for the deletion of the group."""
         committed = self.committed.of(group_id)
         records = [tombstone(group_id, name, index) for name, partitions in committed.items() for index in partitions]
         records += [
@@ -307,8 +308,9 @@ class Offsets:
     def expire(self, group: Group, timestamp: int, *, max_count: int) -> tuple[list[GroupRecord], bool]:
         """Tombstones for at most so many of the group's expired offsets, and whether no offset is left after them.
 
-        An offset that was committed with a retention of its own (OffsetCommit v2-v4) goes by that; for the others
-        the group says from when on `offsets.retention.minutes` runs. What a transaction is about to change stays."""
+        An offset that was committed with a retention of its own (OffsetCommit v2-v4) expires by that; for the others
+        the group decides when `offsets.retention.minutes` begins. Offsets with a pending transaction are kept.
+        """
         group_id = group.id
         offsets = self.committed.of(group_id)
         if not offsets:
@@ -339,7 +341,7 @@ class Offsets:
     def delete_topics(self, topics: Iterable[TopicImage]) -> list[GroupRecord]:
         """Tombstones for all offsets of deleted topics.
 
-        A topic that was made anew under the same name keeps those that were committed under its own id."""
+        If a topic with the same name was created again, offsets committed under its id are kept."""
         records: list[GroupRecord] = []
         for topic in topics:
             name = topic.name
@@ -404,14 +406,14 @@ def transactional_commit_refused(request: TxnOffsetCommitRequest, error: int) ->
 
 
 def _in_transaction_version(error: KafkaError, api_version: int) -> KafkaError:
-    """The error as a version of TxnOffsetCommit can say it: before v6 a stale member epoch is an illegal generation."""
+    """The error for a version of TxnOffsetCommit: before v6 a stale member epoch is an illegal generation."""
     if error.code == ErrorCode.STALE_MEMBER_EPOCH and api_version < FIRST_TRANSACTION_VERSION_WITH_EPOCHS:
         return KafkaError(ErrorCode.ILLEGAL_GENERATION)
     return error
 
 
 def _is_other_topic(committed: bytes, asked: bytes) -> bool:
-    """Whether an offset was committed for a topic that has since been made anew under the same name."""
+    """Whether an offset was committed for an earlier topic with the same name."""
     return committed != asked and committed != ZERO_UUID and asked != ZERO_UUID
 
 

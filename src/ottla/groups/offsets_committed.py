@@ -1,13 +1,13 @@
 """The offsets that groups have committed, and those that wait for the end of a transaction.
 
 A committed offset is kept as the OffsetCommitValue that was written for it: the log's record and the memory's entry are
-one object. States of one partition's offset in a group, with what moves it:
+one object. States and transitions of one partition's offset in a group:
 
-    absent     --record-->                 committed    (a later record takes the place of an earlier one)
-    committed  --tombstone-->              absent       (what is pending goes with it)
+    absent     --record-->                 committed    (a later record replaces an earlier one)
+    committed  --tombstone-->              absent       (pending offsets are removed, too)
     any        --transactional record-->   the same, and pending for that producer
     pending    --marker COMMIT-->          committed, unless what is committed is younger than the pending record
-    pending    --marker ABORT-->           as if it had never been
+    pending    --marker ABORT--> the state before the record
 
 I1  `count` is the number of committed offsets in `by_group`; no group and no topic in it is empty.
 I2  A producer is in `_pending` exactly for the partitions that `_transactions` has for it.
@@ -30,7 +30,7 @@ _NO_PENDING: PendingByTopic = {}
 
 
 class CommittedOffsets:
-    """What one partition of `__consumer_offsets` says about offsets."""
+    """The offsets of one partition of `__consumer_offsets`."""
 
     __slots__ = ("_pending", "_topic_ids", "_transactions", "by_group", "count")
 
@@ -41,7 +41,7 @@ class CommittedOffsets:
         self._pending: dict[str, PendingByTopic] = {}
         self._transactions: dict[int, dict[tuple[str, str, int], None]] = {}
         self._topic_ids: dict[bytes, bytes] = {}
-        """One object for each topic id: there are many offsets and few topics."""
+        """One object for each topic id, shared by many offsets."""
 
     def of(self, group_id: str) -> OffsetsByTopic:
         """A group's committed offsets by topic and partition."""
@@ -72,7 +72,7 @@ class CommittedOffsets:
                     yield group_id, topic, partition, committed
 
     def replay(self, key: OffsetCommitKey, value: OffsetCommitValue | None, producer_id: int = NO_PRODUCER_ID) -> None:
-        """Take in a record; one of a transaction is pending until `complete_transaction`."""
+        """Apply a record; one of a transaction is pending until `complete_transaction`."""
         group_id = key.group
         if value is None:
             self._remove(group_id, key.topic, key.partition)
@@ -84,7 +84,7 @@ class CommittedOffsets:
         self._add_pending(group_id, key.topic, key.partition, value, producer_id)
 
     def _put_and_overtake(self, group_id: str, topic: str, partition: int, value: OffsetCommitValue) -> None:
-        """Take in a committed offset; what is pending for its partition is overtaken (I3)."""
+        """Apply a committed offset; pending offsets of the partition are overtaken (I3)."""
         topic_id = value.topic_id
         value.topic_id = self._topic_ids.setdefault(topic_id, topic_id)
         if group_id in self._pending:
@@ -94,7 +94,7 @@ class CommittedOffsets:
         self._put(group_id, topic, partition, value)
 
     def put_all(self, group_id: str, topic: str, values: Sequence[tuple[int, OffsetCommitValue]]) -> None:
-        """Take in committed offsets of one topic, by partition."""
+        """Apply committed offsets of one topic, by partition."""
         topics = self.by_group.get(group_id)
         partitions = None if topics is None else topics.get(topic)
         if partitions is None or group_id in self._pending:
@@ -110,7 +110,7 @@ class CommittedOffsets:
             partitions[partition] = value
 
     def complete_transaction(self, producer_id: int, *, is_commit: bool) -> None:
-        """The transaction's marker has been written or read: what was pending is committed or forgotten."""
+        """The transaction's marker was written or read: pending offsets are committed or dropped."""
         for group_id, topic, partition in self._transactions.pop(producer_id, ()):
             producers = self._pending[group_id][topic][partition]
             pending = producers[producer_id]
@@ -123,7 +123,7 @@ class CommittedOffsets:
             self._drop_pending(group_id, topic, partition, producer_id)
 
     def forget_topic_id(self, topic_id: bytes) -> None:
-        """The topic is deleted: no member will commit offsets for it again."""
+        """The topic was deleted: members will not commit offsets for it again."""
         self._topic_ids.pop(topic_id, None)
 
     def _put(self, group_id: str, topic: str, partition: int, value: OffsetCommitValue) -> None:

@@ -1,8 +1,8 @@
-"""How a member gets from what it has to what it is to have: revoke first, then take what is free.
+"""Moves a member from its present partitions to its target: revoke first, then take free partitions.
 
-A member that has to give partitions up stays in its epoch (UNREVOKED_PARTITIONS) until it no longer names them among
-those it owns. Then it enters the epoch of the target assignment and gets those of its partitions that are free; for
-the others it waits (UNRELEASED_PARTITIONS), and each heartbeat gives it what became free.
+A member that has to give partitions up stays in its epoch (UNREVOKED_PARTITIONS) until a heartbeat no longer lists them
+as owned. Then it enters the epoch of the target assignment and gets the partitions that are free; for the others it
+waits (UNRELEASED_PARTITIONS), and each heartbeat gives it partitions that became free.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ottla.groups.consumer_member import (
 from ottla.wire.errors import ErrorCode, KafkaError
 
 Owned = Mapping[bytes, Collection[int]]
-"""What a member says that it owns, by topic id."""
+"""The partitions that a member's heartbeat lists as owned, by topic id."""
 
 
 def reconcile(
@@ -39,8 +39,9 @@ def reconcile(
 ) -> ConsumerMember:
     """The member's next step towards the target; the member itself if there is none.
 
-    `subscribed` are the ids of the topics it wants that exist: what the target gives it of others is void. `owned` is
-    None when the member did not say what it owns, which it does only when that changes."""
+    `subscribed` are the ids of its subscribed topics that exist: partitions of other topics in the target are ignored.
+    `owned` is None if the heartbeat has no list, which members send only when it changes.
+    """
     if member.state == STABLE and member.epoch == target_epoch:
         return _drop_unsubscribed(member, subscribed, owned, wants_nothing) if has_subscription_changed else member
     if member.state == UNREVOKED_PARTITIONS and _owns_any(owned, member.pending_revocation):
@@ -93,10 +94,10 @@ def _next(
 def _drop_unsubscribed(
     member: ConsumerMember, subscribed: Collection[bytes], owned: Owned | None, wants_nothing: bool
 ) -> ConsumerMember:
-    """The member loses the topics it no longer wants, before a new target assignment says so."""
+    """Remove the topics that the member no longer subscribes to, before a new target assignment does."""
     unwanted = [topic_id for topic_id in member.assigned if topic_id not in subscribed]
     if not unwanted and (not wants_nothing or member.pending_revocation):
-        return member  # one that wants nothing any more is written again even if it had nothing, as Kafka does
+        return member  # as Kafka, a member without subscription is written even if it had nothing
     assigned = {topic_id: epochs for topic_id, epochs in member.assigned.items() if topic_id in subscribed}
     to_revoke = dict(member.pending_revocation)
     for topic_id in unwanted:
@@ -107,7 +108,7 @@ def _drop_unsubscribed(
 
 
 def _owns_any(owned: Owned | None, partitions: Ownership) -> bool:
-    """Whether the member still has one of the partitions; so it is while it does not say otherwise."""
+    """Whether the member still has one of the partitions; True if its heartbeat has no list."""
     if owned is None:
         return True
     return any(

@@ -1,7 +1,7 @@
 """Records of `__consumer_offsets`: a key and a value, each a number of two bytes and a message.
 
-A key's number is the kind of record; a value's number is the version of its schema. A record without a value takes
-what its key names away, and compaction forgets it in time.
+A key's number is the kind of record; a value's number is the version of its schema. A record without a value deletes
+the content of its key, and compaction removes it later.
 
 Commits of offsets are almost all that is ever written to the topic, so they have an encoder and a decoder of their own;
 both leave what is unusual to the general codec.
@@ -22,7 +22,7 @@ from ottla.wire.primitives import ZERO_UUID
 KEY_VERSION = 0
 GROUP_METADATA_KIND = 2
 _VALUE_VERSIONS = {GROUP_METADATA_KIND: 3}
-"""The version that values are written with, by the kind of record, where Kafka 4.3 writes another than 0."""
+"""The version of written values, by kind of record, if Kafka 4.3 writes another than 0."""
 
 OFFSET_COMMIT_VERSION = 4
 OFFSET_COMMIT_VERSION_WITH_EXPIRY = 1
@@ -37,7 +37,7 @@ _VALUE_END = Struct(">qB")
 _VALUE_END_WITH_TOPIC_ID = Struct(">qBBB16s")
 _VALUE_START_SIZE = _VALUE_START.size
 _MAX_SHORT_SIZE = 126
-"""The longest text whose size fits into the one byte that the fast ways read and write."""
+"""The longest text whose size fits into the one byte of the fast encoder and decoder."""
 
 
 class GroupRecord(NamedTuple):
@@ -64,7 +64,7 @@ def encode_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
 
 
 def decode_record(key: bytes | memoryview, value: bytes | memoryview | None) -> GroupRecord | None:
-    """The record of these bytes; None for a kind that only a later Kafka knows, which a coordinator passes over.
+    """The record of these bytes; None for an unknown kind (of a later Kafka), which the coordinator skips.
 
     WireError for bytes that are no record."""
     if len(key) < 2:
@@ -92,7 +92,7 @@ def _encode(message: Message, number: int, version: int) -> bytes:
 
 
 def commit_key_prefix(group: bytes, topic: bytes) -> bytes:
-    """The key of a committed offset up to the partition, which is the four bytes that are missing."""
+    """The key of a committed offset without the partition, its last four bytes."""
     return b"".join((_KEY_START.pack(1, len(group)), group, _SIZE.pack(len(topic)), topic))
 
 
@@ -103,7 +103,7 @@ def _encode_offset_key(key: OffsetCommitKey) -> bytes:
             (_KEY_START.pack(1, len(group)), group, _SIZE.pack(len(topic)), topic, _PARTITION.pack(key.partition))
         )
     except error:
-        return _encode(key, 1, KEY_VERSION)  # raises what says which field is wrong
+        return _encode(key, 1, KEY_VERSION)  # raises an error that names the wrong field
 
 
 def _encode_offset_value(value: OffsetCommitValue) -> bytes:
@@ -122,7 +122,7 @@ def _encode_offset_value(value: OffsetCommitValue) -> bytes:
 
 
 def _decode_offset(key: bytes | memoryview, value: bytes | memoryview | None) -> GroupRecord | None:
-    """A commit as Kafka 4 writes it, or its tombstone; None for everything else, right or wrong."""
+    """Decodes a commit as Kafka 4 writes it, or its tombstone; None for everything else, valid or not."""
     try:
         group_size = _SIZE.unpack_from(key, 2)[0]
         topic_at = 4 + group_size

@@ -19,12 +19,12 @@ MAX_PATTERN_BYTES = 32767
 
 
 class ResolvedRegex(NamedTuple):
-    """What a regular expression matched when it was last looked up."""
+    """The topics that a regular expression matched at its last lookup."""
 
     topics: tuple[str, ...]
     """Sorted."""
     version: int
-    """Of the metadata it was looked up in."""
+    """The version of the metadata at the lookup."""
     timestamp: int
     """When it was looked up, in wall clock milliseconds."""
 
@@ -33,7 +33,7 @@ UNRESOLVED = ResolvedRegex((), 0, 0)
 
 
 def check_regex(pattern: str) -> None:
-    """KafkaError with INVALID_REGULAR_EXPRESSION for what RE2 does not take."""
+    """KafkaError with INVALID_REGULAR_EXPRESSION if RE2 refuses the pattern."""
     if len(pattern.encode("utf-8", "replace")) > MAX_PATTERN_BYTES:
         raise KafkaError(
             ErrorCode.INVALID_REGULAR_EXPRESSION,
@@ -49,7 +49,7 @@ def check_regex(pattern: str) -> None:
 
 
 def matching_topics(pattern: str, topics: Iterable[str]) -> tuple[str, ...]:
-    """The topics whose whole name matches, sorted. A pattern that cannot be read matches nothing."""
+    """The topics whose whole name matches, sorted. An invalid pattern matches nothing."""
     try:
         matches = _compile(pattern).fullmatch
     except (re2.error, UnicodeEncodeError):
@@ -58,7 +58,7 @@ def matching_topics(pattern: str, topics: Iterable[str]) -> tuple[str, ...]:
 
 
 def is_found(pattern: str, text: str) -> bool:
-    """Whether a pattern matches anywhere in a text. A pattern that cannot be read matches nothing."""
+    """Whether a pattern matches anywhere in a text. An invalid pattern matches nothing."""
     if len(pattern) > MAX_PATTERN_BYTES:
         return False
     try:

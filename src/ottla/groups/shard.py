@@ -1,8 +1,8 @@
 """GroupShard: the group coordinator of one partition of `__consumer_offsets`.
 
-Every command decides and returns what is to be written and answered; `replay` (for many plain commits at once:
-`Offsets.replay_all`, which does the same with each) is the only way in which what is written changes the shard, right
-after the append as much as at a restart. Errors are part of replies: commands raise none.
+Every command returns the records to write and the answer; only `replay` (for many plain commits at once:
+`Offsets.replay_all`) applies records to the shard, both after an append and at a restart. Errors are part of replies:
+commands raise none.
 """
 
 from __future__ import annotations
@@ -59,16 +59,16 @@ from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from ottla.wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 
 SHARE = "share"
-"""A share group stays until it is deleted: what it has instead of offsets is in the share coordinator."""
+"""A share group exists until it is deleted: in place of offsets it has states in the share coordinator."""
 EXPIRY_TIMER = ("expire-group-metadata",)
 TOPICS_DELETED_TIMER = ("topics-deleted",)
 MAX_TOMBSTONE_COUNT = 1000
-"""Of one decision. Its records go to the log as one batch, and a batch has a largest size."""
+"""The records of one decision are written as one batch, whose size is limited."""
 MAX_EXAMINED_COUNT = 2000
-"""Offsets that one step of the check for expired ones looks at: a millisecond's work, then requests get their turn."""
+"""Offsets that one step of the check for expired ones looks at: a millisecond's work, then other requests run."""
 STEP_INTERVAL_MS = 1
 FIRST_VERSION_THAT_TELLS_UNKNOWN_GROUPS = 6
-"""Of DescribeGroups; before it a group that is not there is called Dead, without an error."""
+"""DescribeGroups: older versions answer Dead for an unknown group, without an error."""
 _CONSUMER_GROUP_KEYS = frozenset(record_class(GROUP_KEYS, kind) for kind in (3, 4, 5, 6, 7, 8, 16))
 
 
@@ -93,13 +93,13 @@ class GroupShard:
         )
         self._commits_read = CommitsRead(self.offsets)
         self._expiring: list[str] = []
-        """The groups that the check for expired offsets has still to look at."""
+        """The groups that the check for expired offsets has not examined yet."""
         self._deleted_topics: dict[bytes, TopicImage] = {}
 
     # What is written.
 
     def replay(self, record: GroupRecord, producer_id: int = NO_PRODUCER_ID) -> None:
-        """Take in a record of the partition. `producer_id` is that of its batch if the batch is transactional."""
+        """Apply a record of the partition. `producer_id` is that of its batch if the batch is transactional."""
         key, value = record
         if type(key) is OffsetCommitKey:
             assert value is None or type(value) is OffsetCommitValue
@@ -122,8 +122,9 @@ class GroupShard:
         producer_id: int = NO_PRODUCER_ID,
         damaged: Callable[[Record, WireError], None] = lambda record, error: None,
     ) -> None:
-        """Take in the records of a batch that was read while the shard is loaded. One that cannot be decoded is told
-        to `damaged` and passed over: what else the partition holds is worth more than a stop at it."""
+        """Apply the records of a batch while the shard is loaded. A record that cannot be decoded is reported to
+        `damaged` and skipped, so that the partition's other groups remain usable.
+        """
         commits = self._commits_read
         latest = commits.latest
         is_plain = producer_id == NO_PRODUCER_ID
@@ -158,7 +159,7 @@ class GroupShard:
     # Membership.
 
     def join_group(self, request: JoinGroupRequest, call: Call) -> CoordinatorDecision[JoinGroupResponse]:
-        """Into a consumer group with members a classic client joins as one of them; an empty one turns classic."""
+        """A classic client joins a consumer group with members as one of them; an empty one becomes a classic group."""
         group = self.state.groups.get(request.group_id)
         if group is not None and group.type == "consumer" and not group.is_empty:
             return self._consumer.classic_join(request, call)
@@ -224,7 +225,7 @@ class GroupShard:
     # Groups of every type.
 
     def list_groups(self, request: ListGroupsRequest, call: Call) -> CoordinatorDecision[ListGroupsResponse]:
-        """The groups of this shard; the caller puts those of all shards together. Filters do not mind case."""
+        """The groups of this shard; the caller merges those of all shards. Filters ignore case."""
         states = {state.strip().lower() for state in request.states_filter}
         types = {group_type.lower() for group_type in request.types_filter}
         groups = [
@@ -254,7 +255,7 @@ class GroupShard:
         return described
 
     def delete_groups(self, request: DeleteGroupsRequest, call: Call) -> CoordinatorDecision[DeleteGroupsResponse]:
-        """Groups without members go, and all their offsets. `request` names only groups of this shard."""
+        """Delete groups without members, and all their offsets. `request` names only groups of this shard."""
         records: list[GroupRecord] = []
         results: dict[str, DeletableGroupResult] = {}
         for group_id in request.groups_names:
@@ -308,7 +309,7 @@ class GroupShard:
         except KafkaError as error:
             return CoordinatorDecision([], OffsetDeleteResponse(error_code=error.code))
 
-    # The world around.
+    # Events from outside.
 
     def loaded(self, now: int, timestamp: int) -> None:
         """Everything that the partition holds has been replayed: deadlines run from now on."""
@@ -324,19 +325,19 @@ class GroupShard:
         return self.state.timers.deadline()
 
     def next_due(self, now: int, timestamp: int) -> CoordinatorDecision[Any] | None:
-        """What the next deadline that has passed decides; None when none has. Call it until then."""
+        """The decision of the next deadline that has passed; None if none has. Call it until then."""
         operation = self.state.timers.pop_due(now)
         return None if operation is None else operation(now, timestamp)
 
     def metadata_changed(self, image: ClusterImage, changes: ImageChanges, now: int) -> None:
-        """The cluster has changed: groups may have other partitions to share out."""
+        """The metadata changed: groups may have other partitions to assign."""
         self.state.image = image
         self._consumer.metadata_changed(changes, now)
         self.share.metadata_changed(changes, image)
         self.streams.metadata_changed(changes, image)
 
     def topics_deleted(self, topics: Iterable[TopicImage], call: Call) -> CoordinatorDecision[None]:
-        """The offsets of deleted topics go. Where they are many, a part goes now and the rest as `next_due`."""
+        """Delete the offsets of deleted topics. If there are many, the rest follows by `next_due`."""
         deleted = {topic.id: topic for topic in topics}
         self._deleted_topics.update(deleted)
         decision = self._delete_topics(call.now, call.timestamp)
@@ -344,7 +345,7 @@ class GroupShard:
         return decision
 
     def unload(self, call: Call) -> list[Answer]:
-        """The shard is no longer this broker's: what to tell those who wait for an answer."""
+        """The broker drops the shard: the errors for parked requests."""
         answers = self._classic.unload(KafkaError(ErrorCode.NOT_COORDINATOR), call)
         self.state.timers.clear()
         return answers
@@ -380,7 +381,9 @@ class GroupShard:
         return self._expire(now, timestamp)
 
     def _expire(self, now: int, timestamp: int) -> CoordinatorDecision[None]:
-        """Expired offsets go, and with its last offset a group without members. Much to do is done in several steps."""
+        """Delete expired offsets, and groups without members when they have no offset left. Long work is done in
+        steps.
+        """
         records: list[GroupRecord] = []
         examined_count = 0
         while self._expiring and len(records) < MAX_TOMBSTONE_COUNT and examined_count < MAX_EXAMINED_COUNT:

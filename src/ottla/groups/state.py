@@ -1,4 +1,4 @@
-"""What the parts of a group shard share: the groups by id, their deadlines, and what they know of the world."""
+"""Shared by the parts of a group shard: the groups by id, their deadlines, and the metadata."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ PartitionCheck = Callable[[str, bytes, int], None]
 
 
 class Group(Protocol):
-    """What every type of group answers; offsets, listing and deletion need no more of it.
-
-    The checks raise the KafkaError that the client gets."""
+    """The interface of every type of group, for offsets, listing and deletion. The checks raise the client's
+    KafkaError.
+    """
 
     id: str
     type: str
@@ -40,7 +40,7 @@ class Group(Protocol):
     def check_offset_commit(
         self, member_id: str, instance_id: str | None, generation: int, *, is_transactional: bool, api_version: int
     ) -> PartitionCheck | None:
-        """None when every partition may be committed; otherwise each has to pass what is returned (KIP-1251)."""
+        """None if every partition may be committed; otherwise a check for each partition (KIP-1251)."""
 
     def check_offset_fetch(self, member_id: str | None, member_epoch: int) -> None: ...
 
@@ -49,13 +49,13 @@ class Group(Protocol):
     def check_delete(self) -> None: ...
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member reads the topic: its offsets are neither deleted nor expired meanwhile."""
+        """Whether a member reads the topic: then its offsets are neither deleted nor expired."""
 
     def tombstones(self) -> list[GroupRecord]:
-        """The records that take the group away (not its offsets)."""
+        """The records that delete the group (not its offsets)."""
 
     def expiry_base(self, commit_timestamp: int) -> int | None:
-        """From when on, in wall clock milliseconds, an offset's retention runs; None while it does not run."""
+        """The wall clock milliseconds at which an offset's retention begins; None while it does not run."""
 
     def describe(self) -> DescribedGroup: ...
 
@@ -77,7 +77,7 @@ class ShardState:
         self.groups: dict[str, Group] = {}
         self.timers: Timers[CoordinatorDecision[Any]] = Timers()
         self.counts: Counter[str] = Counter()
-        """What metrics tell: rebalances and the like, by Kafka's metric names."""
+        """Counters for metrics: rebalances and others, by Kafka's metric names."""
 
     @property
     def config(self) -> BrokerConfig:

@@ -7,9 +7,9 @@ from ottla.groups.regex import ResolvedRegex
 
 
 class Subscriptions:
-    """Counts that members and resolved regular expressions add to and take from.
-
-    A copy answers what would be if a member came, changed or went, without asking all members again."""
+    """Counts of subscribed names and regular expressions. A copy shows the result if a member joined, changed or left,
+    without counting all members again.
+    """
 
     __slots__ = ("member_count", "names", "regex_topics", "regexes", "resolved")
 
@@ -40,7 +40,7 @@ class Subscriptions:
         return sorted(self.names.keys() | self.regex_topics.keys()) if self.regex_topics else sorted(self.names)
 
     def topics_of(self, member: ConsumerMember) -> tuple[str, ...]:
-        """What a member is subscribed to by name or by regular expression; one that is not resolved matches nothing."""
+        """The topics of a member by name or by regular expression; an unresolved one matches nothing."""
         resolved = self.resolved.get(member.regex) if member.regex else None
         if resolved is None:
             return member.topics
@@ -69,7 +69,7 @@ class Subscriptions:
             _take(self.regexes, member.regex)
 
     def resolve(self, regex: str, resolved: ResolvedRegex | None) -> None:
-        """A regular expression matches other topics than before; None when it is forgotten."""
+        """The matches of a regular expression changed; None when it is dropped."""
         before = self.resolved.pop(regex, None)
         if before is not None:
             for topic in before.topics:
@@ -80,7 +80,7 @@ class Subscriptions:
                 self.regex_topics[topic] = self.regex_topics.get(topic, 0) + 1
 
     def changed(self, before: ConsumerMember | None, after: ConsumerMember | None) -> Subscriptions:
-        """What would be if a member came (`before` is None), changed, or went (`after` is None)."""
+        """The counts as if a member joined (`before` is None), changed, or left (`after` is None)."""
         twin = self.copy()
         if before is not None:
             twin.remove(before)

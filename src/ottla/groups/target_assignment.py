@@ -1,4 +1,4 @@
-"""The target assignment: which partitions each member of a consumer group is to have, by the group's assignor."""
+"""The target assignment: the partitions that the group's assignor gives to each member of a consumer group."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ottla.groups.subscriptions import Subscriptions
 def may_compute(group: ConsumerGroup, interval_ms: int, timestamp: int) -> bool:
     """Whether the last target assignment is old enough for a new one.
 
-    A group that many members join at once is assigned in bulk. A wall clock that was set back does not hold it up."""
+    A group that many members join at once is assigned in bulk. A wall clock that was set back does not delay it."""
     if group.assignment_timestamp == 0 or interval_ms == 0:
         return True
     return not 0 <= timestamp - group.assignment_timestamp < interval_ms
@@ -30,10 +30,9 @@ def compute_target(
     subscriptions: Subscriptions,
     timestamp: int,
 ) -> tuple[list[GroupRecord], Assignment]:
-    """The records of a new target assignment, and what `member` is to have.
-
-    `member` is as it will be and may be new to the group, or take the place of the member with its instance id;
-    `subscriptions` count it."""
+    """The records of a new target assignment, and the target of `member`. `member` is the state after the request: it
+    may be new to the group, or replace the member with its instance id; `subscriptions` include it.
+    """
     topic_ids: dict[tuple[str, ...], tuple[bytes, ...]] = {}
     partition_counts: dict[bytes, int] = {}
     for topic in subscriptions.topics():
@@ -49,7 +48,8 @@ def compute_target(
             topic_ids[names] = ids
         return ids
 
-    # When many join a large group, each of them makes all members be looked at: one of those must cost very little.
+    # When many members join a large group, each of them causes a pass over all members: the cost per member must be
+    # very low.
     replaced = None if member.instance_id is None else group.static_members.get(member.instance_id)
     targets = group.targets
     target_of = targets.get

@@ -1,4 +1,4 @@
-"""Deadlines of a shard: what is to happen to a group or member unless a request comes in time."""
+"""Deadlines of a shard: operations on a group or member that run unless a request comes in time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Timers(Generic[Result]):
         self._operations: dict[Key, tuple[int, Callable[[int, int], Result]]] = {}
         self._heap: list[tuple[int, int, Key]] = []
         self._serial = 0
-        """Orders entries of the same millisecond: keys need not be comparable, and every run is the same."""
+        """Orders entries of the same millisecond: keys need not be comparable, and runs are reproducible."""
 
     def __contains__(self, key: Key) -> bool:
         return key in self._operations
@@ -30,11 +30,11 @@ class Timers(Generic[Result]):
         return len(self._operations)
 
     def schedule(self, key: Key, at: int, operation: Callable[[int, int], Result]) -> None:
-        """Have `operation(now, timestamp)` called at `at`; it takes the place of what the key had before."""
+        """Call `operation(now, timestamp)` at `at`, in place of the key's former operation."""
         before = self._operations.get(key)
         self._operations[key] = at, operation
         if before is None or at < before[0]:
-            self._push(at, key)  # otherwise the entry that is there comes up first, and is put back for `at` then
+            self._push(at, key)  # otherwise the existing entry comes up first, and is then set back to `at`
 
     def schedule_if_absent(self, key: Key, at: int, operation: Callable[[int, int], Result]) -> None:
         if key not in self._operations:

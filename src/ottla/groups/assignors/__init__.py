@@ -1,4 +1,4 @@
-"""The assignors that run in the coordinator, by the names that members and settings call them."""
+"""The assignors that run in the coordinator, by name."""
 
 from ottla.groups.assignors.assignment import EMPTY, Assignment, Assignor, GroupSpec, MemberSpec
 from ottla.groups.assignors.range import assign_range
@@ -13,9 +13,9 @@ _JAVA_NAMES = {
 
 
 def assignor_names(setting: tuple[str, ...]) -> list[str]:
-    """The names in `group.consumer.assignors`, which may say them as Java classes; the first is the default.
-
-    An assignor that only a Java broker could load is passed over."""
+    """The names in `group.consumer.assignors`, where they may be Java class names; the first is the default. Assignors
+    that only a Java broker could load are skipped.
+    """
     names = (_JAVA_NAMES.get(name, name) for name in setting)
     return [name for name in dict.fromkeys(names) if name in ASSIGNORS] or ["uniform"]
 

@@ -1,4 +1,4 @@
-"""What an assignor is given and what it gives back."""
+"""The input and the output of an assignor."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class MemberSpec(NamedTuple):
     """A member as an assignor sees it."""
 
     topic_ids: tuple[bytes, ...]
-    """What it is subscribed to and exists, in ascending order."""
+    """The ids of its subscribed topics that exist, in ascending order."""
     assignment: Assignment = EMPTY
-    """What it was to have so far."""
+    """Its last target assignment."""
     instance_id: str | None = None
 
 
@@ -32,4 +32,4 @@ class GroupSpec(NamedTuple):
 
 
 Assignor = Callable[[GroupSpec], dict[str, Assignment]]
-"""Which partitions each member is to have. A member that is not named gets none."""
+"""Computes the partitions of each member. A member that is missing in the result gets none."""

@@ -1,7 +1,7 @@
 """The range assignor: neighbouring partitions of each topic stay together.
 
 Topics with the same number of partitions and the same subscribers are cut at the same places, so that a member gets
-the same partition numbers of each (co-partitioning): what joins two topics can do so locally. Members are taken in the
+the same partition numbers of each (co-partitioning): a join of two topics is then local. Members are taken in the
 order of their instance ids, then of their member ids, so a static member gets the same range after a restart.
 """
 

@@ -12,7 +12,7 @@ from struct import unpack
 from ottla.groups.assignors.assignment import EMPTY, Assignment, GroupSpec
 
 MAX_ROUNDS = 16
-"""How often the topics of a mixed group are gone through to even it out."""
+"""How many rounds over the topics of a mixed group are made to even it out, at most."""
 
 
 def assign_uniform(group: GroupSpec) -> dict[str, Assignment]:
@@ -29,8 +29,9 @@ def _assign_equally(group: GroupSpec) -> dict[str, Assignment]:
     quota, extra = divmod(sum(group.partition_counts[topic_id] for topic_id in topic_ids), member_count)
     assigned: dict[str, Assignment] = {}
     changed: dict[str, dict[bytes, tuple[int, ...]]] = {}
-    """Those who give up or get something. All others keep the very assignment that they have: in a large group that
-    many join, looking at each of them must cost next to nothing."""
+    """Members that lose or gain partitions. All others keep their assignment object: in a large group that many members
+    join, the cost per unchanged member must be minimal.
+    """
     wanting: list[tuple[str, int]] = []
     taken: dict[bytes, set[int]] = {topic_id: set() for topic_id in topic_ids}
     given_up: list[tuple[bytes, int]] = []
@@ -55,7 +56,7 @@ def _assign_equally(group: GroupSpec) -> dict[str, Assignment]:
             else:
                 del keeps[topic_id]
         if room and may_have_extra and member_count - index > extra:
-            # a member further on may already have one more, and would have to give it up
+            # a later member may already have one more, and would have to give it up
             room -= 1
             may_have_extra = False
         if may_have_extra:
@@ -131,7 +132,7 @@ class _Mixed:
         }
 
     def _rank(self, topic_id: bytes) -> tuple[float, int, tuple[int, ...]]:
-        """Topics with many partitions for each subscriber come first: they leave the least choice."""
+        """Topics with many partitions for each subscriber come first, because they leave the least choice."""
         subscriber_count = len(self._subscribers[topic_id])
         return -len(self._owners[topic_id]) / subscriber_count, subscriber_count, unpack(">qq", topic_id)
 
@@ -184,10 +185,9 @@ class _Mixed:
 
 
 class _Levels:
-    """Who has the fewest and who the most partitions, while partitions move one at a time.
-
-    Members are sorted by load once. Those at the lowest level are served in turn; when all have been, the level rises
-    and takes in those who were there already. In the same way the highest level sinks.
+    """The members with the fewest and the most partitions, while partitions move one at a time. Members are sorted by
+    load once. Members at the lowest level are served in turn; then the level rises and includes the members that were
+    already there. In the same way the highest level sinks.
     """
 
     def __init__(self, loads: list[int], members: list[int]) -> None:
@@ -218,12 +218,12 @@ class _Levels:
         return number
 
     def most(self, to_give: dict[int, list[int]]) -> int:
-        """The member that gives the next partition; -1 if no member with many has one to give."""
+        """The member that gives the next partition; -1 if no member with many partitions has one of this topic."""
         while True:
             number = self._next_most()
             if number == -1 or to_give.get(number):
                 return number
-            # it has nothing of this topic: it goes to the end of its range, and the range becomes shorter
+            # it has none of this topic: it goes to the end of its range, and the range becomes shorter
             last = self._high_end - 1
             self._members[self._next_high + 1] = self._members[last]
             self._members[last] = number

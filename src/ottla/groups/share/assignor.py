@@ -1,5 +1,5 @@
-"""The share assignor `simple` (KIP-932): every partition goes to some member, every member gets some partition, as
-evenly as that can be, and members keep what they have.
+"""The share assignor `simple` (KIP-932): every partition has a member, every member a partition, as evenly as possible,
+and members keep their partitions.
 
 With more members than partitions a partition is shared by several of them, which is what share groups are for.
 """
@@ -19,7 +19,7 @@ def assign_simple(
     targets: Mapping[str, Assignment],
 ) -> dict[str, Assignment]:
     """The target of every member. `subscribed` has the topic ids of each, in order; `partitions` those of each topic
-    that may be assigned; `targets` what each has by now."""
+    that may be assigned; `targets` the present one of each."""
     by_topics: dict[tuple[bytes, ...], list[str]] = {}
     for member_id in sorted(subscribed):
         by_topics.setdefault(tuple(subscribed[member_id]), []).append(member_id)
@@ -50,7 +50,7 @@ def _share_out(
     targets: Mapping[str, Assignment],
     given: dict[str, dict[bytes, list[int]]],
 ) -> None:
-    """Give each partition to as many members as there are for one, and no member more than one above the others."""
+    """Give each partition to the same number of members; members differ by at most one partition."""
     if not partitions:
         return
     members_per_partition = -(-len(member_ids) // len(partitions))
@@ -75,7 +75,7 @@ def _share_out(
                 if free.get(partition, 0) > 0 and counts[member_id] < least + (more_count > 0):
                     more_count -= counts[member_id] == least
                     give(member_id, partition)
-    # Partitions that fewest members have come first: none may be left without any.
+    # Partitions with the fewest members come first: each must get a member.
     waiting = sorted(partitions, key=lambda partition: -free[partition])
     for limit in (least, least + 1):
         for member_id in member_ids:

@@ -1,4 +1,4 @@
-"""Dead letters of share groups (KIP-1191): what a letter says, where it goes, and when it is tried again.
+"""Dead letters of share groups (KIP-1191): the content of a letter, its destination, and its retries.
 
 A letter is a record of the group's dead-letter queue topic for a record that a member rejected, or that was delivered
 too often. `LetterDelivery` is the delivery of one share partition's letters, one batch at a time:
@@ -70,13 +70,13 @@ _FORGOTTEN: Final = frozenset(
         ErrorCode.PRODUCER_FENCED,
     )
 )
-"""The queue does not know the producer id any more, or in another state."""
+"""The queue's leader does not know the producer id any more, or has another state of it."""
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class LetterSource(NamedTuple):
-    """Where records come from that become letters."""
+    """The partition whose records become letters."""
 
     group_id: str
     topic: str
@@ -92,7 +92,7 @@ class LetterTarget(NamedTuple):
 
 
 def why_not_a_queue(topic: str, source_topic: str, prefix: str) -> str | None:
-    """Why a topic of this name may not be the dead-letter queue of a group; None if it may."""
+    """Why a topic of this name must not be the dead-letter queue of a group; None if it may."""
     if topic.startswith("__"):
         return f"the dead-letter queue topic {topic} must not begin with __"
     if not topic.startswith(prefix):
@@ -143,8 +143,9 @@ def letters(
     *,
     is_cut: bool = True,
 ) -> tuple[list[Record], list[LetterRange]]:
-    """Letters that fit into a batch of `max_bytes`, at least one, and the ranges that they are of; all of them if it is
-    not cut. A copy that does not fit into a batch of its own is left out: that letter has its headers only."""
+    """Letters that fit into a batch of `max_bytes`, at least one, and the ranges that they cover; all ranges if they
+    fit. A record too large for a batch of its own is not copied: its letter has only headers.
+    """
     written: list[Record] = []
     covered: list[LetterRange] = []
     left = max_bytes - BATCH_OVERHEAD
@@ -176,14 +177,14 @@ class LetterDelivery:
     producer_id: int | None = None
     """None: a new one is needed before the next batch is sent."""
     attempt_count: int = 0
-    """Of the batch under way, without those that are over."""
+    """Failed attempts to send the present batch."""
     planned: tuple[LetterRange, ...] = ()
     """The letters of the batch under way."""
     _target: LetterTarget | None = None
     _sequence: int = 0
 
     def aim(self, target: LetterTarget) -> None:
-        """Where the next batch goes. A producer id counts its batches in one partition only."""
+        """Set the partition of the next batch. A producer id counts its batches in one partition only."""
         if target != self._target:
             self._target, self.producer_id = target, None
 
@@ -195,7 +196,7 @@ class LetterDelivery:
         return self._sequence
 
     def sent(self, ranges: Sequence[LetterRange]) -> None:
-        """A batch of these letters is on its way."""
+        """A batch of these letters is being sent."""
         assert not self.planned or self.planned == tuple(ranges), "a batch is sent again as it was"
         self.planned = tuple(ranges)
 

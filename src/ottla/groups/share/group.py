@@ -1,4 +1,4 @@
-"""A share group (KIP-932): what its records add up to, and what can be asked of it.
+"""A share group (KIP-932): the state that its records define, and queries on it.
 
 As in a consumer group the group epoch rises when a member comes, goes or changes its subscription, or when a topic
 changes, and the assignment epoch follows. Members need not give anything up: a partition may be shared, so each member
@@ -6,10 +6,10 @@ moves to the target assignment with its next heartbeat.
 
 A partition is assigned only when its state is initialized in the share coordinator:
 
-    uninitialized -> initializing    a member subscribes to the topic; InitializeShareGroupState is on its way
+    uninitialized -> initializing    a member subscribes to the topic; InitializeShareGroupState is in flight
     initializing  -> initialized     the share coordinator has written it
-    initializing  -> uninitialized   it could not be written; tried again with a later heartbeat
-    initialized   -> deleting        offsets of the topic are deleted; DeleteShareGroupState is on its way
+    initializing  -> uninitialized   the write failed; a later heartbeat retries
+    initialized   -> deleting        offsets of the topic are deleted; DeleteShareGroupState is in flight
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class ShareMember:
 
 @dataclass(frozen=True, slots=True)
 class SharePartitions:
-    """Which partitions have a state in the share coordinator, or will have, or had one."""
+    """Partitions that have, will have or had a state in the share coordinator."""
 
     initializing: Partitions = field(default_factory=dict)
     initialized: Partitions = field(default_factory=dict)
@@ -63,7 +63,7 @@ class SharePartitions:
         return sorted({*self.initializing, *self.initialized})
 
     def of_topic(self, topic_id: bytes) -> frozenset[int]:
-        """Those that may have a state."""
+        """The topic's partitions that may have a state."""
         return self.initializing.get(topic_id, frozenset()) | self.initialized.get(topic_id, frozenset())
 
     def begun(self, partitions: Partitions, names: dict[bytes, str]) -> SharePartitions:
@@ -105,7 +105,7 @@ def _difference(left: Partitions, right: Partitions) -> Partitions:
 
 
 class ShareGroup:
-    """Read it freely; `replay` of records is what changes it."""
+    """Read it freely; only `replay` of records changes it."""
 
     type = "share"
     protocol_type = SHARE_PROTOCOL
@@ -123,7 +123,7 @@ class ShareGroup:
         self.targets: dict[str, Assignment] = {}
         self.partitions = SharePartitions()
         self.refreshed_epoch: int | None = None
-        """Not persisted: the group epoch for which the topics were last looked at; None when they have to be again."""
+        """Not persisted: the group epoch for which the topics were last checked; None: check again."""
 
     @property
     def state(self) -> str:
@@ -143,7 +143,7 @@ class ShareGroup:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.id}.")
         return member
 
-    # What records change.
+    # Changes by records.
 
     def update_member(self, member: ShareMember) -> None:
         before = self.members.get(member.id)
@@ -237,7 +237,7 @@ class ShareGroup:
 
 
 def replayed_partitions(value: Any) -> SharePartitions:
-    """What a record of ShareGroupStatePartitionMetadata says."""
+    """The content of a record of ShareGroupStatePartitionMetadata."""
     names: dict[bytes, str] = {}
     for topics in (value.initializing_topics, value.initialized_topics, value.deleting_topics):
         names.update((topic.topic_id, topic.topic_name) for topic in topics)

@@ -1,4 +1,4 @@
-"""The records of share groups in `__consumer_offsets`, made from what they are about."""
+"""Creates the records of share groups for `__consumer_offsets`."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def state_partition_record(group_id: str, partitions: SharePartitions) -> GroupR
 
 
 def member_tombstones(group_id: str, member_id: str) -> list[GroupRecord]:
-    """In the order in which replay wants them: what a member has goes before the member."""
+    """In the order that replay needs: the member's partitions before the member."""
     return [
         GroupRecord(ShareGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None),
         GroupRecord(ShareGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None),

@@ -1,8 +1,8 @@
-"""The share groups of a shard (KIP-932): ShareGroupHeartbeat and ShareGroupDescribe, their records, and what the share
-coordinator has to know of them.
+"""The share groups of a shard (KIP-932): ShareGroupHeartbeat and ShareGroupDescribe, their records, and the states of
+their partitions in the share coordinator.
 
-A member says who it is and what it wants with epoch 0, then that it lives; epoch -1 leaves. The answer has the member's
-epoch and, when they change, its partitions. Effects ask for the states of partitions to be initialized; what came of it
+A member joins with epoch 0 and its subscription; later heartbeats show that it is alive; epoch -1 leaves. The answer
+has the member's epoch and, when they change, its partitions. Effects initialize the states of partitions; their result
 comes back as a command.
 """
 
@@ -54,8 +54,9 @@ MAX_ID_BYTES = 32767
 """Ids are part of records' keys, where a string has a length of two bytes."""
 REBALANCES = "share-group-rebalance"
 PENDING_HEARTBEAT_INTERVAL_MS = 500
-"""What members are told while their partitions are being initialized: with the usual 5 s a new group would wait as long
-for its first record."""
+"""The heartbeat interval while a member's partitions are being initialized: with the usual 5 s a new group would wait
+that long for its first record.
+"""
 SHARE_GROUP_KEYS: frozenset[type[Message]] = frozenset(
     (
         ShareGroupMetadataKey,
@@ -69,7 +70,7 @@ SHARE_GROUP_KEYS: frozenset[type[Message]] = frozenset(
 
 
 class InitializeShareState(NamedTuple):
-    """An effect: the share coordinator is to know these partitions, which then may be assigned."""
+    """An effect: the share coordinator initializes these partitions, which may then be assigned."""
 
     group_id: str
     state_epoch: int
@@ -81,7 +82,7 @@ class ShareGroups:
         self._state = state
         self._topic_hashes: dict[str, int] = {}
         self._initializing_until: dict[tuple[str, bytes], int] = {}
-        """Not persisted: by group and topic id, until when an initialization that is on its way is waited for."""
+        """Not persisted: by group and topic id, until when an initialization in flight is waited for."""
 
     # Commands; errors are answered, never raised.
 
@@ -167,7 +168,9 @@ class ShareGroups:
     def _alive(
         self, group_id: str, member_id: str, epoch: int, call: Call, *, is_pending: bool
     ) -> ShareGroupHeartbeatResponse:
-        """The member was heard of: its session begins anew. `is_pending`: it can expect another assignment soon."""
+        """The member sent a heartbeat: its session begins again. `is_pending`: it can expect another assignment
+        soon.
+        """
         config = self._state.group_config(group_id)
         self._schedule_session(group_id, member_id, config.share_session_timeout_ms, call.now)
         interval_ms = config.share_heartbeat_interval_ms
@@ -184,7 +187,7 @@ class ShareGroups:
         records: list[GroupRecord],
         call: Call,
     ) -> tuple[int, Assignment]:
-        """A new target assignment if it is time for one: its epoch, and what the member is to have."""
+        """A new target assignment if it is due: its epoch, and the member's target."""
         if epoch <= group.assignment_epoch or not self._may_compute(group, call.timestamp):
             return group.assignment_epoch, group.targets.get(member.id, EMPTY)
         by_name = self._state.image.topics_by_name
@@ -207,7 +210,7 @@ class ShareGroups:
 
     def _may_compute(self, group: ShareGroup, timestamp: int) -> bool:
         """Whether the last target assignment is old enough: a group that many members join at once is assigned in bulk.
-        A wall clock that was set back does not hold it up."""
+        A wall clock that was set back does not delay it."""
         interval_ms = self._state.group_config(group.id).share_assignment_interval_ms
         if not group.assignment_timestamp or not any(group.targets.values()):
             return True
@@ -216,7 +219,7 @@ class ShareGroups:
     def _moved(
         self, group: ShareGroup, member: ShareMember, epoch: int, target: Assignment, records: list[GroupRecord]
     ) -> ShareMember:
-        """The member with what the target gives it of the topics that it is subscribed to."""
+        """The member with its target, for the topics that it subscribes to."""
         by_name = self._state.image.topics_by_name
         subscribed = {by_name[name].id for name in member.topics if name in by_name}
         assigned = {topic_id: indexes for topic_id, indexes in target.items() if topic_id in subscribed}
@@ -230,7 +233,7 @@ class ShareGroups:
     def _initialize(
         self, group: ShareGroup, topics: Sequence[str], epoch: int, records: list[GroupRecord], now: int
     ) -> list[InitializeShareState]:
-        """Ask for the states of subscribed partitions that have none, unless that is on its way."""
+        """Request states for subscribed partitions that have none, unless a request is in flight."""
         missing: Partitions = {}
         names: dict[bytes, str] = {}
         for name in topics:
@@ -251,7 +254,7 @@ class ShareGroups:
     # What the share coordinator answered.
 
     def initialized(self, group_id: str, done: Partitions, failed: Partitions, call: Call) -> CoordinatorDecision[None]:
-        """The states of partitions were initialized, or could not be: that is tried again with a later heartbeat."""
+        """The states of partitions were initialized, or could not be: a later heartbeat retries."""
         for topic_id in (*done, *failed):
             self._initializing_until.pop((group_id, topic_id), None)
         group = self._state.groups.get(group_id)
@@ -277,8 +280,9 @@ class ShareGroups:
         return group
 
     def begin_alter(self, group_id: str, partitions: Partitions) -> CoordinatorDecision[int]:
-        """The state epoch with which partitions are initialized anew: leaders that hold an older state are fenced. A
-        group that is not there comes to be."""
+        """The new state epoch for the partitions: leaders with an older state are fenced. An unknown group is
+        created.
+        """
         found = self._state.groups.get(group_id)
         group = ShareGroup(group_id) if found is None else self.check_empty(group_id)
         records = [group_epoch_record(group_id, group.epoch, 0)] if found is None else []
@@ -321,7 +325,7 @@ class ShareGroups:
     def _fence_refused(
         self, group: ShareGroup, member: ShareMember, reply: Any, error: KafkaError, call: Call
     ) -> CoordinatorDecision[Any]:
-        """Nothing was written: it is still a member, and its session begins anew."""
+        """Nothing was written: it is still a member, and its session begins again."""
         timeout_ms = self._state.group_config(group.id).share_session_timeout_ms
         self._schedule_session(group.id, member.id, timeout_ms, call.now)
         return CoordinatorDecision([], None if reply is None else type(reply)(error_code=error.code))
@@ -342,7 +346,7 @@ class ShareGroups:
     # Records, and the world.
 
     def loaded(self, now: int) -> None:
-        """All records are replayed: members have a whole session to be heard of again."""
+        """All records are replayed: members have a whole session for their next heartbeat."""
         for group in self._state.groups.values():
             if isinstance(group, ShareGroup):
                 timeout_ms = self._state.group_config(group.id).share_session_timeout_ms
@@ -350,7 +354,7 @@ class ShareGroups:
                     self._schedule_session(group.id, member_id, timeout_ms, now)
 
     def metadata_changed(self, changes: ImageChanges, image: ClusterImage) -> None:
-        """Groups that read a changed topic look at their topics with the next heartbeat."""
+        """Groups that read a changed topic check their topics at the next heartbeat."""
         names = {topic.name for topic in (*changes.topics_created.values(), *changes.topics_deleted.values())}
         for (topic_id, index), before in changes.partitions_changed.items():
             topic = image.topics_by_id.get(topic_id)
@@ -376,7 +380,7 @@ class ShareGroups:
         return records
 
     def replay(self, key: Any, value: Any) -> None:
-        """Let a record of a share group take effect. A tombstone of what is not there is passed over."""
+        """Apply a record of a share group. Tombstones of unknown things are ignored."""
         group = self._state.groups.get(key.group_id)
         if not isinstance(group, ShareGroup):
             if value is None:
@@ -472,7 +476,7 @@ def _told(assigned: Assignment) -> ToldAssignment:
 
 
 def _changes_nothing(group: ShareGroup, request: ShareGroupHeartbeatRequest, call: Call) -> bool:
-    """Whether it is the heartbeat that nearly all are: from a member that has what it should, and wants no more."""
+    """Whether it is the usual heartbeat: from a member that has its target, and asks for no change."""
     member = group.members.get(request.member_id)
     return (
         member is not None
@@ -504,7 +508,7 @@ def _check(request: ShareGroupHeartbeatRequest) -> None:
 
 
 def _check_epoch(member: ShareMember, epoch: int) -> None:
-    """A member is in the epoch it was told, or in the one before if that answer was lost."""
+    """KafkaError unless the member's epoch is its last one, or the previous one (the answer was lost)."""
     if epoch in (JOINING_EPOCH, member.epoch, member.previous_epoch):
         return
     raise KafkaError(

@@ -1,7 +1,6 @@
-"""Which records of one partition a share group has in flight, and what may happen to them next (KIP-932).
-
-The window of a share partition reaches from its start offset (SPSO: everything before is done) to its end offset (SPEO:
-nothing behind was ever handed out). Records in it are kept as runs of neighbours that have the same state:
+"""The records of one partition that a share group has in flight, and their states (KIP-932). The window of a share
+partition extends from its start offset (SPSO: everything before is done) to its end offset (SPEO: nothing after was
+ever handed out). Records in it are kept as runs of neighbours that have the same state:
 
     AVAILABLE     acquire                                       -> ACQUIRED, one delivery more, locked by the member
     ACQUIRED      ACCEPT                                        -> ACKNOWLEDGED
@@ -22,7 +21,7 @@ written. So what was delivered for the n-th time is delivered for the n-th time 
 
 Records that were delivered half as often as they may be (`throttle_count`) come in ever smaller portions, and the last
 time each comes alone: one record that kills its members does not take its neighbours with it. The size of a portion is
-a part of what was together at first (`whole_count`) and depends on the delivery count alone, as in Kafka.
+a part of the original run (`whole_count`) and depends on the delivery count alone, as in Kafka.
 
 Invariants:
     I1  runs are in order, touch each other and cover the window exactly
@@ -54,7 +53,7 @@ class DeliveryState(IntEnum):
 
 
 class AcknowledgeType(IntEnum):
-    """What a member says of a record, with the number that it has in ShareAcknowledge."""
+    """A member's acknowledgement of a record, with its number in ShareAcknowledge."""
 
     GAP = 0
     ACCEPT = 1
@@ -68,7 +67,7 @@ NO_CHANGE = 0
 
 
 class Acquired(NamedTuple):
-    """Records that a member got: how often they have been delivered, this time included."""
+    """Records that a member acquired, with their delivery count, this delivery included."""
 
     first_offset: int
     last_offset: int
@@ -85,7 +84,7 @@ class StateBatch(NamedTuple):
 
 
 class Acknowledgement(NamedTuple):
-    """What a member says of a range: one type for all of it, or one for each record."""
+    """A member's acknowledgement of a range: one type for all of it, or one for each record."""
 
     first_offset: int
     last_offset: int
@@ -93,7 +92,7 @@ class Acknowledgement(NamedTuple):
 
 
 class Change(NamedTuple):
-    """What the share coordinator has to write, and by which number `finish` knows it."""
+    """A change that the share coordinator has to write, and its number for `finish`."""
 
     id: int
     start_offset: int
@@ -109,7 +108,9 @@ class LetterRange(NamedTuple):
     last_offset: int
     delivery_count: int
     is_rejected: bool
-    """By a member; else the limit of deliveries was reached. A guess for what was loaded: the reason is not stored."""
+    """Rejected by a member; otherwise the limit of deliveries was reached. After a load this is a guess: the reason is
+    not stored.
+    """
 
     @property
     def record_count(self) -> int:
@@ -129,12 +130,12 @@ class _Run:
     """When the lock of an acquired run ends, on the monotonic clock."""
     change_id: int = NO_CHANGE
     next_state: DeliveryState = DeliveryState.AVAILABLE
-    """What the run becomes when its change is written."""
+    """The run's state once its change is written."""
     available_at: int = 0
     """When the back-off of an available run ends; 0: it is not waiting."""
     is_rejected: bool = False
     whole_count: int = 0
-    """How many records this run had with its neighbours when they were first handed out in portions; 0: never."""
+    """The length of the run when its records were first handed out in portions; 0: never."""
 
     @property
     def count(self) -> int:
@@ -145,7 +146,7 @@ class _Run:
         return self.state is DeliveryState.AVAILABLE and self.available_at == 0
 
     def is_like(self, other: _Run) -> bool:
-        """Whether both are one run, but for their place."""
+        """Whether both can be joined into one run."""
         return (
             self.state is other.state
             and self.delivery_count == other.delivery_count
@@ -173,7 +174,7 @@ class SharePartition:
         max_in_flight: int,
         lock_duration_ms: int,
     ) -> None:
-        """With what the share coordinator has stored. Records between its rows have not been delivered."""
+        """Begin with the state stored by the share coordinator. Records between its rows have not been delivered."""
         self.start_offset = start_offset
         self.max_delivery_count = max_delivery_count
         self.max_in_flight = max_in_flight
@@ -181,7 +182,7 @@ class SharePartition:
         self.has_dead_letters = False
         """Whether rejected records, and those delivered too often, become ARCHIVING."""
         self.may_have_letters = False
-        """Whether `dead_letters` may find some: a look at all runs is spared."""
+        """Whether `dead_letters` may find some: saves a scan of all runs."""
         self.backoff_ms = 0
         self.backoff_max_ms = 0
         self._runs: list[_Run] = []
@@ -207,12 +208,12 @@ class SharePartition:
 
     @property
     def end_offset(self) -> int:
-        """Behind the last record that was ever handed out; the start offset if the window is empty."""
+        """After the last record that was ever handed out; the start offset if the window is empty."""
         return self._runs[-1].last_offset + 1 if self._runs else self.start_offset
 
     @property
     def in_flight_count(self) -> int:
-        """Records in the window: what `max_in_flight` bounds."""
+        """Records in the window, which `max_in_flight` limits."""
         return self.end_offset - self.start_offset
 
     @property
@@ -226,7 +227,7 @@ class SharePartition:
 
     @property
     def planned_complete_count(self) -> int:
-        """The same once every change that is being written has been written: what a write tells the coordinator."""
+        """The same once every change in flight is written: the value that a write sends to the coordinator."""
         return sum(
             run.count
             for run in self._runs
@@ -235,17 +236,18 @@ class SharePartition:
 
     @property
     def next_fetch_offset(self) -> int:
-        """Where the next fetch begins: the first record that is available, else behind the window."""
+        """Where the next fetch begins: at the first available record, else after the window."""
         return next((run.first_offset for run in self._runs if run.is_free), self.end_offset)
 
     @property
     def can_acquire(self) -> bool:
-        """Whether a fetch would bring anything: a record is available, or the window may grow."""
+        """Whether a fetch could acquire records: one is available, or the window may grow."""
         return self.in_flight_count < self.max_in_flight or self.next_fetch_offset < self.end_offset
 
     def reach_offset(self, max_records: int) -> int:
-        """The last offset that a fetch of so many records from `next_fetch_offset` on may hand out; the batch around it
-        is the last that has to be read."""
+        """The last offset that a fetch of so many records from `next_fetch_offset` on may hand out; the batch with it
+        is the last one to read.
+        """
         left = max_records
         for run in self._runs:
             if run.is_free:
@@ -256,13 +258,12 @@ class SharePartition:
 
     @property
     def throttle_count(self) -> int:
-        """From so many deliveries on records are handed out in small portions."""
+        """Records with at least this delivery count are handed out in small portions."""
         return max(2, (self.max_delivery_count + 1) // 2)
 
     @property
     def deadline(self) -> int | None:
-        """When the next lock expires, or the next back-off ends. Records whose acknowledgement is being written are not
-        waited for."""
+        """When the next lock or back-off ends. Records whose acknowledgement is being written do not count."""
         found: int | None = None
         for run in self._runs:
             if run.state is DeliveryState.ACQUIRED:
@@ -275,11 +276,11 @@ class SharePartition:
 
     @property
     def letter_count(self) -> int:
-        """Dead letters that are to be written."""
+        """Dead letters that are not written yet."""
         return sum(run.count for run in self._runs if self._has_letter(run))
 
     def state_batches(self) -> list[StateBatch]:
-        """The window as a snapshot has it: what is acquired is stored as available."""
+        """The window as a snapshot stores it: acquired records as available."""
         return [
             StateBatch(
                 run.first_offset,
@@ -347,7 +348,7 @@ class SharePartition:
 
     def _portion(self, run: _Run) -> int:
         """How many records of a run that was delivered often are handed out at once: half of the whole, then a quarter
-        and so on, the last time one. What is left of a run comes in portions of the same size."""
+        and so on, the last time one. The rest of a run follows in portions of the same size."""
         if run.whole_count == 0:
             run.whole_count = run.count
         if run.delivery_count >= self.max_delivery_count - 1:
@@ -420,7 +421,9 @@ class SharePartition:
         return Change(change_id, self.start_offset, tuple(sorted(batches)), archived_count)
 
     def finish(self, *change_ids: int, is_written: bool) -> None:
-        """Changes were written, or were not: then their records are acquired again, by the locks that they had."""
+        """Changes were written; or the write failed, and their records are acquired again under their previous
+        locks.
+        """
         finished = frozenset(change_ids)
         for run in self._runs:
             if run.change_id in finished:
@@ -434,7 +437,7 @@ class SharePartition:
         self._tidy()
 
     def _acquired_by(self, member_id: str, first_offset: int, last_offset: int) -> Iterator[tuple[int, int]]:
-        """A range in parts, one for each run; what is before the start offset is done."""
+        """A range as parts, one for each run; records before the start offset are done."""
         if last_offset >= self.end_offset:
             raise KafkaError(ErrorCode.INVALID_RECORD_STATE, f"Offset {last_offset} has not been acquired.")
         for run in self._within(first_offset, last_offset):
@@ -467,7 +470,7 @@ class SharePartition:
     # Dead letters
 
     def dead_letters(self, max_records: int) -> list[LetterRange]:
-        """The first records whose dead letters are to be written, at most so many."""
+        """The first records whose dead letters are not written yet, at most so many."""
         found: list[LetterRange] = []
         for run in self._runs:
             if max_records <= 0:
@@ -480,7 +483,7 @@ class SharePartition:
         return found
 
     def archive(self, ranges: Iterable[LetterRange]) -> Change | None:
-        """Begin to archive records whose dead letters are written, or given up; None if the log has dropped them."""
+        """Begin to archive records whose dead letters are written or given up; None if the log has dropped them."""
         return self._change(
             [
                 self._split(run, max(run.first_offset, one.first_offset), min(run.last_offset, one.last_offset))
@@ -493,7 +496,7 @@ class SharePartition:
     # Locks and back-offs that end
 
     def expire(self, now: int) -> Change | None:
-        """Begin to release what is locked no longer; None if there is nothing. Back-offs that are over end."""
+        """Begin to release records whose locks have expired; None if there are none. Also ends back-offs."""
         for run in self._runs:
             if self._is_waiting(run) and run.available_at <= now:
                 run.available_at = 0
@@ -503,7 +506,7 @@ class SharePartition:
         return self._change(runs)
 
     def release_member(self, member_id: str) -> Change | None:
-        """Begin to release what a member holds whose session ended, without a back-off; None if that is nothing."""
+        """Begin to release the records of a member whose session ended, without a back-off; None if it has none."""
         return self._change([run for run in self._runs if self._is_held(run) and run.member_id == member_id])
 
     def _change(self, runs: list[_Run]) -> Change | None:
@@ -536,13 +539,13 @@ class SharePartition:
 
     @staticmethod
     def _is_waiting(run: _Run) -> bool:
-        """Whether its back-off has not ended."""
+        """The last offset of an acquisition of so many records; if not strict, the end of its batch."""
         return run.state is DeliveryState.AVAILABLE and run.available_at > 0
 
     # The window moves
 
     def log_start_moved(self, log_start_offset: int) -> bool:
-        """Records before the log's start are gone, whatever their state; whether the start offset moved."""
+        """Records before the log's start no longer exist, whatever their state; True if the start offset moved."""
         if log_start_offset <= self.start_offset:
             return False
         self.start_offset = log_start_offset
@@ -567,7 +570,7 @@ class SharePartition:
             index += 1
 
     def _split(self, run: _Run, first_offset: int, last_offset: int) -> _Run:
-        """A run of exactly this part; the rest stays as it is."""
+        """A run of exactly this part; the rest remains as other runs."""
         assert run.first_offset <= first_offset <= last_offset <= run.last_offset, "I1"
         index = self._index_at(run.first_offset)
         if first_offset > run.first_offset:
@@ -605,7 +608,7 @@ class SharePartition:
 
 
 def _cut(first_offset: int, count: int, fetched: Sequence[tuple[int, int]], *, is_strict: bool) -> int:
-    """The last offset of an acquisition of so many records; if it is not strict, the end of the batch around that."""
+    """The last offset of an acquisition of so many records; if not strict, the end of the batch with it."""
     last_offset = first_offset + count - 1
     if is_strict:
         return last_offset
@@ -626,7 +629,7 @@ def in_batches(acquired: Acquired, fetched: Sequence[tuple[int, int]], batch_siz
 
 
 def _ranges(given: Acknowledgement) -> Iterator[tuple[int, int, AcknowledgeType]]:
-    """What was said as ranges of one type each."""
+    """Acknowledgements as ranges of one type each."""
     count = given.last_offset - given.first_offset + 1
     if count < 1 or given.first_offset < 0 or len(given.types) not in (1, count):
         raise KafkaError(

@@ -1,4 +1,4 @@
-"""The share sessions of a broker (KIP-932): which partitions each member of a share group fetches here.
+"""The share sessions of a broker (KIP-932): the partitions that each member of a share group fetches from this broker.
 
 A session is known by group and member. It begins with a ShareFetch of epoch 0, each later request names the epoch after
 the last one, and -1 ends it. It also ends with the connection that it was opened through. The member's records are
@@ -21,7 +21,7 @@ INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 MAX_EPOCH = 0x7FFFFFFF
 MAX_PARTITIONS = 500_000
-"""Partitions of all sessions together: they are named by clients, whether the cluster has them or not."""
+"""The limit for all sessions together: clients name partitions whether the cluster has them or not."""
 
 
 class SharedPartition(NamedTuple):
@@ -45,7 +45,7 @@ class ShareSession:
     """The epoch of the next request."""
 
     def in_turn(self) -> list[SharedPartition]:
-        """The partitions to fetch from, beginning with another one each time."""
+        """The partitions to fetch from, beginning with a different one each time."""
         partitions = list(self.partitions)
         turn = self.epoch % len(partitions) if partitions else 0
         return partitions[turn:] + partitions[:turn]
@@ -76,7 +76,7 @@ class ShareSessions:
         *,
         has_acknowledgements: bool,
     ) -> ShareSession:
-        """The session of a ShareFetch, opened or continued. One that this request ends is there until `close`."""
+        """The session of a ShareFetch, opened or continued. A session that this request ends exists until `close`."""
         if epoch == INITIAL_EPOCH:
             if has_acknowledgements:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "The first ShareFetch of a session acknowledges records.")

@@ -25,8 +25,9 @@ class StoredBatch(NamedTuple):
 
 
 def combine(stored: list[StoredBatch], written: Iterable[StoredBatch], start_offset: int) -> list[StoredBatch]:
-    """The stored batches, which are in order, with the written ones over them, from the start offset on. A start offset
-    of -1 keeps all."""
+    """The stored batches (in order) overlaid with the written ones, from the start offset on. A start offset of -1
+    keeps all.
+    """
     new = [batch for batch in written if batch.first_offset <= batch.last_offset]
     if new:
         first = min(batch.first_offset for batch in new)
@@ -60,7 +61,7 @@ def _swept(batches: list[StoredBatch]) -> list[StoredBatch]:
     batches.sort(key=_first_offset)
     result: list[StoredBatch] = []
     open_batches: list[tuple[int, int, int]] = []
-    """Those that reach over `offset`, the one that counts first: (-delivery count, -delivery state, last offset)."""
+    """The batches that cover `offset`, the one that counts first: (-delivery count, -delivery state, last offset)."""
     position = 0
     offset = batches[0].first_offset
     while open_batches or position < len(batches):

@@ -1,5 +1,5 @@
-"""Records of `__share_group_state`: a snapshot holds the whole state of one share partition, an update what a later
-write changed. A snapshot without a value forgets the share partition.
+"""Records of `__share_group_state`: a snapshot has the whole state of one share partition, an update the changes of a
+later write. A snapshot without a value deletes the share partition.
 
 A key begins with the kind of record, a value with the version of its schema, two bytes each.
 """
@@ -38,7 +38,7 @@ class SharePartitionKey(NamedTuple):
 
     @staticmethod
     def parse(text: str) -> SharePartitionKey:
-        """INVALID_REQUEST for a text that is no `groupId:topicId:partition`."""
+        """INVALID_REQUEST if the text is not `groupId:topicId:partition`."""
         group_id, _, rest = text.rpartition(":")
         group_id, _, topic_id = group_id.rpartition(":")
         if not group_id.strip():
@@ -79,7 +79,7 @@ def _encoded(head: int, message: Any, version: int) -> bytes:
 
 def decode_state_record(key: bytes, value: bytes | None) -> ShareStateRecord | None:
     """The record of these bytes; None for a kind that only a later Kafka knows. WireError for bytes that are no record.
-    An update without a value is none that Kafka writes, and is passed over too."""
+    An update without a value, which Kafka never writes, is also None."""
     if len(key) < 2 or (value is not None and len(value) < 2):
         raise WireError("the key and the value of a share state record begin with a number of 2 bytes")
     kind = int.from_bytes(key[:2], "big", signed=True)

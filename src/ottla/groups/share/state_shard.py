@@ -1,5 +1,5 @@
-"""The share coordinator: one shard is one partition of `__share_group_state`, and holds how far each share partition in
-it has come: its start offset, and the delivery states of the records behind that (KIP-932).
+"""The share coordinator: one shard is one partition of `__share_group_state`, and has the position of each share
+partition in it: its start offset, and the delivery states of later records (KIP-932).
 
     absent  -> known     initialize: a snapshot without batches
     known   -> known     write: an update; after `share.coordinator.snapshot.update.records.per.snapshot` of them a
@@ -12,7 +12,7 @@ it when it reads the state, and a leader of an earlier epoch is refused with FEN
 of -1 is not supplied and not compared.
 
  S1  the batches of a state are in order, do not overlap and begin at its start offset or behind it
- S2  every record before `redundant_offset` is made up for by a later one of the same share partition
+ S2 every record before `redundant_offset` is replaced by a later one of the same share partition
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class ShareWrite(NamedTuple):
     state_epoch: int
     leader_epoch: int
     start_offset: int
-    """-1 leaves it as it is."""
+    """-1 leaves it unchanged."""
     delivery_complete_count: int = UNKNOWN_COUNT
     batches: tuple[StoredBatch, ...] = ()
 
@@ -65,11 +65,11 @@ class ShareState:
     update_count: int = 0
     """Updates since the last snapshot."""
     snapshot_at_offset: int = 0
-    """The last snapshot's record is at this offset of the log or behind it."""
+    """The last snapshot's record is at this offset of the log or later."""
 
 
 class ShareOutcome(NamedTuple):
-    """How a command ended; `state` is what a read found."""
+    """The result of a command; `state` is what a read found."""
 
     code: ErrorCode = ErrorCode.NONE
     message: str | None = None
@@ -87,7 +87,7 @@ class ShareStateShard:
         self._is_partition = is_partition
         self.states: dict[SharePartitionKey, ShareState] = {}
         self.log_offset = 0
-        """Not behind the offset of the record that is replayed next; the coordinator sets it."""
+        """At most the offset of the record that is replayed next; the coordinator sets it."""
         self.write_count = 0
 
     # Commands
@@ -129,7 +129,7 @@ class ShareStateShard:
         return CoordinatorDecision([record], ShareOutcome())
 
     def read(self, key: SharePartitionKey, leader_epoch: int, call: Call) -> Decided:
-        """The state as it was before this read; the leader epoch is written if it is a later one."""
+        """The state before this read; the leader epoch is written if it is later."""
         if key.partition < 0:
             return _refused(ErrorCode.INVALID_REQUEST, NEGATIVE_PARTITION)
         state = self.states.get(key)
@@ -169,9 +169,10 @@ class ShareStateShard:
         return CoordinatorDecision(records, ShareOutcome())
 
     def snapshot_cold(self, call: Call, limit: int) -> Decided:
-        """New snapshots of share partitions that were not written for a while: their old ones hold up the pruning of
-        the log. None if the log is no longer than its states are many. At most `limit` of them; the next call takes the
-        others."""
+        """New snapshots of share partitions that were not written for a while: their old ones prevent the pruning of
+        the log. None if the log has no more records than states. At most `limit` of them; the next call takes the
+        others.
+        """
         if self.log_offset - self.redundant_offset <= len(self.states):
             return CoordinatorDecision([], ShareOutcome())
         before = call.timestamp - self._config().share_coordinator_cold_partition_snapshot_interval_ms
@@ -263,7 +264,7 @@ def _refused(code: ErrorCode, message: str | None = None) -> Decided:
 
 
 def _copy(state: ShareState) -> ShareState:
-    """What a reply holds does not change when a later write is replayed."""
+    """A copy for a reply, which later writes must not change."""
     return ShareState(
         snapshot_epoch=state.snapshot_epoch,
         state_epoch=state.state_epoch,

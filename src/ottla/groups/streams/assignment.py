@@ -1,4 +1,4 @@
-"""The target assignment of a streams group: which assignor makes it, and with which settings."""
+"""Computes the target assignment of a streams group: chooses the assignor and its settings."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ottla.groups.streams.topology import ConfiguredTopology
 STICKY = "sticky"
 HIGHLY_AVAILABLE = "highly_available"
 AUTO = "auto"
-"""As highly_available, which does nothing else than sticky with tasks that have no state."""
+"""The same as highly_available, which equals sticky for tasks without state."""
 RACK_TAGS = "rack.aware.assignment.tags"
 STANDBY_REPLICAS = "num.standby.replicas"
 
 
 def assignment_configs(config: GroupConfig) -> dict[str, str]:
-    """The settings that an assignment depends on, as the group's record keeps them: a change makes a new one."""
+    """The settings that an assignment depends on, as stored in the group's record: a change causes a new assignment."""
     configs = {STANDBY_REPLICAS: str(config.streams_num_standby_replicas)}
     if config.streams_rack_aware_assignment_tags:
         configs[RACK_TAGS] = ",".join(config.streams_rack_aware_assignment_tags)

@@ -1,4 +1,4 @@
-"""A streams group as StreamsGroupDescribe tells it."""
+"""A streams group as a row of StreamsGroupDescribe."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def describe_streams_group(group: StreamsGroup, assignor: str) -> DescribedGroup
 
 
 def _topology(topology: StreamsGroupTopologyValue, partitions: Mapping[str, int]) -> Topology:
-    """With the partitions that were decided for internal topics, once they are."""
+    """With the partition counts of internal topics, once they are decided."""
 
     def infos(topics: list[RecordedTopicInfo]) -> list[TopicInfo]:
         return [

@@ -1,4 +1,4 @@
-"""Which partitions an application can be asked for where (Interactive Queries): a part of heartbeats' answers."""
+"""The partitions that each application instance can serve (Interactive Queries): a part of heartbeats' answers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ottla.wire.messages.streams_group_heartbeat import (
 def partitions_by_endpoint(
     group: StreamsGroup, updated: StreamsMember, topology: StreamsGroupTopologyValue, image: ClusterImage
 ) -> list[EndpointToPartitions]:
-    """One entry for each member that has an endpoint; `updated` takes the place of the member of the same id."""
+    """One entry for each member with an endpoint; `updated` replaces the member with the same id."""
     inputs = {
         subtopology.subtopology_id: sorted(
             {*subtopology.source_topics, *(topic.name for topic in subtopology.repartition_source_topics)}

@@ -1,4 +1,4 @@
-"""A streams group (KIP-1071): what its records add up to, and what can be asked of it.
+"""A streams group (KIP-1071): the state that its records define, and queries on it.
 
 The group epoch rises when a member comes, goes or changes, when a topic of the topology changes, when the topology
 becomes valid or invalid, and when a setting of the assignment changes. The target assignment follows it, and each
@@ -51,14 +51,14 @@ class StreamsMember:
     tags: Mapping[str, str] = field(default_factory=dict)
     assigned: MemberTasks = NO_MEMBER_TASKS
     revoking: MemberTasks = NO_MEMBER_TASKS
-    """Tasks that it is to give up and has not yet."""
+    """Tasks that it must give up and still has."""
 
     def is_reconciled_to(self, epoch: int) -> bool:
         return self.state == STABLE and self.epoch == epoch
 
 
 class StreamsGroup:
-    """Read it freely; `replay` of records is what changes it, but for what is marked as not persisted."""
+    """Read it freely; only `replay` of records changes it, except for fields marked as not persisted."""
 
     type = "streams"
     protocol_type = STREAMS_PROTOCOL
@@ -86,7 +86,7 @@ class StreamsGroup:
         # Not persisted.
         self.configured: ConfiguredTopology | None = None
         self.refreshed_epoch: int | None = None
-        """The group epoch for which the topics were last looked at; None when they have to be again."""
+        """The group epoch for which the topics were last checked; None: check again."""
         self.shutdown_member_id: str | None = None
         """The member that asked all others to shut the application down."""
         self.endpoint_epoch = 0
@@ -120,7 +120,7 @@ class StreamsGroup:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.id}.")
         return member
 
-    # What records change.
+    # Changes by records.
 
     def set_topology(self, topology: StreamsGroupTopologyValue | None) -> None:
         self.topology = topology
@@ -158,15 +158,15 @@ class StreamsGroup:
                     if not of_task:
                         del owners[task]
 
-    # What every group answers.
+    # The interface of every group.
 
     def check_offset_commit(
         self, member_id: str, instance_id: str | None, generation: int, *, is_transactional: bool, api_version: int
     ) -> PartitionCheck | None:
         if generation < 0 and not self.members:
-            return None  # an admin, or a consumer that manages its partitions itself
+            return None  # an admin, or a consumer that assigns itself
         if is_transactional and generation == -1 and member_id == "" and instance_id is None:
-            return None  # a producer of before KIP-447
+            return None  # a producer from before KIP-447
         member = self.member(member_id)
         if not is_transactional and api_version < FIRST_COMMIT_VERSION:
             raise KafkaError(
@@ -182,7 +182,7 @@ class StreamsGroup:
         return partial(self._check_partition, member, generation)
 
     def _check_partition(self, member: StreamsMember, epoch: int, topic: str, topic_id: bytes, partition: int) -> None:
-        """A commit of an older epoch holds for tasks that the member had in that epoch already."""
+        """A commit with an older epoch is valid for tasks that the member had in that epoch already."""
         subtopology_id = self.source_topics.get(topic)
         if subtopology_id is None:
             raise _stale(f"Topic {topic} is not in the topology.")

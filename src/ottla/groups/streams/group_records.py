@@ -1,4 +1,4 @@
-"""The records of streams groups in `__consumer_offsets`, made from what they are about, and what they say."""
+"""Creates and decodes the records of streams groups in `__consumer_offsets`."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def _without_epochs(tasks: Iterable[TaskId]) -> list[CurrentTaskIds]:
 
 
 def member_tombstones(group_id: str, member_id: str) -> list[GroupRecord]:
-    """In the order in which replay wants them: what a member has goes before the member."""
+    """In the order that replay needs: the member's tasks before the member."""
     return [
         GroupRecord(StreamsGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None),
         GroupRecord(StreamsGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None),
@@ -228,7 +228,7 @@ def with_assignment(member: StreamsMember, value: Any) -> StreamsMember:
 
 
 def _epochs(task_rows: Iterable[Any], default: int) -> dict[TaskId, int]:
-    """Since when a member has its tasks; records of before Kafka 4.3 do not say it."""
+    """The epoch in which a member got each of its tasks; records from before Kafka 4.3 do not have it."""
     found: dict[TaskId, int] = {}
     for row in task_rows:
         epochs = row.assignment_epochs or ()

@@ -1,8 +1,9 @@
 """The streams groups of a shard (KIP-1071): StreamsGroupHeartbeat, and the records of the groups.
 
-A member joins with epoch 0 and tells the topology of its application, then that it lives and which tasks it has; epoch
--1 leaves. The answer has the member's epoch, its tasks when they change, and as statuses what keeps the application
-from running. Internal topics that are missing are part of the reply: the broker creates them with the caller's rights.
+A member joins with epoch 0 and the topology of its application; later heartbeats show that it is alive and list its
+tasks; epoch -1 leaves. The answer has the member's epoch, its tasks when they change, and as statuses the reasons why
+the application cannot run. Internal topics that are missing are part of the reply: the broker creates them with the
+caller's rights.
 """
 
 from __future__ import annotations
@@ -141,7 +142,7 @@ class StreamsGroups:
     # Heartbeats.
 
     def _changes_nothing(self, group: StreamsGroup, request: StreamsGroupHeartbeatRequest, call: Call) -> bool:
-        """Whether it is the heartbeat that nearly all are: from a member that has what it should, and says no more."""
+        """Whether it is the usual heartbeat: from a member that has its target, and reports nothing new."""
         member = group.members.get(request.member_id)
         return (
             member is not None
@@ -232,7 +233,9 @@ class StreamsGroups:
         return CoordinatorDecision(records, HeartbeatReply(response, configured.missing))
 
     def _group_of(self, request: StreamsGroupHeartbeatRequest) -> tuple[StreamsGroup, list[GroupRecord]]:
-        """The group that a heartbeat is for. An empty classic group becomes a streams group: its tombstones."""
+        """The group that a heartbeat is for. An empty classic group becomes a streams group: returns its tombstones,
+        too.
+        """
         found = self._state.groups.get(request.group_id)
         if request.member_epoch == JOINING_EPOCH:
             if found is None:
@@ -283,7 +286,7 @@ class StreamsGroups:
     def _alive(
         self, group: StreamsGroup, member: StreamsMember, call: Call, *, is_pending: bool
     ) -> StreamsGroupHeartbeatResponse:
-        """The member was heard of: its session begins anew. `is_pending`: it can expect other tasks soon."""
+        """The member sent a heartbeat: its session begins again. `is_pending`: it can expect other tasks soon."""
         config = self._state.group_config(group.id)
         self._sessions.begin(group.id, member.id, call.now)
         interval_ms = config.streams_heartbeat_interval_ms
@@ -317,7 +320,7 @@ class StreamsGroups:
         return missing_tags(member, self._state.group_config(group.id).streams_rack_aware_assignment_tags)
 
     def _ask_for_description(self, response: StreamsGroupHeartbeatResponse, group: StreamsGroup, call: Call) -> None:
-        """A group's first heartbeat does not ask: the group comes to be with its records."""
+        """A group's first heartbeat does not ask: its records create the group."""
         if (
             call.api_version >= FIRST_VERSION_WITH_DESCRIPTIONS
             and group.topology is not None
@@ -360,7 +363,7 @@ class StreamsGroups:
         statuses: list[Status],
         call: Call,
     ) -> tuple[int, Target]:
-        """A new target assignment if it is time for one: its epoch, and what the member is to have."""
+        """A new target assignment if it is due: its epoch, and the member's target."""
         if ("streams-initial", group.id) in self._state.timers:
             statuses.append(assignment_delayed("initial rebalance delay"))
             return group.assignment_epoch, NO_TARGET
@@ -380,7 +383,7 @@ class StreamsGroups:
 
     def _may_compute(self, group: StreamsGroup, timestamp: int) -> bool:
         """Whether the last target assignment is old enough: a group that many members join at once is assigned in bulk.
-        A wall clock that was set back does not hold it up."""
+        A wall clock that was set back does not delay it."""
         interval_ms = self._state.group_config(group.id).streams_assignment_interval_ms
         return not group.assignment_timestamp or not 0 <= timestamp - group.assignment_timestamp < interval_ms
 
@@ -419,14 +422,14 @@ class StreamsGroups:
     # Records, and the world.
 
     def loaded(self, now: int) -> None:
-        """All records are replayed: members have a whole session to be heard of again."""
+        """All records are replayed: members have a whole session for their next heartbeat."""
         for group in self._state.groups.values():
             if isinstance(group, StreamsGroup):
                 for member in group.members.values():
                     self._sessions.resume(group, member, now)
 
     def metadata_changed(self, changes: ImageChanges, image: ClusterImage) -> None:
-        """Groups whose topology has a changed topic look at their topics with the next heartbeat."""
+        """Groups whose topology has a changed topic check their topics at the next heartbeat."""
         names = {topic.name for topic in (*changes.topics_created.values(), *changes.topics_deleted.values())}
         for (topic_id, index), before in changes.partitions_changed.items():
             topic = image.topics_by_id.get(topic_id)
@@ -441,7 +444,7 @@ class StreamsGroups:
                 group.refreshed_epoch = None
 
     def replay(self, key: Any, value: Any) -> None:
-        """Let a record of a streams group take effect. A tombstone of what is not there is passed over."""
+        """Apply a record of a streams group. Tombstones of unknown things are ignored."""
         group = self._state.groups.get(key.group_id)
         if not isinstance(group, StreamsGroup):
             if value is None:

@@ -1,4 +1,4 @@
-"""How far members of a streams group have restored their warm-up tasks. Not written: members tell it again."""
+"""How far members of a streams group have restored their warm-up tasks. Not persisted: members report it again."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ class Progress:
 
     def __init__(self) -> None:
         self.reporting: set[str] = set()
-        """Members that tell their progress."""
+        """Members that report their progress."""
         self.ready: dict[TaskId, str] = {}
         """Task -> the process that has its state."""
         self._offsets: dict[tuple[str, TaskId], int] = {}
         self._end_offsets: dict[tuple[str, TaskId], int] = {}
 
     def note(self, member: StreamsMember, request: StreamsGroupHeartbeatRequest, acceptable_lag: int) -> bool:
-        """Take in what a member tells; whether a process became ready by it."""
+        """Take a member's report; True if it made a process ready."""
         self._keep(self._offsets, member, request.task_offsets)
         self._keep(self._end_offsets, member, request.task_end_offsets)
         is_changed = False
@@ -39,7 +39,7 @@ class Progress:
 
     @staticmethod
     def _keep(known: dict[tuple[str, TaskId], int], member: StreamsMember, sent: Iterable[TaskOffset] | None) -> None:
-        """Of warm-up tasks only: a member cannot make this grow beyond the tasks that it has."""
+        """Only warm-up tasks count, so that a member cannot let this grow beyond its tasks."""
         for one in sent or ():
             task = TaskId(one.subtopology_id, one.partition)
             if task in member.assigned.warmup:

@@ -1,4 +1,4 @@
-"""How a member of a streams group comes from the tasks it has to those of its target.
+"""Moves a member of a streams group from its present tasks to its target.
 
     STABLE      -> UNREVOKED    the target takes tasks away: the member keeps its epoch until it has given them up
     UNREVOKED   -> the others   the member no longer names these tasks among those it owns
@@ -31,7 +31,7 @@ KNOWN_STATES = frozenset((STABLE, UNREVOKED_TASKS, UNRELEASED_TASKS))
 
 @dataclass(frozen=True, slots=True)
 class TaskOwners:
-    """Which processes have a task, in which role; tasks that are still to be given up count."""
+    """The processes that have a task, by role; tasks that are still to be given up count."""
 
     active: Mapping[TaskId, str]
     standby: Mapping[TaskId, Collection[str]]
@@ -44,7 +44,9 @@ class TaskOwners:
 def reconcile(
     member: StreamsMember, epoch: int, target: Target, owned: Target | None, owners: TaskOwners
 ) -> StreamsMember:
-    """The member one step closer to the target of `epoch`, or as it is. `owned` is what it says it has, if it does."""
+    """The member one step closer to the target of `epoch`, or unchanged. `owned`: the tasks in its heartbeat, or
+    None.
+    """
     if member.state == STABLE:
         if member.epoch == epoch and member.assigned.is_all_of(target):
             return member

@@ -1,4 +1,4 @@
-"""What a StreamsGroupHeartbeat must and must not say, whatever group it is for. Words are Kafka's."""
+"""Validates a StreamsGroupHeartbeat, independent of its group. Messages are Kafka's."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _check_join(request: StreamsGroupHeartbeatRequest) -> None:
 
 
 def check_epoch(member: StreamsMember, request: StreamsGroupHeartbeatRequest) -> None:
-    """A member is in the epoch of its last answer, or in the one before if that answer was lost."""
+    """KafkaError unless the member's epoch is its last one, or the previous one (the answer was lost)."""
     epoch = request.member_epoch
     if epoch in (JOINING_EPOCH, member.epoch):
         return
@@ -117,7 +117,7 @@ def check_tasks(request: StreamsGroupHeartbeatRequest, subtopologies: Mapping[st
 
 
 def owned_tasks(request: StreamsGroupHeartbeatRequest) -> Target | None:
-    """What the member says it has; None if it does not say."""
+    """The tasks that the heartbeat lists; None if it has no list."""
     if request.active_tasks is None or request.standby_tasks is None or request.warmup_tasks is None:
         return None
     return Target(task_set(request.active_tasks), task_set(request.standby_tasks), task_set(request.warmup_tasks))

@@ -1,5 +1,6 @@
-"""How long members of streams groups stay: until they leave, are not heard of for a session, or do not give up tasks in
-time."""
+"""Sessions of members of streams groups: a member is removed when it leaves, sends no heartbeat for a session, or does
+not give up tasks in time.
+"""
 
 from __future__ import annotations
 
@@ -29,14 +30,14 @@ class StreamsSessions:
         self._state = state
 
     def begin(self, group_id: str, member_id: str, now: int) -> None:
-        """The member was heard of: its session begins anew."""
+        """The member sent a heartbeat: its session begins again."""
         timeout_ms = self._state.group_config(group_id).streams_session_timeout_ms
         self._state.timers.schedule(
             ("streams-session", group_id, member_id), now + timeout_ms, partial(self._expire, group_id, member_id, None)
         )
 
     def resume(self, group: StreamsGroup, member: StreamsMember, now: int) -> None:
-        """Begin all that runs for a member, after a load of the shard."""
+        """Start all timers of a member, after a load of the shard."""
         self.begin(group.id, member.id, now)
         if member.state == UNREVOKED_TASKS:
             self.await_revocation(group.id, member, now)
@@ -55,7 +56,7 @@ class StreamsSessions:
     def fence(
         self, group: StreamsGroup, member: StreamsMember, reply: HeartbeatReply | None
     ) -> CoordinatorDecision[Any]:
-        """The records with which a member goes."""
+        """The records that remove a member."""
         records = member_tombstones(group.id, member.id)
         records.append(
             group_epoch_record(
@@ -73,7 +74,7 @@ class StreamsSessions:
     def _fence_refused(
         self, group: StreamsGroup, member: StreamsMember, reply: HeartbeatReply | None, error: KafkaError, call: Call
     ) -> CoordinatorDecision[Any]:
-        """Nothing was written: it is still a member, and its session begins anew."""
+        """Nothing was written: it is still a member, and its session begins again."""
         self.resume(group, member, call.now)
         if reply is None:
             return CoordinatorDecision([], None)

@@ -1,4 +1,4 @@
-"""What heartbeats say of an application that does not run as it should. Words are Kafka's."""
+"""Statuses in heartbeats of an application that cannot run. Messages are Kafka's."""
 
 from __future__ import annotations
 

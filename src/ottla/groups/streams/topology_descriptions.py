@@ -1,7 +1,7 @@
 """Descriptions of topologies (KIP-1331), for `kafka-streams-groups.sh --describe --topology`: sent by members, kept in
 memory.
 
-A heartbeat asks a member for the description of a topology epoch that is not here, and not again for a while: 30 s,
+A heartbeat asks a member for a missing description of a topology epoch, and not again for a while: 30 s,
 then twice as long each time, at most an hour. After a failover the new coordinator asks again; nothing is written. As
 in Kafka a setting turns it on (`group.streams.topology.description.plugin.class`), with the name of Kafka's own store
 in memory.
@@ -66,7 +66,7 @@ class TopologyDescriptions:
         self._backoffs[group_id] = _Backoff(epoch, count + 1, now + wait_ms)
 
     def store(self, group: StreamsGroup, request: StreamsGroupTopologyDescriptionUpdateRequest, now: int) -> None:
-        """Keep what a member sends, in the place of what the group had. Raises what the member gets instead."""
+        """Keep a member's description, in place of the group's former one. Raises the member's error."""
         group.member(request.member_id)
         epoch = request.topology_epoch
         if group.topology is None or epoch != group.topology.epoch:

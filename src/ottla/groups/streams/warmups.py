@@ -6,8 +6,8 @@ task, at most `streams.num.warmup.replicas` of them at a time. Members tell how 
 (`streams.task.offset.interval.ms`); with `streams.acceptable.recovery.lag` records or fewer left the process is ready,
 the group epoch rises, and the task moves.
 
-Members before version 1 of heartbeats tell nothing: to them tasks move at once. What is known of progress is not
-written; a new coordinator learns it from the next reports.
+Members before version 1 of heartbeats do not report: tasks move to them at once. Progress is not persisted; a new
+coordinator gets it from the next reports.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def refined_target(
     subtopologies: Mapping[str, SubtopologyTasks],
     max_warmup_count: int,
 ) -> Target:
-    """What the member is to have for now, of what its target says."""
+    """The member's tasks for now, on the way to its target."""
     if not max_warmup_count:
         return target
     members = {**group.members, member.id: member}
@@ -51,7 +51,7 @@ def _staged(
     targets: Mapping[str, Target],
     subtopologies: Mapping[str, SubtopologyTasks],
 ) -> list[tuple[TaskId, str, str]]:
-    """Tasks that wait, with the members that run them and those they belong to, in the order of tasks."""
+    """Staged tasks, with the members that run them and those they belong to, in the order of tasks."""
     holders = {task: member for member in members.values() for task in member.assigned.active}
     found = []
     for owner_id, target in targets.items():
