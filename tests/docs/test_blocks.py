@@ -19,7 +19,11 @@ import yaml
 
 from ottla.__main__ import COMMANDS, ELSEWHERE
 from ottla.cli.parser import Parser
-from tests.docs.pages import NOT_RUN, PAGES, REPOSITORY, RUN, SHOWN, blocks, prose
+from ottla.spark.pipelines.cases import _CASE_KEYS
+from ottla.spark.pipelines.flow_definition import _FLOW_KEYS
+from ottla.spark.pipelines.pipeline_file import _FILE_KEYS
+from ottla.spark.pipelines.source_definition import _SOURCE_KEYS
+from tests.docs.pages import DOCS, NOT_RUN, PAGES, REPOSITORY, RUN, SHOWN, blocks, prose
 
 BEFORE_THE_COMMAND = {"-b", "-o", "--cluster", "--command-config", "--version", "--help"}
 PLACEHOLDER = re.compile(r"[A-Z]|\.\.\.|[|\[\]]")
@@ -117,6 +121,21 @@ def test_files_that_a_page_names_exist(page: str) -> None:
     paths = [path for path in named if re.search(r"\w/|\.(?:py|md)$", path)]
     assert paths
     assert [path for path in paths if not is_there(path)] == []
+
+
+@pytest.mark.parametrize(
+    ("pages", "keys"),
+    [
+        (("pipelines.md",), _FILE_KEYS),
+        (("pipelines/sources.md",), _SOURCE_KEYS),
+        (("pipelines/targets.md", "pipelines/changes.md"), _FLOW_KEYS),
+        (("pipelines/testing.md",), _CASE_KEYS),
+    ],
+)
+def test_every_key_of_a_pipeline_has_its_row(pages: tuple[str, ...], keys: tuple[str, ...]) -> None:
+    tables = "".join((DOCS / page).read_text() for page in pages)
+    first_cells = "".join(re.findall(r"^\| (.+?) \|", tables, re.MULTILINE))
+    assert [key for key in keys if f"`{key}`" not in first_cells] == []
 
 
 def test_the_versions_of_clients_that_are_named_are_those_of_the_tests() -> None:

@@ -81,7 +81,7 @@ def _folders(options: argparse.Namespace, existing_folder: Folder) -> list[Path]
             raise CommandError(f"there is no pipeline in {folder}", MISUSED)
         if not case_files(folder):
             raise CommandError(
-                f"{folder} has no cases: write tests/NAME.yml (docs/pipelines.md has an example)", MISUSED
+                f"{folder} has no cases: write tests/NAME.yml (docs/pipelines/testing.md has an example)", MISUSED
             )
         return [folder]
     here = Path()

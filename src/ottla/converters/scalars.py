@@ -1,6 +1,6 @@
 """Numbers, dates and timestamps in text, read exactly: what would be rounded, cut or does not fit is refused.
 
-JSON and CSV share these rules; docs/pipelines.md has them for users.
+JSON and CSV share these rules; docs/pipelines/formats.md has them for users.
 """
 
 from __future__ import annotations
