@@ -7,6 +7,7 @@ tests and the simulator are deterministic: they have one try. `--no-second-try` 
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -27,8 +28,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.getoption("--no-second-try"):
         return
     for item in items:
-        if any(folder in item.path.parents for folder in WITH_PROCESSES):
+        if runs_processes(item.path):
             item.add_marker(pytest.mark.flaky(reruns=1))
+
+
+@cache
+def runs_processes(file: Path) -> bool:
+    """Cached: it is asked of every test, and has a few hundred answers."""
+    return any(folder in file.parents for folder in WITH_PROCESSES)
 
 
 def list_flaky(terminalreporter: pytest.TerminalReporter) -> None:

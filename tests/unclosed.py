@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.second_try import WITH_PROCESSES
+from tests.second_try import runs_processes
 
 _found: list[str] = []
 
@@ -22,7 +22,7 @@ _found: list[str] = []
 @pytest.fixture(scope="module", autouse=True)
 def what_is_left_open_is_named(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
-    if not any(folder in request.path.parents for folder in WITH_PROCESSES):
+    if not runs_processes(request.path):
         return
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ResourceWarning)
