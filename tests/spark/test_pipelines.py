@@ -139,7 +139,8 @@ def test_a_row_that_must_not_be_ends_the_pipeline_with_its_cause(
 @pytest.mark.parametrize(
     ("source", "flow", "message"),
     [
-        ({"format": "string"}, {"from": "nothing", "topic": "x"}, "no transformation with the name nothing"),
+        ({"format": "string"}, {"from": "nothing", "topic": "x"}, "with the name nothing; there are rows"),
+        ({"format": "string"}, {"from": "rosw", "topic": "x"}, "did you mean 'rows'? There are rows"),
         ({"format": "string", "expect": {"r": {"rule": "vaule = 1"}}}, {"topic": "x"}, "vaule"),
         ({"format": "string", "expect": {"r": {"rule": "length(value)"}}}, {"topic": "x"}, "has to be true or false"),
         ({"format": "json", "schema": "a nonsense"}, {"topic": "x"}, "is no schema such as"),

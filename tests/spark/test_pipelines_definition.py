@@ -25,7 +25,7 @@ from ottla.spark.pipelines.failures import SLOW_START, cause_of, flow_failure
 from ottla.spark.pipelines.pipeline_file import load_outline, load_pipeline, load_tables, parse_pipeline
 from ottla.spark.pipelines.progress import FlowProgress, SourceCounts, lag_of
 from ottla.spark.pipelines.redaction import Redaction
-from ottla.spark.pipelines.redrive import Letter
+from ottla.spark.pipelines.redrive import Letter, letters_of_file
 from ottla.spark.pipelines.state import PipelineState
 from ottla.spark.pipelines.topic_views import inferred_schema, topics_of, without_stream
 from tests.interop.servers import free_port
@@ -185,6 +185,26 @@ def test_a_file_that_is_no_yaml_is_named_by_its_line(tmp_path: Path) -> None:
     with pytest.raises(PipelineError, match=r"pipeline\.yml: it is no YAML: line 2, column ") as raised:
         load_pipeline(tmp_path, {})
     assert "hush" not in str(raised.value)
+
+
+def test_a_name_that_stands_twice_is_refused_with_both_lines(tmp_path: Path) -> None:
+    file = tmp_path / "pipeline.yml"
+    file.write_text("sources:\n  a: {topic: t}\nflows:\n  b: {topic: u}\nflows:\n  c: {topic: v}\n")
+    with pytest.raises(PipelineError, match=r"yml: line 5, column 1: 'flows' is there a second time, after line 3"):
+        load_pipeline(tmp_path, {})
+    file.write_text("sources:\n  a:\n    topic: t\n    topic: secret\n")
+    with pytest.raises(
+        PipelineError, match=r"line 4, column 5: 'topic' is there a second time, after line 3"
+    ) as raised:
+        load_pipeline(tmp_path, {})
+    assert "secret" not in str(raised.value)
+
+
+def test_names_may_be_shared_by_anchors(tmp_path: Path) -> None:
+    (tmp_path / "pipeline.yml").write_text(
+        "sources:\n  a: &a {topic: t, format: string}\n  b: {<<: *a, topic: u}\nflows:\n  c: {from: a, topic: v}\n"
+    )
+    assert [source.topic for source in load_pipeline(tmp_path, {}).sources] == ["t", "u"]
 
 
 WITH_SECRETS = """
@@ -463,6 +483,22 @@ def test_a_letter_goes_through_json_and_back() -> None:
     assert (again.partition, again.offset, again.key, again.value, again.source) == (1, 7, None, b"\xfe", "lines")
     assert ("own", b"\xff") in again.headers
     assert ("__connect.errors.topic", b"t") in again.headers
+
+
+def test_a_file_of_letters_that_is_no_json_is_named_by_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "letters.json"
+    file.write_text(json.dumps(Letter(0, 0, None, b"x", [("ottla.source", b"lines")]).to_json()) + "\n-- done\n")
+    with pytest.raises(PipelineError, match=r"letters\.json, line 2: it is no JSON: Expecting value"):
+        letters_of_file(str(file))
+
+
+def test_that_there_are_no_letters_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "pipeline.yml").write_text("name: mine\nsources: {a: {topic: t}}\nflows: {b: {topic: u}}\n")
+    monkeypatch.setattr("ottla.spark.pipelines.redrive.read_letters", lambda pipeline, connection: iter(()))
+    assert main(["pipeline", "letters", str(tmp_path)]) == 0
+    assert "mine.dead-letters has no letters of mine" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

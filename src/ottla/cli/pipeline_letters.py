@@ -18,7 +18,9 @@ def show_letters(options: argparse.Namespace, pipeline: Outline, state: Pipeline
 
     from ottla.spark.pipelines.redrive import read_letters
 
+    is_empty = True
     for letter in read_letters(pipeline, connection):
+        is_empty = False
         document = letter.to_json()
         if options.output == JSON:
             print(json.dumps(document, ensure_ascii=False))
@@ -26,6 +28,8 @@ def show_letters(options: argparse.Namespace, pipeline: Outline, state: Pipeline
             print(f"{letter.place}  {letter.rule}\n  {letter.error}\n  {letter.shown_value}")
         else:
             write_document(options.output, document)
+    if is_empty:
+        notice(f"{pipeline.dead_letters} has no letters of {pipeline.name}")
     return 0
 
 

@@ -83,6 +83,11 @@ def test_rows_may_be_lines_of_a_file_and_cases_are_chosen_by_name(tmp_path: Path
     (folder / "three.yml").write_text("cases: [")
     with pytest.raises(PipelineError, match=r"three.yml: it is no YAML: line 1"):
         load_file(folder / "three.yml")
+    (folder / "three.yml").write_text("cases:\n  a: {letters: []}\n  a: {letters: 1}\n")
+    with pytest.raises(PipelineError, match=r"three.yml: line 3, column 3: 'a' is there a second time, after line 2"):
+        load_file(folder / "three.yml")
+    with pytest.raises(PipelineError, match=r"four.yml: it cannot be read"):
+        load_file(folder / "four.yml")
 
 
 def test_names_have_to_be_of_the_pipeline() -> None:

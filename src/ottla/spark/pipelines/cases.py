@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from ottla.spark.pipelines.definition import Pipeline, PipelineError
+from ottla.spark.pipelines.documents import load_document
 
 FOLDER = "tests"
 VALUE, KEY, HEADERS, TIMESTAMP = "_value", "_key", "_headers", "_timestamp"
@@ -89,18 +90,11 @@ def load_cases(folder: Path, pattern: str | None = None) -> list[Case]:
 
 
 def load_file(path: Path) -> list[Case]:
-    import yaml
-
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
             raise PipelineError(f"it has more than {MAX_FILE_BYTES // 2**20} MB: cases are small")
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
-        return list(parse_cases(path, document))
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark is not None else ""
-        raise PipelineError(f"{path}: it is no YAML: {where}{error.problem or error.context}") from None
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        return list(parse_cases(path, load_document(path)))
+    except OSError as error:
         raise PipelineError(f"{path}: it cannot be read: {error}") from None
     except PipelineError as error:
         raise PipelineError(f"{path}: {error}") from None

@@ -22,6 +22,7 @@ from ottla.spark.pipelines.definition import (
     QUARANTINE,
     TABLE_KINDS,
     Expectations,
+    Flow,
     Pipeline,
     PipelineError,
     Rule,
@@ -33,6 +34,7 @@ from ottla.spark.pipelines.measures import Measure
 from ottla.spark.pipelines.poison import Record, Span
 from ottla.spark.pipelines.quality import Subject
 from ottla.spark.pipelines.state import PipelineState
+from ottla.spark.pipelines.values import nearest
 from ottla.spark.pipelines.views import create_views
 from ottla.spark.registration import register
 from ottla.spark.tables.data_source import TableSource
@@ -142,11 +144,16 @@ class Frames:
     def _make_flows(self, may_change: bool) -> None:
         for flow in self._pipeline.flows:
             if not self.spark.catalog.tableExists(flow.reads):
-                raise PipelineError(
-                    f"flows.{flow.name}: there is no source and no transformation with the name {flow.reads}"
-                )
+                raise PipelineError(self._unknown_view(flow))
             rows = self._judged(FLOW, flow.name, self.spark.table(flow.reads), flow.rules, flow.measures)
             self.flows[flow.name] = targets.prepare(self._pipeline, flow, rows, may_change=may_change)
+
+    def _unknown_view(self, flow: Flow) -> str:
+        known = sorted(view.name for view in self.spark.catalog.listTables() if view.isTemporary)
+        near = nearest(flow.reads, known)
+        hint = f"did you mean '{near}'? There" if near is not None else "there"
+        where = f"flows.{flow.name}: there is no source and no transformation with the name {flow.reads}"
+        return f"{where}; {hint} are {', '.join(known)}"
 
     def rows(self, source: Source, *, has_raw: bool = True) -> DataFrame:
         """The rows of a source with where they come from and, if they could not be parsed, why. Without `has_raw`

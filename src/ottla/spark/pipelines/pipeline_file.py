@@ -31,6 +31,7 @@ from ottla.spark.pipelines.definition import (
     Pipeline,
     Source,
 )
+from ottla.spark.pipelines.documents import load_document
 from ottla.spark.pipelines.errors import PipelineError
 from ottla.spark.pipelines.flow_definition import parse_flow
 from ottla.spark.pipelines.lifecycle import ON_FAILURE, STOP
@@ -91,18 +92,10 @@ def _naming_the_file(folder: Path) -> Iterator[None]:
 
 
 def _document(folder: Path) -> dict[str, Any]:
-    import yaml
-
     try:
-        document = yaml.safe_load((folder / FILE_NAME).read_text(encoding="utf-8"))
+        document = load_document(folder / FILE_NAME)
     except FileNotFoundError:
         raise PipelineError(f"there is no such file: 'ottla pipeline init {folder.name}' makes one") from None
-    except yaml.MarkedYAMLError as error:  # its text quotes the line, and a password may stand there
-        mark = error.problem_mark
-        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark is not None else ""
-        raise PipelineError(f"it is no YAML: {where}{error.problem or error.context}") from None
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise PipelineError(f"it cannot be read: {error}") from None
     if not isinstance(document, dict):
         raise PipelineError(f"names with values are expected ({', '.join(_FILE_KEYS)}), not {values.shape(document)}")
     return document

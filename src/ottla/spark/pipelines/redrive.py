@@ -159,7 +159,7 @@ def redrive(pipeline: Outline, state: PipelineState, connection: Connection, fil
     """Send letters back: those of a file, or all since the last time; how many there were."""
     group = f"{pipeline.name}.redrive"
     if file is not None:
-        found = _letters_of(file)
+        found = letters_of_file(file)
     else:
         with connection.admin() as admin:
             admin.connect()
@@ -184,7 +184,7 @@ def redrive(pipeline: Outline, state: PipelineState, connection: Connection, fil
     return len(found)
 
 
-def _letters_of(file: str) -> list[Letter]:
+def letters_of_file(file: str) -> list[Letter]:
     found = []
     try:
         lines = Path(file).read_text(encoding="utf-8").splitlines()
@@ -195,6 +195,8 @@ def _letters_of(file: str) -> list[Letter]:
             continue
         try:
             found.append(Letter.from_json(json.loads(line)))
+        except json.JSONDecodeError as error:
+            raise PipelineError(f"--file {file}, line {number}: it is no JSON: {error}") from None
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise PipelineError(
                 f"--file {file}, line {number} is no letter as 'ottla pipeline letters -o json' prints them: {error!r}"

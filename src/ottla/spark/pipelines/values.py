@@ -4,7 +4,7 @@ its place, and not its content: that may be a secret."""
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ottla.spark.pipelines.errors import PipelineError
@@ -25,10 +25,15 @@ def section(document: object, where: str, known: tuple[str, ...]) -> dict[str, A
         raise PipelineError(f"{where}: names with values are expected ({', '.join(known)}), not {shape(document)}")
     for key in document:
         if key not in known:
-            near = next((name for name in known if is_near(str(key), name)), None)
+            near = nearest(str(key), known)
             hint = f"did you mean '{near}'? It" if near is not None else "it"
             raise PipelineError(f"{where}: '{key}' is not known; {hint} may have {', '.join(known)}")
     return document
+
+
+def nearest(given: str, known: Iterable[str]) -> str | None:
+    """The name that a misspelled word probably means."""
+    return next((name for name in known if is_near(given, name)), None)
 
 
 def is_near(given: str, name: str) -> bool:
@@ -84,7 +89,7 @@ def texts(given: Mapping[str, Any], key: str, where: str) -> dict[str, str]:
 def listed(given: Mapping[str, Any], key: str, where: str) -> tuple[str, ...]:
     value = given.get(key, [])
     if not isinstance(value, list):
-        raise PipelineError(f"{where}.{key}: a list is expected, not {shape(value)}")
+        raise PipelineError(f"{where}.{key}: a list is expected, such as [first, second], not {shape(value)}")
     return tuple(str(one) for one in value if one is not None and one != "")
 
 
