@@ -6,12 +6,13 @@ import json
 import re
 import signal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from ottla.__main__ import main
-from ottla.cli.pipeline_status import status_lines
+from ottla.cli.pipeline_status import ProgressDisplay, status_lines
 from ottla.cli.session import CommandError, file_settings
 from ottla.cli.spark_errors import command_error
 from ottla.client.errors import AuthenticationError, ConfigError, RequestTimedOut
@@ -315,7 +316,8 @@ def test_properties_of_a_file_reach_every_client_and_spark(tmp_path: Path) -> No
 
 def test_init_makes_a_pipeline_that_can_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["pipeline", "init", "mine", "--folder", str(tmp_path)]) == 0
-    assert load_pipeline(tmp_path / "mine", {}).flows[0].reads == "totals"
+    (flow,) = load_pipeline(tmp_path / "mine", {}).flows
+    assert (flow.reads, flow.to.config) == ("totals", {"cleanup.policy": "compact"})
     assert main(["pipeline", "init", "mine", "--folder", str(tmp_path)]) == 2
     assert "is there already" in capsys.readouterr().err
 
@@ -349,6 +351,15 @@ def test_a_flow_adds_up_its_batches_and_each_only_once() -> None:
     assert flow.note(report(1, 20, 8, stateOperators=[{"numRowsDroppedByWatermark": 3}]))
     assert (flow.rows_in, flow.rows_out, flow.in_per_second, flow.out_per_second) == (30, 12, 40.0, 16.0)
     assert (flow.lag, flow.batch_ms, flow.late, flow.batches) == (4, 500, 3, 2)
+
+
+def test_a_table_is_printed_when_there_are_flows(capsys: pytest.CaptureFixture[str]) -> None:
+    flow = FlowProgress("f", "topic t")
+    for flows, is_printed in (([], False), ([flow.to_json()], True)):
+        status = {"flows": flows, "sources": []}
+        run: Any = SimpleNamespace(status=lambda state, status=status: status)
+        ProgressDisplay().show(run)
+        assert ("topic t" in capsys.readouterr().err) is is_printed
 
 
 def test_a_flow_says_what_it_waits_for_until_it_reports() -> None:

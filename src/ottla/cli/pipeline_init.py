@@ -24,6 +24,7 @@ flows:
     topic: totals                   # or files: FOLDER, jdbc: URL with table: NAME, delta: FOLDER, iceberg: SPACE.TABLE
     key: name
     mode: update                    # each new value of a group; in tables and databases it replaces the old one
+    config: {{cleanup.policy: compact}}   # the topic keeps the last value of each key, and 'refresh' can replace it
 
 # A table of all events beside the topic, and records with a registered schema:
 #

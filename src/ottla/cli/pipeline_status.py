@@ -55,9 +55,9 @@ class ProgressDisplay:
         now = time.monotonic()
         if self._view is not None:
             self._view.draw(run.status("running"), now)
-        elif not self._is_silent and now >= self._next_at:
+        elif not self._is_silent and now >= self._next_at and (status := run.status("running"))["flows"]:
             self._next_at = now + SHOWN_EVERY_S
-            print("\n".join(status_lines(run.status("running"))), file=sys.stderr, flush=True)
+            print("\n".join(status_lines(status)), file=sys.stderr, flush=True)
 
     def end(self, run: PipelineRun, output: str) -> None:
         """The last word, on stdout."""

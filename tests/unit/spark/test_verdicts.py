@@ -99,7 +99,7 @@ def test_a_pipeline_runs_unless_a_flow_needs_a_refresh_or_is_refused() -> None:
     said = refusal("shop", [kept, counted])
     assert said is not None
     assert said.startswith("flow counts: needs refresh: ")
-    assert "'ottla pipeline refresh shop counts'" in said
+    assert "'ottla pipeline refresh shop counts'" in said and "'--into NEW'" in said
     letters = refusal("shop", [compare("dead_letters", PLAN, {**PLAN, "sources": [SOURCE, OTHER]})])
     assert letters is not None and "remove the folder checkpoints/dead_letters" in letters
 

@@ -248,6 +248,7 @@ def advised(pipeline: str, found: FlowChanges) -> str:
             "while it does not run: rows that were put aside before then become letters once more, and none is lost"
         )
     return (
-        f"{text}. 'ottla pipeline refresh {pipeline} {found.flow}' begins it anew and replaces what it has written; "
-        "or put the old definition back, or give the flow a new name and target"
+        f"{text}. 'ottla pipeline refresh {pipeline} {found.flow}' begins it anew and replaces what it has written "
+        "(files, and a topic that is not compacted, cannot be replaced: '--into NEW' writes beside them); or put the "
+        "old definition back, or give the flow a new name and target"
     )
