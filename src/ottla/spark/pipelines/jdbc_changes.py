@@ -56,11 +56,11 @@ class JdbcChanges(JdbcTarget):
 
     def _make_tables(self, connection: Any, batch: DataFrame, query_id: str) -> None:
         super()._make_tables(connection, batch, query_id)
-        if self._rules.has_tombstones and not self._is_there(connection, self._tombstones):
+        if self._rules.has_tombstones:
             columns = quoted_list(connection, self._remembered)
             made = f"select {columns}, cast(0 as bigint) as {NOTED_AT} from {self._table} where 1 = 0"
-            self._run(connection, f"create table {self._tombstones} as {made}")
-            connection.commit()
+            tombstones = f"create table {self._tombstones} as {made}"
+            self._make(connection, self._tombstones, lambda: self._run(connection, tombstones))
 
     @property
     def _remembered(self) -> list[str]:

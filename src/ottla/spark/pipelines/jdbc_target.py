@@ -8,7 +8,7 @@ the batch done when it goes on.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -113,14 +113,25 @@ class JdbcTarget:
 
     def _make_tables(self, connection: Any, batch: DataFrame, query_id: str) -> None:
         """The target, if there is none, and the query's row of `ottla_batches`."""
-        if not self._is_there(connection, self._table):
-            self._make_target(connection, batch)
-        if not self._is_there(connection, BATCHES):
-            self._run(
-                connection, f"create table {BATCHES} (query_id varchar(64) primary key, batch_id bigint not null)"
-            )
+        self._make(connection, self._table, lambda: self._make_target(connection, batch))
+        batches = f"create table {BATCHES} (query_id varchar(64) primary key, batch_id bigint not null)"
+        self._make(connection, BATCHES, lambda: self._run(connection, batches))
         if not self._rows(connection, f"select 1 from {BATCHES} where query_id = ?", query_id):
             self._run(connection, f"insert into {BATCHES} (query_id, batch_id) values (?, {NO_BATCH})", query_id)
+        connection.commit()
+
+    def _make(self, connection: Any, table: str, create: Callable[[], object]) -> None:
+        """Make a table, if there is none. Another flow may make it at the same time, and `create` fails then."""
+        if self._is_there(connection, table):
+            return
+        try:
+            create()
+        except Unavailable:
+            raise
+        except Exception:
+            connection.rollback()
+            if not self._is_there(connection, table):
+                raise
         connection.commit()
 
     def _make_target(self, connection: Any, rows: DataFrame) -> None:
