@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -242,17 +243,37 @@ class Database:
         self._call("psql", "-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres", "-qc", statement)
 
     def query(self, statement: str) -> str:
-        program = [str(self._programs / "psql"), "-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres", "-Atc"]
+        program = [*self._psql, "-Atc"]
         return subprocess.run([*program, statement], capture_output=True, text=True, check=True).stdout.strip()
+
+    @property
+    def _psql(self) -> list[str]:
+        return [str(self._programs / "psql"), "-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres"]
+
+    def session(self) -> subprocess.Popen[str]:
+        """A connection that runs what is written to it."""
+        return subprocess.Popen([*self._psql, "-q"], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
 
     def stop(self) -> None:
         self._process.send_signal(signal.SIGINT)
         self._process.wait(120)
 
-    def crash(self) -> None:
-        """End it at once: connections break, and what was committed is recovered from its log."""
-        self._process.send_signal(signal.SIGQUIT)
+    def kill(self) -> None:
+        """End all its processes at once: connections break, and what was committed is recovered from its log."""
+        pid = self._process.pid
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        self._process.kill()
         self._process.wait(120)
+        for child in children:
+            with suppress(ProcessLookupError):
+                os.kill(int(child), signal.SIGKILL)
+
+    def wait_for_replicas(self, is_so: bool) -> None:
+        """Whether a commit waits for a replica, which there is none of: what it waits with is on disk already."""
+        settings = Path(self._folder) / "data" / "postgresql.auto.conf"
+        settings.write_text("synchronous_standby_names = 'none_there'\n" if is_so else "")
+        if self._process.poll() is None:
+            self.execute("select pg_reload_conf()")
 
 
 @pytest.fixture(scope="module")
