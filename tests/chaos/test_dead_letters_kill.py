@@ -19,18 +19,18 @@ SETTINGS = {
     "share.auto.offset.reset": "earliest",
     "errors.deadletterqueue.topic.name": QUEUE,
     "errors.deadletterqueue.copy.record.enable": "true",
-    "ottla.errors.deadletterqueue.required.enable": "true",
 }
+REQUIRED, ONCE = ({f"ottla.errors.deadletterqueue.{kind}.enable": "true"} for kind in ("required", "once"))
 
 
-async def prepare(bootstrap: str) -> None:
+async def prepare(bootstrap: str, settings: dict[str, str]) -> None:
     async with Admin(bootstrap_servers=bootstrap) as admin, Producer(bootstrap_servers=bootstrap) as producer:
         await admin.update_features({"metadata.version": 31, "share.version": 2})
         safe = {"min.insync.replicas": "2"}
         await admin.create_topics([NewTopic(TOPIC, config=safe, assignments={0: [1, 2, 3]})])
         enabled = {**safe, "errors.deadletterqueue.group.enable": "true"}
         await admin.create_topics([NewTopic(QUEUE, config=enabled, assignments={0: [2, 3, 1]})])
-        changes = [ConfigChange(name, value) for name, value in SETTINGS.items()]
+        changes = [ConfigChange(name, value) for name, value in {**SETTINGS, **settings}.items()]
         await admin.alter_configs({ConfigResource(ResourceType.GROUP, GROUP): changes})
         for number in range(COUNT):
             producer.send(TOPIC, b"%d" % number)
@@ -66,22 +66,29 @@ async def letters_until_all(bootstrap: str, disturb: Any) -> Counter[int]:
     return found
 
 
+SLOW = pytest.mark.skipif(os.environ.get("OTTLA_INTEROP_ALL") != "1", reason="slow")
+
+
 @pytest.mark.parametrize(
-    "killed",
+    ("killed", "settings", "kill_count"),
     [
-        QUEUE,
-        pytest.param(TOPIC, marks=pytest.mark.skipif(os.environ.get("OTTLA_INTEROP_ALL") != "1", reason="slow")),
+        pytest.param(QUEUE, REQUIRED, 1, id="queue"),
+        pytest.param(TOPIC, REQUIRED, 1, id="topic", marks=SLOW),
+        pytest.param(QUEUE, ONCE, 3, id="queue-once", marks=SLOW),
+        pytest.param(TOPIC, ONCE, 3, id="topic-once", marks=SLOW),
     ],
 )
 @pytest.mark.timeout(240)
-def test_each_rejected_record_has_a_letter_whichever_leader_is_killed(killed: str) -> None:
+def test_each_rejected_record_has_a_letter_whichever_leader_is_killed(
+    killed: str, settings: dict[str, str], kill_count: int
+) -> None:
     with Cluster(3) as cluster:
-        asyncio.run(prepare(cluster.bootstrap_servers))
+        asyncio.run(prepare(cluster.bootstrap_servers, settings))
         cluster.wait_until_in_sync(TOPIC, QUEUE)
         kills: list[int] = []
 
         def disturb(count: int) -> None:
-            if count >= COUNT // 4 and not kills:
+            if len(kills) < kill_count and count >= COUNT // (kill_count + 1) * (len(kills) + 1):
                 node = cluster.leader(killed)
                 kills.append(node.id)
                 node.kill()
@@ -97,8 +104,10 @@ def test_each_rejected_record_has_a_letter_whichever_leader_is_killed(killed: st
             return found
 
         found = asyncio.run(play())
-        assert kills and set(found) == set(range(COUNT))
+        assert len(kills) == kill_count and set(found) == set(range(COUNT))
         doubles = sum(found.values()) - COUNT
         print(f"killed the leader of {killed}: {doubles} letters twice")
         if killed == QUEUE:
             assert doubles == 0, "a batch whose answer was lost is known to the next leader"
+        if settings == ONCE:
+            assert doubles == 0, "the next leader of the topic finds the letters that are there"

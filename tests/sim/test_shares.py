@@ -10,8 +10,20 @@ import pytest
 
 from ottla.broker.coordinators.runtime import partition_for
 from ottla.broker.share import share as share_room
+from ottla.broker.share.dead_letters import DeadLetterQueues
 from ottla.broker.share.hosted_partition import HostedSharePartition
-from ottla.client import AcknowledgeType, Admin, Producer, ShareConsumer, TopicPartition
+from ottla.broker.share.letter_producers import LetterProducers
+from ottla.client import (
+    AcknowledgeType,
+    Admin,
+    Consumer,
+    KafkaError,
+    Producer,
+    ShareConsumer,
+    ShareLetter,
+    TopicPartition,
+)
+from ottla.client.admin.configs import ConfigChange, ConfigResource
 from ottla.groups.share.partition import AcknowledgeType as Said
 from ottla.groups.share.partition import DeliveryState
 from ottla.groups.share.state_records import SharePartitionKey
@@ -21,7 +33,8 @@ from ottla.sim.cluster import Sim
 from ottla.sim.programs import Program
 from ottla.sim.replicas import Cluster
 from ottla.sim.share_witness import ShareWitness
-from ottla.sim.share_workload import GROUP, TOPIC, Shares
+from ottla.sim.share_workload import GROUP, QUEUE, TOPIC, Shares, may_lose_share
+from ottla.wire.config_resources import ResourceType
 from ottla.wire.internal_topics import SHARE_GROUP_STATE_TOPIC
 
 PLACE = (TOPIC, 0, 7)
@@ -295,3 +308,102 @@ def test_a_record_that_reached_no_member_is_found() -> None:
     with pytest.raises(Violation, match="lost"):
         sim.run(shares.verify())
     sim.abandon()
+
+
+# Dead letters that are written once
+
+
+STEPS = [
+    (LetterProducers, "open", "after"),
+    (DeadLetterQueues, "write", "before"),
+    (DeadLetterQueues, "write", "after"),
+    (LetterProducers, "find_written", "before"),  # by the next leader, of the letter that is there
+    (LetterProducers, "find_written", "after"),
+    (HostedSharePartition, "_confirm", "after"),
+    (HostedSharePartition, "_write_once", "before"),  # of its end
+]
+
+
+def test_a_record_has_one_letter_whichever_step_of_its_leader_is_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each leader dies at the next of STEPS, its successor at the one after that; new records come in between."""
+    sim = three_nodes(5)
+    end = sim.loop.time() + 600
+    left = list(STEPS)
+    letters: list[tuple[int, int]] = []
+
+    def die_at(owner: type, name: str) -> None:
+        original = getattr(owner, name)
+
+        async def step(self: Any, *arguments: Any) -> Any:
+            is_due = bool(left) and left[0][:2] == (owner, name) and left[0][2] == "before"
+            result = None if is_due else await original(self, *arguments)
+            if is_due or (left and left[0] == (owner, name, "after")):
+                del left[0]
+                leader = sim.leader(TOPIC)
+                sim.loop.call_soon(sim.kill, leader, context=sim.loop.neutral)
+                await asyncio.sleep(3_600)
+            return result
+
+        monkeypatch.setattr(owner, name, step)
+
+    async def prepare(program: Program) -> None:
+        await prepared(program, 0)
+        async with program.using(Admin(**program.surroundings())) as admin:
+            await admin.update_features(share_workload.WITH_LETTERS)
+            config = {"errors.deadletterqueue.group.enable": "true"}
+            await admin.create_topic(QUEUE, partition_count=1, replication_factor=3, config=config)
+            settings = {"errors.deadletterqueue.topic.name": QUEUE, "ottla.errors.deadletterqueue.once.enable": "true"}
+            changes = [ConfigChange(name, value) for name, value in settings.items()]
+            await admin.alter_configs({ConfigResource(ResourceType.GROUP, GROUP): changes})
+
+    async def send(program: Program) -> None:
+        async with program.using(Producer(**program.surroundings())) as producer:
+            while not program.is_asked_to_end:
+                await producer.send(TOPIC, b"x", partition=0, timestamp=sim.clock())
+                await asyncio.sleep(1)
+
+    async def reject(program: Program) -> None:
+        async with program.using(member(program)) as consumer:
+            consumer.subscribe([TOPIC])
+            while not program.is_asked_to_end:
+                try:
+                    for record in await consumer.poll(500):
+                        consumer.acknowledge(record, AcknowledgeType.REJECT)
+                    await consumer.commit_sync()
+                except KafkaError as error:
+                    assert may_lose_share(error), error
+
+    async def read(program: Program) -> None:
+        async with program.using(Admin(**program.surroundings())) as admin:
+            place = TopicPartition(TOPIC, 0)
+            while (at := (await admin.list_share_group_offsets(GROUP))[place]).lag:
+                assert sim.loop.time() < end, at
+                await asyncio.sleep(1)
+        async with program.using(Consumer(**program.surroundings(), auto_offset_reset="earliest")) as consumer:
+            consumer.assign([TopicPartition(QUEUE, 0)])
+            quiet_at = sim.loop.time() + 3
+            while sim.loop.time() < quiet_at:
+                for record in await consumer.poll(500):
+                    letter = ShareLetter.of(record)
+                    assert letter is not None
+                    letters.append((letter.offset, record.offset))
+
+    run_program(sim, prepare, "setting-up")
+    for owner, name in dict.fromkeys((owner, name) for owner, name, _ in STEPS):
+        die_at(owner, name)
+    programs = [Program(sim, "sender", sim.names, send), Program(sim, "rejecter", sim.names, reject)]
+    for one in programs:
+        one.start()
+    while left:
+        before = len(left)
+        while len(left) == before:
+            assert sim.loop.time() < end, f"{left[0]} is not reached"
+            sim.sleep(0.5)
+        sim.sleep(1)
+        sim.heal()
+    sim.run(programs[0].ended())
+    sim.sleep(10)
+    sim.run(programs[1].ended())
+    run_program(sim, read, "reader")
+    assert sorted(offset for offset, _ in letters) == list(range(len(letters))) and len(letters) > 3, letters
+    sim.finish()

@@ -38,6 +38,7 @@ from ottla.broker.serving.http_guard import HttpAccess
 from ottla.broker.serving.sasl_settings import check_sasl
 from ottla.broker.serving.serving import ListenError, Serving
 from ottla.broker.share.dead_letters import DeadLetterQueues
+from ottla.broker.share.letter_producers import LetterProducers
 from ottla.broker.share.share import Share
 from ottla.broker.waits import Waits
 from ottla.config import BrokerConfig, ConfigError
@@ -223,7 +224,8 @@ class Node:
         metadata.quorum.on_failure = self._metadata_failed
         replicas = self.replicas = Replicas(ground, peers, presence, self.logs, metadata)
         coordinators = self.coordinators = Coordinators(ground, replicas, peers, metadata)
-        queues = DeadLetterQueues(ground, replicas, peers, metadata, coordinators.producer_ids)
+        producers = LetterProducers(ground, replicas, peers, coordinators.transactions)
+        queues = DeadLetterQueues(ground, replicas, peers, metadata, coordinators.producer_ids, producers)
         share = self.share = Share(ground, replicas, coordinators.persister, coordinators.groups.group_config, queues)
         controllership = metadata.controllership
         serving = self.serving = Serving(ground, self._sockets, buffers, apis, controllership.connection_lost)

@@ -289,7 +289,9 @@ async def dead_letters(admin: Admin, group: str) -> dict[str, Any] | None:
         "queue": queue,
         "records": count,
         "copies": settings.get("errors.deadletterqueue.copy.record.enable") == "true",
-        "required": settings.get("ottla.errors.deadletterqueue.required.enable") == "true",
+        "required": "true"
+        in (settings.get(f"ottla.errors.deadletterqueue.{kind}.enable") for kind in ("required", "once")),
+        "once": settings.get("ottla.errors.deadletterqueue.once.enable") == "true",
         "problem": problem,
     }
 
@@ -360,6 +362,7 @@ def show(document: dict[str, Any]) -> None:
             *([counted(letters["records"], "record")] if letters["records"] is not None else []),
             "with copies" if letters["copies"] else "without copies",
             *(["required"] if letters["required"] else []),
+            *(["once"] if letters["once"] else []),
             *([f"none is written: {letters['problem']}"] if letters["problem"] else []),
         ]
         print(wrapped(printable("  ".join(words)), "  "))

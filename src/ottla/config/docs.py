@@ -70,6 +70,7 @@ share.assignment.interval.ms: Least time between two new assignments of the shar
 errors.deadletterqueue.topic.name: Topic for records of the share group that are rejected or delivered too often.
 errors.deadletterqueue.copy.record.enable: Whether a dead letter has the record's key, value and headers.
 ottla.errors.deadletterqueue.required.enable: Whether a record stays in flight until its dead letter is written.
+ottla.errors.deadletterqueue.once.enable: The same, and no record has two letters, whichever leader dies.
 ottla.share.redelivery.backoff.ms: Pause before a record is delivered the second time; doubles each time. 0: no pause.
 ottla.share.redelivery.backoff.max.ms: Longest pause before a record is delivered again.
 streams.session.timeout.ms: Silence after which a member of the streams group counts as gone.

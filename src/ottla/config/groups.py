@@ -50,6 +50,8 @@ class GroupConfig(Settings):
     errors_deadletterqueue_topic_name: String = setting("", MEDIUM)
     errors_deadletterqueue_copy_record_enable: Boolean = setting(False, MEDIUM)
     ottla_errors_deadletterqueue_required_enable: Boolean = setting(False, LOW, internal=True)
+    ottla_errors_deadletterqueue_once_enable: Boolean = setting(False, LOW, internal=True)
+    """Letters are written once even if leaders die; implies that they are required."""
     ottla_share_redelivery_backoff_ms: Int = setting(0, LOW, between(0, MAX_BACKOFF_MS), internal=True)
     ottla_share_redelivery_backoff_max_ms: Int = setting(60_000, LOW, between(0, MAX_BACKOFF_MS), internal=True)
     streams_session_timeout_ms: Int = setting(45_000, MEDIUM, at_least(1))

@@ -3,7 +3,7 @@
 One application sends records, others are members of the group: they accept, release, reject and renew, take too long,
 freeze, leave in peace and are killed. `ShareWitness` checks every step of the brokers; in the end no record is lost:
 each that was sent was accepted or rejected by a member, or used up its deliveries, and the group's lag is 0. If the
-group requires dead letters, each record that was given up has one, and back-offs hold records back.
+group requires dead letters, each record that was given up has one (or exactly one), and back-offs hold records back.
 """
 
 from __future__ import annotations
@@ -85,6 +85,7 @@ class Shares(Applications):
         }
         self.is_transactional = rng.random() < 0.3
         self.has_letters = rng.random() < 0.5
+        self.has_letters_once = self.has_letters and rng.random() < 0.7
         self.queue_count = rng.choice((1, 2))
         self.backoff_ms = rng.choice((0, 100, 1_000))
         self._sent_count = 0
@@ -121,7 +122,7 @@ class Shares(Applications):
             places = [TopicPartition(TOPIC, partition) for partition in range(self.partition_count)]
             await admin.alter_share_group_offsets(GROUP, dict.fromkeys(places, 0))
             topics = [GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC]
-            if self.is_transactional:
+            if self.is_transactional or self.has_letters_once:
                 async with program.using(Producer(**program.surroundings(), transactional_id=SENDER)) as producer:
                     await producer.init_transactions()
                 topics.append(TRANSACTION_STATE_TOPIC)
@@ -142,7 +143,7 @@ class Shares(Applications):
         return {
             "errors.deadletterqueue.topic.name": QUEUE,
             "errors.deadletterqueue.copy.record.enable": "true",
-            "ottla.errors.deadletterqueue.required.enable": "true",
+            f"ottla.errors.deadletterqueue.{'once' if self.has_letters_once else 'required'}.enable": "true",
         }
 
     async def _live(self, program: Program) -> None:
@@ -316,6 +317,8 @@ class Shares(Applications):
                     sent = self.sent.get(place)
                     check(sent is None or sent == record.value, "letter", f"{place} is {record.value!r}, not {sent!r}")
                     check(record.partition == letter.partition % self.queue_count, "letter", f"{place} is elsewhere")
+                    is_second = place in lettered and self.has_letters_once
+                    check(not is_second, "letter twice", f"{place} has a second letter at offset {record.offset}")
                     lettered.add(place)
         for place, state in self.witness.final.items():
             is_given_up = state is DeliveryState.ARCHIVED and Said.GAP not in self.witness.said.get(place, ())

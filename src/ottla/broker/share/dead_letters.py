@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ottla.broker.metadata.ports import ControllerPort
     from ottla.broker.peers.peers import Peers
     from ottla.broker.replicas.replicas import Replicas
+    from ottla.broker.share.letter_producers import LetterProducers
 
 FIRST_VERSION_WITH_DEAD_LETTERS: Final = 2
 BATCHES_AT_A_TIME: Final = 32
@@ -46,8 +47,15 @@ class Queue(NamedTuple):
 
 class DeadLetterQueues:
     def __init__(
-        self, ground: Ground, replicas: Replicas, peers: Peers, controller: ControllerPort, producer_ids: ProducerIds
+        self,
+        ground: Ground,
+        replicas: Replicas,
+        peers: Peers,
+        controller: ControllerPort,
+        producer_ids: ProducerIds,
+        producers: LetterProducers,
     ) -> None:
+        self.producers = producers
         self._ground = ground
         self._replicas = replicas
         self._peers = peers

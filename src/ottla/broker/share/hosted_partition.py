@@ -128,7 +128,15 @@ class HostedSharePartition:
         self._letters: LetterWriter | None = None
         if queues is not None:
             self._letters = LetterWriter(
-                key.group_id, partition, ground, queues, settings, meter, lambda: self.error is None, self._archive
+                key,
+                partition,
+                ground,
+                queues,
+                settings,
+                meter,
+                lambda: self.error is None,
+                self._confirm,
+                self._archive,
             )
         ground.spawn(self._load())
 
@@ -161,6 +169,12 @@ class HostedSharePartition:
             max_in_flight=settings.share_partition_max_record_locks,
             lock_duration_ms=settings.share_record_lock_duration_ms,
         )
+        if self._letters is not None:
+            self._letters.loaded(self.machine, state.state_epoch)
+
+    async def _confirm(self) -> None:
+        """KafkaError if a later leader has loaded the state."""
+        await self._store.read(self.key, self.leader_epoch)
 
     def _initial_offset(self) -> int:
         """Where a new group begins: `share.auto.offset.reset`."""

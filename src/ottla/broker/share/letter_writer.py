@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.broker.share.batch_places import batch_places
-from ottla.groups.share.dead_letters import LetterDelivery, LetterSource, Verdict, letters
+from ottla.groups.share.dead_letters import LetterDelivery, LetterSource, LetterTarget, Verdict, letters
 from ottla.groups.share.partition import LetterRange, SharePartition
 from ottla.records import CorruptRecords, Record, build, read
 from ottla.wire.errors import ErrorCode, KafkaError
@@ -20,9 +20,10 @@ from ottla.wire.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from ottla.broker.ground import Ground
     from ottla.broker.replicas.partitions import Partition
-    from ottla.broker.share.dead_letters import DeadLetterQueues
+    from ottla.broker.share.dead_letters import DeadLetterQueues, Queue
     from ottla.broker.share.meter import LetterCounts, ShareMeter
     from ottla.config import GroupConfig
+    from ottla.groups.share.state_records import SharePartitionKey
 
 log = logging.getLogger("ottla.share")
 
@@ -48,26 +49,37 @@ _NO_BATCH: Final = _Batch(0, {})
 class LetterWriter:
     def __init__(
         self,
-        group_id: str,
+        key: SharePartitionKey,
         partition: Partition,
         ground: Ground,
         queues: DeadLetterQueues,
         settings: Callable[[], GroupConfig],
         meter: ShareMeter,
         is_live: Callable[[], bool],
+        confirm: Callable[[], Awaitable[object]],
         archive: Callable[[Sequence[LetterRange]], None],
     ) -> None:
-        self._source = LetterSource(group_id, partition.topic, partition.index)
+        """`confirm` raises KafkaError if a later leader of the share partition may have loaded its state."""
+        self._key = key
+        self._source = LetterSource(key.group_id, partition.topic, partition.index)
         self._partition = partition
         self._ground = ground
         self._queues = queues
         self._settings = settings
         self._meter = meter
         self._is_live = is_live
+        self._confirm = confirm
         self._archive = archive
         self._delivery = LetterDelivery()
         self._is_writing = False
         self._complaint = ""
+        self._is_once = False
+        """Whether the producer id is that of letters which are written once."""
+        self._open_until = 0
+        """When the coordinator may have forgotten that producer id."""
+        self._state_epoch = -1
+        self._is_unsure = False
+        """Whether letters that are to be written may be in the queue already."""
 
     @property
     def _counts(self) -> LetterCounts:
@@ -76,6 +88,11 @@ class LetterWriter:
     def is_wanted(self, settings: GroupConfig) -> bool:
         """Whether the group has a dead-letter queue."""
         return settings.errors_deadletterqueue_topic_name != "" and self._queues.is_enabled
+
+    def loaded(self, machine: SharePartition, state_epoch: int) -> None:
+        """An earlier leader may have written the letters that are left to write now."""
+        self._state_epoch = state_epoch
+        self._is_unsure = machine.may_have_letters
 
     def wake(self, machine: SharePartition) -> None:
         """There may be letters to write."""
@@ -89,13 +106,13 @@ class LetterWriter:
                 ranges = machine.dead_letters(LETTERS_PER_BATCH)
                 if not ranges:
                     break
-                done = await self._deliver(ranges)
+                done = await self._deliver(machine, ranges)
                 if self._is_live():
                     self._archive(done)
         finally:
             self._is_writing = False
 
-    async def _deliver(self, ranges: Sequence[LetterRange]) -> Sequence[LetterRange]:
+    async def _deliver(self, machine: SharePartition, ranges: Sequence[LetterRange]) -> Sequence[LetterRange]:
         """Send letters until they are written or lost; returns their ranges, from the first on."""
         delivery = self._delivery
         while self._is_live():
@@ -104,17 +121,27 @@ class LetterWriter:
                 self._counts.lost += sum(one.record_count for one in ranges)
                 return ranges  # the group has no queue any more
             sent: Sequence[LetterRange] = delivery.planned or ranges
+            is_once = settings.ottla_errors_deadletterqueue_once_enable
             self._counts.requests += 1
             try:
                 async with self._queues.turn(settings.errors_deadletterqueue_topic_name):
-                    sent = await self._send(sent, settings)
+                    queue = await self._queues.find(settings.errors_deadletterqueue_topic_name, self._source)
+                    delivery.aim(queue.target)
+                    if is_once != self._is_once or (is_once and self._ground.now() > self._open_until):
+                        self._is_once, delivery.producer_id = is_once, None
+                    if delivery.producer_id is None:
+                        found = await self._open(machine, queue.target)
+                        if found:
+                            self._counts.found += len(found)
+                            return found
+                    sent = await self._send(sent, queue, settings)
                 code = ErrorCode.NONE
             except KafkaError as error:
                 code = error.code
                 self._complain(settings.errors_deadletterqueue_topic_name, error)
                 sent = delivery.planned or ranges
             count = sum(one.record_count for one in sent)
-            is_required = settings.ottla_errors_deadletterqueue_required_enable
+            is_required = settings.ottla_errors_deadletterqueue_required_enable or is_once
             verdict = delivery.answered(code, is_required=is_required)
             if verdict is Verdict.WRITTEN:
                 self._counts.written += count
@@ -127,13 +154,31 @@ class LetterWriter:
             await asyncio.sleep(delivery.pause_ms / 1000)
         return ()
 
-    async def _send(self, ranges: Sequence[LetterRange], settings: GroupConfig) -> Sequence[LetterRange]:
+    async def _open(self, machine: SharePartition, target: LetterTarget) -> list[LetterRange]:
+        """Get a producer id for the next batches. Where letters are written once: the records whose letters are in the
+        queue already. These are archived before other letters are written, so the order in which records are archived
+        is that of their letters; `LetterSearch` relies on it.
+        """
+        delivery, producers = self._delivery, self._queues.producers
+        found: list[LetterRange] = []
+        if not self._is_once:
+            delivery.use(await self._queues.new_producer_id())
+            return found
+        producer = await producers.open(self._key, self._state_epoch)
+        if self._is_unsure:
+            delivery.forget()
+            if producer.epoch > 0:
+                wanted = machine.dead_letters(MAX_INT)
+                found = await producers.find_written(producer, target, wanted, self._partition.log.log_start_offset)
+        await self._confirm()
+        self._is_unsure = True  # for the next time
+        self._open_until = self._ground.now() + producers.lifetime_ms
+        delivery.use(*producer)
+        return found
+
+    async def _send(self, ranges: Sequence[LetterRange], queue: Queue, settings: GroupConfig) -> Sequence[LetterRange]:
         """Write a batch of the first of these letters; returns the letters in it."""
-        delivery, queues, ground = self._delivery, self._queues, self._ground
-        queue = await queues.find(settings.errors_deadletterqueue_topic_name, self._source)
-        delivery.aim(queue.target)
-        if delivery.producer_id is None:
-            delivery.use(await queues.new_producer_id())
+        delivery, ground = self._delivery, self._ground
         is_cut = not delivery.planned
         originals: dict[int, Record] = {}
         if settings.errors_deadletterqueue_copy_record_enable:
@@ -144,9 +189,11 @@ class LetterWriter:
         )
         producer_id = delivery.producer_id
         assert producer_id is not None
-        batch = build(written, producer_id=producer_id, producer_epoch=0, base_sequence=delivery.sequence)
+        batch = build(
+            written, producer_id=producer_id, producer_epoch=delivery.producer_epoch, base_sequence=delivery.sequence
+        )
         delivery.sent(covered)
-        await queues.write(queue.target, batch)
+        await self._queues.write(queue.target, batch)
         return covered
 
     def _read(self, ranges: Sequence[LetterRange], max_bytes: int) -> tuple[dict[int, Record], Sequence[LetterRange]]:

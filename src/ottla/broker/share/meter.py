@@ -22,10 +22,10 @@ OTHERS = ""
 class LetterCounts:
     """Dead letters of one group."""
 
-    __slots__ = ("failed", "lost", "requests", "written")
+    __slots__ = ("failed", "found", "lost", "requests", "written")
 
     def __init__(self) -> None:
-        self.written = self.requests = self.failed = self.lost = 0
+        self.written = self.found = self.requests = self.failed = self.lost = 0
 
 
 class ShareMeter:
@@ -118,6 +118,11 @@ def _register_letters(metrics: Metrics, share: Share) -> None:
     metrics.counter(prefix + "failedproducerequests", "Batches of dead letters that failed.", by_group("failed"))
     metrics.counter(
         "ottla_share_lost_dead_letters_total", "Records archived without their dead letter.", by_group("lost")
+    )
+    metrics.counter(
+        "ottla_share_found_dead_letters_total",
+        "Dead letters that an earlier leader had written, and that were not written again.",
+        by_group("found"),
     )
     metrics.gauge(
         "ottla_share_waiting_dead_letters",

@@ -11,7 +11,8 @@ too often. `LetterDelivery` is the delivery of one share partition's letters, on
 
 A batch that is sent again has the same producer id and sequence number, so one whose answer was lost is not written
 twice. That holds while the same broker leads the share partition: the next leader sends the letters of records that
-were not stored as archived once more. Topic, partition, offset and group in a letter's headers tell such letters apart.
+were not stored as archived once more, unless it looks for them first (`letter_search`). Topic, partition, offset and
+group in a letter's headers tell such letters apart.
 """
 
 from __future__ import annotations
@@ -180,6 +181,7 @@ class LetterDelivery:
     """Failed attempts to send the present batch."""
     planned: tuple[LetterRange, ...] = ()
     """The letters of the batch under way."""
+    producer_epoch: int = 0
     _target: LetterTarget | None = None
     _sequence: int = 0
 
@@ -188,8 +190,12 @@ class LetterDelivery:
         if target != self._target:
             self._target, self.producer_id = target, None
 
-    def use(self, producer_id: int) -> None:
-        self.producer_id, self._sequence = producer_id, 0
+    def use(self, producer_id: int, producer_epoch: int = 0) -> None:
+        self.producer_id, self.producer_epoch, self._sequence = producer_id, producer_epoch, 0
+
+    def forget(self) -> None:
+        """The batch under way is planned anew: which of its letters are in the queue is known by now."""
+        self.planned = ()
 
     @property
     def sequence(self) -> int:

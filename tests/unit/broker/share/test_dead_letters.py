@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +15,7 @@ from ottla.broker.apis.share_fetch import RECORD_LIMIT
 from ottla.broker.coordinators.producer_ids import ProducerIds
 from ottla.broker.share import letter_writer
 from ottla.broker.share.dead_letters import DeadLetterQueues
+from ottla.broker.share.letter_producers import LetterProducers
 from ottla.broker.share.share import Share
 from ottla.cluster.features import SHARE_VERSION
 from ottla.cluster.image import TOPIC_RESOURCE
@@ -24,11 +26,13 @@ from ottla.groups.share.state_batches import StoredBatch
 from ottla.groups.share.state_records import SharePartitionKey
 from ottla.groups.share.state_shard import ShareState
 from ottla.net import NoAnswer
-from ottla.records import Compression, Record, build, read, read_header, split
+from ottla.records import Compression, Record, build, end_txn_marker, read, read_header, split
 from ottla.wire.dead_letter_headers import PREFIX
-from ottla.wire.errors import ErrorCode
+from ottla.wire.errors import ErrorCode, KafkaError
+from ottla.wire.internal_topics import TRANSACTION_STATE_TOPIC
 from ottla.wire.messages.allocate_producer_ids import AllocateProducerIdsResponse
 from ottla.wire.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+from ottla.wire.messages.init_producer_id import InitProducerIdResponse
 from ottla.wire.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,
@@ -80,6 +84,36 @@ class Leader:
         take(ProduceResponse(responses=[TopicProduceResponse(name=QUEUE, partition_responses=[answer])]))
 
 
+class Coordinator:
+    """A transaction coordinator on this broker: each question for a transactional id gets the next epoch."""
+
+    topic = TRANSACTION_STATE_TOPIC
+
+    def __init__(self, world: Any) -> None:
+        self.world = world
+        self.epochs: dict[str, int] = {}
+        self.markers = self
+        add_topic(world.replicas, self.topic, b"x" * 16, 1, TopicConfig())
+
+    async def create_topic(self) -> None: ...
+
+    async def reserve_producer_id(self) -> None: ...
+
+    def partition_for(self, name: str) -> int:
+        return 0
+
+    def own_call(self, now: int, timestamp: int) -> None: ...
+
+    def run(self, name: str, command: Any, request: Any, call: Any, refuse: Any) -> InitProducerIdResponse:
+        self.epochs[name] = self.epochs.get(name, -1) + 1
+        return InitProducerIdResponse(producer_id=50 + list(self.epochs).index(name), producer_epoch=self.epochs[name])
+
+    def write(self, at: Any, producer_id: int, epoch: int, **fields: Any) -> None:
+        assert fields.pop("transaction_version") == 0
+        marker = end_txn_marker(producer_id=producer_id, producer_epoch=epoch, timestamp=CLOCK, **fields)
+        self.world.replicas.partition(*at).append_as_coordinator(marker, CLOCK, self.world.ground.now())
+
+
 class QueueWorld(World):
     """The group has a dead-letter queue: a topic of one partition, led here, or by `leader`."""
 
@@ -101,7 +135,10 @@ class QueueWorld(World):
         names = {"share.auto.offset.reset": "earliest", **settings}
         ids = ProducerIds(self.ground, self.controller)
         peers: Any = leader
-        queues = DeadLetterQueues(self.ground, self.replicas, peers, self.controller, ids)
+        self.coordinator = Coordinator(self)
+        transactions: Any = self.coordinator
+        producers = LetterProducers(self.ground, self.replicas, peers, transactions)
+        queues = DeadLetterQueues(self.ground, self.replicas, peers, self.controller, ids, producers)
         self.share = Share(
             self.ground,
             self.replicas,
@@ -122,7 +159,12 @@ class QueueWorld(World):
         if found is None:
             return []
         data = found.read()
-        return [one for at, header in split(data) for one in read(memoryview(data)[at : at + header.size])]
+        return [
+            one
+            for at, header in split(data)
+            if not header.is_control
+            for one in read(memoryview(data)[at : at + header.size])
+        ]
 
     def done_up_to(self, index: int = 0) -> int:
         """Where records begin that are stored as neither acknowledged nor archived."""
@@ -428,3 +470,128 @@ def test_a_letter_of_a_record_that_the_log_has_no_more_has_its_headers_only(play
         errors_deadletterqueue_copy_record_enable="true",
         ottla_errors_deadletterqueue_required_enable="true",
     )
+
+
+# Written once: `ottla.errors.deadletterqueue.once.enable`
+
+ONCE = {"ottla_errors_deadletterqueue_once_enable": "true"}
+
+
+def change_leader(world: QueueWorld) -> None:
+    """What this broker knew of the share partitions is gone, as after a crash or a change of the leader."""
+    for hosted in world.share:
+        hosted.fence(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+
+
+def letters_of(world: QueueWorld) -> list[int]:
+    return [int(headers(one)["offset"] or b"") for one in world.letters]
+
+
+@pytest.mark.parametrize("settings", [ONCE, {}])
+def test_a_leader_that_died_before_its_letters_were_stored_as_archived_has_written_them_once(
+    settings: dict[str, str], play: Callable[..., None]
+) -> None:
+    async def scenario(world: QueueWorld) -> None:
+        world.produce(b"a", b"b", b"c", b"d")
+        one = world.member("one")
+        await one.fetch()
+        await one.say((1, 1, REJECT))
+        await world.until(lambda: world.stored()[1] == [StoredBatch(1, 1, DeliveryState.ARCHIVED, 1)])
+        await one.say((0, 0, REJECT), (2, 2, REJECT))
+        world.store.gate = asyncio.Event()
+        await world.until(lambda: len(world.letters) == 3)
+        await world.until(lambda: any(row.first_offset == 0 for row in world.store.writes[-1].batches))
+        # The share coordinator does not answer.
+        change_leader(world)
+        world.store.gate = None
+        assert await world.member("two").fetch() == [(3, 3, 1)]
+        await world.until(lambda: world.done_up_to() == 3)
+        counts = world.share.meter.letters["g"]
+        if settings:
+            assert letters_of(world) == [1, 0, 2] and (counts.written, counts.found) == (3, 2)
+        else:
+            assert letters_of(world) == [1, 0, 2, 0, 2], "as in Kafka the next leader writes them again"
+
+    play(scenario, **settings)
+
+
+def test_a_leader_that_died_before_its_letters_were_written_has_a_successor_that_writes_them(
+    play: Callable[..., None],
+) -> None:
+    async def scenario(world: QueueWorld) -> None:
+        world.ground.image.configs[(TOPIC_RESOURCE, QUEUE)] = {}
+        world.produce(b"a", b"b")
+        one = world.member("one")
+        await one.fetch()
+        await one.say((0, 1, REJECT))
+        await world.until(lambda: world.share.meter.letters_of("g").failed > 0)
+        change_leader(world)
+        world.ground.image.configs[(TOPIC_RESOURCE, QUEUE)] = ENABLED
+        await world.member("two").fetch()
+        await world.until(lambda: world.done_up_to() == 2)
+        assert letters_of(world) == [0, 1]
+
+    play(scenario, **ONCE)
+
+
+def test_a_batch_of_an_earlier_leader_cannot_arrive_after_the_search(play: Callable[..., None]) -> None:
+    async def scenario(world: QueueWorld) -> None:
+        world.produce(b"a")
+        one = world.member("one")
+        await one.fetch()
+        await one.say((0, 0, REJECT))
+        await world.until(lambda: world.done_up_to() == 1)
+        queue = world.replicas.partitions.by_name[QUEUE][0]
+        late = build([Record(value=b"late")], producer_id=50, producer_epoch=0, base_sequence=1)
+        state = world.store.states[SharePartitionKey("g", ID, 0)]
+        state.batches, state.start_offset = [StoredBatch(0, 0, DeliveryState.ARCHIVING, 1)], 0
+        change_leader(world)
+        await world.member("two").fetch()
+        await world.until(lambda: world.done_up_to() == 1)
+        with pytest.raises(KafkaError) as refused:
+            queue.append(memoryview(late), CLOCK, world.ground.now())
+        assert refused.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
+        assert letters_of(world) == [0]
+
+    play(scenario, **ONCE)
+
+
+def test_a_leader_that_was_replaced_writes_no_letters(play: Callable[..., None]) -> None:
+    async def scenario(world: QueueWorld) -> None:
+        world.produce(b"a")
+        one = world.member("one")
+        await one.fetch()
+        await one.say((0, 0, REJECT))
+        world.store.error = ErrorCode.FENCED_LEADER_EPOCH  # the successor has loaded the state by now
+        await asyncio.sleep(600)
+        assert world.letters == [] and world.share.meter.letters["g"].failed > 5
+        change_leader(world)
+        await asyncio.sleep(60)
+
+    play(scenario, **ONCE)
+
+
+def test_a_producer_id_is_renewed_before_its_coordinator_forgets_it(
+    play: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LetterProducers, "lifetime_ms", 300_000)
+
+    async def scenario(world: QueueWorld) -> None:
+        def is_done_up_to(offset: int) -> bool:
+            return world.done_up_to() == offset
+
+        world.produce(b"a", b"b", b"c")
+        one = world.member("one")
+        for offset in (0, 1):
+            await one.fetch()
+            await one.say((offset, offset, REJECT))
+            await world.until(partial(is_done_up_to, offset + 1))
+        assert list(world.coordinator.epochs.values()) == [0], "one epoch serves a leader"
+        await asyncio.sleep(600)
+        one = world.member("later")
+        await one.fetch()
+        await one.say((2, 2, REJECT))
+        await world.until(lambda: world.done_up_to() == 3)
+        assert list(world.coordinator.epochs.values()) == [1] and letters_of(world) == [0, 1, 2]
+
+    play(scenario, **ONCE)
