@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyspark.sql.types import CalendarIntervalType, LongType, StructField, StructType
 
 from ottla.__main__ import main
 from ottla.cli.pipeline_status import ProgressDisplay, status_lines
@@ -28,6 +29,7 @@ from ottla.spark.pipelines.progress import FlowProgress, SourceCounts, lag_of
 from ottla.spark.pipelines.redaction import Redaction
 from ottla.spark.pipelines.redrive import Letter, letters_of_file
 from ottla.spark.pipelines.state import PipelineState
+from ottla.spark.pipelines.table_flows import table_schema
 from ottla.spark.pipelines.topic_views import inferred_schema, topics_of, without_stream
 from tests.interop.servers import free_port
 
@@ -206,6 +208,15 @@ def test_names_may_be_shared_by_anchors(tmp_path: Path) -> None:
         "sources:\n  a: &a {topic: t, format: string}\n  b: {<<: *a, topic: u}\nflows:\n  c: {from: a, topic: v}\n"
     )
     assert [source.topic for source in load_pipeline(tmp_path, {}).sources] == ["t", "u"]
+
+
+def test_a_column_that_no_table_can_have_is_named() -> None:
+    flow = parse({"a": LINES}, {"b": {"from": "a", "delta": "t"}}).flows[0]
+    rows: Any = SimpleNamespace(
+        schema=StructType([StructField("id", LongType()), StructField("i", CalendarIntervalType())])
+    )
+    with pytest.raises(PipelineError, match=r"flows\.b: the column i is of the type interval, .*: cast\(i as string\)"):
+        table_schema(flow, rows)
 
 
 WITH_SECRETS = """

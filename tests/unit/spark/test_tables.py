@@ -19,6 +19,7 @@ from ottla.spark.tables import table as tables
 from ottla.spark.tables.table import (
     BatchOfQuery,
     FileToRead,
+    NoTable,
     Table,
     TableError,
     TableSettings,
@@ -188,6 +189,23 @@ def test_rows_that_do_not_fit_are_refused(
 ) -> None:
     with pytest.raises(TableError, match=message):
         prepare_table(replace(settings, partition_by=partition_by), schema)
+
+
+def test_a_type_that_tables_do_not_have_is_refused_before_a_table_is_made(settings: TableSettings) -> None:
+    refused = [(pyarrow.duration("us"), r"the column note is of the type duration\[us\]")]
+    if settings.kind == "iceberg":
+        nested = pyarrow.list_(pyarrow.struct([("a", pyarrow.null())]))
+        refused += [(kind, r"the column note is of no type \(it is always null\)") for kind in (pyarrow.null(), nested)]
+    for kind, message in refused:
+        schema = SCHEMA.append(pyarrow.field("note", kind))
+        for look in (check_table, prepare_table):
+            with pytest.raises(TableError, match=f"{message}.*: cast.* in the view"):
+                look(settings, schema)
+        with pytest.raises(NoTable):
+            open_table(settings)
+    prepare_table(settings, SCHEMA)
+    with pytest.raises(TableError, match=message):
+        prepare_table(replace(settings, evolves=True), schema)
 
 
 def test_narrower_numbers_are_widened(settings: TableSettings, table: Table) -> None:

@@ -244,7 +244,7 @@ def prepare_changes(pipeline: Pipeline, flow: Flow, rows: DataFrame, *, may_chan
     if flow.kind != "jdbc":
         settings = MergeSettings(table_flows.table_settings(pipeline, flow), made.rules())
         with table_flows.explained(f"flows.{flow.name}"):
-            prepare_merge(settings, to_arrow_schema(target.schema, timezone="UTC"), may_change=may_change)
+            prepare_merge(settings, table_flows.table_schema(flow, target), may_change=may_change)
     return made.change_rows()
 
 

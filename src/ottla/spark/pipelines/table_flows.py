@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pyarrow
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.pandas.types import to_arrow_schema, to_arrow_type
 
 from ottla.spark.pipelines.definition import TABLE_KINDS, Flow, Pipeline, PipelineError, Source
 from ottla.spark.pipelines.expectations import first_line
@@ -53,12 +55,25 @@ def _catalog(pipeline: Pipeline, one: Flow | Source) -> dict[str, str]:
 def prepare(pipeline: Pipeline, flow: Flow, rows: DataFrame, *, may_change: bool) -> None:
     """Make the table of a flow ready for its rows; or only look whether it would be."""
     settings = table_settings(pipeline, flow)
-    schema = to_arrow_schema(rows.schema, timezone="UTC")
+    schema = table_schema(flow, rows)
     with explained(f"flows.{flow.name}"):
         if may_change:
             prepare_table(settings, schema)
         else:
             check_table(settings, schema)
+
+
+def table_schema(flow: Flow, rows: DataFrame) -> pyarrow.Schema:
+    """The columns of rows as a table would have them."""
+    for field in rows.schema.fields:
+        try:
+            to_arrow_type(field.dataType, timezone="UTC")
+        except PySparkException:
+            raise PipelineError(
+                f"flows.{flow.name}: the column {field.name} is of the type {field.dataType.simpleString()}, which a "
+                f"table does not have: cast({field.name} as string) in the view"
+            ) from None
+    return to_arrow_schema(rows.schema, timezone="UTC")
 
 
 @contextmanager

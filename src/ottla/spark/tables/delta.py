@@ -26,7 +26,16 @@ from ottla.spark.tables.data_files import (
     write_file,
 )
 from ottla.spark.tables.matching import Bounds, bounds_of, bounds_sql, with_keys
-from ottla.spark.tables.table import BatchOfQuery, Compacted, FileToRead, NoTable, Table, TableError, TableSettings
+from ottla.spark.tables.table import (
+    BatchOfQuery,
+    Compacted,
+    FileToRead,
+    NoTable,
+    Table,
+    TableError,
+    TableSettings,
+    check_storable,
+)
 
 try:
     from deltalake import CommitProperties, DeltaTable, Field, Transaction
@@ -64,6 +73,7 @@ class DeltaFiles(Table):
         try:
             return cls.open(settings)
         except NoTable:
+            check_storable(settings.kind, schema)
             made = DeltaTable.create(
                 settings.place,
                 Schema.from_arrow(_as_delta_has(schema)),

@@ -26,6 +26,7 @@ from ottla.spark.tables.table import (
     Table,
     TableError,
     TableSettings,
+    check_storable,
 )
 
 try:
@@ -82,6 +83,7 @@ class IcebergFiles(Table):
         catalog = _catalog(settings)
         if catalog.table_exists(settings.place):
             return cls.open(settings)
+        check_storable(settings.kind, schema)
         with suppress(NamespaceAlreadyExistsError):
             catalog.create_namespace(namespace)
         given = pyarrow.schema([field.with_nullable(True) for field in schema])

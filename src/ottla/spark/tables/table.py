@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -193,6 +193,7 @@ def check_table(settings: TableSettings, schema: pyarrow.Schema) -> None:
     try:
         table = open_table(settings)
     except NoTable:
+        check_storable(settings.kind, schema)
         return
     check_rows(table, schema)
 
@@ -211,12 +212,38 @@ def check_rows(table: Table, schema: pyarrow.Schema) -> list[pyarrow.Field]:
             f"the table {settings.place} has no column {', '.join(field.name for field in new)} (it has "
             f"{', '.join(known)}): leave it out of the view, or let the table grow with 'evolve: true'"
         )
+    check_storable(settings.kind, new)
     for one in schema:
         if one.name in known and not _fits(one.type, known[one.name]):
             raise TableError(
                 f"the column {one.name} is {one.type}, and {known[one.name]} in the table {settings.place}: cast it"
             )
     return new
+
+
+def check_storable(kind: str, columns: Iterable[pyarrow.Field]) -> None:
+    """TableError: a new column would be of a type that tables of a kind do not have, at any depth."""
+    for column in columns:
+        wrong = next((one for one in _leaves(column.type) if _is_unstorable(kind, one)), None)
+        if wrong is not None:
+            what = "of no type (it is always null)" if pyarrow.types.is_null(wrong) else f"of the type {wrong}"
+            example = "cast(null as string)" if pyarrow.types.is_null(wrong) else f"cast({column.name} as string)"
+            table = "a Delta table" if kind == DELTA else "an Iceberg table"
+            raise TableError(f"the column {column.name} is {what}, which {table} does not have: {example} in the view")
+
+
+def _is_unstorable(kind: str, one: Any) -> bool:
+    types = pyarrow.types
+    own = types.is_time(one) if kind == DELTA else types.is_null(one)
+    return bool(own or types.is_duration(one) or types.is_interval(one))
+
+
+def _leaves(kind: Any) -> Iterator[Any]:
+    """The types that a type consists of."""
+    if kind.num_fields == 0:
+        yield kind
+    for index in range(kind.num_fields):
+        yield from _leaves(kind.field(index).type)
 
 
 def _fits(given: Any, wanted: Any) -> bool:
