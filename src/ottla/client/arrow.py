@@ -132,8 +132,8 @@ class ReadOptions:
         return self._numbers(kind, found.numbers(_BITS[name]), found.count)
 
     def _names(self, topics: Sequence[str]) -> Any:
-        """The topics' names as an array. (Arrow would look for pandas first, to see whether the list is a series of it:
-        half a second.)"""
+        """The topics' names as an array. (pyarrow.array would import pandas first, to check whether the list is a
+        series: half a second.)"""
         data = bytearray()
         places = [0]
         for topic in topics:
@@ -200,7 +200,7 @@ class Tables:
         return options.new_columns(max_bytes)
 
     def keep(self, options: ReadOptions, columns: RecordColumns) -> None:
-        """What was made of the columns has views of them; when these are gone, they may be used again."""
+        """Arrays made of the columns hold views of them; the columns are used again when no view is left."""
         if columns.capacity() <= MAX_SPARE_BYTES:
             self._used.append((options, columns))
 

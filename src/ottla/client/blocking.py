@@ -75,7 +75,7 @@ class _LoopThread(lifetimes.Open):
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
         self.loop.run_forever()
-        # A call that was interrupted may have left something running: it ends, and closes what it has opened.
+        # An interrupted call may have left a client running: close it with everything it opened.
         left = asyncio.all_tasks(self.loop)
         for task in left:
             task.cancel()
@@ -89,7 +89,7 @@ class _LoopThread(lifetimes.Open):
         self.loop = _NoLoop()  # type: ignore[assignment]  # a call raises MadeBeforeFork
 
     def _before_exit(self) -> None:
-        """Nothing is sent from now on, so that what is left can be counted."""
+        """No record is sent from now on, so the unsent ones can be counted."""
         self.stop(EXIT_SECONDS)
 
     @property
@@ -97,7 +97,7 @@ class _LoopThread(lifetimes.Open):
         return self._is_stopped
 
     def run(self, work: Coroutine[Any, Any, R]) -> R:
-        """The result of a coroutine, waited for; one that is interrupted is cancelled."""
+        """Waits for the result of a coroutine; cancels the coroutine if the wait is interrupted."""
         if self._is_stopped:
             work.close()
             raise MadeBeforeFork if self._is_forked else ClientClosed
@@ -192,7 +192,7 @@ class _Blocking(lifetimes.Open, Generic[C]):
 
 
 def _waits(method: Callable[Concatenate[C, P], Coroutine[Any, Any, R]]) -> Callable[Concatenate[_Blocking[C], P], R]:
-    """A coroutine method as one that waits."""
+    """A coroutine method as a blocking one."""
 
     def waiting(self: _Blocking[C], /, *args: P.args, **kwargs: P.kwargs) -> R:
         return self._thread.run(method(self._client, *args, **kwargs))
@@ -216,7 +216,7 @@ def _like(function: Callable[P, R], method: Any) -> Callable[P, R]:
 
 
 def _blocking_doc(doc: str) -> str:
-    """A docstring whose example waits without `await`."""
+    """The docstring, with an example that does not `await`."""
     text, found, example = doc.partition("Example:")
     return text + found + example.replace("await ", "").replace("async ", "")
 

@@ -55,7 +55,7 @@ MAIN = "main"
 MAX_TOPIC_COUNT = 100_000
 MAX_COORDINATOR_COUNT = 10_000
 SLOW_SECONDS = 5
-"""A connection that takes longer than this is said to be an outage before its attempt ends."""
+"""A connection that takes longer than this is reported as an outage before the attempt ends."""
 
 
 class CoordinatorType(IntEnum):
@@ -201,8 +201,8 @@ class Cluster(lifetimes.Open):
     def begin(
         self, node_id: int, request: Message, *, lane: str, timeout_ms: int, max_version: int | None
     ) -> asyncio.Future[Any] | None:
-        """Like `send`, but the request leaves now, before any other task has a turn; None if it has to be sent, since
-        there is no connection to do so."""
+        """Like `send`, but the request leaves before any other task runs. None without a connection: then use
+        `send`."""
         connection = self.ready(node_id, lane)
         if connection is None:
             return None
@@ -216,11 +216,11 @@ class Cluster(lifetimes.Open):
             return None
 
     async def send_any(self, request: Message, *, timeout_ms: int | None = None) -> Any:
-        """The response of some broker: of the one that owes the fewest answers."""
+        """The response of any broker: the one with the fewest requests under way is asked."""
         return await self.send(await self.any_node(), request, timeout_ms=timeout_ms)
 
     def ready(self, node_id: int, lane: str = MAIN) -> Connection | None:
-        """The connection to a broker if it stands and the broker has not asked for silence."""
+        """The connection to a broker, if there is one and the broker does not throttle this client now."""
         connection = self._connections.get((node_id, lane))
         if connection is None or connection.is_closed:
             return None
@@ -229,7 +229,7 @@ class Cluster(lifetimes.Open):
         return connection
 
     async def connection(self, node_id: int, lane: str = MAIN) -> Connection:
-        """The connection to a broker, made now if there is none; waits while the broker asked for silence."""
+        """The connection to a broker, made now if there is none; waits while the broker throttles this client."""
         self._check_open()
         key = (node_id, lane)
         connection = self._connections.get(key)
@@ -280,7 +280,7 @@ class Cluster(lifetimes.Open):
         return NetworkError(reason)
 
     async def _watched(self, name: str, host: str, port: int, node_id: int = ANY_NODE) -> Connection:
-        """A new connection. An attempt that takes long is said while it lasts."""
+        """A new connection. An attempt that takes long is logged before it ends."""
         self._begin_statistics()
         began_at = self._now()
 
@@ -303,13 +303,13 @@ class Cluster(lifetimes.Open):
         finally:
             timer.cancel()
 
-    # What is said about brokers that do not answer
+    # Log lines about brokers that do not answer
 
     def _now(self) -> int:
         return int(asyncio.get_running_loop().time() * 1000)
 
     def retries(self, error: KafkaError) -> None:
-        """A call that failed with this error is tried again: said if it failed since no broker answers."""
+        """A call that failed with this error is retried; logged if it failed because no broker answers."""
         if isinstance(error, NoBrokerReached):
             self._say(self._outages.cluster_failed(error.message or error.code.text, self._now()), error)
 
@@ -335,7 +335,7 @@ class Cluster(lifetimes.Open):
             if not self._is_closed:
                 self.request_update()
             return
-        # Of a cluster that is being closed, too: `close` waits for this task and then ends what stands here.
+        # Also runs on a closing cluster: `close` waits for this task and then ends the connections.
         self._connections[key] = task.result()
         if not self._is_closed:
             self._watch_idle()
@@ -366,7 +366,7 @@ class Cluster(lifetimes.Open):
             self._watch_idle()
 
     async def any_node(self) -> int:
-        """A broker to ask what any broker knows: one that is connected and has little to do, if there is."""
+        """A broker for requests that any broker answers: preferably connected, with few requests under way."""
         connected = [
             (connection.in_flight_count, node_id)
             for (node_id, lane), connection in self._connections.items()
@@ -434,7 +434,7 @@ class Cluster(lifetimes.Open):
         self._failure_listeners.append(listener)
 
     def track(self, topics: Iterable[str]) -> None:
-        """Keep these topics' metadata fresh from now on (what is not known yet is asked for at once)."""
+        """Keep the metadata of these topics fresh from now on; unknown topics are requested at once."""
         now = asyncio.get_running_loop().time()
         unknown = False
         for topic in topics:
@@ -484,7 +484,7 @@ class Cluster(lifetimes.Open):
         attempt = 0
         loop = asyncio.get_running_loop()
         if self._refreshed_at is not None:
-            # A burst of errors asks once, not once each.
+            # A burst of errors causes one request.
             pause = self._refreshed_at + self.config.retry_backoff_ms / 1000 - loop.time()
             if pause > 0 and all(topic in self.metadata.topics for topic in self._topics):
                 await asyncio.sleep(pause)
@@ -584,8 +584,7 @@ class Cluster(lifetimes.Open):
                 connection.close()
 
     def _adopt(self, connection: Connection, response: MetadataResponse) -> bool:
-        """Whether the connection to a bootstrap server serves on: that server goes by the same address in the
-        metadata."""
+        """Whether the connection to a bootstrap server can be kept: metadata lists a broker at the same address."""
         if self._is_closed:
             return False
         for broker in response.brokers:
@@ -687,7 +686,7 @@ class Cluster(lifetimes.Open):
             task.exception()  # it is for the waiting calls; when all have given up, for none
 
     def forget_coordinator(self, key: str, kind: CoordinatorType) -> None:
-        """It said it is none any more, or does not answer."""
+        """The broker is no longer the coordinator, or does not answer."""
         self._coordinators.pop((kind, key), None)
 
     async def _find_coordinator(self, key: str, kind: CoordinatorType) -> int:
@@ -729,7 +728,7 @@ class Cluster(lifetimes.Open):
 
 
 async def _shared(task: asyncio.Task[T]) -> T:
-    """The result of a task that several wait for: who gives up waiting does not end it."""
+    """The result of a task that several callers wait for: a caller that stops waiting does not cancel it."""
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:

@@ -46,7 +46,7 @@ _OTHER_NAMES = {
     "on.delivery": "use producer.send(...).add_done_callback(function)",
     "logger": "this client logs to logging.getLogger('ottla.client')",
 }
-"""Names of other Python clients, and what is in their place."""
+"""Settings of other Python clients, and what replaces them here."""
 
 
 def parse_addresses(given: object) -> tuple[str, ...]:
@@ -151,8 +151,8 @@ class AdminConfig(ClientConfig):
 
 
 def settings_for(kind: type[ClientConfig], settings: Mapping[str, str]) -> dict[str, str]:
-    """Of the settings in a file that serves all clients those that are meant for this kind, too. A name that no client
-    has stays in, to be refused."""
+    """Of a file for all kinds of clients, the settings for this kind. Names that no client has are kept, so that they
+    are refused."""
     from ottla.client import config
 
     kinds = (AdminConfig, config.ConsumerConfig, config.ProducerConfig, config.ShareConsumerConfig)
@@ -162,7 +162,8 @@ def settings_for(kind: type[ClientConfig], settings: Mapping[str, str]) -> dict[
 
 
 def __getattr__(name: str) -> Any:
-    """A program that only asks a cluster something does not wait for the settings of producers and consumers."""
+    """Imported here: a program that only uses the admin client does not load the settings of producers and
+    consumers."""
     if name == "ProducerConfig":
         from ottla.client.producer_config import ProducerConfig
 

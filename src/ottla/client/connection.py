@@ -50,7 +50,7 @@ RECEIVE_BYTES = 64 * 1024
 MAX_FRAME_BYTES = 2**31 - 1
 """Of an answer: a batch may be as large. Memory is taken as bytes arrive, not when a size is announced."""
 MAX_LOGIN_FRAME_BYTES = 1024 * 1024
-"""Of an answer before the connection knows the broker's versions and is logged in: the other side may be anything."""
+"""The limit for an answer before the versions and the login are done: the peer may not be a broker."""
 TLS_ALERT_SIZE = 0x1503
 """The beginning of a TLS alert, read as that of a size: a listener with TLS was asked in the open."""
 SMALL_FRAME_BYTES = 16 * 1024
@@ -62,7 +62,7 @@ SPARE_BYTES = 24 * 1024 * 1024
 
 
 class _Waiting:
-    """A request on its way: what the answer is read with, and who waits for it until when."""
+    """A request under way: how to read its answer, the future that waits for it, and its deadline."""
 
     __slots__ = ("answer", "api_key", "correlation_id", "expires_at", "timeout_ms", "version")
 
@@ -85,7 +85,7 @@ class _Outlet(Protocol):
 
 
 class _HeldBack:
-    """Stands in for a channel while its connection logs in again: keeps what is sent, in order, for later."""
+    """Takes the place of a channel while its connection logs in again: keeps what is sent, in order."""
 
     def __init__(self, outlet: _Outlet) -> None:
         self.outlet = outlet
@@ -127,17 +127,17 @@ OS_SOCKETS = OsSockets()
 
 
 class Connection:
-    """A connection that is made by `connect` and then carries any number of requests at once."""
+    """A connection that is made by `connect` and then takes any number of requests at once."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, config: ClientConfig, host: str, port: int) -> None:
         self.host = host
         self.port = port
         self.versions = Versions()
-        """What the broker knows."""
+        """The APIs and versions that the broker supports."""
         self.used_at = loop.time()
         """When a request was last sent, on the loop's clock in seconds."""
         self.muted_until = 0.0
-        """A broker that throttles asks for silence: nothing should be sent before this moment of the loop's clock."""
+        """Set by a broker that throttles: no request should leave before this time of the loop's clock."""
         self.rtt_ms: float | None = None
         """How long the last answer took; measured for statistics only."""
         self._measures = config.on_statistics is not None
@@ -168,9 +168,9 @@ class Connection:
         cluster_id: str | None = None,
         node_id: int = ANY_NODE,
     ) -> Connection:
-        """A connection that stands, is logged in and knows the broker's versions; NetworkError if there is none to be
-        had, AuthenticationError if broker and client do not trust each other, REBOOTSTRAP_REQUIRED if the broker says
-        that it is not this node of this cluster."""
+        """A connection that is logged in and has the broker's versions; NetworkError if there is none to be had,
+        AuthenticationError if broker and client do not trust each other, REBOOTSTRAP_REQUIRED if the broker says that
+        it is not this node of this cluster."""
         loop = asyncio.get_running_loop()
         connection = cls(loop, config, host, port)
         context: ssl.SSLContext | None = None
@@ -212,7 +212,7 @@ class Connection:
 
     def _tune(self, sock: Socket) -> None:
         with suppress(OSError):  # a connection that has just ended; the next request reports it
-            # A size that is set stays: the system would let it grow to what the connection carries.
+            # A size that is set is fixed: the system would otherwise grow the buffer with the traffic.
             if self._config.send_buffer_bytes > 0:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._config.send_buffer_bytes)
             if self._config.receive_buffer_bytes > 0:
@@ -230,7 +230,7 @@ class Connection:
     # Logging in
 
     async def _log_in(self) -> None:
-        """Authenticate by SASL on a connection that carries nothing else; then again before the session is over."""
+        """Authenticate by SASL while no other request is under way, and again before the session expires."""
         exchange = await self._exchange()
         request: Message | None = exchange.begin()
         while request is not None:
@@ -492,7 +492,7 @@ def _unconnected(error: OSError, connection: Connection) -> KafkaError:
 
 
 def _another(error: KafkaError) -> KafkaError:
-    """The same error for another who waits: each is raised in its own place."""
+    """A copy of the error for each waiting request, so that each raises its own."""
     if isinstance(error, AuthenticationError):
         return type(error)(error.message, error.code)
     return NetworkError(error.message)

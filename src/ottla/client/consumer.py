@@ -68,7 +68,7 @@ class RebalanceListener(Protocol):
     """What an application may want to know of a rebalance. Each method may be a coroutine; all may be left out."""
 
     def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> Awaitable[None] | None:
-        """Called before these are given up: what was read can still be committed."""
+        """Called before these partitions are given up: records that were read can still be committed."""
 
     def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> Awaitable[None] | None:
         """Called before these are read for the first time: the place to seek."""
@@ -624,7 +624,7 @@ class Consumer(lifetimes.Client, Generic[K, V]):
         self._cluster.request_update()
 
     async def _perform(self, asked: Release | Take, member: GroupMember) -> None:
-        """What the membership asks of the application. An error of its listener is raised when the step is done."""
+        """Do what the membership asks the application to do. An error of its listener is raised afterwards."""
         if isinstance(asked, Take):
             self._subscription.add(asked.partitions)
             try:
@@ -930,7 +930,7 @@ class Consumer(lifetimes.Client, Generic[K, V]):
         self._committing = None
 
     async def _commit_quietly(self) -> None:
-        """What is automatic does not disturb the application: the next one makes up for one that failed."""
+        """A failed automatic commit raises nothing: the next one commits the same offsets or later ones."""
         try:
             await self._offsets.commit(self._consumed(), self._member)
         except KafkaError as error:

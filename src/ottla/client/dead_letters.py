@@ -65,7 +65,7 @@ class DeadLetter:
 
     @classmethod
     def of(cls, record: AnyRecord) -> DeadLetter | None:
-        """What a record's headers say; None if it is no dead letter."""
+        """The letter in a record's headers; None for a record that is no dead letter."""
         found = {name: (value or b"").decode(errors="replace") for name, value in record.headers}
         topic, partition, offset = found.get(TOPIC), found.get(PARTITION, ""), found.get(OFFSET, "")
         if topic is None or not partition.isdecimal() or not offset.isdecimal():

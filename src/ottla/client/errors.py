@@ -39,7 +39,7 @@ __all__ = [
 
 
 class NetworkError(KafkaError):
-    """The connection ended, or could not be made: whether the broker did what it was asked is not known."""
+    """The connection ended or could not be made: the broker may or may not have done the request."""
 
     def __init__(self, message: str | None = None) -> None:
         super().__init__(ErrorCode.NETWORK_EXCEPTION, message)
@@ -89,7 +89,7 @@ class MadeBeforeFork(KafkaError):
 
 
 class UnsupportedByBroker(KafkaError):
-    """The broker is too old for what was asked."""
+    """The broker is too old for the request."""
 
     def __init__(self, message: str | None = None) -> None:
         super().__init__(ErrorCode.UNSUPPORTED_VERSION, message)
@@ -190,7 +190,7 @@ _FORBIDDEN = (
 
 
 def error_code(code: int) -> ErrorCode:
-    """The code of a response; one that only a newer broker knows becomes UNKNOWN_SERVER_ERROR."""
+    """The code of a response; a code that this client does not know becomes UNKNOWN_SERVER_ERROR."""
     try:
         return ErrorCode(code)
     except ValueError:
@@ -211,13 +211,13 @@ def error_of(code: int, message: str | None = None) -> KafkaError:
 
 
 def check_error(code: int, message: str | None = None) -> None:
-    """Raises what a response's code says, unless it says success."""
+    """Raises the error of a response's code, if it has one."""
     if code:
         raise error_of(code, message)
 
 
 def in_context(error: KafkaError, context: str) -> KafkaError:
-    """The same error with who met it: a query, a partition."""
+    """A copy of the error that names its subject: a query, a partition."""
     message = f"{context}: {error.message or error.code.text}"
     if isinstance(error, AuthenticationError):
         return type(error)(message, error.code)

@@ -1,5 +1,5 @@
-"""Runs a membership: sends what it wants sent, wakes it when its time comes, and keeps for `poll` what it asks of the
-application. It decides nothing."""
+"""Runs a membership: sends its requests, ticks it at its deadline, and keeps what it asks of the application until the
+next `poll`. It decides nothing."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ class GroupMember:
     # Events
 
     def step(self, event: object) -> None:
-        """Hand the machine an event and do what it wants done."""
+        """Pass an event to the machine and carry out its effects."""
         self._driver.handle(event)
 
     def poll_began(self) -> None:
@@ -244,7 +244,7 @@ class GroupMember:
     # Leaving
 
     async def left(self, timeout_ms: float) -> None:
-        """Wait until the coordinator knows that this member is gone, or the time is over."""
+        """Wait until the coordinator has removed this member, or until the timeout."""
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 await self._left.wait()

@@ -102,14 +102,14 @@ def closed(one: Open) -> None:
 
 
 def abandon(client: Client) -> None:
-    """Its process was killed (in a simulation): nothing is left that could say that it was not closed."""
+    """Its process was killed (in a simulation): no warning that it was not closed."""
     client._is_said_unclosed = True
     for one in (client, client._cluster):
         closed(one)
 
 
 def keep(*things: object) -> None:
-    """Keep what belongs to the parent of this process until this process ends."""
+    """Keep the parent's objects until this child process ends."""
     _kept.append(things)
 
 

@@ -1,4 +1,4 @@
-"""What a client knows of a cluster: brokers, topics, partitions and their leaders. Replaced whole, never changed."""
+"""A client's picture of a cluster: brokers, topics, partitions and their leaders. Replaced whole, never changed."""
 
 from __future__ import annotations
 

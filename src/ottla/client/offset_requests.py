@@ -45,7 +45,7 @@ NO_MEMBER = (
 
 
 class OffsetRequests:
-    """What one consumer asks about offsets."""
+    """The requests about offsets of one consumer."""
 
     def __init__(self, cluster: Cluster, config: ConsumerConfig) -> None:
         self._cluster = cluster
@@ -193,7 +193,7 @@ class OffsetRequests:
     async def _list_rest(
         self, timestamps: Mapping[TopicPartition, int], found: dict[TopicPartition, OffsetAndTimestamp]
     ) -> None:
-        """Ask the leaders for what is not found yet; an error if some is still missing after that."""
+        """Ask the leaders for the missing offsets; raises the last error if some are still missing."""
         by_node: dict[int, dict[TopicPartition, int]] = {}
         missing: KafkaError | None = None
         left = {partition: timestamp for partition, timestamp in timestamps.items() if partition not in found}

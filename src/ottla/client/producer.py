@@ -63,7 +63,7 @@ Headers = Iterable[tuple[str, bytes | None]] | Mapping[str, bytes | None]
 Partitioner = Callable[[str, bytes | None, int], int]
 _log = logging.getLogger("ottla.client")
 ROOM_EVERY = 500
-"""`send_many` looks after so many records whether the buffer has room."""
+"""`send_many` checks after this many records whether the buffer has room."""
 
 
 class _Topic:
@@ -102,11 +102,11 @@ class _Outgoing(NamedTuple):
     partition: int | None
     timestamp: int
     size: int
-    """What it takes in a batch, at most."""
+    """The most bytes that a batch holds."""
 
 
 class _Pending:
-    """A record that waits outside the buffer: for its topic's metadata, or for room."""
+    """A record outside the buffer: it waits for its topic's metadata, or for room."""
 
     __slots__ = ("delivery", "expires_at", "record")
 
@@ -596,7 +596,7 @@ class Producer(lifetimes.Client):
                     now = asyncio.get_running_loop().time() * 1000
                     tally.add(self._accumulator.append_encoded(queue, records, now, self._transactions is not None))
                     sender.wake()
-                await asyncio.sleep(0)  # what is ready leaves while the next piece is encoded
+                await asyncio.sleep(0)  # ready batches leave while the next piece is encoded
         return await tally.result()
 
     async def _topic(self, name: str) -> _Topic:
@@ -787,7 +787,7 @@ class Producer(lifetimes.Client):
             await self.abort_transaction()
 
     async def _abort_quickly(self) -> None:
-        """Abort while the task unwinds from a cancellation: what is not done soon is left to the coordinator."""
+        """Abort while the task is being cancelled: what takes longer is left to the coordinator's timeout."""
         limit_ms = 0 if self._cluster.is_out else lifetimes.INTERRUPTED_MS
         try:
             async with asyncio.timeout(limit_ms / 1000):

@@ -58,7 +58,7 @@ class RetryTopics(Generic[D]):
         attempt = self._attempt(record) + 1
         if attempt == len(self.topics):
             return self.dead_letters.send(record, error)
-        # The timestamp is when it is written, and says when it is due.
+        # The record's timestamp is when it was written, from which its due time follows.
         return self._producer.send(self.topics[attempt], record.value, record.key, headers_with_error(record, error))
 
     def _attempt(self, record: AnyRecord) -> int:
@@ -77,7 +77,7 @@ class RetryTopics(Generic[D]):
             over = [partition for partition, due_at in waiting.items() if due_at <= now]
             for partition in over:
                 del waiting[partition]
-            # A rebalance may have taken one away meanwhile; who has it now will find out what it waits for.
+            # The partition may have been revoked meanwhile; its new owner waits for the record itself.
             consumer.resume(consumer.assignment().intersection(over))
             wait_ms = min((due_at - now for due_at in waiting.values()), default=LONGEST_WAIT_MS)
             try:

@@ -63,7 +63,7 @@ REFUSED = {
     "ssl.cipher.suites": "the ciphers are those that OpenSSL finds good; ssl.enabled.protocols can be set",
     "ssl.engine.factory.class": "it is a class of Java's; ssl.truststore.* and ssl.keystore.* name the stores",
 }
-"""Settings whose absence would be noticed, or that make a connection safer: to pass over them would be wrong."""
+"""Settings that would be missed, or that make a connection safer: ignoring them silently would be wrong."""
 
 
 _OAUTH = "org.apache.kafka.common.security.oauthbearer"

@@ -1,9 +1,8 @@
-"""What carries a producer's batches to the leaders of their partitions, and deals with the answers.
+"""Sends a producer's batches to the leaders of their partitions, and deals with the answers.
 
 Nothing here waits: `wake` arranges for one run of `_run` soon, which sends whatever may be sent now and sets a timer
-for what may be sent later; an answer, new metadata or a connection wakes it again. What is decided stands in
-`core.accumulator` (when), `core.sequences` (under which numbers) and `Transactions` (whether at all).
-"""
+for what may be sent later; an answer, new metadata or a connection wakes it again. The decisions are in
+`core.accumulator` (when), `core.sequences` (under which numbers) and `Transactions` (whether at all)."""
 
 from __future__ import annotations
 
@@ -197,7 +196,7 @@ class Sender:
                 queues = queues + [batch.queue for batch in batches if batch.queue in still]
 
     def _take(self, queues: list[PartitionQueue]) -> tuple[list[Batch], list[PartitionQueue]]:
-        """The first batch of as many queues as one request holds, and the queues it has no room for."""
+        """The first batch of as many queues as fit one request, and the queues that do not fit."""
         batches: list[Batch] = []
         size = REQUEST_OVERHEAD
         for index, queue in enumerate(queues):
@@ -258,7 +257,7 @@ class Sender:
         answer.add_done_callback(lambda done: self._answered(node_id, batches, done))
 
     def _wait_for(self, node_id: int, connection: Connection | None) -> None:
-        """Look again when there is a connection to the broker, or room in it."""
+        """Run again when the broker is connected, or its socket takes more."""
         if node_id not in self._waiting_for:
             task = self._loop.create_task(self._wait(node_id, connection))
             self._waiting_for[node_id] = task
@@ -365,7 +364,7 @@ class Sender:
         return self._transactions.abortable_error is None and not self._transactions.is_aborting
 
     def _recover(self, batch: Batch, code: ErrorCode) -> bool:
-        """Whether a batch whose numbers the broker did not expect goes on its way; False: it has to be given up."""
+        """Whether a batch with an unexpected sequence stays in its queue; False: it fails."""
         queue = batch.queue
         had_gap = queue.needs_reset
         if code is ErrorCode.UNKNOWN_PRODUCER_ID:
@@ -375,7 +374,7 @@ class Sender:
             self._accumulator.set_aside(batch)
             return True
         if self._transactions is not None and ((queue.needs_reset and not had_gap) or not self._may_retry(batch)):
-            # Inside a transaction no other epoch may be taken: what is missing is lost, so abort.
+            # A transaction cannot take a new epoch: its missing records are lost, so it must abort.
             return False
         self._accumulator.put_back(batch, 0.0)
         if queue.needs_reset:
@@ -436,7 +435,7 @@ class Sender:
 
 
 def _too_large(batch: Batch, error: KafkaError) -> KafkaError:
-    """The same error with what to do: the broker's own message names neither the setting nor a way out."""
+    """A copy of the error with advice: the broker's message names neither the setting nor a way out."""
     topic = batch.queue.partition.topic
     return RecordTooLarge(
         f"{(error.message or error.code.text).rstrip('.')}: the limit is max.message.bytes of topic {topic}, or "

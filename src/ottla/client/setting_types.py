@@ -1,7 +1,6 @@
 """The settings of every client by name and type, so that an editor completes them and a type checker knows them:
-`Producer(linger_ms=5)`. What they mean, their bounds and defaults stand in the `...Config` classes, which also take
-values as text.
-"""
+`Producer(linger_ms=5)`. Their meaning, bounds and defaults are in the `...Config` classes, which also take values as
+text."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from ottla.client.errors import ConfigError
 _log = logging.getLogger("ottla.client")
 _TRUE, _FALSE = "true", "false"
 HIDDEN = "[hidden]"
-"""What stands where a secret would, as in Kafka's clients."""
+"""Shown in place of a secret, as Kafka's clients do."""
 
 
 def setting(
@@ -50,12 +50,12 @@ class Settings:
 
     @classmethod
     def refused_names(cls) -> Mapping[str, str]:
-        """Settings of Kafka's own clients that are not there, and what is in their place."""
+        """Settings of Kafka's own clients that do not exist here, and what replaces them."""
         return {}
 
     @classmethod
     def parse(cls, *sources: Mapping[str, Any]) -> Self:
-        """The settings in dicts of names; what a later dict says wins."""
+        """The settings of several dicts; a later dict overrides an earlier one."""
         return cls._parse(cls._named(*sources))
 
     @classmethod

@@ -505,7 +505,7 @@ class ShareConsumer(lifetimes.Client, Generic[K, V]):
                 in_flight.acknowledge_all(AcknowledgeType.ACCEPT)
 
     def _send_acknowledged(self) -> None:
-        """Hand the fetcher what was acknowledged since the last time."""
+        """Pass the acknowledgements since the last call to the fetcher."""
         assert self._fetcher is not None
         for place, in_flight in list(self._in_flight.items()):
             self._fetcher.add(self._places[place][0], in_flight.node_id, in_flight.take())

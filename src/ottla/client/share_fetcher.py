@@ -1,4 +1,4 @@
-"""Acquires records for a share consumer and tells brokers its acknowledgements: one request under way per broker.
+"""Acquires records for a share consumer and sends its acknowledgements: one request under way per broker.
 
 Records are fetched only while the application waits in poll: acquisition locks of records that nothing processes would
 run out. Acknowledgements leave with the next ShareFetch to their broker, or with ShareAcknowledge if they cannot wait.
@@ -280,7 +280,7 @@ class ShareFetcher:
             self._source(node_id).pending.setdefault(one, {}).update(acknowledgements)
 
     def flush(self, *, without: Iterable[int] = ()) -> None:
-        """Begin to send what is pending, except at brokers that a fetch goes to."""
+        """Send pending acknowledgements, except to brokers that the next fetch goes to."""
         left_out = set(without)
         for node_id, source in self._sources.items():
             if source.pending and (node_id not in left_out or (self._config.is_strict and source.task is None)):

@@ -50,7 +50,7 @@ class ShareLetter:
 
     @classmethod
     def of(cls, record: RawRecord) -> ShareLetter | None:
-        """What a record's headers say; None if it is no dead letter of a share group."""
+        """The letter in a record's headers; None for a record that is no dead letter of a share group."""
         found = {name: (value or b"").decode(errors="replace") for name, value in record.headers}
         topic, group = found.get(TOPIC), found.get(GROUP)
         partition, offset = found.get(PARTITION, ""), found.get(OFFSET, "")
@@ -69,7 +69,7 @@ def retry_topic(topic: str, group: str) -> str:
 
 
 def is_without_copy(record: RawRecord) -> bool:
-    """Whether a letter has nothing of the record itself: `errors.deadletterqueue.copy.record.enable` was off."""
+    """Whether a letter has no part of the record itself: `errors.deadletterqueue.copy.record.enable` was off."""
     return record.key is None and record.value is None and all(name in LETTER_HEADERS for name, _ in record.headers)
 
 

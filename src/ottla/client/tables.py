@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     import pyarrow
 
 BATCH_BYTES = 1024 * 1024
-"""What a batch of a table holds if batch.size says less: that is made for records that come one by one, and a table is
-there as a whole."""
+"""The least size of a batch of a table: batch.size is meant for records that come one by one, a table is there as a
+whole."""
 PIECE_BYTES = 2 * 1024 * 1024
 """So much is encoded before others have their turn. That is two batches: the program that sends them has left the
 processor's cache before the first of them, and is still there for the second."""
@@ -177,7 +177,7 @@ class Tally:
 
 
 def sends(config: ProducerConfig, topic: str | None, table: Any, batch_size: int | None) -> list[TableSend]:
-    """What is to be sent, by topic. TypeError or ValueError for what is no table of records."""
+    """The rows to send, by topic. TypeError or ValueError if the argument is no table of records."""
     if batch_size is not None and batch_size < 1:
         raise ValueError(f"batch_size is {batch_size}: it must be at least 1")
     whole = arrow.as_table(table)

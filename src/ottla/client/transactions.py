@@ -107,7 +107,7 @@ class Transactions:
 
     @property
     def is_left_open(self) -> bool:
-        """Whether a transaction is open, or its end was begun and given up, and no task is at work on it."""
+        """Whether a transaction is open, or its end was begun and given up, and no task is ending it."""
         return self.state in (State.IN_TRANSACTION, State.COMMITTING, State.ABORTING) and not self._is_ending
 
     def check(self, *allowed: State) -> None:
@@ -118,7 +118,7 @@ class Transactions:
             wanted = " or ".join(state.value for state in allowed)
             raise KafkaError(ErrorCode.INVALID_TXN_STATE, f"the producer is {self.state.value}; it should be {wanted}")
 
-    # What the sender asks
+    # For the sender
 
     def may_send(self, partition: TopicPartition) -> bool:
         """Whether a batch of the transaction may go to a partition; if not yet, the sender is woken when it may."""
@@ -148,7 +148,7 @@ class Transactions:
     # What the producer does
 
     async def init(self) -> None:
-        """Take over the transactional id: its last owner is fenced, and what it left open is ended."""
+        """Take over the transactional id: the last producer with it is fenced, and its open transaction is ended."""
         if self.state is State.READY:
             return
         self.check(State.UNINITIALIZED)
@@ -387,7 +387,7 @@ class Transactions:
 
 
 def _code(response: Any) -> ErrorCode:
-    """The worst that a response says, of the request or of one of its partitions."""
+    """The most severe error of a response, of the request or of one of its partitions."""
     codes: list[int] = []
     if isinstance(response, TxnOffsetCommitResponse):
         codes = [partition.error_code for topic in response.topics for partition in topic.partitions]

@@ -31,7 +31,7 @@ _log = logging.getLogger("ottla.client")
 
 
 class PositionValidation:
-    """Asks the leaders about partitions whose position has to be looked at, several of one broker at once."""
+    """Asks the leaders whether positions still hold, several partitions of one broker at once."""
 
     def __init__(
         self,

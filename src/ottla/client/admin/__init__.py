@@ -177,8 +177,8 @@ class Admin(
         """Reach the cluster now, trying once: NoBrokerReached says why there is no way to it, AuthenticationError
         why there is none for this client.
 
-        Every call connects by itself and tries again until its time is over; a program that should rather know at
-        once begins with this.
+        Every other call connects by itself and retries until its timeout. Call this first if the program should fail at
+        once instead.
 
         Example:
 

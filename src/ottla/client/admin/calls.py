@@ -1,4 +1,4 @@
-"""How an admin call is carried out: asked of the right broker, tried again while that may help, item by item."""
+"""How an admin call runs: sent to the right broker, retried while that may help, item by item."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _MOVED = (ErrorCode.NETWORK_EXCEPTION, ErrorCode.NOT_COORDINATOR, ErrorCode.COOR
 
 
 class PartialFailure(KafkaError):
-    """Some of what was asked for was done, some was not: see `results` and `errors`, by item."""
+    """Part of the request succeeded, part of it failed: see `results` and `errors`, by item."""
 
     def __init__(self, results: Mapping[Any, Any], errors: Mapping[Any, KafkaError]) -> None:
         item, first = next(iter(errors.items()))
@@ -60,8 +60,8 @@ class AdminCalls:
     async def _each(
         self, items: Mapping[K, V], ask: Callable[[dict[K, V]], Awaitable[Mapping[K, R | KafkaError]]]
     ) -> dict[K, R]:
-        """The result of every item. `ask` is called with those that are left until all have one or time is over; a
-        single item's error is raised as it is, several as PartialFailure."""
+        """The result of every item. `ask` is called with the remaining items until all have a result or the timeout is
+        over. The error of a single item is raised as it is, several as PartialFailure."""
         self._cluster.check_process()
         results: dict[K, R] = {}
         errors: dict[K, KafkaError] = {}
@@ -108,7 +108,7 @@ class AdminCalls:
     async def _each_alone(
         self, items: Iterable[K], ask: Callable[[dict[K, None]], Awaitable[Mapping[K, R | KafkaError]]]
     ) -> dict[K, R]:
-        """The same for items that do not answer together: one that is silent takes no time from the others."""
+        """The same for items whose answers come apart: a broker that does not answer one item delays no other."""
         asked = list(dict.fromkeys(items))
         outcomes = await asyncio.gather(*(self._each({item: None}, ask) for item in asked), return_exceptions=True)
         results: dict[K, R] = {}
@@ -135,7 +135,7 @@ class AdminCalls:
         return (await self._each({"": None}, asked))[""]
 
     async def _ask_controller(self, request: Message) -> Any:
-        """Brokers pass on to the controller what is meant for it; the one that metadata names is asked first."""
+        """The controller that metadata names is asked first; brokers forward requests for the controller."""
         try:
             return await self._cluster.send(await self._cluster.controller(), request, timeout_ms=self._timeout_ms)
         except KafkaError:

@@ -38,7 +38,7 @@ from ottla.wire.messages.update_features import FeatureUpdateKey, UpdateFeatures
 
 
 class ConfigResource(NamedTuple):
-    """What has settings. A broker's name is its id; the empty name stands for all brokers."""
+    """A resource that has settings. A broker's name is its id; the empty name stands for all brokers."""
 
     type: ResourceType
     name: str

@@ -1,4 +1,4 @@
-"""Groups: who is in them, what they have committed, how far they are behind."""
+"""Groups: their members, committed offsets and lag."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ class GroupCalls(TopicCalls, AdminCalls):
         return await self._each(dict.fromkeys(group_ids), ask)
 
     async def _describe_group(self, group_id: str) -> GroupDescription | KafkaError:
-        """As a group of the new protocol, and if it is none, as a classic one."""
+        """Described as a group of the consumer protocol, or, if the broker says that it is none, as a classic group."""
         coordinator_id = await self._cluster.coordinator(group_id, CoordinatorType.GROUP)
         try:
             response: ConsumerGroupDescribeResponse = await self._ask_coordinator(
@@ -406,7 +406,7 @@ def _consumer_group(group: DescribedConsumerGroup, coordinator_id: int) -> Group
 
 
 def _classic_group(group: DescribedClassicGroup, coordinator_id: int) -> GroupDescription:
-    # Not above: most who ask a cluster something do not describe classic groups, and it brings all assignors along.
+    # Imported here: few programs describe classic groups, and the import loads all assignors.
     from ottla.client.core.consumer_protocol import decode_assignment
 
     members = []

@@ -42,7 +42,7 @@ class SharePartitionOffset(NamedTuple):
     """The first offset that is not done with; -1 before the first member read the partition."""
     leader_epoch: int
     lag: int | None
-    """Records that are not done with (KIP-1226); None if the broker does not tell."""
+    """Records that are not yet acknowledged (KIP-1226); None if the broker does not report it."""
 
 
 class ShareGroupCalls(GroupCalls, AdminCalls):

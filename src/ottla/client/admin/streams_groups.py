@@ -75,7 +75,7 @@ class StreamsNode(NamedTuple):
 
 
 class StreamsTopologyDescription(NamedTuple):
-    """What `Topology.describe()` of Kafka Streams says (KIP-1331)."""
+    """The topology as `Topology.describe()` of Kafka Streams prints it (KIP-1331)."""
 
     subtopologies: Mapping[str, tuple[StreamsNode, ...]]
     global_stores: tuple[tuple[StreamsNode, StreamsNode], ...]

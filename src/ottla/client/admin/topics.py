@@ -154,7 +154,7 @@ class TopicCalls(AdminCalls):
         return {name: topics[name] for name in sorted(topics) if include_internal or not topics[name].is_internal}
 
     async def describe_topics(self, names: Iterable[str]) -> dict[str, TopicInfo]:
-        """Partitions, leaders, replicas and ISR of topics. A topic that does not exist is not created by asking.
+        """Partitions, leaders, replicas and ISR of topics. Asking for a topic that does not exist does not create it.
 
         Example:
 

@@ -53,7 +53,7 @@ class ActiveProducer(NamedTuple):
     last_timestamp: int
     coordinator_epoch: int
     transaction_start_offset: int
-    """Where its open transaction begins, -1 if it has none."""
+    """The first offset of its open transaction, -1 without one."""
 
 
 class TransactionCalls(AdminCalls):
@@ -65,7 +65,7 @@ class TransactionCalls(AdminCalls):
         running_longer_than_ms: int = -1,
         pattern: str | None = None,
     ) -> list[TransactionListing]:
-        """The transactional ids that all brokers know, or those that fit.
+        """The transactional ids of all brokers, or those that match the filters.
 
         Example:
 
@@ -200,7 +200,7 @@ class TransactionCalls(AdminCalls):
         self, partition: TopicPartition, producer_id: int, producer_epoch: int, coordinator_epoch: int
     ) -> None:
         """Write the abort marker of a transaction that hangs straight to a partition (`describe_producers` has the
-        numbers): the coordinator knows nothing of it any more.
+        numbers): use it if the coordinator no longer has the transaction.
 
         Example:
 

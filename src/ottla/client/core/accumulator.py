@@ -59,7 +59,7 @@ class BatchRecords(Protocol):
 
 
 class Batch:
-    """Records of one partition that are written together, and those who wait for it."""
+    """Records of one partition that are written together, and their deliveries."""
 
     __slots__ = (
         "attempts",
@@ -111,7 +111,7 @@ class Batch:
         self.size = 0
         """Records, and their bytes before compression, once the batch is closed."""
         self.reserved_bytes = 0
-        """What it takes of the buffer. Of one that was split, that one still counts for its parts."""
+        """What it takes of the buffer. A batch that was split keeps counting for its parts."""
         self.children: tuple[Batch, ...] = ()
         self.attempts = 0
         self.retry_at = 0.0
@@ -122,7 +122,7 @@ class Batch:
         self.is_unsure = False
         """It was sent, and no answer came, or an error that can follow the append: it may be written or not."""
         self.is_refused = False
-        """The broker said that the sequence is out of order: the batch is certainly not written."""
+        """The broker answered OUT_OF_ORDER_SEQUENCE_NUMBER: the batch is certainly not written."""
         self.producer_id = -1
         self.producer_epoch = -1
         self.base_sequence = NO_SEQUENCE
@@ -198,7 +198,7 @@ class Accumulator:
         self.used_bytes = 0
         """What all batches that are not done take of the buffer."""
         self.on_finished: Callable[[], None] = lambda: None
-        """Called whenever a batch is done, after those who wait for it."""
+        """Called when a batch is done, after its deliveries."""
         self._linger_ms = linger_ms
         self._delivery_timeout_ms = delivery_timeout_ms
         self._keeps_order = keeps_order
@@ -223,7 +223,7 @@ class Accumulator:
         return list(self._queues.values())
 
     def incomplete(self) -> list[Batch]:
-        """Every batch that is not done, the oldest first; of one that was split, its parts."""
+        """Every batch that is not done, oldest first; the parts of a batch that was split."""
         return [leaf for batch in self._aging if not batch.is_done for leaf in _leaves(batch) if not leaf.is_done]
 
     @property
@@ -294,7 +294,7 @@ class Accumulator:
             self._ready[batch.queue] = None
 
     def _count(self, batch: Batch) -> None:
-        """It holds what it holds: the room that was kept for more is given back (A4)."""
+        """The batch is closed: give back the part of the buffer that was reserved and not used (A4)."""
         batch.count, batch.size = len(batch.records), batch.records.size
         self.used_bytes -= batch.reserved_bytes - batch.size
         batch.reserved_bytes = batch.size
@@ -394,13 +394,13 @@ class Accumulator:
             insort(batch.queue.aside, batch)
 
     def bring_back(self, queue: PartitionQueue) -> None:
-        """What was set aside stands in its queue again."""
+        """A batch that was set aside returns to its queue."""
         aside, queue.aside = queue.aside, []
         for batch in aside:
             self.put_back(batch, 0.0)
 
     def finish(self, batch: Batch) -> None:
-        """The batch is done (its outcome stands in it): tell all who wait."""
+        """The batch is done and has its outcome: complete its deliveries."""
         self._off_wire(batch)
         if batch.is_done:
             return

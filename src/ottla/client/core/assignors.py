@@ -24,9 +24,9 @@ class MemberSubscription:
     topics: Sequence[str]
     instance_id: str | None = None
     owned: Sequence[TopicPartition] = ()
-    """What it holds (cooperative) or held before it gave everything up for this rebalance (sticky)."""
+    """The partitions that it owns (cooperative), or owned before it gave them up for this rebalance (sticky)."""
     generation: int = NO_GENERATION
-    """The generation in which it was given what it owns."""
+    """The generation in which it was assigned them."""
     rack_id: str | None = None
     user_data: bytes | None = field(default=None, repr=False)
 
@@ -86,7 +86,7 @@ class RangeAssignor:
 
 
 class RoundRobinAssignor:
-    """All partitions of all topics dealt out like cards; who does not read a topic passes."""
+    """Deals all partitions of all topics in turn; a member that is not subscribed to the topic is passed over."""
 
     name = "roundrobin"
     is_cooperative = False
@@ -106,7 +106,7 @@ class RoundRobinAssignor:
 
 
 class StickyAssignor:
-    """As even as subscriptions allow, and of all such assignments one that moves few partitions."""
+    """As even as the subscriptions allow; of the most even assignments, one that moves few partitions."""
 
     name = "sticky"
     is_cooperative = False
@@ -195,7 +195,7 @@ def _owners(members: Members, partition_counts: Mapping[str, int]) -> dict[Topic
 def _cut_to_quota(
     assignments: Assignments, readers_of: Mapping[str, list[str]], partition_counts: Mapping[str, int]
 ) -> None:
-    """If all read the same topics no member needs more than its share: the surplus is free without a search."""
+    """If all members read the same topics, each needs at most its share: its surplus is free without a search."""
     if not readers_of or any(len(readers) != len(assignments) for readers in readers_of.values()):
         return
     share, extra = divmod(sum(partition_counts[topic] for topic in readers_of), len(assignments))

@@ -41,7 +41,7 @@ class Move(NamedTuple):
 
 
 class TooFewBrokers(Exception):
-    """There is no broker left that could take a replica."""
+    """No broker is left that could take the replica."""
 
     def __init__(self, partition: TopicPartition, replica_count: int) -> None:
         super().__init__(f"{partition} has {replica_count} replicas, and no other broker could take one of them")
@@ -62,7 +62,8 @@ def plan_drain(replicas: Replicas, brokers: Iterable[BrokerPlace], drained: int)
                 raise TooFewBrokers(partition, len(holders))
             board.hand_over(partition, drained, taker)
             if holders[0] == taker:
-                # It stands where the drained one stood: the broker that leads least is to lead instead.
+                # The replica takes the place of the drained one in the list; the broker that leads least becomes the
+                # leader.
                 board.lead(
                     partition,
                     min(board.alive_of(partition), key=lambda id: (board.led[id] - (id == taker), id == taker)),
@@ -151,7 +152,7 @@ class _Board:
         return self._in_rack(partition, rack, giver) < most
 
     def best_taker(self, partition: TopicPartition, giver: int) -> int | None:
-        """Who takes a replica best: in the rack that has fewest, and with the fewest of its own."""
+        """The best broker for a replica: in the rack with the fewest replicas, and with the fewest itself."""
         holders = self.replicas[partition]
         return min(
             (id for id in self._racks if id not in holders),
@@ -177,8 +178,8 @@ class _Board:
                     self.hand_over(partition, giver, taker)
 
     def spread_replicas(self, sizes: Mapping[TopicPartition, int]) -> None:
-        """From those who hold most to those who hold least, until none holds two more than another (or racks forbid
-        it)."""
+        """Moves replicas from the brokers with most to those with least, until they differ by one or racks forbid
+        it."""
         while self._spread_some(sizes):
             pass
 
@@ -215,7 +216,8 @@ class _Board:
         return min(count, len(fit))
 
     def spread_leaders(self) -> None:
-        """Let those lead less who lead most. Where A cannot give to C, A gives to B and B to C."""
+        """Moves leadership from brokers that lead most. If A cannot pass a partition to C, A passes one to B and B one
+        to C."""
         could_lead = _Successors(self)
         while True:
             for most in sorted(self.led, key=lambda id: (-self.led[id], id)):

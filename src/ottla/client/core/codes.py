@@ -6,7 +6,7 @@ from ottla.wire.errors import ErrorCode
 
 
 def error_code(code: int) -> ErrorCode:
-    """The code of a response; one that only a newer broker knows becomes UNKNOWN_SERVER_ERROR."""
+    """The code of a response; a code that this client does not know becomes UNKNOWN_SERVER_ERROR."""
     try:
         return ErrorCode(code)
     except ValueError:

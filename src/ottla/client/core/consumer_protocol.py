@@ -35,8 +35,7 @@ def encode_subscription(
 ) -> bytes:
     """The metadata of one assignor in a JoinGroup.
 
-    `previous` is what the member had before an eager rebalance took it all; sticky carries that in its user data.
-    """
+    `previous` are the partitions before an eager rebalance revoked them; sticky sends them in its user data."""
     user_data = None
     if assignor == "sticky" and previous is not None:
         user_data = encode_sticky_user_data(previous, generation)
@@ -56,7 +55,7 @@ def encode_subscription(
 
 
 def decode_subscription(assignor: str, data: bytes, instance_id: str | None = None) -> MemberSubscription:
-    """A member's subscription as the leader reads it; WireError for what is none."""
+    """A member's subscription as the leader reads it; WireError if the bytes are no subscription."""
     message = decode_from(ConsumerProtocolSubscription, protocol_version(data), data, VERSION_SIZE)[0]
     owned = [
         TopicPartition(each.topic, partition) for each in message.owned_partitions for partition in each.partitions

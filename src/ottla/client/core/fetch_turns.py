@@ -21,7 +21,7 @@ class FetchTurns:
 
     def __init__(self, max_wait_ms: int) -> None:
         self.takes_all = False
-        """Whether the application takes all there is at once: the next fetch is under way before it does."""
+        """Whether the application takes all records at once: then the next fetch starts before it does."""
         self._max_wait_ms = max_wait_ms
         self._asked_at: dict[int, int] = {}
 
@@ -35,8 +35,7 @@ class FetchTurns:
     ) -> int | None:
         """How long the broker may wait if it is asked now for the partitions that want data; None: not now.
 
-        `holding` are partitions there that have records here and no room for more, and `has_few` says that there are
-        not many records here in all.
+        `holding` are partitions of the broker whose buffers here are full; `has_few`: few records are buffered in all.
         """
         behind = [state for state in wanting if state.is_behind]
         short_wait_ms = min(self._max_wait_ms, PAUSE_MS) if holding else self._max_wait_ms

@@ -92,7 +92,7 @@ class FetchSession:
         self._names: dict[bytes, str] = {}
 
     def plan(self, wanted: Mapping[TopicPartition, FetchTarget]) -> FetchRequest:
-        """The request's session and partitions; the rest of it (sizes, isolation) is the caller's."""
+        """The session and partitions of a request; the caller adds sizes and isolation level."""
         names = {target.topic_id: partition.topic for partition, target in wanted.items()}
         if (ZERO_UUID in names) != (ZERO_UUID in self._names):
             self.epoch = INITIAL_SESSION_EPOCH  # a session speaks of its topics by id or by name, as it began
@@ -143,7 +143,7 @@ class FetchSession:
         return answered
 
     def fail(self) -> None:
-        """No answer came: what the broker knows of the session is uncertain, so the next request ends it."""
+        """No answer came: the broker may or may not have applied the request, so the next request ends the session."""
         self.epoch = INITIAL_SESSION_EPOCH
 
 
@@ -232,7 +232,7 @@ class FetchedBatches:
         """The epoch of the last batch."""
         self._index = 0
         self._sound_index = -1
-        """The batch whose CRC has been looked at."""
+        """The index of the batch whose CRC was checked."""
         self._records: list[RawRecord] = []
         self._records_index = 0
         self._opened: BatchRecords | None = None
@@ -272,12 +272,12 @@ class FetchedBatches:
             if self._index >= len(self._batches):
                 break
             if taken and self._checks_crcs and not self._is_sound():
-                break  # what is sound goes first; the next call says what is not
+                break  # sound batches first; the next call raises
             self._decode_next()
         return taken
 
     def _is_sound(self) -> bool:
-        """Whether the batch at `_index` has the CRC it says; looked at once."""
+        """Whether the batch at `_index` has the CRC of its header; checked once."""
         if self._sound_index != self._index:
             position, header = self._batches[self._index]
             if header.crc != crc32c_range(self._data, position + CRC_START, position + LOG_OVERHEAD + header.length):
@@ -288,7 +288,7 @@ class FetchedBatches:
     def take_columns(self, columns: RecordColumns, topic: int, max_count: int, end_offset: int) -> None:
         """Like `take`, into columns, until these have max_count rows in all or end_offset is reached."""
         if self._records:
-            self._index -= 1  # `take` is in the middle of this batch: what it has not handed out is read again
+            self._index -= 1  # `take` is in the middle of this batch: read the rest of its records again
             self._records, self._records_index = [], 0
         count = columns.count
         try:
@@ -313,7 +313,7 @@ class FetchedBatches:
                 raise self._damaged(str(error)) from None
 
     def _open_batch(self) -> BatchRecords | None:
-        """The batch at `_index`, for `take_columns`; None for one that is not the application's."""
+        """The batch at `_index`, for `take_columns`; None for a control batch or one of an aborted transaction."""
         header, batch = self._next_batch()
         if self._may_be_passed_over(header) and self._is_passed_over(header, batch):
             return None
@@ -342,7 +342,7 @@ class FetchedBatches:
         self._index += 1
 
     def _may_be_passed_over(self, header: BatchHeader) -> bool:
-        """Not so for ordinary batches: they are told apart at once."""
+        """Whether the batch needs the closer look of `_is_passed_over`; an ordinary batch does not."""
         return bool(header.attributes & CONTROL_FLAG or self._aborted or self._aborted_producer_ids)
 
     def _is_passed_over(self, header: BatchHeader, batch: memoryview) -> bool:

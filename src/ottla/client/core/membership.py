@@ -164,14 +164,14 @@ class Fail:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """The member is out of the group, and nothing is owned."""
+    """The member has left the group and owns nothing."""
 
 
 Effect = Send | ForgetCoordinator | Release | Take | LearnTopics | Fail | Left
 
 
 class Membership(Protocol):
-    """What the consumer knows of its membership, whatever the protocol."""
+    """The consumer's view of its membership, for both protocols."""
 
     member_id: str
     is_polling: bool
@@ -183,7 +183,7 @@ class Membership(Protocol):
 
     @property
     def generation(self) -> int:
-        """What commits carry: the generation, or the member epoch; -1 outside the group."""
+        """The generation or member epoch in commits; -1 outside the group."""
 
     @property
     def is_rebalancing(self) -> bool:
@@ -206,7 +206,7 @@ class Membership(Protocol):
 
 
 class State(Enum):
-    """Where a member stands; what leads from one to the other is told by each protocol."""
+    """The state of a member; each protocol has its own transitions."""
 
     UNSUBSCRIBED = "unsubscribed"
     PREPARING = "preparing"
@@ -226,8 +226,8 @@ _OUTSIDE = (State.UNSUBSCRIBED, State.EXPIRED, State.LEAVING, State.FAILED)
 
 
 class Member:
-    """What both protocols have in common: what is owned, what the application was asked to do with it and has not done
-    yet, and when it last came for records."""
+    """Common to both protocols: the owned partitions, what the application is asked to do with them, and its last
+    poll."""
 
     def __init__(self, config: MembershipConfig, rng: Random) -> None:
         self.config = config
@@ -268,12 +268,12 @@ class Member:
         return [Release(partitions, is_lost)]
 
     def _has_performed_all(self) -> bool:
-        """The application has released or taken what it was asked to; whether that was the last it was asked for."""
+        """The application has released or taken these partitions; True if no other request to it is open."""
         assert self._asked_count > 0, "nothing was asked for"
         self._asked_count -= 1
         return not self._asked_count
 
     def _keep(self, partitions: Iterable[TopicPartition]) -> None:
-        """Own no more than these of what is owned."""
+        """Keep only these of the owned partitions."""
         kept = set(partitions)
         self._owned = {partition: None for partition in self._owned if partition in kept}

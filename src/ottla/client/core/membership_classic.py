@@ -96,7 +96,7 @@ class ClassicMembership(Member):
         assignors = [ASSIGNORS[name] for name in config.partition_assignment_strategy]
         self.is_cooperative = all(assignor.is_cooperative for assignor in assignors)
 
-    # What the consumer asks
+    # For the consumer
 
     @property
     def generation(self) -> int:
@@ -435,7 +435,7 @@ class ClassicMembership(Member):
         match self.state:
             case State.RELEASING:
                 self._keep(self._assigned)
-                self._rejoins = True  # what was released waits for its new owner until the group rebalances again
+                self._rejoins = True  # released partitions get their new owner in the next rebalance
                 return self._take()
             case State.PREPARING:
                 wanted = set(self._topics) if self.is_cooperative else set()
@@ -454,7 +454,7 @@ class ClassicMembership(Member):
                 self._owned = {}
         return []
 
-    # In the group, and out of it
+    # Joining and leaving
 
     def _handle_heartbeat(self, request: Message, response: HeartbeatResponse, now: int) -> list[Effect]:
         assert self._heartbeat is not None
@@ -496,7 +496,7 @@ class ClassicMembership(Member):
         return self._fail(KafkaError(code))
 
     def _lose(self, now: int) -> list[Effect]:
-        """Others may have what this member owned: the application hears of it, and the member joins anew."""
+        """Other members may own these partitions now: the application is notified, and the member joins anew."""
         if not self._owned and not self._asked_count:
             return self._begin_join(now)
         self.state = State.LOSING

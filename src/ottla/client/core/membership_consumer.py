@@ -79,7 +79,7 @@ class ConsumerMembership(Member):
         self._heartbeat: ConsumerGroupHeartbeatRequest | None = None
         self._heartbeat_interval_ms = 0
 
-    # What the consumer asks
+    # For the consumer
 
     @property
     def generation(self) -> int:
@@ -164,7 +164,7 @@ class ConsumerMembership(Member):
         return self._beat()
 
     def _beat(self) -> list[Effect]:
-        """Everything while joining, afterwards only what changed since it was last told."""
+        """All fields while joining, later only those that changed since the last heartbeat."""
         request = ConsumerGroupHeartbeatRequest(
             group_id=self.config.group_id,
             member_id=self.member_id,
@@ -252,7 +252,7 @@ class ConsumerMembership(Member):
         self._ids.update((name, topic_id) for topic_id, name in names.items())
 
     def _reconcile(self, now: int) -> list[Effect]:
-        """Bring what is owned to the target, as far as the names of its topics are known."""
+        """Bring the owned partitions to the target, as far as the names of its topics are known."""
         if self._target is None or self.state is not State.STABLE:
             return []
         unknown = [topic_id for topic_id in self._target if topic_id not in self._names]
@@ -305,7 +305,7 @@ class ConsumerMembership(Member):
         return []
 
     def _settle(self, now: int) -> list[Effect]:
-        """Tell the coordinator at once what is owned now (M2): others may wait for what was released."""
+        """Report the owned partitions at once (M2): other members may wait for the released ones."""
         self.state = State.STABLE
         self._heartbeat_at = now
         again = self._reconcile(now)
@@ -321,7 +321,7 @@ class ConsumerMembership(Member):
         return []
 
     def _lose(self, now: int) -> list[Effect]:
-        """Others may have what this member owned: the application hears of it, and the member joins anew."""
+        """Other members may own these partitions now: the application is notified, and the member joins anew."""
         self._target = None
         self._heartbeat = None
         if not self._owned and not self._asked_count:

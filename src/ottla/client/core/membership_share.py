@@ -60,7 +60,7 @@ class ShareMembership(Member):
         self._target: dict[bytes, list[int]] | None = None
         """The last assignment, until the names of all of its topics are known."""
         self._told: tuple[str, ...] | None = None
-        """The subscription that the coordinator knows."""
+        """The subscription of the last successful heartbeat."""
         self._heartbeat: ShareGroupHeartbeatRequest | None = None
 
     @property
@@ -73,7 +73,7 @@ class ShareMembership(Member):
 
     @property
     def is_in_group(self) -> bool:
-        """Whether a heartbeat that leaves has to be sent, and waited for, before the member is gone."""
+        """Whether a heartbeat that leaves has to be sent and answered before the member is gone."""
         return self.state in (*_BEATING, State.LEAVING)
 
     def deadline(self) -> int | None:

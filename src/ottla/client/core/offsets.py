@@ -151,7 +151,8 @@ def shape_offset_fetch(request: OffsetFetchRequest, version: int) -> None:
 def read_offset_fetch(
     response: OffsetFetchResponse, topic_name: TopicName
 ) -> tuple[ErrorCode, dict[TopicPartition, OffsetAndMetadata], dict[TopicPartition, ErrorCode]]:
-    """The error of the whole, what is committed (nothing where nothing was), and the errors of partitions."""
+    """The error of the whole answer, the committed offsets, and the errors of partitions. A partition without a commit
+    is left out."""
     committed: dict[TopicPartition, OffsetAndMetadata] = {}
     refused: dict[TopicPartition, ErrorCode] = {}
     answered: list[tuple[str, OffsetFetchResponsePartition | OffsetFetchResponsePartitions]] = []

@@ -69,7 +69,7 @@ class Outages:
         return Notice(f"{name} has not answered for {_seconds(outage, now)}: {reason}; the client keeps trying")
 
     def broker_answered(self, name: str, now: int) -> Notice | None:
-        """A connection to this broker stands."""
+        """A connection to this broker is up."""
         outage = self._brokers.pop(name, None)
         if outage is None or outage.said_at is None:
             return None

@@ -1,5 +1,5 @@
-"""Acknowledgements of a share consumer: which records the application has, what it said of each, and how that is told
-to the broker, as ranges of offsets of one type."""
+"""Acknowledgements of a share consumer: which records the application has, how it acknowledged each, and the ranges of
+offsets of one type that are sent to the broker."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class InFlight:
 
     def __init__(self, node_id: int) -> None:
         self.node_id = node_id
-        """The broker that delivered them; only it knows their locks."""
+        """The broker that delivered the records and holds their locks."""
         self._delivered: dict[int, None] = {}
         self._acknowledged: Acknowledgements = {}
 

@@ -110,7 +110,7 @@ class ShareSession:
         raise KafkaError(error_code(code), message)
 
     def fail(self) -> None:
-        """What the broker knows of the session is not known: the next request opens a new one."""
+        """The state of the broker's session is unknown: the next request opens a new one."""
         self.epoch = INITIAL_SESSION_EPOCH
         self._partitions = {}
 

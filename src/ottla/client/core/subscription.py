@@ -122,7 +122,7 @@ class AssignedPartition:
         """Where to begin, while that is being looked up."""
         self.is_paused = False
         self.is_taken = True
-        """False until the rebalance listener knows of the partition: it may seek before anything is fetched."""
+        """False until the rebalance listener has run for the partition: it may seek before anything is fetched."""
         self.is_fetching = False
         self.is_damaged = False
         """Whether damaged data was dropped, and the pause before the next fetch has not begun."""
@@ -175,7 +175,7 @@ class AssignedPartition:
 
     @property
     def is_behind(self) -> bool:
-        """Whether more can be read than was fetched, as far as the broker has told."""
+        """Whether the log goes on beyond the fetched records, by the high watermark of the last answer."""
         return self.readable_end < 0 or self.fetch_offset < self.readable_end
 
     # Truncation (KIP-320)
@@ -299,14 +299,14 @@ class Subscription:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "partitions are assigned by hand; unsubscribe first")
 
     def match(self, names: Iterable[str]) -> bool:
-        """Choose the topics whose whole name the pattern matches; whether that changed them."""
+        """Subscribe to the topics whose whole name matches the pattern; True if that changed them."""
         assert self.pattern is not None
         topics = tuple(sorted(name for name in names if self.pattern.fullmatch(name)))
         is_changed, self.topics = topics != self.topics, topics
         return is_changed
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these; what was read before goes on where it was."""
+        """Read exactly these partitions; those that were read before keep their position."""
         if self.is_subscribed:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "topics are subscribed to; unsubscribe first")
         wanted = dict.fromkeys(partitions)
@@ -321,7 +321,7 @@ class Subscription:
         self.assigned = {}
 
     def add(self, partitions: Iterable[TopicPartition]) -> None:
-        """The group gave these. They are read once the listener knows of them."""
+        """The group assigned these. They are read after the rebalance listener has run."""
         for partition in partitions:
             if partition not in self.assigned:
                 self.assigned[partition] = taken = AssignedPartition(partition)
@@ -367,8 +367,8 @@ class Subscription:
         max_count: int,
         end_offsets: Mapping[TopicPartition, int],
     ) -> list[str]:
-        """Like `collect`, into columns, until these are full or have so many rows; the topics whose indexes are in the
-        columns."""
+        """Like `collect`, into columns, until these are full or have so many rows. Returns the topics that the columns
+        index."""
         topics: dict[str, int] = {}
         served = []
         error: KafkaError | None = None
