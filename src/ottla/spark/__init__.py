@@ -1,4 +1,4 @@
-"""The Spark connector: `spark.read.format("ottla")` and its three sisters, a Python data source of PySpark.
+"""The Spark connector: `spark.read.format("ottla")` and its three variants, a Python data source of PySpark.
 
 A program begins with `import ottla.spark`: Spark then starts the interpreter of the program (see `interpreter`), so
 that it finds the data source in a virtual environment that is not activated, too.

@@ -1,7 +1,6 @@
-"""A cluster as one Spark worker sees it: blocking calls, tried again while what failed may pass.
-
-What requests carry and how answers are read is the client's (`ottla.client.core`); here is only which broker is asked,
-and when again. Spark keeps its Python workers from task to task, so `WORKER` keeps the connections with them.
+"""A cluster as one Spark worker sees it: blocking calls, retried while the failure may pass. The client
+(`ottla.client.core`) builds requests and reads answers; this file chooses the broker and the time of a retry. Spark
+keeps its Python workers from task to task, so `WORKER` keeps the connections with them.
 
 There are two kinds of connections to a broker. One is for questions (metadata, coordinators): each is answered before
 the next is sent. Records travel on others, with several requests under way: `lend` gives one to one conversation, the
@@ -72,7 +71,7 @@ NEW_TOPIC_TIMEOUT_MS = 10_000
 """How long a topic may be missing: a busy broker of Apache Kafka lists a new topic seconds after it was created."""
 NEW_TOPIC_PAUSE_SECONDS = 0.2
 FIRST_PAUSE_MS = 10
-"""The first pause of a retry. A leader that moves or a transaction whose markers are being written is soon done."""
+"""The first pause of a retry. An election, or the markers of a transaction, take little time."""
 _COORDINATOR_MOVED = (
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -93,7 +92,7 @@ class BlockingCluster:
         self._connections: dict[tuple[str, int], BlockingConnection] = {}
         """For questions."""
         self._idle: dict[tuple[str, int], list[BlockingConnection]] = {}
-        """For records, those that are not lent."""
+        """Connections for records that are not lent."""
         self._timeout_ms = _timeout_ms(config)
         self._ends_at = inf
         """When `until_done` gives up, in monotonic seconds."""
@@ -102,7 +101,7 @@ class BlockingCluster:
         self._backoff = Backoff(min(FIRST_PAUSE_MS, config.retry_backoff_ms), config.retry_backoff_max_ms, blocking.rng)
 
     def close(self) -> None:
-        """Close all connections but those that are lent: they belong to their borrowers."""
+        """Close all connections except those that are lent: their borrowers close them."""
         for connection in [*self._connections.values(), *(one for idle in self._idle.values() for one in idle)]:
             connection.close()
         self._connections.clear()
@@ -291,7 +290,7 @@ class BlockingCluster:
             self.blocking.sleep(NEW_TOPIC_PAUSE_SECONDS)
 
     def _topic_partitions(self, topic: str) -> tuple[PartitionInfo, ...]:
-        """Empty if there is no such topic."""
+        """Empty if the topic does not exist."""
         info = self.metadata.topics.get(topic)
         if info is None or info.error or not info.partitions:
             info = self.refresh([topic], allow_auto_topic_creation=True).topics.get(topic)
@@ -476,7 +475,7 @@ def _timeout_ms(config: ClientConfig) -> int:
 
 
 class Clusters:
-    """The clusters that one worker process knows: its tasks share connections."""
+    """The clusters of one worker process: its tasks share connections."""
 
     def __init__(self, blocking: Blocking = OS_BLOCKING) -> None:
         self._blocking = blocking
@@ -494,7 +493,7 @@ class Clusters:
         return BlockingCluster(config, owner, blocking=self._blocking)
 
     def drop(self, config: ClientConfig) -> None:
-        """Forget what this process knows of a cluster: after a failure the next task begins with new connections."""
+        """Drop the connections and metadata of a cluster: after a failure the next task begins with new ones."""
         cluster = self._shared.pop(config, None)
         if cluster is not None:
             cluster.close()

@@ -48,8 +48,7 @@ class _Asked(NamedTuple):
 
 
 class BlockingConnection:
-    """A connection that stands and knows the broker's versions; NetworkError if there is none to be had within the
-    limit."""
+    """A connection with the broker's versions; NetworkError if none can be made within the limit."""
 
     def __init__(
         self,
@@ -96,7 +95,7 @@ class BlockingConnection:
         return plain
 
     def _log_in(self) -> None:
-        """Tell the broker who this is, where it asks."""
+        """Authenticate, if the listener requires it."""
 
     def _negotiate(self) -> None:
         greeting = Greeting()
@@ -130,7 +129,7 @@ class BlockingConnection:
         return self.receive(self.send(request, max_version=max_version))
 
     def send(self, request: Message, *, max_version: int | None = None, has_answer: bool = True) -> int:
-        """Put a request on the way: the ticket for its answer. Produce without acks has none."""
+        """Send a request; returns the ticket for its answer. Produce without acks has none."""
         api_key = type(request).__schema__.api_key
         assert api_key is not None, "requests have an api key, and callers send nothing but requests"
         return self._write(api_key, self.version_of(api_key, max_version), request, has_answer)

@@ -1,4 +1,4 @@
-"""What `import ottla.spark` adds to a SparkContext that is made later: the daemon whose workers start at once.
+"""Makes a SparkContext that is created later use this package's daemon (`daemon`), whose workers start fast.
 
 Only in local mode, where Spark's workers run in this environment. The executors of a cluster may lack this package,
 and there a daemon that cannot start would fail every Python task: the program has to ask for it, see docs/spark.md.
@@ -31,6 +31,6 @@ def accept() -> None:
 
 
 def is_wanted(settings: Any) -> bool:
-    """Whether a context, of whose settings this is the JVM's SparkConf, is to have the daemon."""
+    """Whether a context uses the daemon, by its settings (the JVM's SparkConf)."""
     is_local: bool = settings.get("spark.master", "").startswith("local")
     return is_local and not settings.contains(DAEMON_SETTING)

@@ -59,7 +59,7 @@ class Decision(NamedTuple):
 
 
 def run_id_of(run: str) -> str:
-    """A run's id as it stands in transactional ids: eight hexadecimal digits are enough to tell runs apart."""
+    """A run's id in transactional ids: eight hexadecimal digits suffice to distinguish runs."""
     return UUID(run).hex[:RUN_ID_SIZE]
 
 
@@ -94,7 +94,7 @@ def encode_decision(decision: Decision) -> list[str]:
 
 
 def chunk_count(note: str) -> int:
-    """How many notes a decision has, as the first one says."""
+    """The number of notes of a decision, as its first note has it."""
     return _fields(note)[2]
 
 

@@ -59,7 +59,7 @@ _log = logging.getLogger("ottla.spark")
 
 
 class DecidedBatchLost(Exception):
-    """A batch was decided, and the broker has aborted a part of it since."""
+    """A batch was decided, and the broker has since aborted a part of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,8 @@ class SinkCommit:
         self._sink = sink
 
     def commit(self, batch_id: int, topic: str, transactions: Iterable[TaskTransaction]) -> None:
-        """Make a batch happen, once, after any attempts. `topic` is one that exists: a committed offset needs one."""
+        """Make a batch happen exactly once, after any number of attempts. `topic` must exist: a committed offset needs
+        one."""
         written = tuple(sorted(transactions))
         fault_point("before", batch_id)
         owner = self._own()
@@ -108,7 +109,7 @@ class SinkCommit:
         fault_point("done", batch_id)
 
     def abort(self, batch_id: int, transactions: Iterable[TaskTransaction]) -> None:
-        """Spark gives a batch up, since a task failed or `commit` did: what is decided happens all the same."""
+        """Spark gives up a batch because a task or `commit` failed. A batch that was decided is still completed."""
         written = tuple(transactions)
         self._own()
         last = self._last_decision()
@@ -127,7 +128,7 @@ class SinkCommit:
         committed = committed_offsets(self._cluster, self._sink.sink_id)
         if not committed:
             return None
-        # Several if the sink wrote to several topics: the offset of each decision stands under its first topic.
+        # Several if the sink wrote to several topics: each decision's offset is stored under its first topic.
         partition, last = max(committed.items(), key=lambda one: one[1].offset)
         notes = [last.metadata]
         for group_id in group_ids(self._sink.sink_id, chunk_count(last.metadata))[1:]:

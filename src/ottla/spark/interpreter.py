@@ -15,7 +15,7 @@ from collections.abc import Mapping, MutableMapping
 DRIVER_PYTHON = "PYSPARK_DRIVER_PYTHON"
 PYTHON = "PYSPARK_PYTHON"
 JVM_RUNS = "PYSPARK_GATEWAY_PORT"
-"""Set by spark-submit, whose JVM has its environment already."""
+"""Set by spark-submit, whose JVM already has its environment."""
 
 
 def use_this_interpreter(environment: MutableMapping[str, str]) -> None:
@@ -31,7 +31,7 @@ def use_this_interpreter(environment: MutableMapping[str, str]) -> None:
 
 
 def found_python(environment: Mapping[str, str]) -> str | None:
-    """The Python that Spark starts if the program does not say otherwise; None if there is none."""
+    """The Python that Spark starts unless the program sets one; None if there is none."""
     from shutil import which
 
     named = environment.get(DRIVER_PYTHON) or environment.get(PYTHON) or "python3"

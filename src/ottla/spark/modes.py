@@ -60,7 +60,7 @@ def _change_batches() -> None:
 
 
 class _Asked:
-    """What was asked of a stream's writer: the JVM's writer does not tell."""
+    """The arguments of a stream's writer, kept here because the JVM's writer does not return them."""
 
     def __init__(self) -> None:
         self.source = ""

@@ -43,12 +43,12 @@ _DURATION_MS = {"": 1, "us": 0.001, "ms": 1, "s": 1000, "m": 60_000, "min": 60_0
 
 
 class OptionError(ValueError):
-    """An option that is missing, unknown or cannot have this value; the message says what would do."""
+    """An option that is missing, unknown or has a bad value; the message names the allowed ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """What is read: topics by name, all whose name a pattern fits, or single partitions. One of the three is set."""
+    """The topics to read: by name, by a pattern, or as single partitions. One of the three is set."""
 
     names: tuple[str, ...] = ()
     pattern: str | None = None
@@ -72,7 +72,8 @@ class Limit:
     timestamp: int | None = None
     timestamps: Mapping[TopicPartition, int] | None = None
     is_group: bool = False
-    """Where the consumer group stands (`startingOffsets` = group); what it never committed begins at the start."""
+    """The committed offset of the consumer group (`startingOffsets` = group); a partition without one begins at the
+    start."""
 
     @property
     def is_by_time(self) -> bool:
@@ -104,7 +105,7 @@ class ReadOptions:
     commits_offsets: bool
     """Whether progress is committed to a consumer group; commitOffsets=false switches it off."""
     query_name: str
-    """For messages: what is read, since a source is not told the name of its query."""
+    """A description for messages, because a source does not learn the name of its query."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ class DataLost(Exception):
 
 
 class ReadTask(NamedTuple):
-    """What every task of a query knows."""
+    """Common to every task of a query."""
 
     config: ConsumerConfig
     columns: tuple[str, ...]
@@ -214,7 +214,7 @@ class PartitionReader:
         )
 
     def _lose(self, reason: str, next_offset: int) -> None:
-        """Records are gone: the end of the query, or, if it was told to accept that, on with what is left."""
+        """Records are missing: the query ends, or continues with the rest if `failOnDataLoss` is false."""
         if self._task.fails_on_data_loss:
             raise DataLost(
                 f"{self._task.query_name}: {reason}. Records were deleted before they were read (by retention, or with "
@@ -223,7 +223,7 @@ class PartitionReader:
         self._position = min(max(next_offset, self._position), self._wanted.end_offset)
 
     def _recover(self, error: KafkaError) -> None:
-        """Make ready for another try, or say why there is none."""
+        """Prepare another try, or raise if there is none."""
         self._clusters.drop(self._task.config)
         self._cluster = self._clusters.shared(self._task.config)
         wanted = self._wanted

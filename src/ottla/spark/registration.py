@@ -28,7 +28,7 @@ def register(spark: SparkSession, source: type[DataSource]) -> None:
 def active(spark: SparkSession) -> Iterator[None]:
     """Make a session the active one of this thread. Spark asks that one whether it has a source of a name, not the
     session that the source is registered with or whose rows are written."""
-    session: Any = getattr(spark, "_jsparkSession", None)  # Spark Connect has none
+    session: Any = getattr(spark, "_jsparkSession", None)  # absent in Spark Connect
     if session is None:
         yield
         return

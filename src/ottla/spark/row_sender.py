@@ -62,7 +62,7 @@ class _Sent(NamedTuple):
 
 
 class RowSender:
-    """Writes the rows of one task. What `finish` has returned from is written, as far as `acks` says."""
+    """Writes the rows of one task. When `finish` returns, they are written, to the degree that `acks` asks for."""
 
     def __init__(
         self,
@@ -90,8 +90,8 @@ class RowSender:
         self._known: set[TopicPartition] = set()
         """Partitions that have acknowledged a batch."""
         self._beginning: set[TopicPartition] = set()
-        """Partitions whose first batch is under way. A broker that knows no batch of a producer takes any number as the
-        first (Apache Kafka does): if the first batch is refused and the second is taken, the gap would never show. So
+        """Partitions whose first batch is under way. A broker without a batch of a producer accepts any number as the
+        first (Apache Kafka does): if the first batch were refused and the second accepted, the gap would never show. So
         the second waits for the first one's answer."""
         self._connections: dict[int, BlockingConnection] = {}
         """Lent to this sender, by the broker's id."""
@@ -106,7 +106,7 @@ class RowSender:
         return list(self._encoders)
 
     def send(self, batch: pyarrow.RecordBatch) -> None:
-        """Encode rows and send what is full."""
+        """Encode rows and send full batches."""
         for topic, part in self._by_topic(batch):
             rows = arrow.rows(part)
             encoder = self._encoder(topic)
@@ -268,7 +268,7 @@ class RowSender:
         )
 
     def _receive(self, connection: BlockingConnection) -> None:
-        """The oldest answer of a connection. What it refuses stays unacknowledged."""
+        """Handle the oldest answer of a connection. Refused batches stay unacknowledged."""
         ticket, batches = self._in_flight[connection].popleft()
         codes = _codes(connection.receive(ticket))
         answered = [(one, *codes.get(one.partition, _UNANSWERED)) for one in batches]
@@ -300,8 +300,9 @@ class RowSender:
                 self._send_until_taken(one, ends_at)
                 refused.pop(one.partition, None)
             except OutOfOrderSequence as gap:
-                # A broker that was started again remembers only the last batch of a producer, and calls all before it
-                # out of order. What comes after it tells: that is taken, or known, only if everything before is there.
+                # A restarted broker remembers only the last batch of a producer, and reports all before it as out of
+                # order. The batch after it decides: a broker accepts it, or reports a duplicate, only if it has
+                # everything before it.
                 refused[one.partition] = gap
         for failure in refused.values():
             raise failure

@@ -50,7 +50,7 @@ def read_schema(includes_headers: bool) -> StructType:
 
 
 def check_read_schema(schema: StructType) -> list[str]:
-    """The names of the columns that are wanted; OptionError for one that a topic does not have."""
+    """The names of the wanted columns; OptionError for a column that topics do not have."""
     names = []
     for column in schema.fields:
         check_column(column, COLUMNS)
@@ -73,7 +73,7 @@ def check_column(column: StructField, known: Mapping[str, DataType]) -> None:
 
 
 def check_write_schema(schema: StructType, topic: str | None) -> None:
-    """What Spark's Kafka sink asks of a DataFrame: a value, where to, the right types. Other columns are left out."""
+    """The requirements of Spark's Kafka sink: a value, a topic, the right types. Other columns are left out."""
     columns = {column.name: column.dataType for column in schema.fields}
     if "value" not in columns:
         raise OptionError(f"the rows need a column value (string or binary); they have {', '.join(columns) or 'none'}")

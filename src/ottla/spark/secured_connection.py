@@ -57,7 +57,7 @@ class SecuredConnection(BlockingConnection):
         return secured
 
     def _send(self, pieces: list[Any]) -> None:
-        super()._send([b"".join(pieces)])  # each piece would be a TLS record of its own
+        super()._send([b"".join(pieces)])  # each piece would become its own TLS record
 
     def _failed(self, error: Exception) -> KafkaError:
         if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):

@@ -120,7 +120,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ends = self.cluster.ends(partitions, self._options.config.isolation_level)
         for partition in known:
             if ends[partition] < before.positions[partition] and not self._is_recreated(before, partition.topic):
-                # A new leader may know less of the end for a moment; a shorter log is told apart when it is planned.
+                # A new leader may report a smaller end for a moment; a log that really became shorter is detected when
+                # the batch is planned.
                 ends[partition] = self._settled_end(partition, before.positions[partition])
         if self._is_available_now:
             self._target = ends
@@ -215,7 +216,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._commit(SourceOffset.from_json(end))
 
     def _commit(self, done: SourceOffset) -> None:
-        """Commit to the group; a failure is told and forgotten, since the query itself does not depend on it."""
+        """Commit to the group; a failure is logged only, since the query does not depend on the commit."""
         group_id = self._options.group_id or done.group_id
         if not self._options.commits_offsets or group_id is None or done.positions == self._committed:
             return

@@ -34,7 +34,7 @@ RUN_ID = "spark.jobGroup.id"
 
 @dataclass
 class BatchTaskWritten(TaskWritten):
-    """What a task of a batch tells the driver."""
+    """A task's message to the driver."""
 
     sink: Sink | None = None
 

@@ -114,7 +114,7 @@ def _is_transactional(cluster: BlockingCluster, options: WriteOptions) -> bool:
 
 
 def _abort(clusters: Clusters, options: WriteOptions, name: str, transaction: TaskTransaction) -> None:
-    """Best effort: what is not aborted here is aborted when the driver sweeps, or by its timeout."""
+    """Best effort: otherwise the driver's sweep aborts the transaction, or its timeout."""
     cluster = clusters.new(options.config)
     try:
         identity = ProducerIdentity(transaction.producer_id, transaction.producer_epoch)

@@ -27,7 +27,8 @@ _known_module_count = 0
 
 
 def set_modules_aside() -> None:
-    """At the end of a task: what is there now is not looked at again, if modules came since the last time."""
+    """At the end of a task: exempt present objects from later collections, if modules were imported since the last
+    time."""
     global _known_module_count
     if not _is_daemons_worker() or len(sys.modules) == _known_module_count:
         return
@@ -38,7 +39,7 @@ def set_modules_aside() -> None:
 
 
 def acknowledge_at_once() -> None:
-    """At the beginning of a task: tell the kernel not to wait with what it has to acknowledge. Linux has such a way."""
+    """At the beginning of a task: make the kernel acknowledge at once. Only Linux has this option."""
     if not _is_daemons_worker() or not hasattr(socket, "TCP_QUICKACK"):
         return
     for name in os.listdir("/proc/self/fd"):

@@ -38,7 +38,7 @@ DEFAULT_PREFIX = "ottla-spark"
 
 @dataclass
 class TaskWritten(WriterCommitMessage):
-    """What a task tells the driver."""
+    """A task's message to the driver."""
 
     row_count: int
     topic: str | None = None

@@ -48,7 +48,7 @@ class CaseRunner:
         self._trials: dict[tuple[tuple[str, str], ...], tuple[Pipeline, Trial]] = {}
 
     def run(self, cases: Sequence[Case]) -> Iterator[CaseResult]:
-        """Run cases one after the other. PipelineError: a case or the pipeline is wrong, so nothing can be said."""
+        """Run cases one after the other. PipelineError: a case or the pipeline is wrong, so there is no result."""
         for case in cases:
             started_at = time.monotonic()
             lines = self._lines(case)

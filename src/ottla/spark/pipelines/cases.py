@@ -42,7 +42,7 @@ class Given:
 
     rows: tuple[Any, ...]
     schema: str | None = None
-    """Columns as SQL has them, for a source whose definition has none."""
+    """Columns in SQL, for a source whose definition has none."""
 
 
 @dataclass(frozen=True, slots=True)

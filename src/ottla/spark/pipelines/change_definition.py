@@ -1,4 +1,4 @@
-"""What a flow says about changes: rows that are inserted, updated and deleted by their keys instead of appended."""
+"""The keys of a flow for changes: rows that are inserted, updated and deleted by their keys instead of appended."""
 
 from __future__ import annotations
 

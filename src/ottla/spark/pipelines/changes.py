@@ -49,7 +49,7 @@ _DELETED_KEYS = "_deleted"
 
 
 class FlowChanges:
-    """What a flow says about changes, with what its rows add to it."""
+    """The definition of a flow's changes, completed by the columns of its rows."""
 
     def __init__(self, flow: Flow, rows: DataFrame) -> None:
         assert flow.changes is not None
@@ -220,7 +220,7 @@ def deleted_keys() -> Column:
 
 
 def rules_of(prepared: DataFrame) -> ChangeRules:
-    """The rules that prepared rows carry along."""
+    """The rules whose results prepared rows have as columns."""
     return ChangeRules.from_json(json.loads(prepared.schema[DELETED].metadata[RULES]))
 
 
@@ -249,7 +249,7 @@ def prepare_changes(pipeline: Pipeline, flow: Flow, rows: DataFrame, *, may_chan
 
 
 def merge_batch(pipeline: Pipeline, flow: Flow, changes: DataFrame, *, replaces: bool = False) -> None:
-    """Apply a batch of changes to a Delta or Iceberg table; or to none, and replace its rows with what comes of it."""
+    """Apply a batch of changes to a Delta or Iceberg table, or replace all rows of the table with the result."""
     rules = rules_of(changes)
     settings = MergeSettings(table_flows.table_settings(pipeline, flow), rules, replaces)
     rows = by_keys(changes, rules)

@@ -27,7 +27,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """A row that is there with other values: by column what was expected and what came."""
+    """A row that is present with other values: expected and actual value by column."""
 
     row: Row
     columns: Mapping[str, tuple[Any, Any]]
@@ -35,7 +35,7 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """How rows differ from what was expected; false: they do not."""
+    """How rows differ from the expected ones; false if they do not."""
 
     missing: list[Row] = field(default_factory=list)
     unexpected: list[Row] = field(default_factory=list)
@@ -68,7 +68,8 @@ def compare(
         changed = [_change(row, one) for row, one in pairs if not _is_equal_row(row, one)]
         return Difference(list(expected[len(pairs) :]), list(actual[len(pairs) :]), changed, extra)
     left, rest = [], list(actual)
-    for row in sorted(expected, key=len, reverse=True):  # one that names more columns has less to choose from
+    # a row that names more columns has fewer candidates, so it chooses first
+    for row in sorted(expected, key=len, reverse=True):
         index = next((index for index, one in enumerate(rest) if _is_equal_row(row, one)), None)
         if index is None:
             left.append(row)
@@ -104,7 +105,7 @@ def _change(row: Row, one: Row) -> Changed:
 
 
 def _is_equal_row(expected: Row, actual: Row) -> bool:
-    """Whether a row has what is expected of it. Columns that the case does not name may be anything."""
+    """Whether a row has the expected values. Columns that the case does not name may have any."""
     return all(is_equal(value, actual.get(name)) for name, value in expected.items())
 
 
@@ -189,7 +190,7 @@ def _moment(value: Any) -> datetime | None:
 
 
 def difference_lines(difference: Difference) -> list[str]:
-    """A difference in lines: `~` a row with other values, `-` a row that is missing, `+` one that was not expected."""
+    """A difference as lines: `~` a row with other values, `-` a missing row, `+` a row that was not expected."""
     if difference.counts is not None:
         wanted, came = difference.counts
         return [f"expected {_rows(wanted)}, got {came}"]
@@ -246,7 +247,7 @@ def moment_text(value: datetime) -> str:
 
 
 def printable_text(value: bytes) -> str | None:
-    """The text that bytes are; None if they are none that can be shown."""
+    """The text of some bytes; None if they are not printable text."""
     try:
         text = value.decode()
     except UnicodeDecodeError:

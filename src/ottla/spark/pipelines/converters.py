@@ -65,7 +65,7 @@ def _strict_decoder(source: Source, columns: Any, settings: RegistrySettings | N
 
 
 def _columns(settings: RegistrySettings | None, source: Source) -> Any:
-    """The columns of a source of JSON or CSV: those that it names, or those of the registered schema."""
+    """The columns of a source of JSON or CSV: its own `schema`, or the registered one."""
     if source.schema is not None:
         return arrow_columns(schema_of(source.name, source.schema))
     assert settings is not None and source.topic is not None
@@ -125,7 +125,7 @@ def registered_avro(pipeline: Pipeline, source: Source) -> Decoder:
 
 
 def message_of_newest(settings: RegistrySettings, values: Sequence[bytes | None]) -> str | None:
-    """Which message of its file the last Protobuf value is; None: no value tells."""
+    """The message of the last Protobuf value, as an index in its file; None if no value has one."""
     from ottla.converters.protobuf_schema import written_message
 
     for frame in framing.frames(list(values[-1:]), has_indexes=True):
@@ -177,7 +177,8 @@ def on_arrays(function: Callable[[pyarrow.Array], pyarrow.Array], kind: DataType
     def call(values: pyarrow.Array) -> pyarrow.Array:
         return function(values)
 
-    call.__annotations__ = {"values": pyarrow.Array, "return": pyarrow.Array}  # Spark reads types, not their names
+    # Spark reads the types at run time.
+    call.__annotations__ = {"values": pyarrow.Array, "return": pyarrow.Array}
     make: Any = arrow_udf  # its overloads do not know of functions that have hints
     result: Column = make(call, kind).asNondeterministic()(column)
     return result
@@ -190,7 +191,7 @@ def columns_of(decoder: Decoder) -> StructType:
 
 
 def _avro_text(pipeline: Pipeline, schema: str) -> str:
-    """A schema that stands in pipeline.yml, or the content of a file."""
+    """The schema in pipeline.yml, or in the file that it names."""
     if schema.lstrip().startswith(("{", "[", '"')):
         return schema
     try:
@@ -230,7 +231,7 @@ def _avro_encoder(pipeline: Pipeline, flow: Flow, columns: Any, may_change: bool
         texts = tuple(one.text for _, one in registry_of(settings).references_of(found))
         return AvroEncoder(found.text, texts, columns, found.schema_id)
     text = _avro_text(pipeline, flow.schema) if flow.schema is not None else json.dumps(avro_schema_of(columns))
-    AvroEncoder(text, (), columns)  # what does not fit is not registered either
+    AvroEncoder(text, (), columns)  # checked before it is registered
     return AvroEncoder(text, (), columns, _schema_id(settings, flow, RegisteredSchema(registry.AVRO, text), may_change))
 
 
@@ -260,7 +261,8 @@ def _protobuf_encoder(pipeline: Pipeline, flow: Flow, columns: Any, may_change: 
 
 
 def own_encoder(pipeline: Pipeline, source: Source, columns: Any) -> Encoder:
-    """The encoder of rows that a source of Avro or Protobuf with a schema of its own would decode."""
+    """The encoder for rows of an Avro or Protobuf source with its own schema, so that the source decodes them to the
+    same rows."""
     assert source.schema is not None
     if source.format == "avro":
         from ottla.converters.avro import AvroEncoder
@@ -272,7 +274,7 @@ def own_encoder(pipeline: Pipeline, source: Source, columns: Any) -> Encoder:
 
 
 def json_header(pipeline: Pipeline, flow: Flow, columns: StructType, *, may_change: bool) -> bytes:
-    """What stands before JSON that has a registered schema."""
+    """The bytes before JSON that has a registered schema."""
     settings = _settings(pipeline, flow)
     assert settings is not None
     text = json.dumps(json_schema.json_schema_of(to_arrow_type(columns, timezone="UTC")))

@@ -148,7 +148,7 @@ def _sequence() -> Column:
 
 
 def _error() -> Column:
-    """Why an envelope is no change of a row; null if it is one."""
+    """Why an envelope has no change of a row; null if it has one."""
     operation = F.col("op")
     no_row = F.when(operation == "d", F.col(BEFORE).isNull()).otherwise(F.col(AFTER).isNull())
     return (

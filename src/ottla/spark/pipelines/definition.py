@@ -48,7 +48,7 @@ View = TypeVar("View", bound="Callable[[SparkSession], DataFrame]")
 
 
 def view(function: View) -> View:
-    """Marks a function of a transformation: what it returns is a view of the function's name."""
+    """Marks a function of a transformation: its DataFrame is the view with the function's name."""
     setattr(function, VIEW_MARK, True)
     return function
 
@@ -90,7 +90,7 @@ class Source:
     delta: str | None = field(default=None, repr=False)
     iceberg: str | None = None
     spark_format: str | None = None
-    """A format that Spark knows: rate, socket, or one of a package."""
+    """A format that Spark or one of its packages has: rate, socket, ..."""
     catalog: Mapping[str, str] = field(default_factory=dict, repr=False)
     format: str | None = None
     schema: str | None = None
@@ -156,7 +156,7 @@ class Source:
 
     @property
     def is_judged(self) -> bool:
-        """Whether rows of it may fail."""
+        """Whether one of its rows can fail."""
         return self.is_stream and (bool(self.rules) or self.can_fail_to_parse)
 
     @property
@@ -207,10 +207,10 @@ class Flow:
     rules: tuple[Rule, ...] = ()
     measures: tuple[Measure, ...] = ()
     on_failure: str | None = None
-    """What becomes of the flow after a failure that does not pass by itself; None: as the pipeline says."""
+    """`on_failure` of the flow; None: that of the pipeline."""
     retry_for_ms: int | None = None
     poison: int | None = None
-    """After how many failures of a batch the records that make it fail become letters; None: as the pipeline says."""
+    """After this many failures of a batch the records that cause them become letters; None: as the pipeline says."""
 
     @property
     def kind(self) -> str:
@@ -265,12 +265,12 @@ class Pipeline(Outline):
     """Where the report on the data's quality is written at the end of a run."""
     on_failure: str = STOP
     retry_for_ms: int | None = None
-    """How long what is away is tried again; None: for ever, in a run to the end for two minutes."""
+    """How long a failure that may pass is retried; None: for ever, with `--once` two minutes."""
     poison: int | None = None
     """After how many failures of a batch the records that make it fail become letters; None: never."""
     stop_timeout_ms: int = DEFAULT_STOP_TIMEOUT_MS
     secrets: tuple[str, ...] = field(default=(), repr=False)
-    """Values of files and commands, and of variables whose names tell a secret."""
+    """Values of files and commands, and of variables whose names suggest a secret."""
 
     @property
     def uses_topics(self) -> bool:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 
 class PipelineError(Exception):
-    """A pipeline that cannot be run as it is written, and why, in words for its author. The exit code tells a
-    scheduler what kind of failure it is."""
+    """A pipeline that cannot run as it is written; the message is for its author. The exit code tells a scheduler the
+    kind of failure."""
 
     exit_code = 2
 

@@ -47,7 +47,7 @@ class Event:
 
 
 class Listener(Protocol):
-    """Takes events. What it does with them must not hold up or end the run."""
+    """Takes events. It must neither delay nor end the run."""
 
     def handle(self, event: Event) -> None: ...
 

@@ -38,7 +38,7 @@ def rule_names(source: Source) -> list[str]:
 
 
 def judge(source: Source, rows: DataFrame) -> DataFrame:
-    """Rows with `_failed`, the names of the rules they fail, and `_verdict`, what is to happen to them."""
+    """Rows with `_failed` (the names of the rules that they fail) and `_verdict` (the action for them)."""
     is_parsed = F.col(PARSE_ERROR).isNull()
     failures = [F.when(~is_parsed, F.lit(PARSE_RULE))]
     for rule in source.rules:
@@ -64,7 +64,7 @@ def judge(source: Source, rows: DataFrame) -> DataFrame:
 
 
 def kept_rows(source: Source, judged: DataFrame) -> DataFrame:
-    """The rows that go on. A row that a rule with the action `fail` forbids ends the query, and says so."""
+    """The rows that pass. A row that fails a rule with the action `fail` ends the query with an error."""
     reason = F.concat(
         F.lit(f"source {source.name}: a row fails "),
         F.concat_ws(", ", FAILED),
@@ -87,7 +87,7 @@ def _shown(source: Source) -> Column:
 
 
 def counted(source: Source, judged: DataFrame) -> DataFrame:
-    """Judged rows, with what is counted of them in each batch (see `progress`)."""
+    """Judged rows, observed so that each batch reports its counts (see `progress`)."""
 
     def count(condition: Column) -> Column:
         return F.count_if(condition)
@@ -141,5 +141,5 @@ def letters(pipeline: Pipeline, source: Source, judged: DataFrame) -> DataFrame:
 
 
 def first_line(error: BaseException) -> str:
-    """What Spark says first: the rest is the plan."""
+    """The first sentence of Spark's message; the rest is the plan."""
     return str(error).strip().split("\n", 1)[0].removesuffix(";")

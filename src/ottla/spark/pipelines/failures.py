@@ -1,4 +1,4 @@
-"""Why a pipeline ended: the cause out of what Spark, Java or a worker says, its kind, and what to do about it."""
+"""Why a pipeline ended: finds the cause in messages of Spark, Java or a worker, its kind, and the advice for it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from ottla.spark.pipelines.errors import RuleBroken
 
 SLOW_START = "Python worker failed to connect back"
 RAISED = "[USER_RAISED_EXCEPTION]"
-"""Before what a rule says of its row. Without the brackets it is part of every plan with such a rule."""
+"""Precedes the message of a broken rule. Without the brackets it is part of every plan with such a rule."""
 BROKEN = ": a row fails "
-"""What a rule with the action `fail` says."""
+"""Part of the message of a rule with the action `fail`."""
 SLOW_START_ADVICE = (
     "Spark gives a Python process ten seconds to start, and this machine was too busy for that. Nothing is lost: run "
     "the pipeline again when there is less to do, or with fewer tasks at a time (--master 'local[2]')"
@@ -47,8 +47,8 @@ _DATA = re.compile(r"\b(?:DataLost|TableError)\b")
 
 
 def cause_of(text: str) -> str:
-    """What really went wrong, out of what Spark says about it: the last Python error, what a rule says of its row, or
-    Spark's own first sentence."""
+    """The cause in a message of Spark: the last Python error, the message of a broken rule, or Spark's own first
+    sentence."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     for line in lines:
         if RAISED in line:
@@ -66,7 +66,7 @@ def cause_of(text: str) -> str:
 def failure(
     what: str, text: str, *, cause: str | None = None, default: type[PipelineError] = FlowFailed
 ) -> PipelineError:
-    """The error of its kind for what failed, from all that is said about it; `default` is for an unknown kind."""
+    """The error for a failure, of the kind that its messages show; `default` if they show none."""
     shown = f"{what}: {cause or cause_of(text)}" if what else cause or cause_of(text)
     if RAISED in text:
         return RuleBroken(shown) if BROKEN in shown else BadData(shown)
@@ -81,7 +81,8 @@ def failure(
 
 
 def flow_failure(flow: str, text: str, checkpoint: str) -> PipelineError:
-    """The error for a query that ended. One whose state no longer fits its SQL has advice instead of Spark's words."""
+    """The error for a query that ended. If its state no longer fits its SQL, the message is advice instead of Spark's
+    text."""
     changed = _STATE_CHANGED.search(text)
     if changed is None:
         return failure(f"flow {flow} failed", text)

@@ -19,7 +19,7 @@ from ottla.spark.pipelines.verdicts import LETTERS, MERGE_FIELDS, VERSION, FlowC
 
 
 class Guard:
-    """Keeps a pipeline whose checkpoints do not fit from running, before anything is written."""
+    """Stops a start if a checkpoint does not fit the pipeline, before anything is written."""
 
     def __init__(self, pipeline: Pipeline, state: PipelineState, redacted: Callable[[str], str]) -> None:
         self._pipeline = pipeline
@@ -62,7 +62,7 @@ class Guard:
 
 
 def fingerprints(pipeline: Pipeline, frames: Frames, definition: str) -> dict[str, dict[str, Any]]:
-    """By flow, also of the dead letters. What is no stream has no checkpoint and no fingerprint."""
+    """By flow, including the dead letters. A flow that is no stream has no checkpoint and no fingerprint."""
     views = {path.stem: _digest(path) for path in pipeline.transformations}
     found = {}
     for flow in pipeline.flows:

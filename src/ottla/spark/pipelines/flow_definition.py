@@ -1,4 +1,4 @@
-"""What a flow of `pipeline.yml` says."""
+"""A flow of `pipeline.yml`, parsed."""
 
 from __future__ import annotations
 

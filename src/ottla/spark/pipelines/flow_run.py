@@ -1,4 +1,4 @@
-"""One flow of a run: its query, what becomes of it (`lifecycle`) and what it has reported (`progress`)."""
+"""One flow of a run: its query, its state (`lifecycle`) and its reports (`progress`)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 SETTLED = ("Waiting", "Processing")
 SILENCE_MS = 30_000
-"""A query reports every ten seconds at least, also without rows: after this long it is said what it does instead."""
+"""A query reports at least every ten seconds, also without rows: after this long the terminal shows what the flow waits
+for."""
 
 
 class FlowRun:
@@ -28,7 +29,7 @@ class FlowRun:
         self.life = life
         self.progress = FlowProgress(flow.name, flow.target)
         self.failure: PipelineError | None = None
-        """The last one; it stands while `life.is_in_trouble`."""
+        """The last failure; valid while `life.is_in_trouble`."""
         self._checkpoint = checkpoint
         self._redacted = redacted
         self._query: StreamingQuery | None = None
@@ -48,7 +49,7 @@ class FlowRun:
         return query.lastProgress is not None or str(query.status["message"]).startswith(SETTLED)
 
     def begin(self, start: Callable[[], StreamingQuery | None], now: int) -> None:
-        """Start its query. None: there was no stream, and all of it is written."""
+        """Start its query. None: the flow is no stream, and all of it is written."""
         self.life.begun()
         self.progress.starts += 1
         self._heard_at = now
@@ -69,7 +70,7 @@ class FlowRun:
         if query is None:
             self._show(now)
             return []
-        is_active = query.isActive  # asked first: what is reported before the end is not missed
+        is_active = query.isActive  # read before the reports, so that the last report is not missed
         documents = [json.loads(report.json) for report in query.recentProgress]
         new = [document for document in documents if self.progress.note(document)]
         if new:
@@ -92,7 +93,7 @@ class FlowRun:
         if self._query is not None:
             self._query.stop()
             self._query = None
-        if self.life.is_begun:  # also one that has ended with that batch
+        if self.life.is_begun:  # also after the query ended with that batch
             self._fail(error, now, may_be_poison=False)
         self._show(now)
 
@@ -112,7 +113,7 @@ class FlowRun:
         self._show(now)
 
     def not_isolated(self, error: PipelineError, now: int) -> None:
-        """None can be, and `error` says why. What the batch failed with is said before it."""
+        """No record can be set aside; `error` says why. The failure of the batch comes first in the message."""
         said = self._redacted(f"{self.failure}; {error}")
         self.failure = Unavailable(said) if isinstance(error, Unavailable) else type(self.failure or error)(said)
         self.life.not_isolated(said, is_transient=isinstance(error, Unavailable), now=now)
@@ -125,7 +126,7 @@ class FlowRun:
         self.progress.retry_in_s = self.life.retry_in_s(now)
 
     def note_wait(self, now: int) -> None:
-        """What the flow waits for, if it has not reported yet, or not for long."""
+        """What the flow waits for, if it has not reported yet, or its last report is old."""
         if self.life.is_due(now):
             self.progress.wait("the flows before it", None)
         query = self._query
@@ -140,7 +141,7 @@ class FlowRun:
     # The end of the run
 
     def end_batch(self, now: int) -> list[dict[str, Any]]:
-        """End the query once the batch that it is at, if any, is done. What it has reported meanwhile."""
+        """End the query after the batch that is running, if any, and take in its last reports."""
         if self._reports_at_stop is None:
             self._reports_at_stop = self.progress.reports
         new = self.poll(now)

@@ -101,7 +101,7 @@ class Frames:
                 if source.kind == "topic" and not has_raw and sources.needs_bytes(source, QUARANTINE):
                     aside = expectations.judge(source, self.rows(source, has_raw=True))
                 letters = expectations.letters(self._pipeline, source, expectations.counted(source, aside))
-                letters = letters.alias(source.name)  # by this its fingerprint knows the source
+                letters = letters.alias(source.name)  # its fingerprint names the source by this
             rows = expectations.kept_rows(source, judged)
         elif source.can_fail_to_parse:
             rows = expectations.kept_rows(source, expectations.judge(source, rows))
@@ -188,7 +188,7 @@ class Frames:
         return sources.raw_topic(*given, left_out, has_raw=has_raw)
 
     def _judged_rows(self, source: Source, rows: DataFrame) -> DataFrame:
-        """Rows of a stream that never were bytes, with those that come back where rows may be put aside."""
+        """Rows of a stream that is not bytes, with redriven letters if its rows can be put aside."""
         if source.is_counted:
             return sources.with_redriven(rows, source.place, self._state.redriven(source.name))
         return sources.with_origin(rows, source.place)

@@ -107,7 +107,7 @@ def _lines(pipeline: Pipeline, source: Source, given: Given | None) -> pyarrow.T
 
 
 def _value(pipeline: Pipeline, source: Source, row: Any) -> bytes | None:
-    """The bytes of a row: what the case says they are, or its columns in the source's format."""
+    """The bytes of a row: those in the case, or its columns in the source's format."""
     if row is None or isinstance(row, str | bytes):
         return as_bytes(row)
     if cases.VALUE in row:
@@ -175,7 +175,7 @@ def _encoded(pipeline: Pipeline, source: Source, columns: Mapping[str, Any]) -> 
 
 
 def rows_schema(source: Source, given: Sequence[Given | None]) -> pyarrow.Schema:
-    """The columns of rows that never were bytes: as the source or the case says, else as the values look."""
+    """The columns of rows that are not bytes: those of the source or of the case, else guessed from the values."""
     named = next((one.schema for one in given if one is not None and one.schema is not None), source.schema)
     if named is not None:
         columns = converters.schema_of(source.name, named)

@@ -1,9 +1,7 @@
 """The graph of a pipeline: which view reads what, from its file and its transformations alone. It needs neither Spark
-nor secrets: what stands in `${...}` and has no value stays as it is written.
-
-What a SELECT reads is found by its words: a name of a source or view behind FROM, JOIN or TABLE, or behind a comma of
-FROM. Of Python it is what `spark.table("NAME")` and the SQL in its texts name.
-"""
+nor secrets: a `${...}` without a value stays as it is written. The inputs of a SELECT are found by its words: a name of
+a source or view behind FROM, JOIN or TABLE, or behind a comma of FROM. The inputs of a Python view are the names in
+`spark.table("NAME")` and in the SQL of its texts."""
 
 from __future__ import annotations
 
@@ -38,7 +36,7 @@ class Node:
 
     @property
     def id(self) -> str:
-        """Unique: a flow may have the name of what it reads."""
+        """Unique: a flow may have the same name as its input."""
         return f"{self.kind}:{self.name}"
 
 
@@ -47,7 +45,7 @@ class Graph:
     name: str
     nodes: tuple[Node, ...]
     edges: tuple[tuple[str, str], ...]
-    """Ids of what is read, and of what reads it."""
+    """Ids of the input, and of its reader."""
 
     def targets_of(self, node_id: str) -> list[str]:
         return [after for before, after in self.edges if before == node_id]

@@ -158,7 +158,7 @@ def as_mermaid(graph: Graph) -> str:
 
 
 def as_text(graph: Graph) -> str:
-    """A tree for each source; what was shown above is named again, but not what follows it."""
+    """A tree for each source; a node that was shown above is named again, without its children."""
     lines: list[str] = [_cut(graph.name, 200)]
     seen: set[str] = set()
 

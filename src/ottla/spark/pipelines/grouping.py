@@ -1,4 +1,4 @@
-"""Which columns of a view are the ones that it groups by."""
+"""The columns by which a view groups."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ _WINDOW_FIELDS = ("start", "end")
 
 
 def grouping_columns(rows: DataFrame) -> tuple[str, ...]:
-    """The columns of an aggregation that identify its rows; empty if there is none, or if the view leaves out a part
-    of what it groups by. A window counts as there if its start or its end is a column."""
+    """The columns of an aggregation that identify its rows; empty if there is no aggregation, or if the view leaves out
+    one of its grouping columns. A window is kept if its start or its end is a column."""
     query: Any = rows._jdf
     plan = query.queryExecution().analyzed()
     names = {int(one.exprId().id()): str(one.name()) for one in _items(plan.output())}

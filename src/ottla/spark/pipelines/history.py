@@ -58,7 +58,7 @@ class History:
         self._folder = state / FOLDER
 
     def begin(self, definition: Mapping[str, Any], started_at: float) -> None:
-        """Note that a run begins; `end` completes it, and one that was killed stays as it is."""
+        """Record that a run begins; `end` completes the entry. The entry of a killed run stays as it is."""
         self._folder.mkdir(parents=True, exist_ok=True)
         name = definition_id(definition)
         path = self._folder / f"{name}.json"

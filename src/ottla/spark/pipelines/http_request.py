@@ -64,7 +64,7 @@ def signature(secret: str, body: bytes) -> str:
 
 
 def is_refused(status: int) -> bool:
-    """Whether an answer says that this body will never be taken."""
+    """Whether an answer means that this body will never be accepted."""
     return 400 <= status < 500 and status not in RETRIED
 
 

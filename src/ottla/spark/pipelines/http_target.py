@@ -55,7 +55,7 @@ class Caller:
     sleep: Callable[[float], None] = time.sleep
 
     def letters(self, batches: Iterator[pyarrow.RecordBatch], partition: int) -> Iterator[pyarrow.RecordBatch]:
-        """Send rows; what is refused, as letters."""
+        """Send rows; returns the refused ones as letters."""
         connection = Connection(self.url, self.request.timeout_s)
         seen: Counter[str] = Counter()
         try:
@@ -172,7 +172,7 @@ def calls(flow: Flow, rows: DataFrame, columns: list[str]) -> DataFrame:
 
 
 def send(pipeline: Pipeline, flow: Flow, batch: DataFrame, batch_id: int, options: dict[str, str]) -> None:
-    """Make the calls of a batch, and write what was refused to the dead-letter topic."""
+    """Make the calls of a batch, and write refused rows to the dead-letter topic."""
     assert flow.http is not None and flow.request is not None
     caller = Caller(pipeline.name, flow.name, flow.http, flow.request, batch_id)
 

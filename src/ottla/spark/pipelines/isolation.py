@@ -36,7 +36,7 @@ JOIN_S = 5.0
 
 
 class Isolation:
-    """The search for the poison records of one flow, in a thread of its own: the other flows go on."""
+    """The search for the poison records of one flow, in its own thread: the other flows continue."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Isolation:
         return not self._thread.is_alive()
 
     def stop(self) -> None:
-        """End it after the part that it tries. What it has found is looked for again by the next run."""
+        """End the search after the part that is being tried. The next run begins the search anew."""
         self._stopped.set()
         self._thread.join(JOIN_S)
 
@@ -200,7 +200,7 @@ def letter_headers(
 
 
 def _read(record: Record, connection: Connection) -> tuple[Any, Any, list[Any]]:
-    """The key, the value and the headers of a record; nothing of one that is gone meanwhile."""
+    """The key, the value and the headers of a record; nulls if the record no longer exists."""
     place = TopicPartition(record.topic, record.partition)
     with connection.consumer({}) as consumer:
         consumer.assign([place])

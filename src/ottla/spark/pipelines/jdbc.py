@@ -63,7 +63,7 @@ def driver(url: str) -> dict[str, str]:
 
 
 def explained(error: BaseException) -> str:
-    """What a database or its driver says, without the stack of calls."""
+    """The message of a database or its driver, without the stack trace."""
     text = str(error)
     if "ClassNotFoundException" in text or "No suitable driver" in text:
         return (
@@ -76,7 +76,7 @@ def explained(error: BaseException) -> str:
 
 
 class Follower:
-    """Copies what is new in a table to a folder of steps."""
+    """Copies new rows of a table to a folder of steps."""
 
     def __init__(self, spark: SparkSession, source: Source, folder: Path) -> None:
         self._spark = spark
@@ -97,7 +97,7 @@ class Follower:
         return sorted(self._folder.glob(f"{STEP}*"))
 
     def step(self) -> int:
-        """Copy the rows whose column is above what was reached, up to its present maximum; how many there were."""
+        """Copy the rows above the last value of the column, up to its present maximum; returns their number."""
         column = self.source.incremental
         assert column is not None
         done = self.steps()

@@ -84,7 +84,7 @@ class JdbcTarget:
             connection.commit()
 
     def forget(self, query_id: str) -> None:
-        """Remove what is left of a query that was not kept."""
+        """Remove the entries of a query whose checkpoint was removed."""
         with self._connection() as connection:
             self._run(connection, f"drop table if exists {_staging(query_id)}")
             if self._is_there(connection, BATCHES):
@@ -112,7 +112,7 @@ class JdbcTarget:
         self._run(connection, f"insert into {self._table} ({columns}) select {columns} from {staging}")
 
     def _make_tables(self, connection: Any, batch: DataFrame, query_id: str) -> None:
-        """The target, if there is none, and the query's row of `ottla_batches`."""
+        """Create the target if it is missing, and the query's row of `ottla_batches`."""
         self._make(connection, self._table, lambda: self._make_target(connection, batch))
         batches = f"create table {BATCHES} (query_id varchar(64) primary key, batch_id bigint not null)"
         self._make(connection, BATCHES, lambda: self._run(connection, batches))
@@ -135,7 +135,7 @@ class JdbcTarget:
         connection.commit()
 
     def _make_target(self, connection: Any, rows: DataFrame) -> None:
-        """Make the target for rows. Spark does not know how SQLite says that there is no table."""
+        """Create the target for rows. Spark does not understand SQLite's message that there is no table."""
         if product(connection)[0] != "sqlite":
             self.append(rows.limit(0))
             return

@@ -91,7 +91,7 @@ def _measured(measure: Measure, is_kept: Column) -> Column:
 
 
 def kept_rows(subject: Subject, judged: DataFrame, rules: tuple[Rule, ...]) -> DataFrame:
-    """The rows that go on. A row that a rule with the action `fail` forbids ends the query, and says so."""
+    """The rows that pass. A row that fails a rule with the action `fail` ends the query with an error."""
     is_kept = F.col(VERDICT).isin(PASS, WARN)
     if any(rule.action == FAIL for rule in rules):
         row = F.substring(_as_json(judged), 1, 200)

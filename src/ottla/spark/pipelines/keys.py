@@ -44,7 +44,7 @@ def own_headers(headers: Column) -> Column:
 
 
 def with_key(pipeline: Pipeline, source: Source, rows: DataFrame, zone: str) -> DataFrame:
-    """Parsed rows with the key as the source describes it, in `_key` and in a column of its own if that is named."""
+    """Parsed rows with the decoded key in `_key`, and in its own column if `as` names one."""
     if source.key is None:
         return rows
     key, origin = source.key, F.col(f"{ORIGIN}.key")
@@ -158,7 +158,7 @@ def _inner(document: Column) -> Column:
 
 
 def headers_column(flow: Flow, rows: DataFrame) -> Column | None:
-    """The headers of a flow's records; None: they have none. A header whose value is null is left out."""
+    """The headers of a flow's records, or None. A header whose value is null is left out."""
     if flow.headers is None:
         return None
     where = f"flows.{flow.name}.headers"

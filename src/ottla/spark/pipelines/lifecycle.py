@@ -36,7 +36,7 @@ STOP, RETRY, PAUSE = ON_FAILURE = ("stop", "retry", "pause")
 FIRST_PAUSE_MS = 2_000
 MAX_PAUSE_MS = 60_000
 ONCE_RETRY_MS = 120_000
-"""How long `run --once` tries a flow again whose target or source is away: a scheduler may do so later."""
+"""How long `run --once` retries a flow whose target or source does not answer: a scheduler can retry later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +66,11 @@ class Lifecycle:
         self._batch_failure_count = 0
         """Those of them that a record may have caused."""
         self.cause: str | None = None
-        """Why it does not run, or did not when it was last tried."""
+        """The cause of its present trouble, or of its last one."""
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more comes of it, unless it is resumed."""
+        """Whether the flow has ended, unless it is resumed."""
         return self.state in (FAILED, DONE, STOPPED)
 
     @property
@@ -146,7 +146,7 @@ class Lifecycle:
         self.retry_at = now + int(self._backoff.pause_ms(self.failure_count))
 
     def resumed(self) -> bool:
-        """Begin again; False if it is neither paused nor failed nor waits to be tried again."""
+        """Begin again; False unless it is paused, failed or backing off."""
         if self.state not in (PAUSED, FAILED, BACKING_OFF):
             return False
         self._start_anew()

@@ -26,7 +26,7 @@ YESTERDAY = "yesterday"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measure:
-    """What is measured, and what is expected of it."""
+    """A measured figure and its expected bounds."""
 
     name: str
     kind: str
@@ -60,7 +60,7 @@ class Measure:
         return _seconds(value) if self.kind == FRESHNESS else f"{value:.0f} rows"
 
     def is_met(self, value: float, before: float | None = None) -> bool:
-        """Whether a value is as expected. `before`: the row count that it is held against; None: there is none yet."""
+        """Whether a value is as expected. `before`: the row count to compare with; None if there is none yet."""
         if self.kind == UNIQUE:
             return value == 0
         if self.kind == FRESHNESS:

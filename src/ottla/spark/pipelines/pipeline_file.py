@@ -1,12 +1,10 @@
-"""What `pipeline.yml` says, checked before Spark is started.
+"""Reads and checks `pipeline.yml` before Spark is started.
 
-`${...}` in any text is replaced (see `variables`). Whatever is empty afterwards counts as not given. A source names one
-kind; beside it another may be `${NAME:-}`, which is taken where it has a value: so a source is a database if there is
-one, else a file. Paths are relative to the pipeline's folder.
+`${...}` in any text is replaced (see `variables`). A key whose value is empty afterwards counts as not given. A source
+names one kind; beside it another may be `${NAME:-}`, which is taken where it has a value: so a source is a database if
+there is one, else a file. Paths are relative to the pipeline's folder.
 
-Commands that run nothing take of the file only what they use (`load_outline`, `load_tables`): they do not need its
-secrets.
-"""
+Commands that run nothing read only the keys that they use (`load_outline`, `load_tables`), so they need no secrets."""
 
 from __future__ import annotations
 
@@ -58,7 +56,7 @@ def load_pipeline(folder: Path, variables: Mapping[str, str], registry: Registry
 
 
 def load_outline(folder: Path, variables: Mapping[str, str]) -> Outline:
-    """The outline of a folder's pipeline. What else the file says is not looked at."""
+    """The outline of a folder's pipeline. The other keys of the file are not read."""
     with _naming_the_file(folder):
         return parse_outline(folder, _document(folder), variables)
 
@@ -128,7 +126,7 @@ def parse_outline(folder: Path, document: Mapping[str, Any], variables: Mapping[
 
 
 def _source_topics(sources: object, substituted: Substitution) -> dict[str, str]:
-    """The topics of sources, those left out whose variables have no value here."""
+    """The topics of sources, without those whose variables have no value here."""
     found = {}
     for name, source in sources.items() if isinstance(sources, dict) else ():
         if isinstance(source, dict) and isinstance(source.get("topic"), str):
@@ -187,7 +185,7 @@ def parse_pipeline(
 
 
 def _check_stores(sources: Sequence[Source], flows: Sequence[Flow], spark: Mapping[str, str]) -> None:
-    """Spark itself knows no file system s3; tables are read and written without it."""
+    """Spark has no file system s3; tables are read and written without it."""
     ends: list[tuple[str, Source | Flow]] = [
         *((f"sources.{one.name}", one) for one in sources),
         *((f"flows.{one.name}", one) for one in flows),

@@ -58,7 +58,7 @@ class Plan:
 
     @property
     def is_stateless(self) -> bool:
-        """Whether each row comes of rows of one batch only, so that any cut into batches gives the same rows."""
+        """Whether each row depends on rows of one batch only, so any division into batches gives the same rows."""
         return not self.stateful
 
     def may_run_at_once(self, mode: str) -> bool:
@@ -73,10 +73,10 @@ def plan_of(rows: DataFrame, sources: frozenset[str] = frozenset()) -> Plan:
 
 @dataclass(frozen=True, slots=True)
 class UsedParts:
-    """What a query uses of its topics once Spark has left out what it does not need."""
+    """The columns of its topics that a query needs, after Spark's optimizer."""
 
     has_functions: bool
-    """Functions in Python: those that decode values."""
+    """Python functions that decode values."""
     has_values: bool
     """Values as text."""
 
@@ -189,7 +189,7 @@ class _Reader:
 
 
 def _unnamed(text: str) -> str:
-    """What is known of a stream that is none of the sources, without the numbers of objects: those are never equal."""
+    """The description of a stream that is no source of the pipeline, without object numbers: those differ each time."""
     return re.sub(r"@[0-9a-f]+", "", text.split("[")[0]).strip()
 
 

@@ -66,7 +66,7 @@ class _Part:
 
 
 class PoisonSearch:
-    """Asks for parts of a batch to be tried, until it knows the records that fail."""
+    """Asks for parts of a batch to be tried, until the failing records are known."""
 
     def __init__(self, spans: Iterable[Span]) -> None:
         self._whole = tuple(span for span in spans if span.count > 0)
@@ -178,5 +178,5 @@ class SetAside:
         return cls(int(document["batch"]), records)
 
     def with_more(self, batch_id: int, records: Mapping[Record, str]) -> SetAside:
-        """With what was found later, in the same batch: records of an earlier batch no longer come."""
+        """Adds the records found later in the same batch; those of an earlier batch no longer come."""
         return SetAside(batch_id, {**self.records, **records} if batch_id == self.batch_id else records)

@@ -82,19 +82,20 @@ class FlowProgress:
     in_per_second: float = 0.0
     out_per_second: float = 0.0
     lag: int | None = None
-    """Records of its topics that it has not read yet; None: no topic, or not known yet."""
+    """Records of its topics that it has not read yet; None if it reads no topic, or the number is not known yet."""
     batch_ms: int | None = None
     late: int = 0
     """Rows that came after the watermark and were left out."""
     cause: str | None = None
-    """Why it does not run, or did not when it was last tried."""
+    """The cause of its present trouble, or of its last one."""
     failures: int = 0
     """Failures since the last batch that succeeded."""
     retry_in_s: int | None = None
     set_aside: int = 0
     """Poison records that it has left out, each a letter."""
     lag_s: float | None = None
-    """How long ago the oldest record came that it has not read; at least so long for what was there at the start."""
+    """The age of the oldest record that it has not read; for records that were there at the start, at least their wait
+    since then."""
     state_rows: int = 0
     state_bytes: int = 0
     """What its aggregations, joins and deduplications keep, in memory."""
@@ -106,7 +107,7 @@ class FlowProgress:
     """When its last batch ended, in seconds since 1970."""
     waits_for: str | None = None
     waited_s: int | None = None
-    """What it waits for, and for how long; None: it does not."""
+    """What it waits for, and for how long; None if it does not wait."""
     reports: int = 0
     """What Spark has reported, batches without rows included."""
     _last: tuple[int, str] = field(default=(-1, ""), repr=False)

@@ -46,7 +46,7 @@ class Subject:
 
     @property
     def observed(self) -> str:
-        """The name of what Spark observes of it."""
+        """The name of Spark's observation of a subject."""
         return f"{OBSERVED}{self.kind}_{self.name}"
 
 
@@ -76,7 +76,7 @@ class SubjectQuality:
     letters: int = 0
     failed: list[int] = field(default_factory=list)
     worst: dict[str, float] = field(default_factory=dict)
-    """The value of each measure that is furthest from what is expected: of all batches."""
+    """The value of each measure that is furthest from the expected one, over all batches."""
     last: dict[str, float] = field(default_factory=dict)
     broken: dict[str, int] = field(default_factory=dict)
     """How often each measure was not as expected."""
@@ -124,7 +124,7 @@ class Quality:
     # What comes in
 
     def note(self, flow: str, report: Mapping[str, Any], now: int) -> list[Broken]:
-        """Add what Spark reports of a batch of a flow; what was not as expected in it."""
+        """Add Spark's report of a batch of a flow; returns the expectations that it broke."""
         broken = []
         observed = report.get("observedMetrics") or {}
         for one in self.subjects:
@@ -196,7 +196,7 @@ class Quality:
                     age = max(now - newest, 0) / 1000
                     if was_met or measure.is_met(age):
                         broken += self._judge(one, measure, age)
-                    else:  # still stale: that is said and counted once
+                    else:  # still stale: reported and counted once
                         one.last[measure.name] = one.worst[measure.name] = age
         if _hour(now) != self._hour:
             broken += self._judge_counts(self._hour)

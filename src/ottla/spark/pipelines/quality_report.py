@@ -30,7 +30,7 @@ svg { display: block; color: #3b82c4 }
 
 
 def rows_of(history: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The last run: a row for each subject and each thing that is expected of it, with its values in the last runs."""
+    """The last run: a row for each subject and each expectation of it, with its values in the last runs."""
     runs = list(history.get("runs", ()))
     if not runs:
         return []

@@ -1,4 +1,4 @@
-"""What a pipeline.yml says of records beside their values: their keys, their headers, the topics that they are in."""
+"""The keys of pipeline.yml for the parts of records beside their values: keys, headers and topics."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def read_topics(given: Mapping[str, Any], where: str) -> tuple[str, ...]:
 
 
 def read_pattern(given: Mapping[str, Any], where: str, written: Sequence[str]) -> str | None:
-    """The regular expression of a source's topics. None of the pipeline's own topics may match: it would read what it
-    writes, for ever."""
+    """The regular expression of a source's topics. It must match none of the topics that the pipeline writes: the
+    pipeline would read its own output for ever."""
     pattern = values.text(given, "pattern", where)
     if pattern is None:
         return None

@@ -1,4 +1,4 @@
-"""Cases made of real topics: records, masked, and what the pipeline makes of them now as what is expected."""
+"""Makes cases from real topics: records, masked, and the present output of the pipeline as the expectation."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ KEY_FILE = "mask.key"
 
 
 def chosen_sources(pipeline: Pipeline, names: Sequence[str], *, is_masked: bool) -> list[Source]:
-    """The sources that are named, or whose topics are; all of topics without a name. PipelineError: there is none, or
+    """The named sources, also by their topics; all sources of topics if none is named. PipelineError: there is none, or
     its records cannot be masked."""
     topics = [one for one in pipeline.sources if one.kind == "topic" and one.topics]
     found = [one for one in topics if not names or one.name in names or set(one.topics) & set(names)]

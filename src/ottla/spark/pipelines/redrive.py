@@ -74,7 +74,7 @@ class Letter:
 
     @property
     def shown_value(self) -> str:
-        """The value for people: text, base64 where it is none, `null` for a tombstone."""
+        """The value for people: text, base64 for other bytes, `null` for a tombstone."""
         found = _text_or_base64("value", self.value)
         return found["value"] or found.get("value_base64") or ("null" if self.value is None else "")
 
@@ -214,7 +214,7 @@ def _check(letter: Letter, kinds: Mapping[str, str]) -> None:
 
 
 def _sent_headers(letter: Letter) -> Headers:
-    """Its own headers, where it was read first, and whose it is."""
+    """The letter's own headers, the place where the record was first read, and its pipeline."""
     kept = (TOPIC, PARTITION, OFFSET, SOURCE_HEADER)
     return [one for one in letter.headers if one[0] in kept or not one[0].startswith((PREFIX, OWN_PREFIX))]
 

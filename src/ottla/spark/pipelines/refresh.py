@@ -121,7 +121,7 @@ class Refresh:
                 admin.create_topics([NewTopic(topic)])
 
     def _read(self, rows: DataFrame, show: Callable[[FlowProgress], None]) -> None:
-        """Run to the end of what is there. A query whose Python processes started too slowly is started again."""
+        """Run to the present end. A query whose Python processes started too slowly is started again."""
         name = self._plan.flow.name
         if not rows.isStreaming:
             raise PipelineError(f"flow {name} reads no stream: each run writes all of it anyway")
@@ -134,7 +134,7 @@ class Refresh:
             time.sleep(RESTART_PAUSE_S * attempt)
 
     def _read_once(self, rows: DataFrame, show: Callable[[FlowProgress], None]) -> str | None:
-        """What Spark says of a query that failed; None: it has read everything."""
+        """Spark's message about a query that failed; None if it has read everything."""
         query = self._start(rows)
         try:
             while True:

@@ -40,7 +40,7 @@ class RefreshPlan:
 
     flow: Flow
     replaces: bool
-    """Whether the first batch takes the place of what is in the target."""
+    """Whether the first batch replaces the rows of the target."""
     goes: str
     comes: str
     starts_at: datetime | None = None

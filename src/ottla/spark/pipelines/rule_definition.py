@@ -1,4 +1,4 @@
-"""What `expect` says: rules on rows, and across them."""
+"""Parses `expect`: rules on rows, and rules across rows."""
 
 from __future__ import annotations
 

@@ -66,10 +66,10 @@ class PipelineRun:
         self._is_once = False
         self._letters_flow = Flow(LETTERS_FLOW, LETTERS_FLOW, topic=pipeline.dead_letters)
         self.doing: Callable[[str], None] = lambda text: None
-        """Called with what is waited for, before it is."""
+        """Called with what the start waits for, before it waits."""
         self._waits_for: str | None = None
         self.listeners: list[Callable[[str, Report], None]] = [self._count]
-        """Called with the name of a flow and what Spark reports of a batch of it, once for each."""
+        """Called with the name of a flow and Spark's report of a batch, once for each report."""
         self.redacted = Redaction.of(pipeline, connection)
         self.guard = Guard(pipeline, state, self.redacted)
         self.quality = Quality(pipeline.name, (), None, _wall_ms())
@@ -196,8 +196,8 @@ class PipelineRun:
         return all(run.has_begun for run in self._runs.values())
 
     def _start_due(self) -> None:
-        """Start what waits. Each query has Python processes of its own, which Spark gives ten seconds to start: so one
-        query after the other is begun."""
+        """Start the waiting flows, one after the other: each query has its own Python processes, which Spark gives ten
+        seconds to start."""
         for run in self._runs.values():
             if run.life.is_due(now := _now()) and self._has_room:
                 self._begin(f"starting the flow {run.flow.name}")
@@ -206,7 +206,7 @@ class PipelineRun:
                 return
 
     def _query(self, flow: Flow) -> StreamingQuery | None:
-        """A new query; None: the flow is no stream, and has been written here."""
+        """A new query. None: the flow is no stream, and has been written here."""
         frame = self._frames.flow(flow.name)
         if not frame.isStreaming:
             targets.write_once(self._pipeline, flow, frame, self._connection)
@@ -218,7 +218,7 @@ class PipelineRun:
         return targets.start(self._pipeline, flow, frame, self._connection, checkpoint, is_once=self._is_once)
 
     def _frame_without(self, flow: Flow, aside: SetAside) -> DataFrame:
-        """What a query writes without records that are set aside, whose letters are written here."""
+        """The query without the records that are set aside; their letters are written here."""
         readers = [one.name for one in self._pipeline.flows if set(self._sources_read.get(one.name, ()))
                    & {record.source for record in aside.records}]  # fmt: skip
         write_letters(
@@ -251,7 +251,7 @@ class PipelineRun:
                     run.not_isolated(done.error, _now())
 
     def poll(self) -> bool:
-        """Take in what has been reported, and begin what is due; True while anything may still come."""
+        """Take in the reports, and start flows that are due; True while a flow can still do something."""
         for run in self._runs.values():
             self._tell(run.flow.name, run.poll(_now()))
         self._keep_quality()
@@ -287,7 +287,7 @@ class PipelineRun:
                 )
 
     def _keep_quality(self) -> None:
-        """Now and then: judge by the clock, and keep what was measured."""
+        """Now and then: judge rules that depend on the time, and store the measures."""
         now = _now()
         if not self.quality.subjects or now - self._kept_at < QUALITY_EVERY_MS:
             return
@@ -300,7 +300,7 @@ class PipelineRun:
         self._state.write_quality(self.quality.history(_wall_ms()))
 
     def end_quality(self) -> None:
-        """Judge what is known at the end of the run, keep it, and write it to the topic of reports."""
+        """At the end of the run: judge the measures, store them, and write them to the topic of reports."""
         if not self.quality.subjects:
             return
         self._broken = fails(self.quality.end(_wall_ms(), is_once=self._is_once))
@@ -330,8 +330,8 @@ class PipelineRun:
     # Its end
 
     def stop(self, timeout_s: float = 0.0, hurried: threading.Event | None = None) -> None:
-        """End all queries: each when the batch that it is at is done, within a limit. What has begun then is left to
-        the next run, which does it again."""
+        """End all queries: each after its running batch, within a limit. The next run does an unfinished batch
+        again."""
         for follower, life in self._followers.values():
             follower.stop()
             life.stopped()

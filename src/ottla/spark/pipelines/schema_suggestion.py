@@ -13,7 +13,7 @@ from typing import Any
 from ottla.converters.json_reader import MISFIT
 
 MAX_FIELDS = 500
-"""Fields that are told apart; what a sender makes up beyond that is left out."""
+"""Fields that are counted apart; further names, which a sender may invent without end, are left out."""
 _NUMBERS = {"bigint", "double"}
 
 

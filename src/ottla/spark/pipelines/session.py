@@ -93,8 +93,8 @@ def new_session(
     jars: Sequence[str] = (),
     is_short: bool = False,
 ) -> SparkSession:
-    """Start Spark. What it, Java and the workers print goes to `log`. Where the work is short, Java compiles in haste:
-    the best code would be ready when it is no longer needed."""
+    """Start Spark. What it, Java and the workers print goes to `log`. For short work Java uses only its fast compiler:
+    better code would be ready too late."""
     if not has_spark():
         raise PipelineError(SPARK_ADVICE)
     check_java()

@@ -1,4 +1,4 @@
-"""What a source of `pipeline.yml` says."""
+"""A source of `pipeline.yml`, parsed."""
 
 from __future__ import annotations
 
@@ -114,7 +114,8 @@ def parse_source(name: str, document: object, registry: RegistrySettings | None,
 
 
 def _rescue(given: Mapping[str, Any], where: str) -> tuple[str | None, bool]:
-    """The column for what the schema does not have, and whether values that do not fit go there, too."""
+    """`rescue`: the column for fields that the schema does not have, and whether values that do not fit go there,
+    too."""
     if not isinstance(given.get("rescue"), dict):
         return values.text(given, "rescue", where), False
     parts = values.section(given["rescue"], f"{where}.rescue", ("column", "values"))

@@ -159,7 +159,7 @@ def _decoded_row(pipeline: Pipeline, source: Source, records: DataFrame) -> Colu
 
 
 def _subscription(pipeline: Pipeline, source: Source) -> tuple[str, str]:
-    """The option that names a source's topics, and with them the one that its letters come back in."""
+    """The option that names a source's topics, including the one for its redriven letters."""
     redriven = [pipeline.redrive_topic] if source.is_counted else []
     if source.pattern is None:
         return "subscribe", ",".join([*source.topics, *redriven])
@@ -167,7 +167,7 @@ def _subscription(pipeline: Pipeline, source: Source) -> tuple[str, str]:
 
 
 def _own_topic(pipeline: Pipeline, source: Source) -> Column:
-    """The topic of a record; of one that comes back, the topic that it was in first."""
+    """The topic of a record; for a redriven letter the topic of the original record."""
     if not source.is_counted:
         return F.col("topic")
     return F.when(F.col("topic") == pipeline.redrive_topic, _header(TOPIC)).otherwise(F.col("topic"))
@@ -181,7 +181,7 @@ def _header(name: str) -> Column:
 
 
 def raw_lines(spark: SparkSession, pipeline: Pipeline, source: Source, redriven: Path) -> DataFrame:
-    """The lines of text files as they arrive, and those that come back as redriven letters."""
+    """The lines of text files as they arrive, and redriven letters."""
     assert source.files is not None
     path = pipeline.path(source.files)
     if source.is_stream:
@@ -273,7 +273,7 @@ def with_origin(rows: DataFrame, place: str) -> DataFrame:
 
 
 def with_redriven(rows: DataFrame, place: str, redriven: Path) -> DataFrame:
-    """Such rows, and those that come back as redriven letters: lines of JSON in a folder."""
+    """The rows of a source, and its redriven letters: lines of JSON in a folder."""
     redriven.mkdir(parents=True, exist_ok=True)
     lines = rows.sparkSession.readStream.format("text").load(str(redriven)).filter("trim(value) != ''")
     schema, value = rows.schema.toDDL(), F.col("value")
@@ -293,7 +293,7 @@ def with_redriven(rows: DataFrame, place: str, redriven: Path) -> DataFrame:
 
 
 def _origin_of(value: Column, place: Column) -> Column:
-    """The origin of what is no record of a topic."""
+    """The origin of a row that is no record of a topic."""
     return F.struct(
         F.lit(None).cast("binary").alias("key"),
         value.alias("value"),
@@ -315,7 +315,7 @@ def parquet_files(spark: SparkSession, pipeline: Pipeline, source: Source) -> Da
 
 
 def spark_rows(spark: SparkSession, source: Source) -> DataFrame:
-    """What a format that Spark knows reads, with the options and the schema of the source."""
+    """Reads a `spark_format`, with the options and the schema of the source."""
     assert source.spark_format is not None
     reader = (spark.readStream if source.is_stream else spark.read).format(source.spark_format)
     if source.schema is not None:

@@ -62,11 +62,11 @@ class PipelineState:
         return self.folder / "checkpoints" / f"{flow}.refresh.json"
 
     def refreshes(self) -> list[str]:
-        """The flows whose refresh was begun and has not ended."""
+        """The flows whose refresh has begun and not ended."""
         return sorted(one.name.removesuffix(".refresh.json") for one in self.folder.glob("checkpoints/*.refresh.json"))
 
     def read_refresh(self, flow: str) -> dict[str, Any] | None:
-        """What a refresh that is under way does; None: there is none."""
+        """The state of a refresh that is under way, or None."""
         try:
             found: dict[str, Any] = json.loads(self._refresh(flow).read_text())
         except FileNotFoundError:
@@ -91,11 +91,11 @@ class PipelineState:
         return number, (folder / "offsets" / str(number)).read_text(), before.read_text() if number else None
 
     def _set_aside(self, flow: str) -> Path:
-        """Beside the offsets of the checkpoint, and gone with it."""
+        """Beside the offsets of the checkpoint, and removed with it."""
         return Path(self.checkpoint(flow)) / "set-aside.json"
 
     def read_set_aside(self, flow: str) -> dict[str, Any] | None:
-        """The records that a flow leaves out of the batch that it has planned; None: there are none."""
+        """The records that a flow leaves out of its planned batch, or None."""
         try:
             found: dict[str, Any] = json.loads(self._set_aside(flow).read_text())
         except FileNotFoundError:
@@ -119,7 +119,7 @@ class PipelineState:
     # Who runs it
 
     def acquire(self) -> None:
-        """Become the one who runs the pipeline."""
+        """Take the lock: only one process runs the pipeline."""
         self.folder.mkdir(parents=True, exist_ok=True)
         file = (self.folder / "lock").open("a+")
         try:
@@ -189,7 +189,7 @@ class PipelineState:
         return self.folder / "quality.json"
 
     def write_quality(self, history: dict[str, Any]) -> None:
-        """Keep what was measured in this run and those before it."""
+        """Store the measures of this run and those before it."""
         temporary = self._quality.with_suffix(".new")
         temporary.write_text(json.dumps(history))
         temporary.replace(self._quality)

@@ -97,7 +97,7 @@ def append(settings: TableSettings, rows: DataFrame, *, replaces: bool = False) 
 
 
 def table_rows(spark: SparkSession, pipeline: Pipeline, source: Source) -> DataFrame:
-    """The rows of a table, or the stream of what is appended to it."""
+    """The rows of a table, or the stream of appended rows."""
     settings = table_settings(pipeline, source)
     with explained(f"sources.{source.name}"):
         try:
@@ -111,7 +111,7 @@ def table_rows(spark: SparkSession, pipeline: Pipeline, source: Source) -> DataF
 
 
 def compact(pipeline: Pipeline) -> dict[str, Compacted]:
-    """Compact the tables that a pipeline writes; what came of it by flow."""
+    """Compact the tables that a pipeline writes; returns the result by flow."""
     done = {}
     for flow in pipeline.flows:
         if flow.kind in TABLE_KINDS:

@@ -131,7 +131,7 @@ def mode_of(flow: Flow, prepared: DataFrame) -> str:
 
 
 def _check_mode(flow: Flow, rows: DataFrame) -> None:
-    """Spark refuses some queries in some modes when they start; this asks it before anything runs."""
+    """Spark refuses some queries in some modes at their start; this check asks Spark before anything runs."""
     if not rows.isStreaming or rows.sparkSession.conf.get(MODE_CHECK, "true") == "false":
         return
     jvm: Any = rows.sparkSession.sparkContext._jvm
@@ -224,7 +224,7 @@ def _file_options(flow: Flow) -> dict[str, str]:
 
 
 def write_once(pipeline: Pipeline, flow: Flow, prepared: DataFrame, connection: Connection) -> None:
-    """Write what is no stream."""
+    """Write rows that are no stream."""
     if flow.kind == "topic":
         prepared.write.format("ottla").mode("append").options(**_topic_options(flow, connection)).save()
     elif flow.kind == "files":

@@ -199,7 +199,7 @@ class TopicViews:
         return self._spark.read.format(format_).options(**options).load()
 
     def _registered(self, topic: str) -> Decoder | Column | None:
-        """How the registered schema reads values; None: there is no registry, or it does not know the topic."""
+        """The decoder by the registered schema; None without a registry, or if it has no schema for the topic."""
         registry = self._connection.registry
         if registry is None:
             return None
@@ -220,7 +220,7 @@ class TopicViews:
         return converters.registered_decoder(registry, schema, message, self._is_lenient)
 
     def _inferred(self, topic: str) -> Decoder | Column | None:
-        """How values of JSON are read; None: they are none."""
+        """The decoder for values of JSON; None if they are not JSON."""
         schema = inferred_schema(samples(self._connection, topic))
         if schema is None:
             return None

@@ -1,4 +1,4 @@
-"""The topics of a pipeline: those that are read have to exist, those that are written are created."""
+"""The topics of a pipeline: those that it reads must exist, those that it writes are created."""
 
 from __future__ import annotations
 

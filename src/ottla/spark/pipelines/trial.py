@@ -129,8 +129,8 @@ class Trial:
         return found
 
     def _stream(self, flow: Flow, rows: DataFrame, checkpoint: Path, found: list[dict[str, Any]]) -> None:
-        """Run a stream to the end of what is there. Each batch of a case is a run of its own, as if nothing else had
-        come for a while: so the watermark has moved on before the next one."""
+        """Run a stream to the end of its rows. Each batch of a case is a run of its own, as if no more rows had come
+        for a while, so the watermark advances before the next batch."""
 
         def collect(batch: DataFrame, _: int) -> None:
             found.extend(_collected(batch))
@@ -216,7 +216,7 @@ class CaseFrames(Frames):
         return self._read_files[source.name]
 
     def _write(self, source: Source) -> pyarrow.Schema:
-        """Write the rows of a source: a file to a batch. A stream knows those it has read by name and time."""
+        """Write the rows of a source, one file for a batch. A stream recognises read files by name and time."""
         given = [batch.get(source.name) for batch in self._batches]
         tables = tables_of(self._pipeline, source, given)
         folder = self._folder / source.name
@@ -328,7 +328,7 @@ def _headers(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _topic(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The topic of a record whose flow has one by row."""
+    """The topic of a record, if each row of its flow names one."""
     return {cases.TOPIC: record["topic"]} if "topic" in record else {}
 
 

@@ -51,7 +51,7 @@ def is_near(given: str, name: str) -> bool:
 
 
 def shape(value: object) -> str:
-    """What stands in the wrong place, without its content: that may be a secret."""
+    """A description of a wrong value without its content, which may be a secret."""
     if isinstance(value, dict):
         return "names with values"
     return "a list" if isinstance(value, list) else "nothing" if value is None else "a text or a number"

@@ -34,7 +34,7 @@ class Unresolved(dict[str, str]):
 
 
 class Substitution:
-    """Replaces what stands in `${...}`. Each file is read and each command run once."""
+    """Replaces every `${...}`. Each file is read and each command run once."""
 
     def __init__(self, variables: Mapping[str, str], folder: Path) -> None:
         self._variables = variables

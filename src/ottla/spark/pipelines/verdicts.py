@@ -17,7 +17,7 @@ LETTERS = "dead_letters"
 VERSION = 1
 MAX_SHOWN = 300
 UNNAMED = "StreamingRelation"
-"""In the place of a source that a fingerprint of an earlier version has no name for: its place says nothing."""
+"""In fingerprints of an earlier version, for a source without a name: its place gives no information."""
 MERGE_FIELDS = (
     *("keys", "sequence_by", "deletes", "is_history", "is_replaced"),
     *("start_column", "end_column", "sequence_column"),
@@ -27,7 +27,7 @@ MERGE_FIELDS = (
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One thing that changed, and what it means."""
+    """One change, and its consequence."""
 
     verdict: str
     text: str

@@ -101,7 +101,7 @@ class TableReader(DataSourceReader):
 
 
 class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Follows a table: its rows as they are, then what is appended, by version."""
+    """Follows a table: first its rows, then appended ones, version by version."""
 
     def __init__(self, settings: TableSettings) -> None:
         self._settings = settings
@@ -132,7 +132,7 @@ class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _read(self._settings, partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """The checkpoint alone knows how far the table was read."""
+        """Only the checkpoint has the position in the table."""
 
 
 class TableSource(DataSource):

@@ -169,8 +169,8 @@ class IcebergFiles(Table):
             self.drop_files(files)
 
     def _in_one_commit(self, batch: BatchOfQuery | None, write: Callable[[Transaction, dict[str, str]], None]) -> bool:
-        """One snapshot that names its batch; False: the batch was there already. Where another commit was faster it is
-        tried again on top of that, but not by pyiceberg, which would not look whether the other one was this batch."""
+        """Commits one snapshot that names its batch; False if the batch was committed before. If another commit was
+        faster, the next try checks again for the batch; pyiceberg's own retry would not check."""
         for _ in range(COMMIT_ATTEMPTS):
             self._table.metadata.properties[RETRIES] = "0"
             summary: dict[str, str] = {}
@@ -244,7 +244,7 @@ class IcebergFiles(Table):
 
     def remove_below(self, column: str, value: int) -> None:
         with catch_warnings():
-            simplefilter("ignore")  # that there is no such row
+            simplefilter("ignore")  # that the row does not exist
             self._table.delete(_MADE.LessThan(column, value))
 
     def _address(self, path: str) -> str:

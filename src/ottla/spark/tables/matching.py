@@ -16,7 +16,7 @@ _INDEX = "__ottla_index"
 
 
 def bounds_of(rows: pyarrow.Table, names: Sequence[str]) -> dict[str, tuple[Any, Any]]:
-    """Bounds of whole numbers, texts and dates. Others are compared in too many ways by those that write tables."""
+    """Bounds of whole numbers, texts and dates. Writers of tables compare other types in too many ways."""
     found = {}
     for name in names:
         kind = rows.schema.field(name).type
@@ -52,7 +52,7 @@ def _literal(value: Any) -> str:
 
 
 def positions(rows: pyarrow.Table, keys: pyarrow.Table, names: Sequence[str], *, are_in: bool = True) -> pyarrow.Array:
-    """The positions of rows whose values of some columns are in another table, or of those whose are not."""
+    """The positions of rows whose values of some columns are (or are not) in another table."""
     wanted = keys.select(list(names))
     if len(names) == 1:
         kind = rows.schema.field(names[0]).type
@@ -65,5 +65,5 @@ def positions(rows: pyarrow.Table, keys: pyarrow.Table, names: Sequence[str], *,
 
 
 def with_keys(rows: pyarrow.Table, keys: pyarrow.Table, names: Sequence[str], *, are_in: bool = True) -> pyarrow.Table:
-    """The rows whose values of some columns are in another table, or those whose are not."""
+    """The rows whose values of some columns are (or are not) in another table."""
     return rows.take(positions(rows, keys, names, are_in=are_in))

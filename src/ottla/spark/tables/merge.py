@@ -138,7 +138,7 @@ def _staged(table: Table, paths: list[str]) -> pyarrow.Table:
 
 
 def _drop_staged(table: Table, paths: list[str]) -> None:
-    """Remove staged files, also those that an interrupted batch of the query has left."""
+    """Remove staged files, including those of an interrupted batch of the query."""
     if paths:
         from pyarrow.fs import FileSelector
 

@@ -25,7 +25,7 @@ class TableError(Exception):
 
 
 class NoTable(TableError):
-    """There is no table in the place."""
+    """The table does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class Table(ABC):
         """The last batch of a query that is in the table."""
 
     def has_batch(self, batch: BatchOfQuery | None) -> bool:
-        """Whether a batch is in the table. What is no batch of a query is never known to be."""
+        """Whether a batch is in the table. Always False for rows that belong to no batch of a query."""
         done = None if batch is None else self.last_batch(batch.query_id)
         return batch is not None and done is not None and done >= batch.batch_id
 
@@ -139,7 +139,7 @@ class Table(ABC):
 
     @abstractmethod
     def compact(self) -> Compacted:
-        """Make large files of small ones. Rows stay as they are; streams that follow the table see nothing of it."""
+        """Merge small files into large ones. Rows stay as they are; streams that follow the table do not notice."""
 
     # Reading
 
@@ -161,7 +161,7 @@ class Table(ABC):
 
 
 def open_table(settings: TableSettings) -> Table:
-    """A table; TableError: there is none."""
+    """An existing table; TableError if it does not exist."""
     if settings.kind == DELTA:
         from ottla.spark.tables.delta import DeltaFiles
 
