@@ -1,4 +1,4 @@
-"""One request as handlers see it, without HTTP: whose it is, on which cluster, what it asks."""
+"""One request in the form for handlers, without HTTP: its user, its cluster, its parameters."""
 
 from __future__ import annotations
 

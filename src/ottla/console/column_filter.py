@@ -155,7 +155,7 @@ class ColumnFilter:
     # On values
 
     def _with_documents(self, table: pyarrow.Table, rows: list[int] | None, max_count: int | None) -> list[int]:
-        """Rows whose value has what is looked for."""
+        """Rows whose value contains the text."""
         values = table["value"]
         count = table.num_rows if rows is None else len(rows)
         found: list[int] = []
@@ -224,8 +224,7 @@ class ColumnFilter:
         return wanted.expression.matches(row)
 
     def _matches_masked(self, document: Any, key: Any, headers: dict[str, str]) -> bool:
-        """Text, header and key of a topic with masks are looked for in what is shown: a search must not reveal what is
-        not."""
+        """With masks, text, header and key are searched in the masked form: a search must not reveal hidden values."""
         import json
 
         wanted = self._wanted
@@ -247,8 +246,8 @@ def _both(rows: set[int] | None, more: set[int]) -> set[int]:
 
 
 def row_numbers(rows: Sequence[int]) -> Any:
-    """Numbers as an array. `pyarrow.array` would import pandas, if it is installed, to see whether they are a series of
-    it: half a second and 40 MB."""
+    """Numbers as an array. `pyarrow.array` would import pandas, if it is installed, to check for a series: half a
+    second and 40 MB."""
     pa = arrow()
     return pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(array("q", rows))])
 

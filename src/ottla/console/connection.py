@@ -126,7 +126,7 @@ class Connections:
         self._closing: set[asyncio.Future[None]] = set()
 
     def find(self, cluster: str, user: str | None, credentials: Mapping[str, Any]) -> Connection:
-        """Fault if there is no such cluster, or too many principals work at once."""
+        """Fault if the cluster does not exist, or too many principals are active."""
         settings = self.clusters.get(cluster)
         if settings is None:
             raise Fault(404, "NOT_FOUND", f"there is no cluster {cluster!r}", f"there are {', '.join(self.clusters)}")
@@ -138,7 +138,7 @@ class Connections:
         return found
 
     def adopt(self, connection: Connection) -> None:
-        """Keep a connection for the next requests. One of the same user with another password makes room."""
+        """Keep a connection for the next requests. It replaces one of the same user with another password."""
         place = (connection.cluster, connection.user)
         before = self._open.get(place)
         if before is None and len(self._open) >= MAX_CONNECTIONS:
@@ -158,7 +158,7 @@ class Connections:
         return list(self._open.values())
 
     async def close_idle(self) -> None:
-        """Close what was not used for a while; the console's own connection keeps sampling."""
+        """Close connections that were not used for a while; the console's own connection keeps sampling."""
         for place, found in list(self._open.items()):
             if found.user is not None and not found.use_count and self._clock() - found.used_at > IDLE_S:
                 del self._open[place]

@@ -54,7 +54,7 @@ class Contents:
         return given.decode("utf-8", "replace")
 
     def registered(self, data: Sequence[bytes | None]) -> dict[int, Registered]:
-        """By row what was written with a schema of the registry."""
+        """By row, the values that were written with a schema of the registry."""
         if self._registry is None:
             return {}
         framed = [row for row, one in enumerate(data) if one is not None and len(one) > 5 and one[0] == 0]
@@ -95,7 +95,7 @@ class Contents:
 
 
 class Registered:
-    """Bytes with a schema: their JSON text, or why there is none."""
+    """The JSON text of bytes with a schema, or the error."""
 
     __slots__ = ("error", "kind", "schema_id", "text")
 

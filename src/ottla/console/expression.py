@@ -47,7 +47,7 @@ class Expression(NamedTuple):
     text: str
     matches: Callable[[Row], bool]
     roots: frozenset[str]
-    """Of `_ROOTS` those that are used."""
+    """The names of `_ROOTS` that the expression uses."""
     needles: tuple[bytes, ...]
     """One of these is in the value of every record that matches, if that value is JSON without escapes; () = not
     known."""
@@ -62,7 +62,7 @@ class _Node(NamedTuple):
 
 
 def parse_expression(text: str) -> Expression:
-    """ExpressionError says what is wrong and where."""
+    """ExpressionError names the error and its place."""
     if len(text) > MAX_LENGTH:
         raise ExpressionError(f"an expression has at most {MAX_LENGTH} characters")
     parser = _Parser(text)

@@ -86,7 +86,7 @@ async def group(call: Call) -> dict[str, Any]:
 
 
 async def describe(admin: Admin, name: str) -> tuple[str, GroupDescription | None]:
-    """A group's kind and description; a kind that the client cannot describe has none."""
+    """A group's kind and description; None as the description of a kind that the client cannot describe."""
     listed = {one.group_id: one for one in await admin.list_groups()}
     if name not in listed:
         raise not_found(f"there is no group {name!r}", "an empty group whose offsets expired is gone")

@@ -65,7 +65,7 @@ class History:
             found = self._series.get(name)
             if found is None:
                 if not value:
-                    continue  # what was never anything needs no memory
+                    continue  # a series without a value needs no memory
                 if len(self._series) >= self._max_series:
                     del self._series[min(self._series, key=lambda one: self._series[one].fine.last)]
                 found = self._series[name] = Series()

@@ -15,7 +15,7 @@ MAX_RECORDS = 1_000
 MAX_HEADERS = 1_000
 FORMATS = ("text", "json", "hex", "base64", "registry")
 Encode = Callable[[bytes], bytes]
-"""Makes bytes with a registered schema of JSON text; ValueError says why not."""
+"""Encodes JSON text with a registered schema; ValueError if it does not fit."""
 
 
 class NewRecord:

@@ -61,7 +61,7 @@ class Letter:
 
 
 def letter_of(headers: Iterable[tuple[str, bytes | None]]) -> Letter | None:
-    """What headers say of a letter; None: the record is none."""
+    """The letter in a record's headers; None if the record is no letter."""
     found = {name: (value or b"").decode("utf-8", "replace") for name, value in headers}
     if share.TOPIC in found and share.GROUP in found:
         return Letter(
@@ -110,7 +110,8 @@ def own_headers(record: RawRecord) -> list[tuple[str, bytes | None]]:
 
 
 async def dead_letters(call: Call) -> dict[str, Any]:
-    """Topics whose last records are letters. Topics that sound like it are looked at first, and of many only those."""
+    """Topics whose last records are letters. Topics with fitting names are checked first; if there are many topics,
+    only those."""
     sample = await call.console.sampler(call.connection).current()
     names = [name for name, info in sample.topics.items() if not info.is_internal and not name.startswith("__")]
     names.sort(key=lambda name: (not any(hint in name.lower() for hint in HINTS), name))
@@ -121,7 +122,7 @@ async def dead_letters(call: Call) -> dict[str, Any]:
             try:
                 return await _looked_at(call, name)
             except (KafkaError, Fault):
-                return None  # gone, or not ours to read
+                return None  # deleted meanwhile, or not readable for this user
 
     found = await asyncio.gather(*(look(name) for name in names[:MAX_TOPICS]))
     return {"topics": [one for one in found if one is not None]}

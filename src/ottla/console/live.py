@@ -106,7 +106,7 @@ class Live:
         await self._send({"type": "stopped", "id": id})
 
     async def close(self) -> None:
-        """The page has gone: whatever it had open ends."""
+        """The page has disconnected: end its subscriptions."""
         tasks = [task for task, _ in self._open.values()]
         for task in tasks:
             task.cancel()

@@ -31,7 +31,7 @@ class Mask:
         return self.is_value or bool(self.paths or self.names)
 
     def masked(self, found: Any) -> Any:
-        """A JSON value without what is masked in it."""
+        """A JSON value without its masked parts."""
         if self.is_value:
             return MASK
         for path in self.paths:
@@ -74,7 +74,7 @@ _WHOLE = ("key", "value")
 
 
 def parse_rule(text: str) -> Rule:
-    """ValueError says what a rule looks like."""
+    """ValueError describes the syntax of a rule."""
     topics, colon, what = text.strip().rpartition(":")
     if not what or (colon and not topics):
         raise ValueError(f"{text!r} is no masking rule: [TOPIC-PATTERN:]$.path, NAME, key, value or headers.NAME")

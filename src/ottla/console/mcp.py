@@ -41,7 +41,7 @@ async def answer(
     *,
     may_write: bool,
 ) -> Any:
-    """What is answered to a message or to a batch of them; None if it asks for nothing."""
+    """The answer to a message or a batch of messages; None if no answer is due."""
     if isinstance(message, list):
         if not 0 < len(message) <= MAX_BATCH:
             return _failed(None, INVALID_REQUEST, f"a batch has 1 to {MAX_BATCH} messages")

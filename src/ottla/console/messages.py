@@ -132,7 +132,7 @@ async def bounds_of(admin: Admin, partitions: list[TopicPartition]) -> dict[Topi
 async def placed(
     admin: Admin, place: Place, bounds: dict[TopicPartition, tuple[int, int]]
 ) -> dict[TopicPartition, int]:
-    """The offset of a place in each partition, never outside what is there."""
+    """The offset of a place in each partition, within the bounds of the log."""
     match place.kind:
         case "earliest":
             return {one: first for one, (first, _) in bounds.items()}
@@ -205,7 +205,7 @@ async def read_one(connection: Connection, topic: str, partition: int, offset: i
 async def read_places(
     connection: Connection, topic: str, places: list[tuple[int, int]]
 ) -> dict[tuple[int, int], RawRecord]:
-    """Records at offsets; those that are not there are left out."""
+    """Records at offsets; missing records are left out."""
     admin = await connection.admin()
     count = len((await admin.describe_topics([topic]))[topic].partitions)
     partitions = sorted({partition for partition, _ in places})

@@ -49,7 +49,7 @@ class OidcConfig:
     """Where browsers reach this console; None: where it listens."""
 
     def __post_init__(self) -> None:
-        """ValueError if an address is not one that a secret may be sent to."""
+        """ValueError if a secret must not be sent to the address."""
         check_address(self.issuer)
 
 
@@ -62,7 +62,7 @@ def check_address(url: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A login that began in a session: what its answer must carry."""
+    """A login that began in a session: its answer must have these values."""
 
     state: str = field(repr=False)
     verifier: str = field(repr=False)
@@ -89,7 +89,7 @@ def authorization_url(endpoint: str, config: OidcConfig, attempt: Attempt, redir
 
 
 def subject_of(token: str) -> str:
-    """The subject that a JWT names. ValueError if it is none, or has no subject."""
+    """The subject of a JWT. ValueError for a text that is no JWT, or has no subject."""
     parts = token.split(".")
     if len(parts) != 3 or len(token) > MAX_TOKEN:
         raise ValueError("the access token is no JWT, which brokers need to check it")
@@ -130,7 +130,8 @@ def parse_grant(answer: Any, refresh: str | None = None) -> Grant:
 
 
 class Issuer:
-    """Calls of the issuer. They follow no redirection: a code and a secret go where its document says, nowhere else."""
+    """Calls of the issuer. Redirects are not followed: a code and a secret are sent only to the addresses in the
+    issuer's document."""
 
     def __init__(self, config: OidcConfig) -> None:
         self.config = config
@@ -195,7 +196,7 @@ class Issuer:
 
 
 class Tokens:
-    """The token of one user, for all clients that work for the user. Calling it gives one that is good for a while."""
+    """The token of one user, for all clients of that user. Calling it returns a token that is valid for a while."""
 
     def __init__(
         self, grant: Grant, renew: Callable[[str], Grant] | None, clock: Callable[[], float] = time.monotonic

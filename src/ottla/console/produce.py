@@ -28,7 +28,7 @@ async def produce(call: Call) -> dict[str, Any]:
     topic = call.names["topic"]
     encode = None
     if _uses_registry(call.asked()):
-        # what is wrong with a value says much of its schema: only to a user that may describe the topic
+        # an encoding error reveals parts of the schema: shown only to users that may describe the topic
         await (await call.admin()).describe_topics([topic])
         encode = await asyncio.to_thread(_encoder, call, topic)
     records = parse_records(call.asked().get("records"), encode)
@@ -99,7 +99,7 @@ async def resend(call: Call) -> dict[str, Any]:
 
 
 def refuse_masked(call: Call, source: str, target: str) -> None:
-    """What is masked in a topic must not be copied to where it is not."""
+    """Masked values must not be copied to a topic without the mask."""
     if source != target and call.console.masking.of(source) != call.console.masking.of(target):
         raise Fault(
             403,

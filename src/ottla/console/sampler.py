@@ -206,7 +206,7 @@ class Sampler:
                 try:
                     made.lags[name] = await self._lag(admin, made, made.groups[name])
                     await _describe(admin, made, made.groups[name])
-                except KafkaError:  # gone meanwhile, or not ours to see
+                except KafkaError:  # deleted meanwhile, or not visible to this user
                     made.lags.pop(name, None)
                     made.described.pop(name, None)
 

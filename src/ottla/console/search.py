@@ -38,7 +38,7 @@ class Step(NamedTuple):
 
 
 class Search:
-    """One search; `left` is what is not read yet, after every step."""
+    """One search; after every step `left` has the ranges that are not read yet."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What a search or a tail asks for, parsed and bounded, and the cursor with which a search goes on."""
+"""The parameters of a search or a tail, parsed and bounded, and the cursor with which a search continues."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAX_TEXT = 10_000
 MAX_CURSOR = 1_000_000
 FORMATS = ("auto", "json", "text", "hex")
 Ranges = dict[int, tuple[int, int]]
-"""By partition what is left to read: the first offset, and the one behind the last."""
+"""By partition the range that is not read yet: the first offset, and the one behind the last."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -173,7 +173,7 @@ class ConsoleServer:
             return _json(broken.document(), broken.status)
 
     def _check_host(self, request: web.BaseRequest) -> None:
-        """A name that an attacker's DNS points to this machine must not reach a console without login."""
+        """An attacker's DNS name that points to this machine must not reach a console without login."""
         name = request.headers.get("Host", "").lower()
         host = name if name.endswith("]") else name.rpartition(":")[0] if ":" in name else name
         if is_loopback(self.config.host) and host not in LOOPBACK_NAMES:
@@ -392,7 +392,7 @@ class ConsoleServer:
         cluster = next(iter(self.config.clusters))
         if self.console.connections.is_known(cluster, principal_of(name), credentials):
             return principal_of(name), credentials
-        # of its own until the cluster has taken it: a wrong password must not touch what the user has open
+        # separate until the cluster accepts it: a wrong password must not affect what the user has open
         trial = Connection(cluster, {**self.config.clusters[cluster], **credentials}, principal_of(name))
         try:
             await trial.admin()
@@ -420,7 +420,7 @@ class ConsoleServer:
         self._sockets[socket] = session
 
         async def send(frame: dict[str, Any]) -> None:
-            # awaits a full socket: a page that is slow slows its own tail, whose ring then skips
+            # waits for a full socket: a slow page slows its own tail, whose ring then skips
             if not socket.closed:
                 await socket.send_str(_text(frame))
 
@@ -475,7 +475,7 @@ class ConsoleServer:
 
 
 async def _renew(credentials: Mapping[str, Any]) -> None:
-    """A token whose time is over is renewed before it is used; AuthenticationError: the login has expired."""
+    """An expired token is renewed before it is used; AuthenticationError: the login has expired."""
     tokens = credentials.get(TOKEN_PROVIDER)
     if isinstance(tokens, Tokens) and tokens.is_due:
         await asyncio.to_thread(tokens)

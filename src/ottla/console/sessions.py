@@ -40,7 +40,7 @@ class Session:
 
 
 class Sessions:
-    """Every open session. The one that was idle longest makes room for a new one."""
+    """Every open session. The one that was idle longest is closed for a new one."""
 
     def __init__(self, new_token: Callable[[], str]) -> None:
         self._new_token = new_token
@@ -58,7 +58,7 @@ class Sessions:
 
     def open(self, now: float) -> Session:
         if len(self._by_id) >= MAX_SESSIONS:
-            # sessions without a login cost nothing to open: they make room first
+            # sessions without a login cost nothing to open, so they are closed first
             del self._by_id[min(self._by_id.values(), key=lambda one: (one.user is not None, one.used_at)).id]
         made = Session(self._new_token(), self._new_token(), now)
         self._by_id[made.id] = made

@@ -22,7 +22,7 @@ FRAME_S = 0.1
 
 
 class Ring:
-    """The records that wait for the page; the oldest make room, and are counted."""
+    """The records that wait for the page; the oldest are dropped and counted."""
 
     def __init__(self, size: int = RING) -> None:
         self._records: deque[RawRecord] = deque()

@@ -51,7 +51,7 @@ def main(arguments: list[str]) -> int:
 
 
 async def show(session: Session, options: argparse.Namespace) -> int:
-    await session.admin()  # says at once if there is no cluster
+    await session.admin()  # fails at once if the cluster does not answer
     settings = {**session.target.settings, "bootstrap.servers": session.target.broker}
     console = Console(ConsoleConfig(clusters={"cluster": settings}), Routes([]))
     try:

@@ -213,7 +213,7 @@ async def change_settings(call: Call) -> dict[str, Any]:
 
 
 async def changed(call: Call, resource: ConfigResource) -> dict[str, Any]:
-    """Change the settings of a resource as the body says."""
+    """Change the settings of a resource to those in the body."""
     changes = [
         ConfigChange(text(name, "a setting's name"), None, Operation.DELETE)
         if value is None

@@ -103,7 +103,7 @@ def _cluster(operation: AclOperation) -> Need:
 
 
 def _references(body: Any, context: str) -> list[Need]:
-    """Schemas that a schema refers to are read by the one that registers it."""
+    """The caller that registers a schema must be able to read the schemas that it refers to."""
     given = body.get("references") if isinstance(body, Mapping) else None
     found = []
     for one in given if isinstance(given, list) else ():

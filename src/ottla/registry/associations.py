@@ -103,8 +103,8 @@ class Associations:
         return {"results": results}
 
     def batch_mutate(self, body: Mapping[str, Any], context: str, *, is_dry: bool) -> Decision[dict[str, Any]]:
-        """Each request for itself: one that is refused leaves the others alone. Requests are decided on the state
-        before the batch, so two that name the same resource or subject are refused."""
+        """Requests are independent: a refused one does not affect the others. Each is decided on the state before the
+        batch, so two requests that name the same resource or subject are refused."""
         results: list[dict[str, Any]] = []
         written: list[Record] = []
         used: set[bytes] = set()
@@ -183,7 +183,7 @@ class Associations:
     def _one(
         self, place: _Resource, one: _Wanted, known: Association | None, *, is_create: bool
     ) -> tuple[Association, bool]:
-        """The association that a request asks for, and whether it is new or changed."""
+        """The requested association, and whether it is new or changed."""
         default = place.default_subject(one.type)
         lifecycle = one.lifecycle or (STRONG if one.schema is not None else known.lifecycle if known else WEAK)
         frozen = one.frozen if one.frozen is not None else (known.is_frozen if known else lifecycle == STRONG)
@@ -219,7 +219,7 @@ class Associations:
         return known._replace(lifecycle=lifecycle, is_frozen=frozen), True
 
     def _refuse_new(self, one: _Wanted, lifecycle: str, subject: Subject, *, is_create: bool) -> None:
-        """A STRONG association belongs to its topic: it is made with it and brings the first schema."""
+        """A STRONG association belongs to its topic: it is created with the topic and with the first schema."""
         if lifecycle != STRONG or self._state.mode(subject) == "IMPORT":
             return
         if not is_create:

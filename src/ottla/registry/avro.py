@@ -203,7 +203,7 @@ class AvroSchema:
         return json.dumps(_Writer(set(), False).document(self.type, ""), separators=(",", ":"), ensure_ascii=False)
 
     def differences_from_writer(self, writer: AvroSchema) -> list[Difference]:
-        """Why this schema, as the reader's, cannot read what was written with another; empty: it can."""
+        """Why this schema, as the reader's, cannot read data written with another; empty if it can."""
         return _Comparison().compare(self.type, writer.type, "")
 
     def names(self) -> list[str]:

@@ -297,7 +297,7 @@ class Commands:
         return parsed
 
     def _refuse_invalid(self, given: StoredSchema, parsed: Schema, config: Mapping[str, Any]) -> None:
-        """A new schema keeps to the specification; those that were registered before need not."""
+        """A new schema must follow the specification; schemas registered earlier need not."""
         if parsed.complaint and config.get("validateNewSchemas") is not False:
             raise _invalid(given, parsed.complaint)
 
@@ -346,7 +346,7 @@ class Commands:
         return Decision([*written, *self.ids_kept(subject, [stored])], stored.version)
 
     def ids_kept(self, subject: Subject, removed: list[StoredSchema]) -> list[Record]:
-        """What keeps the highest id from being given again after its schema is gone for good."""
+        """A record that keeps the highest id from being assigned again after its schema was deleted permanently."""
         highest = self._state.max_id(subject.context)
         is_needed = any(one.id == highest for one in removed)
         return [records.noop_record(self._state.max_ids())] if is_needed else []

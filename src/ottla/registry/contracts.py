@@ -98,7 +98,7 @@ def reserved_fields(metadata: Mapping[str, Any] | None) -> set[str]:
 
 
 def property_of(metadata: Mapping[str, Any] | None, name: str) -> str | None:
-    """The value of a property, by which a compatibility group is told from others."""
+    """The value of a property that separates compatibility groups."""
     return ((metadata or {}).get("properties") or {}).get(name)
 
 

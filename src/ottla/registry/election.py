@@ -2,8 +2,7 @@
 
 The leader commits an offset whose metadata is its address; the other instances read it to know where writes go. Kafka's
 coordinator fences a commit of a member that the group has dropped, and the transactional id fences its writes
-(`topic`), so two instances that both believe to lead cannot both write.
-"""
+(`topic`), so two instances that both consider themselves the leader cannot both write."""
 
 from __future__ import annotations
 

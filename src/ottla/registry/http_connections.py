@@ -22,7 +22,7 @@ Handle = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
 class HttpConnections(web.Server):
-    """A server whose connections are counted, also by address; one too many is closed at once."""
+    """A server that counts its connections, also by address; a connection beyond the limit is closed at once."""
 
     def __init__(self, handle: Handle, *, first_request_s: float = FIRST_REQUEST_S, **settings: Any) -> None:
         super().__init__(self._asked, **settings)

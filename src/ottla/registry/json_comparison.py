@@ -23,7 +23,7 @@ _OF_TYPE = {
 
 
 class Resolves(Protocol):
-    """A schema that knows what its references stand for."""
+    """A schema whose references are resolved."""
 
     def resolved(self, schema: Any) -> Any: ...
 
@@ -108,7 +108,7 @@ class Comparison:
         return not Comparison(self._writer, self._reader, self._budget).compare(writer, reader, "#")
 
     def _each_type_fits(self, choices: list[Any], writer: dict[str, Any], path: str) -> bool:
-        """Whether each type of a schema that allows several has a choice of its own."""
+        """Whether each type of a schema with several types is an alternative of its own."""
         types = _types(writer)
         if "type" not in writer or len(types) < 2:
             return False

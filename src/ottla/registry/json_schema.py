@@ -17,7 +17,7 @@ _MAX_REFERENCE_STEPS = 100
 
 
 class JsonSchema:
-    """A schema, and those that it refers to by name."""
+    """A schema, and the schemas that it refers to, by name."""
 
     kind = "JSON"
     complaint = ""
@@ -137,7 +137,7 @@ def _anchors_of(root: Any) -> dict[str, Any]:
 
 
 def _check(node: dict[str, Any]) -> None:
-    """Refuse a keyword whose value cannot be meant: only where it is certain that it is a keyword."""
+    """Refuse a keyword with an impossible value, but only if it is certainly a keyword."""
     kind = node.get("type")
     if isinstance(kind, str) and kind not in TYPES and ("properties" in node or "$schema" in node):
         raise Unusable(f"unknown type {kind[:100]!r}")

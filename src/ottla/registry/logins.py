@@ -44,7 +44,7 @@ class User(NamedTuple):
 
     name: str
     is_administrator: bool = False
-    """Whether the cluster lets it change ACLs: a super user, or one that could give itself every right."""
+    """Whether the registry's own login can change ACLs: a super user, or one that could grant itself every right."""
 
 
 Login = Callable[[Credentials], Awaitable[User | None]]
@@ -52,7 +52,7 @@ _log = logging.getLogger("ottla.registry")
 
 
 class Logins:
-    """The logins of callers that were verified. `login` asks the cluster."""
+    """The verified logins of callers. `login` verifies with the cluster."""
 
     def __init__(self, login: Login, *, sleep: Callable[[float], Awaitable[Any]] = asyncio.sleep) -> None:
         self._login = login
@@ -104,7 +104,7 @@ class Logins:
 
 
 def _keep(kept: dict[Any, Any], key: object, value: object) -> None:
-    """The oldest entry makes room."""
+    """The oldest entry is removed."""
     if len(kept) >= MAX_KEPT_COUNT and key not in kept:
         del kept[next(iter(kept))]
     kept[key] = value

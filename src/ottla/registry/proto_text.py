@@ -398,7 +398,7 @@ class _Parser:
 
 
 class _Word(str):
-    """A value that is neither text nor boolean."""
+    """A value that is neither quoted text nor a boolean."""
 
 
 def _tokens(text: str) -> list[str]:

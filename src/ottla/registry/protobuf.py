@@ -30,7 +30,7 @@ _FILE_OPTIONS = tuple(name for name, one in _OPTIONS.items() if one.message_type
 
 
 class ProtobufSchema:
-    """One file, and those that it imports."""
+    """One file, and its imports."""
 
     kind = "PROTOBUF"
     complaint = ""
@@ -205,7 +205,7 @@ class ProtobufSchema:
         return list(self._compare(mine, theirs, writer, f"#/{self._shape(field).replace('.', '/')}", compared))
 
     def _oneofs(self, mine: Any, theirs: Any, path: str) -> Iterator[Difference]:
-        """Fields that were apart and share a oneof now; and those that leave one."""
+        """Fields that were separate and now share a oneof; and fields that leave one."""
         homes = {
             one.number: theirs.oneof_decl[one.oneof_index].name
             if one.HasField("oneof_index") and not one.proto3_optional
@@ -261,7 +261,7 @@ def _load(text: str) -> descriptor_pb2.FileDescriptorProto:
     if compact and all(one.isalnum() or one in "+/=" for one in compact[:200]):
         try:
             file = descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(compact, validate=True))
-            # a descriptor may hold any names and indexes: what it says is checked as the text that is kept
+            # a descriptor may have any names and indexes: its text form is checked instead
             return proto_text.parse("\n".join(_lines(file, False)))
         except (binascii.Error, ValueError, DecodeError, LookupError):
             pass

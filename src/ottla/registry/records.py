@@ -218,13 +218,13 @@ def noop_record(max_ids: Mapping[str, int] | None = None) -> Record:
 
 
 def id_in_damaged(value: bytes) -> int | None:
-    """The id of a schema whose record cannot be read, if it can still be seen."""
+    """The id of a schema whose record cannot be decoded, if the id is readable."""
     found = _ID_FIELD.search(value)
     return int(found.group(1)) if found is not None else None
 
 
 def decode_schema(subject: str, version: int, document: dict[str, Any], timestamp: int) -> StoredSchema:
-    """A version from its record's value; the key says of which subject. ValueError, TypeError, KeyError: no schema."""
+    """A version from its record's value; the key names the subject. ValueError, TypeError, KeyError: no schema."""
     id_, text = document["id"], document["schema"]
     if not isinstance(id_, int) or isinstance(id_, bool) or not 0 <= id_ <= MAX_ID or not isinstance(text, str):
         raise ValueError("no id or no schema")

@@ -379,7 +379,7 @@ def is_plain(answer: Any) -> bool:
 
 
 def _seen(request: Request, found: list[StoredSchema], what: str) -> list[StoredSchema]:
-    """Of the versions with an id those that the caller may read."""
+    """The versions with an id that the caller may read."""
     if not found:
         raise faults.schema_not_found(what[:100])
     seen = [one for one in found if request.sees(one.subject)]

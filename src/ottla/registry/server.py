@@ -166,7 +166,7 @@ class RegistryServer:
             await asyncio.sleep(PAUSE_S)
 
     async def _forward(self, request: web.BaseRequest, leader: str | None, content: bytes) -> web.Response | None:
-        """The leader's answer; None if the instance at that address is not there, or does not lead."""
+        """The leader's answer; None if that instance does not answer, or does not lead."""
         if leader is None or leader == self.url:
             return None
         if not may_forward(leader, self.url):
@@ -205,7 +205,7 @@ def _record(kind: str, name: str, request: web.BaseRequest, reason: str) -> None
 
 
 def _record_refusal(request: web.BaseRequest, user: User | None, fault: Fault) -> None:
-    """A login that failed, and what a user may not do. A request without credentials is no event."""
+    """Events for failed logins and denied operations. A request without credentials is no event."""
     if fault.status == 401:
         given = credentials_of(request.headers.getall("Authorization", []))
         if given is not None:

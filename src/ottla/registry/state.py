@@ -54,7 +54,7 @@ class State:
         return (subjects.parse(one) for one in sorted(self._versions))
 
     def unaliased(self, subject: Subject) -> Subject:
-        """The subject that a name stands for: its own, unless its settings say that it is an alias."""
+        """The subject behind a name: the name itself, unless its settings define it as an alias."""
         alias = self.configs.get(subject.key, {}).get("alias")
         if not isinstance(alias, str) or not alias:
             return subject
@@ -66,7 +66,7 @@ class State:
         return sorted(self._contexts | used | {subjects.DEFAULT_CONTEXT})
 
     def with_id(self, context: str, id_: int) -> list[StoredSchema]:
-        """The versions that have an id in a context, those that are not deleted first."""
+        """The versions with an id in a context, undeleted ones first."""
         found = self._by_id.get((context, id_), {})
         return sorted(found.values(), key=lambda one: (one.is_deleted, one.subject, one.version))
 
@@ -134,7 +134,7 @@ class State:
         return True
 
     def try_out(self, written: Sequence[Record]) -> Callable[[], None]:
-        """Apply the records of a registration; calling what is returned takes them back."""
+        """Apply the records of a registration; returns a function that takes them back."""
         max_id, contexts = dict(self._max_id), set(self._contexts)
         before: list[tuple[str, int, StoredSchema | None]] = []
         for one in written:

@@ -13,7 +13,7 @@ _RESERVED = ("__GLOBAL", "__EMPTY")
 
 
 class Subject(NamedTuple):
-    """A subject in its context. An empty name stands for the context itself, in settings."""
+    """A subject in its context. In settings, an empty name means the context itself."""
 
     context: str
     name: str

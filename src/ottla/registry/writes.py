@@ -34,7 +34,7 @@ class Writes:
         self._running: asyncio.Task[None] | None = None
 
     async def answer(self, asked: Request, election: Election) -> Any:
-        """The reply to a request that may write, after what it wrote was read back."""
+        """The reply to a write request, after its records were read back."""
         done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting.append((asked, done))
         if self._running is None or self._running.done():
