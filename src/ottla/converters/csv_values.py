@@ -35,8 +35,8 @@ _PATTERNS = {
 
 
 class CsvDecoder(Decoder):
-    """Values of a topic or lines of a file as rows of a schema. `zone` is what timestamps without an offset are in;
-    `has_header`: a line with the names of all columns is none of its rows."""
+    """Values of a topic or lines of a file as rows of a schema. `zone` applies to timestamps without an offset;
+    `has_header`: a line with the names of all columns is skipped."""
 
     is_framed = False
 
@@ -122,7 +122,7 @@ class CsvDecoder(Decoder):
 
 
 def split(value: bytes) -> Fields:
-    """The fields of one record; None for those that are empty and not quoted."""
+    """The fields of one record; None for fields that are empty and not quoted."""
     try:
         text = value.decode()
     except UnicodeDecodeError as error:

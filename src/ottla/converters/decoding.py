@@ -28,8 +28,8 @@ class Decoder(ABC):
 
     @abstractmethod
     def decode_frame(self, frame: Frame) -> Decoded:
-        """Decode messages that were written with one schema; none of them is null. SchemaNotFound and
-        UnusableSchema: none of them can be decoded; any other error is none of theirs."""
+        """Decode messages that were written with one schema; none of them is null. SchemaNotFound and UnusableSchema:
+        no value of the schema can be decoded. Any other error is not due to the values."""
 
     def decode(self, values: pyarrow.Array) -> Decoded:
         given = values.to_pylist()
@@ -108,7 +108,7 @@ class Encoder(ABC):
     """Encodes rows as values of a topic; it goes to Spark's workers, too."""
 
     header: bytes
-    """What stands before each value: empty without a registry."""
+    """The bytes before each value: empty without a registry."""
 
     @abstractmethod
     def encode(self, rows: pyarrow.Array) -> pyarrow.Array:

@@ -24,7 +24,7 @@ class Frame:
 
 
 def frames(values: list[bytes | None], *, has_indexes: bool = False) -> Iterator[Frame]:
-    """The values by the schema they were written with; those that are null are in none."""
+    """The values by their schema; null values are left out."""
     size = HEADER.size + 1 if has_indexes else HEADER.size
     found: dict[bytes, list[int]] = {}
     for row, value in enumerate(values):
@@ -45,7 +45,7 @@ def frames(values: list[bytes | None], *, has_indexes: bool = False) -> Iterator
 
 
 def _indexed(schema_id: int, rows: list[int], values: list[bytes]) -> Iterator[Frame]:
-    """Rows whose message is not the first of its file: how long the indexes are differs from row to row."""
+    """Rows whose message is not the first of its file: the length of the indexes differs between rows."""
     found: dict[tuple[int, ...] | None, Frame] = {}
     for row, value in zip(rows, values, strict=True):
         indexes, end = message_indexes(value)
@@ -79,7 +79,7 @@ def indexes_at(value: bytes, start: int) -> tuple[tuple[int, ...] | None, int]:
 
 
 def _number(value: bytes, position: int) -> tuple[int, int]:
-    """A zigzag number and where it ends; -1 where there is none."""
+    """A zigzag number and its end; -1 if there is none."""
     number = 0
     for shift in range(0, 35, 7):
         if position >= len(value):
@@ -93,7 +93,7 @@ def _number(value: bytes, position: int) -> tuple[int, int]:
 
 
 def header(schema_id: int, indexes: tuple[int, ...] | None = None) -> bytes:
-    """What stands before a message."""
+    """The bytes before a message."""
     head = HEADER.pack(0, schema_id)
     if indexes is None:
         return head

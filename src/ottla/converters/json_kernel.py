@@ -128,12 +128,12 @@ class Column:
             self.numbers[index] = 0
 
     def put(self) -> None:
-        """The row is there; what it holds has been written."""
+        """The row exists; its fields have been written."""
         self.validity[self.count] = 1
         self.count += 1
 
     def truncate(self, count: int) -> None:
-        """Forget the rows from `count` on, and what was begun of another."""
+        """Remove the rows from `count` on, and the parts of a row that was begun."""
         self.count = count
         kind = self.kind
         if kind == STRUCT:
@@ -258,7 +258,7 @@ class JsonKernel:
         return True
 
     def skip_string(self) -> int:
-        """Go behind a string: 1, or 2 if it has escapes, or 0 if it is none."""
+        """Go behind a string: 1, or 2 if it has escapes, or 0 if there is no string."""
         source = self.source
         position = self.position + 1
         end = self.end
@@ -295,7 +295,7 @@ class JsonKernel:
         return 0
 
     def hex4(self, position: int) -> int:
-        """A number of four hexadecimal digits; -1 if it is none."""
+        """A number of four hexadecimal digits; -1 if there are other characters."""
         number = 0
         for index in range(4):
             byte = self.source[position + index]
@@ -344,7 +344,7 @@ class JsonKernel:
                 return False
 
     def read_struct(self, column: Column, depth: int) -> bool:
-        """An object, at whose bracket the position is."""
+        """An object; the position is at its bracket."""
         index = column.count
         column.next = 0
         seen: list[bytes] | None = None
@@ -529,7 +529,7 @@ class JsonKernel:
         return True
 
     def read_string(self, column: Column) -> bool:
-        """A string, at whose quote the position is."""
+        """A string; the position is at its quote."""
         source = self.source
         position = self.position + 1
         end = self.end
@@ -728,7 +728,7 @@ class JsonKernel:
         return True
 
     def two(self, position: int) -> int:
-        """A number of two digits; one larger than any year if it is none."""
+        """A number of two digits; larger than any year if there are other characters."""
         tens = self.source[position] - 0x30
         ones = self.source[position + 1] - 0x30
         if tens < 0 or tens > 9 or ones < 0 or ones > 9:
@@ -736,7 +736,7 @@ class JsonKernel:
         return tens * 10 + ones
 
     def days(self, start: int) -> int:
-        """The days from 1970 to a date of ten characters; a huge number if it is none."""
+        """The days from 1970 to a date of ten characters; a huge number if it is no date."""
         source = self.source
         year = self.two(start) * 100 + self.two(start + 2)
         month = self.two(start + 5)

@@ -23,7 +23,7 @@ from ottla.converters.scalars import NUMBER, Scalar, Unfit, is_number, scalar_of
 ANY = {b"ottla.json": b"any"}
 """The metadata of a string field that takes any value: the content of a string, else the JSON text itself."""
 MISFIT = " (does not fit)"
-"""Behind the name of a field of the schema whose value was rescued, where fields are counted."""
+"""Appended to the name of a field whose value was rescued, when fields are counted."""
 _BLANK = re.compile(r"[ \t\n\r]*")
 _KINDS = {'"': "a string", "{": "an object", "[": "an array", "t": "a boolean", "f": "a boolean", "n": "null"}
 _LITERALS = ("true", "false", "null")
@@ -102,7 +102,7 @@ class Row:
 
     columns: dict[str, Any]
     unexpected: list[str]
-    """The fields that the schema does not have, with the way to them; and those whose values were rescued."""
+    """The paths of fields that the schema does not have, and of fields whose values were rescued."""
     rescued: list[str]
     """Those fields as they were, each with its name."""
 
@@ -166,7 +166,7 @@ class JsonReader:
         return found.end()
 
     def _found(self, start: int) -> str:
-        """What stands at a place, for an error."""
+        """Describes the value at a place, for an error."""
         text = self._text[start:]
         if not text:
             return "the end of the value"

@@ -30,7 +30,7 @@ class _Reader:
         self._others = others
 
     def type_of(self, schema: Any, open_: tuple[str, ...] = ()) -> Any:
-        """The type of a schema. What is not said, or may be this and that, is text: the JSON itself."""
+        """The type of a schema. A schema that names no type, or several, is text: the JSON itself."""
         if not isinstance(schema, Mapping):
             return _ANYTHING
         if "$ref" in schema:

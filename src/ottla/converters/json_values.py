@@ -153,7 +153,7 @@ class JsonDecoder(Decoder):
 
 
 def plain(kind: Any) -> Any:
-    """A type all of whose parts may be null, as Spark's own from_json gives it."""
+    """The type with all parts nullable, as Spark's own from_json returns it."""
     types = pyarrow.types
     if types.is_struct(kind):
         return pyarrow.struct([pyarrow.field(one.name, plain(one.type)) for one in kind])
@@ -179,7 +179,7 @@ def counts_text(unexpected: Counter[str]) -> str:
 
 
 def _validity(values: pyarrow.Array) -> Any:
-    """A byte a row: 0 for null, 1 for UTF-8, 2 for what is none."""
+    """A byte a row: 0 for null, 1 for UTF-8, 2 for other bytes."""
     try:
         values.cast(pyarrow.string())
     except pyarrow.ArrowInvalid:

@@ -100,7 +100,7 @@ def _parsed(parse: Callable[[bytes], Any], value: bytes, errors: list[str | None
 
 
 def rows_of(descriptor: Any, messages: list[Any], is_lenient: bool) -> pyarrow.Array:
-    """Messages as a struct array; null where there is none."""
+    """Messages as a struct array; null for a missing message."""
     is_null = pyarrow.array([message is None for message in messages], pyarrow.bool_())
     has_null = pc.any(is_null, min_count=0).as_py()
     fields = shown_fields(descriptor)
@@ -181,7 +181,7 @@ class ProtobufEncoder(Encoder):
             stored = _stored_rows(self._schema.descriptor, rows.cast(self._type))
         except pyarrow.ArrowException as error:
             raise ConverterError(f"rows of {rows.type} do not fit the Protobuf schema: {error}") from None
-        make = self._schema.message_class  # which leaves unset what is None
+        make = self._schema.message_class  # None leaves a field unset
         values: list[bytes | None] = []
         for row in python_values(stored):
             try:
@@ -192,7 +192,7 @@ class ProtobufEncoder(Encoder):
 
 
 def _stored_rows(descriptor: Any, rows: pyarrow.Array) -> pyarrow.Array:
-    """Rows whose columns are what messages are made of."""
+    """Rows whose columns are the fields of messages."""
     fields = {field.name: field for field in shown_fields(descriptor)}
     names = [field.name for field in rows.type]
     arrays = [_stored(fields[name], rows.field(name)) for name in names]

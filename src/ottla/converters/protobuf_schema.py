@@ -122,7 +122,7 @@ def element_type(field: FieldDescriptor, outer: tuple[str, ...]) -> Any:
 
 
 def indexes_of(descriptor: Descriptor) -> tuple[int, ...]:
-    """Where a message stands in its file: what the Confluent wire format writes."""
+    """The indexes of a message in its file, which the Confluent wire format writes."""
     path: list[int] = []
     one: Descriptor | None = descriptor
     while one is not None:
@@ -135,7 +135,7 @@ def indexes_of(descriptor: Descriptor) -> tuple[int, ...]:
 
 
 def message_at(file: Any, indexes: Iterable[int]) -> str | None:
-    """The name of the message that stands somewhere in a file; None: there is none."""
+    """The name of the message at some indexes of a file, or None."""
     names = [file.package] if file.package else []
     messages = file.message_type
     for index in indexes:
@@ -150,7 +150,7 @@ def message_at(file: Any, indexes: Iterable[int]) -> str | None:
 
 
 def compiled(path: str) -> tuple[bytes, str]:
-    """The descriptors of a .proto file and of what it imports, or of a compiled descriptor set; and the file's name."""
+    """The descriptors of a .proto file and its imports, or of a compiled descriptor set; and the file's name."""
     if not path.endswith(".proto"):
         try:
             content = Path(path).read_bytes()
@@ -260,7 +260,7 @@ def imports_of(files: bytes) -> list[str]:
 
 
 def message_of(files: bytes, name: str | None) -> str:
-    """The full name of the message that is meant: the one that is named, or the first of the last file."""
+    """The full name of the chosen message: the named one, or the first of the last file."""
     found = descriptor_pb2.FileDescriptorSet.FromString(files).file
     if name is None:
         first = message_at(found[-1], (0,))

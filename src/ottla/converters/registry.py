@@ -94,7 +94,7 @@ class RegistrySettings:
 
 
 def _address(url: str) -> SplitResult | None:
-    """The parts of an http or https address; None if it is none, or has an impossible port."""
+    """The parts of an http or https address; None for another text, or an impossible port."""
     try:
         parts = urlsplit(url.strip())
         return parts if parts.scheme in ("http", "https") and parts.port != 0 else None
@@ -103,7 +103,7 @@ def _address(url: str) -> SplitResult | None:
 
 
 def _shown(url: str) -> str:
-    """An address without what stands before its @."""
+    """An address without the user and password before its @."""
     return repr(url.rpartition("@")[2].strip())
 
 
@@ -136,7 +136,7 @@ class Registry:
         self._registered: dict[tuple[str, RegisteredSchema], int] = {}
 
     def by_id(self, schema_id: int, format_: str | None = None) -> RegisteredSchema:
-        """The schema of an id. SchemaNotFound: there is none."""
+        """The schema of an id; SchemaNotFound if the registry does not have it."""
         expires_at = self._unknown.get(schema_id)
         if expires_at is not None and time.monotonic() < expires_at:
             raise self._no_such_id(schema_id)
@@ -175,7 +175,7 @@ class Registry:
     def references_of(
         self, schema: RegisteredSchema, format_: str | None = None
     ) -> list[tuple[Reference, RegisteredSchema]]:
-        """All schemas that a schema needs, directly or not, those that others need first."""
+        """All schemas that a schema needs, directly or indirectly; each after those that it needs itself."""
         found: dict[str, tuple[Reference, RegisteredSchema]] = {}
 
         def visit(one: RegisteredSchema, depth: int) -> None:
@@ -314,7 +314,7 @@ class Registry:
 
 
 def _keep(kept: dict[Any, Any], key: object, value: object) -> None:
-    """Remember, but not without end: garbage ids must not fill the memory."""
+    """Cache, up to a limit: garbage ids must not fill the memory."""
     if len(kept) >= MAX_KEPT_COUNT:
         kept.clear()
     kept[key] = value
@@ -346,7 +346,7 @@ _shared: dict[RegistrySettings, Registry] = {}
 
 
 def registry_of(settings: RegistrySettings) -> Registry:
-    """The registry of this process: a Spark worker keeps what it has learnt from batch to batch."""
+    """The registry client of this process: a Spark worker keeps its cache from batch to batch."""
     return _shared.setdefault(settings, Registry(settings))
 
 

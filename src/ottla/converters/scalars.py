@@ -32,11 +32,11 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _MAX_OFFSET = timedelta(hours=18)
 Scalar = Callable[[str], Any]
-"""What pyarrow.array takes for the text; Unfit: the text is none of the type."""
+"""The value for pyarrow.array; Unfit if the text is no value of the type."""
 
 
 class Unfit(Exception):
-    """A text that is no value of a type: what was expected instead."""
+    """A text that is no value of a type; the message says what was expected."""
 
 
 def shown(text: str) -> str:

@@ -26,7 +26,7 @@ ATTRIBUTES_POSITION = 22
 MAGIC = 2
 NO_TIMESTAMP = -1
 MAX_SCHEMA_COUNT = 100
-"""Different schemas in one batch that are told apart (`kernel.schema_ids`)."""
+"""The number of different schemas in one batch that are recorded (`kernel.schema_ids`)."""
 NO_PRODUCER_ID = -1
 NO_SEQUENCE = -1
 MAX_SEQUENCE = 0x7FFFFFFF

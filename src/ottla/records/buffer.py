@@ -52,7 +52,7 @@ class RecordBuffer:
         value: Buffer | None,
         headers: Iterable[tuple[str, bytes | None]] = (),
     ) -> int:
-        """The place of the record in the batch; -1 if there is no room for it."""
+        """The index of the record in the batch; -1 if the batch has no room for it."""
         count = self.count
         limit = self.limit
         moment = timestamp

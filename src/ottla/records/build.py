@@ -93,8 +93,8 @@ def seal(
     has_log_append_time: bool = False,
     records_crc: int | None = None,
 ) -> None:
-    """Write the header in front of a batch's records, which begin at HEADER_SIZE, and the CRC of all that. The caller
-    knows the CRC of the records alone spares another look at them."""
+    """Write the header in front of a batch's records, which begin at HEADER_SIZE, and the CRC of all of it. A caller
+    that passes the CRC of the records saves a second pass over them."""
     attributes = int(compression)
     if has_log_append_time:
         attributes |= LOG_APPEND_TIME_FLAG
@@ -133,7 +133,7 @@ def read(batch: Buffer, *, max_decompressed: int = DEFAULT_MAX_SIZE) -> list[Rec
 
 
 def crc_ok(buffer: Buffer, position: int, size: int) -> bool:
-    """Whether the batch of `size` bytes at a position has the CRC it says."""
+    """Whether the batch of `size` bytes at a position has the CRC of its header."""
     crc: int = _CRC.unpack_from(buffer, position + 17)[0]
     return crc == kernel.crc32c_range(buffer, position + CRC_START, position + size)
 
@@ -181,7 +181,7 @@ def validate(
     max_record: int = DEFAULT_MAX_SIZE,
     is_client: bool = True,
 ) -> Validated:
-    """`check` without the CRC, for a batch whose CRC has been seen to hold."""
+    """`check` without the CRC, for a batch whose CRC was checked before."""
     return kernel.check(
         batch,
         False,

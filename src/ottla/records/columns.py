@@ -109,7 +109,7 @@ class BinaryColumn:
         self.validity_view = native_view(self.validity)
 
     def reserve(self, row_count: int, size: int) -> None:
-        """Make room for so many rows in all, and for so many bytes more."""
+        """Make room for so many rows in all, and for so many more bytes."""
         if row_count > self.row_room:
             self.row_room = max(row_count, self.row_room + (self.row_room >> 1))
             native_grow(self.offsets, 4 * self.row_room + 4)
@@ -238,7 +238,7 @@ class RecordColumns:
         return [self.key, self.value, self.header_key, self.header_value]
 
     def capacity(self) -> int:
-        """The bytes that it has room for."""
+        """The number of bytes that fit."""
         number: NumberColumn
         column: BinaryColumn
         size = 0
@@ -253,7 +253,7 @@ class RecordColumns:
         return self.key.size + self.value.size + self.header_key.size + self.header_value.size
 
     def fits(self, batch: BatchRecords) -> bool:
-        """Whether all that is left of a batch has room behind what is there; the first always has."""
+        """Whether the rest of a batch fits; the first batch always does."""
         return self.count == 0 or self.size() + batch.left_bytes() <= self.max_bytes
 
     def reserve(self, row_count: int, size: int) -> None:

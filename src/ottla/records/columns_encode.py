@@ -116,7 +116,7 @@ class NumberColumn:
 
 
 class HeadersColumn:
-    """A slice of a column of lists of headers; a row that is null has none."""
+    """A slice of a column of lists of headers; a null row has no headers."""
 
     def __init__(
         self, validity: Any, offsets: Any, start: int, count: int, keys: BytesColumn, values: BytesColumn
@@ -369,7 +369,7 @@ class TableEncoder:
         return size
 
     def write(self, batch: OpenBatch, rows: Rows, row: int, timestamp: int, body: int) -> None:
-        """Write a record that there is room for."""
+        """Write a record; the caller has made room for it."""
         batch.position = write_varint(batch.view, batch.position, body)
         batch.view[batch.position] = 0
         batch.position += 1

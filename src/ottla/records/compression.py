@@ -119,7 +119,7 @@ def _lz4_bound(data: memoryview) -> int:
 
 
 def _zstd_content_size(data: memoryview) -> int:
-    """What the first frame says it holds, or a guess when it does not say (as a streaming writer's does not)."""
+    """The size that the first frame declares, or a guess if it declares none (as a streaming writer's does)."""
     unknown = 4 * len(data)
     if len(data) < 6:
         return unknown

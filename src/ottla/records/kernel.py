@@ -46,7 +46,7 @@ SCHEMA_ID = 1
 SCHEMA_GUID = 2
 NO_SCHEMA = 3
 NO_FIELD = 4
-"""What a key or value says of its schema: an id, a GUID, neither; or it is null and needs none."""
+"""The schema that a key or value names: an id, a GUID or none; or the key or value is null and needs none."""
 ID_SIZE = 5
 GUID_SIZE = 17
 """A byte (0 or 1) and the id or the GUID, as Confluent's serializers write them before a value or into a header."""
@@ -212,7 +212,7 @@ def polynomial_product(one: int, other: int) -> int:
 
 
 def crc32c_by_table(data: Any) -> int:
-    """The way for processors without the instruction; here so that tests reach it on those that have it."""
+    """The way for processors without the instruction; exported so that tests reach it on other processors."""
     return native_crc32c_by_table(data, 0, len(data)) if len(data) else 0
 
 
@@ -338,7 +338,7 @@ class Cursor:
             raise CorruptRecords(f"a record that says it is {self.end - self.position} bytes longer than its fields")
 
     def key(self) -> bytes | None:
-        """The key of the record that `advance` has checked; None if it has none."""
+        """The key of the record at which `advance` stopped; None for a null key."""
         return native_cut(self.data, self.key_start, self.key_start + self.key_size) if self.key_size >= 0 else None
 
     def value(self) -> bytes | None:
@@ -406,7 +406,7 @@ class Cursor:
 
 
 def starts_with(data: Any, position: int, name: Any) -> bool:
-    """Whether a name stands at a position; the caller knows that so many bytes are there."""
+    """Whether a name is at a position; the caller has checked that enough bytes follow."""
     size = len(name)
     index = 0
     while index < size:
@@ -661,7 +661,7 @@ def named_schema(cursor: Cursor, kind: int) -> Any:
 def records_of_schemas(
     buffer: Any, header: bytes, is_key: bool, schemas: Any, max_decompressed: int
 ) -> list[tuple[int, Any]]:
-    """Index and schema of the records whose key or value names one of these schemas, MAX_RECORD_ERRORS at most."""
+    """Index and schema of records whose key or value names one of these schemas, at most MAX_RECORD_ERRORS."""
     data = buffer
     name = header
     cursor = cursor_of(buffer, data, max_decompressed)

@@ -1,4 +1,4 @@
-"""Avro values, by fastavro. A field that the schema does not have is an error: nothing is left out without a word."""
+"""Avro values, by fastavro. A field that the schema does not have is an error: no field is dropped silently."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def _name(document: Any) -> str:
 
 
 def _parsed(registry: Registry, schema: RegisteredSchema) -> Any:
-    """A schema as fastavro has it, with what it refers to."""
+    """A schema in fastavro's form, with its references."""
     named: dict[str, Any] = {}
     try:
         for _, one in registry.references_of(schema):

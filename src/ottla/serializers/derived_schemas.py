@@ -33,7 +33,7 @@ def is_derivable(kind: Any) -> bool:
 
 
 def avro_schema(kind: Any) -> dict[str, Any]:
-    """The record of a class. TypeError names a field whose type has no Avro counterpart."""
+    """The Avro record for a class. TypeError names a field whose type has no Avro counterpart."""
     found = _Avro().record(kind)
     assert isinstance(found, dict)
     return found

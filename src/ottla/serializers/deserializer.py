@@ -31,7 +31,7 @@ class Deserializer(ABC):
         self._asked: dict[Place, asyncio.Task[Decode]] = {}
 
     async def deserialize(self, topic: str, data: bytes | None, headers: Headers = ()) -> Any:
-        """The value of a record's bytes; None stays None. SerializationError: they are none of their schema."""
+        """The value of a record's bytes; None stays None. SerializationError: the bytes do not fit their schema."""
         if data is None:
             return None
         named = self._named(data, headers)

@@ -6,4 +6,4 @@ from ottla.converters.errors import ConverterError
 
 
 class SerializationError(ConverterError):
-    """A value that is none of its schema, or bytes that are none of a registered one."""
+    """A value that does not fit its schema, or bytes that do not fit a registered one."""

@@ -25,7 +25,7 @@ _WELL_KNOWN = ("google/protobuf/", "google/type/", "confluent/")
 
 
 class ProtobufSerializer(Serializer):
-    """`message` is the class of messages, as protoc makes it; values are messages of it, or dicts."""
+    """`message` is the class that protoc generates; values are messages of it, or dicts."""
 
     _kind = PROTOBUF
 
@@ -37,7 +37,7 @@ class ProtobufSerializer(Serializer):
         return self._registrable(self._message.DESCRIPTOR.file)
 
     def _registrable(self, file: Any) -> RegisteredSchema:
-        """The schema of a file; those that it imports are registered, or looked up, first."""
+        """The schema of a file; its imports are registered, or looked up, first."""
         references = []
         for one in file.dependencies:
             if one.name.startswith(_WELL_KNOWN):
@@ -116,7 +116,7 @@ class ProtobufDeserializer(Deserializer):
 
 
 def indexes_of(descriptor: Any) -> tuple[int, ...]:
-    """Where a message stands in its file."""
+    """The indexes of a message in its file."""
     path: list[int] = []
     while descriptor is not None:
         outer = descriptor.containing_type

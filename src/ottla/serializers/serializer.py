@@ -148,7 +148,7 @@ class Serializer(ABC):
     _kind: str
 
     def _shape(self, value: Any) -> Hashable:
-        """What has a schema of its own: of most formats the serializer has one for all values."""
+        """The key of a value's schema: most formats have one schema for all values of a serializer."""
         return None
 
     def _indexes(self, shape: Hashable) -> tuple[int, ...] | None:
@@ -157,7 +157,7 @@ class Serializer(ABC):
 
     @abstractmethod
     def _own(self, shape: Hashable) -> RegisteredSchema | None:
-        """The schema of values, not registered yet; it may register what it refers to."""
+        """The schema of values, not registered yet; its references may be registered here."""
 
     @abstractmethod
     def _record_name(self, shape: Hashable) -> str: ...

@@ -17,7 +17,7 @@ Headers = Sequence[tuple[str, bytes | None]]
 
 
 class Named(NamedTuple):
-    """The schema that a record names, which message of it, and the payload."""
+    """The schema that a record names, the message in that schema, and the payload."""
 
     schema: int | UUID
     indexes: tuple[int, ...]
