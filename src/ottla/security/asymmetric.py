@@ -1,5 +1,5 @@
-"""Keys, signatures, certificates and PKCS12 stores: all that is done with the package `cryptography`, and the only file
-that imports it.
+"""Keys, signatures, certificates and PKCS12 stores: everything that needs the package `cryptography`; no other file
+imports it.
 
 The package is an extra (`ottla[security]`, `ottla[pkcs12]`). Import this module where it is needed, not at the top of a
 file: without the package that is an ImportError. Keys are DER or PEM outside, and objects without a type inside.
@@ -98,7 +98,7 @@ def new_key() -> Any:
 
 
 def load_key(pem: bytes, password: str | None = None) -> Any:
-    """ValueError if it is no private key, or one with another password."""
+    """ValueError if the bytes are no private key, or the password is wrong."""
     try:
         return load_pem_private_key(pem, None if password is None else password.encode())
     except TypeError as error:

@@ -49,7 +49,7 @@ class Credentials:
 
 
 class Mechanism(Protocol):
-    """What one SASL mechanism says."""
+    """The client's messages of one SASL mechanism."""
 
     def initial(self) -> bytes:
         """The first token."""
@@ -89,7 +89,7 @@ class OAuthBearer:
     def respond(self, challenge: bytes) -> bytes | None:
         if not challenge:
             return None
-        # The broker says why it refuses, and fails the exchange once that is acknowledged.
+        # The broker has sent the reason of a refusal, and fails the exchange once the client acknowledges it.
         return _KVSEP.encode()
 
 
@@ -119,7 +119,7 @@ class Authentication:
     def __init__(
         self, credentials: Credentials, rng: Random, token: str | Callable[[], str] = "", host: str = ""
     ) -> None:
-        """`host`: that of the broker, as the client knows it; a ticket of Kerberos is for one host."""
+        """`host`: the broker's name, as the client dialled it; a Kerberos ticket is for one host."""
         self.session_lifetime_ms = 0
         """How long the broker lets the connection live before it wants to hear the credentials again; 0: for ever."""
         self._credentials = credentials
@@ -129,8 +129,8 @@ class Authentication:
 
     @property
     def is_slow(self) -> bool:
-        """Whether `handle` hashes a password as often as the broker asks for, up to a second, or asks a KDC: not for an
-        event loop."""
+        """Whether `handle` may block: it hashes a password as often as the broker asks for (up to a second), or asks a
+        KDC. Do not call it on an event loop then."""
         return isinstance(self._mechanism, Scram) or self._credentials.mechanism_at is not None
 
     def begin(self) -> Message:

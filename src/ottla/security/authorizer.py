@@ -30,7 +30,7 @@ _ALLOWED_BY: dict[int, frozenset[int]] = {
 }
 """Operations that an ALLOW of another operation implies. A DENY implies nothing."""
 _HARD_CODED_NAME = "hardcode"
-"""The name that Kafka asks about to find out whether a principal may do something on every resource."""
+"""The name with which Kafka asks whether a principal may do something on any resource at all."""
 
 
 class Rule(StrEnum):
@@ -286,7 +286,8 @@ def _address(host: str) -> IPv4Address | IPv6Address | None:
 
 @lru_cache(maxsize=4096)
 def canonical_host(host: str) -> str:
-    """One spelling per address: Java writes `0:0:0:0:0:0:0:1`, others `::1`. What is no address stays as it is."""
+    """One spelling per address: Java writes `0:0:0:0:0:0:0:1`, others `::1`. A text that is no address stays as it
+    is."""
     address = _address(host)
     return host if address is None else str(address)
 

@@ -28,7 +28,7 @@ def token_password(secret: bytes) -> str:
 
 
 def stored_principal(text: str) -> Principal:
-    """A principal as it stands in the metadata log. Its name may be empty there, and hold colons."""
+    """A principal in the form of the metadata log. Its name may be empty, and may have colons."""
     kind, _, name = text.partition(":")
     return Principal(kind, name)
 

@@ -33,7 +33,7 @@ def principal_of(data: bytes | memoryview | None) -> Principal:
 
 
 def address_bytes(host: str) -> bytes:
-    """4 or 16 bytes. What is no address is a local one: only tests have such hosts."""
+    """4 or 16 bytes. A host that is no address, as in tests, becomes the loopback address."""
     try:
         return ip_address(host).packed
     except ValueError:

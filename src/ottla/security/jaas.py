@@ -35,7 +35,7 @@ class LoginModule:
 
 
 def parse_jaas(text: str) -> LoginModule:
-    """The login module of a text; ValueError says what is wrong with it, without repeating what it holds."""
+    """The login module of a text; ValueError describes the error without quoting the text."""
     if len(text) > MAX_TEXT_LENGTH:
         raise ValueError("it is too long")
     tokens = _tokens(text)
@@ -58,7 +58,7 @@ def parse_jaas(text: str) -> LoginModule:
 
 
 def _tokens(text: str) -> list[tuple[str, str]]:
-    """(kind, value) of each token: `word`, `text` for what is quoted, `mark`."""
+    """(kind, value) of each token: `word`, `text` (quoted), `mark`."""
     tokens = []
     position = 0
     text = text.rstrip()

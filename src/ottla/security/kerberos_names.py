@@ -33,7 +33,7 @@ class _Rule:
     letters: str
 
     def apply(self, parts: Sequence[str]) -> str | None:
-        """`parts`: realm, first component, perhaps a second one. None if the rule is not about such a name."""
+        """`parts`: realm, first component, perhaps a second one. None if the rule does not apply to such a name."""
         if self.component_count != len(parts) - 1:
             return None
         try:
@@ -52,7 +52,7 @@ class _Rule:
 
 
 class LocalNames:
-    """The rules of a listener. ValueError names one that cannot be read."""
+    """The rules of a listener. ValueError names a rule that cannot be parsed."""
 
     def __init__(self, rules: Sequence[str]) -> None:
         self._rules: list[_Rule | None] = [None if rule.strip() == DEFAULT else _parse(rule.strip()) for rule in rules]

@@ -29,7 +29,7 @@ class LoginRefused(Exception):
         super().__init__(reason)
         self.reason = reason
         self.public_message = public_message
-        """What the client is answered; None for the answer that says nothing but that credentials are invalid."""
+        """The reason that the client is given; None for the answer that says only that credentials are invalid."""
 
 
 class ServerMechanism(Protocol):

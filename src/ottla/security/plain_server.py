@@ -44,7 +44,7 @@ class PlainServer:
         if not password:
             raise _refused("Authentication failed: password not specified")
         expected = self._users.get(user)
-        # Compared also if there is no such user: the time says nothing about which users exist.
+        # Compared even if the user does not exist, so that the time reveals no user names.
         is_right = hmac.compare_digest(password.encode(), _NOBODY if expected is None else expected.encode())
         if not is_right:
             reason = "there is no such user" if expected is None else "the password is wrong"

@@ -23,7 +23,7 @@ ANONYMOUS = Principal(USER, "ANONYMOUS")
 
 
 def parse_principal(text: str) -> Principal:
-    """`User:alice`; ValueError if there is no type or no name."""
+    """`User:alice`; ValueError without a type or a name."""
     kind, colon, name = text.partition(":")
     if not colon or not kind or not name:
         raise ValueError(f"a principal is TYPE:NAME, for example User:alice, not {text!r}")

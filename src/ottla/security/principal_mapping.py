@@ -69,7 +69,7 @@ class PrincipalMapping:
 
 
 def parse_principal_mapping(text: str) -> PrincipalMapping:
-    """The rules of a setting; ValueError says which one cannot be read."""
+    """The rules of a setting; ValueError names a rule that cannot be parsed."""
     if len(text) > MAX_RULES_LENGTH:
         raise ValueError(f"ssl.principal.mapping.rules has {len(text)} characters; at most {MAX_RULES_LENGTH} are read")
     rules: list[_Rule] = []

@@ -25,7 +25,7 @@ NONCE_BYTES = 24
 MAX_REMEMBERED = 16
 """Salted passwords that are kept for the next login."""
 GS2_HEADER = "n,,"
-"""No channel binding, no other identity than the one that logs in."""
+"""No channel binding; the authorization identity is the user that logs in."""
 
 
 class Scram:

@@ -21,7 +21,7 @@ ALGORITHMS: Final = (*RSA_ALGORITHMS, *_CURVES.values())
 
 
 class KeySetError(ValueError):
-    """Why a text is no key set, or has no key that can be used."""
+    """A text is no key set, or has no usable key; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)

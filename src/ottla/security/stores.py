@@ -33,7 +33,7 @@ _BLOCK = re.compile(r"-+BEGIN ([A-Z0-9 ]+)-+(.*?)-+END \1-+", re.DOTALL)
 
 
 class StoreError(ValueError):
-    """Why a store cannot be read, and what would help; never what it holds."""
+    """A store cannot be read; the message says why and what would help, and never quotes the store."""
 
 
 @dataclass(slots=True)
@@ -47,7 +47,7 @@ class Store:
 
 
 def read_store(content: bytes, password: str | None, key_password: str | None, path: str, *, wants_key: bool) -> Store:
-    """What stands in a store's file: its private key and that key's certificates, or the certificates to trust."""
+    """The content of a store's file: its private key and that key's certificates, or the certificates to trust."""
     if content.startswith(JKS_MAGIC):
         return _read_jks(content, password, key_password, wants_key=wants_key)
     if PEM_MARK in content:
@@ -62,7 +62,7 @@ def read_store(content: bytes, password: str | None, key_password: str | None, p
 
 
 def _conversion(path: str) -> str:
-    """The command that turns one of Java's stores into one that is read here."""
+    """The command that converts one of Java's stores to a readable one."""
     return (
         f"This makes one of it that can be read: keytool -importkeystore -srckeystore {path} -destkeystore {path}.p12 "
         f"-deststoretype PKCS12, then: openssl pkcs12 -in {path}.p12 -out {path}.pem"

@@ -125,7 +125,7 @@ class Broker(SecuredClients, Lifetime):
 
     @property
     def is_reachable(self) -> bool:
-        """Whether it runs, and neither `pause` nor `cut` keeps it from answering."""
+        """Whether the process runs and is neither paused nor cut off."""
         return self.is_running and not self._is_paused and not self._is_cut
 
     def output(self) -> str:
@@ -203,7 +203,7 @@ class Broker(SecuredClients, Lifetime):
         return listening if self._security is None else [*listening, "--secure", str(self._security.folder.path)]
 
     def _line(self, process: subprocess.Popen[bytes], what: str, timeout_s: float) -> str:
-        """The next line that the node prints. A process that ends, or stays silent, is a failure that says why."""
+        """The next line that the node prints. BrokerFailed if the process ends or stays silent."""
         assert process.stdout is not None
         end = time.monotonic() + timeout_s
         line = b""
@@ -236,7 +236,7 @@ class Broker(SecuredClients, Lifetime):
             ) from None
 
     def kill(self) -> None:
-        """End it at once, as kill -9 does: what was acknowledged must still be there after a `start`."""
+        """Kill the process, as kill -9 does: acknowledged records must still be there after a `start`."""
         process = self._process
         if process is not None and process.poll() is None:
             process.kill()
@@ -270,7 +270,7 @@ class Broker(SecuredClients, Lifetime):
         self._tell("cut")
 
     def heal(self) -> None:
-        """The end of `cut`: what was sent meanwhile arrives."""
+        """End `cut`: what was sent meanwhile arrives."""
         self._is_cut = False
         self._cut_ports = []
         self._tell("heal")
@@ -290,7 +290,7 @@ class Broker(SecuredClients, Lifetime):
         self._tell("fill-disk")
 
     def free_disk(self) -> None:
-        """There is room again, and the broker takes writes without further ado."""
+        """The disk has room again, and the broker takes writes without a restart."""
         self._is_full = False
         self._tell("free-disk")
 

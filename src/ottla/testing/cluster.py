@@ -122,7 +122,7 @@ class Cluster(SecuredClients, Lifetime):
                 return node
         raise ValueError(f"there is no node {id}: the ids are 1 to {len(self.nodes)}")
 
-    # What it says of itself
+    # Descriptions
 
     def leader(self, topic: str, partition: int = 0) -> ClusterNode:
         """The node that leads a partition; waits until one does that runs."""
@@ -162,7 +162,7 @@ class Cluster(SecuredClients, Lifetime):
         self._awaited(is_in_sync, f"all replicas of {', '.join(topics)} are in sync")
 
     def _newest(self, topic: str, partition: int) -> dict[str, Any] | None:
-        """A partition as the node with the latest news of it knows it."""
+        """A partition, as described by the node with the newest metadata of it."""
         said = [node.ask(f"partition {topic} {partition}") for node in self._reachable()]
         return max((one for one in said if one is not None), key=lambda one: int(one["epoch"]), default=None)
 
@@ -180,7 +180,7 @@ class Cluster(SecuredClients, Lifetime):
     # Its life
 
     def start(self) -> Self:
-        """Start the nodes that do not run. Returns when every node knows of all of them."""
+        """Start the nodes that do not run. Returns when every node sees all of them."""
         starting = [node for node in self.nodes if not node.is_running]
         ports = {node.id: node.reserve_port() for node in self.nodes}
         controllers = {node.id: node.reserve_controller_port() for node in self.nodes}
@@ -225,7 +225,7 @@ class Cluster(SecuredClients, Lifetime):
             node.cut_from([port for one in others for port in one.ports()])
 
     def heal(self) -> None:
-        """The end of all trouble: every node runs, is connected with the others, and has room on its disk."""
+        """End all faults: every node runs, is connected with the others, and has room on its disk."""
         for node in self.nodes:
             node.resume()
             node.heal()

@@ -61,12 +61,12 @@ class Faults:
         return self._node
 
     def run(self, command: str) -> object:
-        """A word and what belongs to it: what it answers, if it asks something."""
+        """A command word with its arguments; returns the answer, if the command has one."""
         name, *arguments = command.split()
         return self._commands[name](*arguments)
 
     def _cluster(self) -> dict[str, Any]:
-        """What this node knows of its cluster; a node that is cut off may be wrong."""
+        """This node's view of its cluster; a node that is cut off may be wrong."""
         alive = [broker.id for broker in self._node.ground.image.brokers.values() if not broker.is_fenced]
         return {"brokers": sorted(alive), "controller": self._node.metadata.quorum.leader_id}
 

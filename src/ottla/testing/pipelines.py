@@ -29,7 +29,7 @@ def pipeline_cases(folder: str | Path) -> list[Case]:
 
 
 class Pipelines:
-    """Pipelines in one Spark: the one that runs in this process already, or one that ends with the tests."""
+    """Pipelines in one Spark: the session that this process has already, or a new one that ends with the tests."""
 
     def __init__(self, workspace: Path) -> None:
         self._workspace = workspace

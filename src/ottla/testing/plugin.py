@@ -47,7 +47,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _marked(request: pytest.FixtureRequest, *names: str) -> dict[str, Any]:
-    """What the marker `kafka` says, of what the fixture takes."""
+    """The arguments of the marker `kafka`."""
     marker = request.node.get_closest_marker("kafka")
     if marker is None:
         return {}

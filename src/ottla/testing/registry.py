@@ -14,7 +14,7 @@ STOP_TIMEOUT_S = 10.0
 
 
 class RegistryFailed(Exception):
-    """The registry ended, or was not ready in time; the message has what it printed."""
+    """The registry ended, or was not ready in time; the message has its output."""
 
 
 class TestRegistry:

@@ -73,6 +73,6 @@ class SecuredClients(ABC):
         return Admin({**self.client_settings(), **settings})
 
     def add_user(self, user: str, password: str) -> None:
-        """A user that logs in by SCRAM; ACLs say what it may do (`admin().create_acls`)."""
+        """A user that logs in by SCRAM; grant it rights with ACLs (`admin().create_acls`)."""
         with self.admin() as admin:
             admin.set_scram_password(user, password)

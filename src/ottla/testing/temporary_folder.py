@@ -15,7 +15,7 @@ import time
 
 PREFIX = "ottla-test-"
 SWEEP_AFTER_S = 60.0
-"""A folder is made a moment before it is locked: only those that are older are looked at."""
+"""A folder exists a moment before it is locked, so only folders older than this are looked at."""
 
 
 class TemporaryFolder:

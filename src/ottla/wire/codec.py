@@ -1,7 +1,6 @@
 """Messages to bytes and back, with functions that are compiled per (message, version) on first use.
 
-What the functions do and how they meet broken bytes is told in `ottla.wire.compiler`.
-"""
+`ottla.wire.compiler` describes the functions and how they treat broken bytes."""
 
 from __future__ import annotations
 

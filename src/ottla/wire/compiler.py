@@ -279,7 +279,7 @@ class _Source:
         return function
 
     def split(self, struct: type[Struct]) -> tuple[list[Field], list[Field], list[Field]]:
-        """The fields in line, those tagged (by tag), and those that the version lacks."""
+        """The fields in order, the tagged fields (by tag), and the fields that the version lacks."""
         inline, tagged, absent = [], [], []
         for field in struct.__schema__.fields:
             if not field.is_in(self.version):
@@ -745,7 +745,7 @@ class _EncoderSource(_Source):
         self.indent -= 1
 
     def differs(self, field: Field, owner: str) -> str:
-        """The test that says the field does not hold its default."""
+        """The condition under which the field differs from its default."""
         value, default = f"{owner}.{field.name}", field.default
         if default is None:
             return f"{value} is not None"

@@ -37,7 +37,7 @@ class ConfigSource(IntEnum):
 
 
 class ConfigSynonym(NamedTuple):
-    """One of the places that have a value for a setting, the winning one or one that it hides."""
+    """A place that has a value for a setting: the winning one, or one that it overrides."""
 
     name: str
     value: str | None

@@ -162,7 +162,7 @@ class ErrorCode(IntEnum):
 
 
 class KafkaError(Exception):
-    """A request, or a part of it, that is refused: becomes an error code in the response."""
+    """A request, or a part of it, is refused: becomes an error code in the response."""
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
         super().__init__(code, message)

@@ -1,8 +1,7 @@
 """How a client and a broker agree on versions: ApiVersions first, then the newest version that both know.
 
-One place for all connections of this house (the client's, Spark's, one node's to another): it knows no socket. A
-`Greeting` says what to send and what an answer means; `Versions` chooses the version of each later request.
-"""
+One place for all connections of Ottla (the client's, Spark's, one node's to another): it knows no socket. A `Greeting`
+makes the request and handles the answer; `Versions` chooses the version of each later request."""
 
 from __future__ import annotations
 
@@ -19,11 +18,11 @@ from ottla.wire.primitives import WireError
 
 _ERROR_CODE = Struct(">h")
 ANY_NODE = -1
-"""The node id of a client that does not know which node it talks to: of one that asks a bootstrap server."""
+"""The node id of a client that does not know the id of its peer: a bootstrap server."""
 
 
 class Versions:
-    """What the other side knows, and the choice that follows."""
+    """The versions of the other side, and the choice that follows."""
 
     __slots__ = ("finalized_features", "spoken")
 
@@ -79,8 +78,8 @@ class Greeting:
         """In which the request is sent next."""
 
     def handle(self, response: ApiVersionsResponse) -> Versions | None:
-        """What the other side knows; None if the request is to be sent again, in `version`. What else the error code
-        may say is the caller's to look at."""
+        """The versions of the other side; None if the request must be sent again, in `version`. The caller handles
+        other error codes."""
         if response.error_code == ErrorCode.UNSUPPORTED_VERSION and not self._is_repeated:
             spoken = next((api.max_version for api in response.api_keys if api.api_key == API_VERSIONS), 0)
             self._is_repeated, self.version = True, min(self.version, spoken)

@@ -161,7 +161,7 @@ class Field:
 
 
 class Schema:
-    """What a declaration says, and the codecs compiled from it so far."""
+    """A message's declaration, and the codecs compiled from it so far."""
 
     __slots__ = (
         "_annotations",

@@ -22,7 +22,7 @@ class WireError(ValueError):
 
 
 class UnsupportedVersion(WireError):
-    """A field is set that the version cannot carry and may not drop."""
+    """A field is set that the version does not have and must not drop."""
 
 
 def encode_unsigned_varint(value: int) -> bytes:

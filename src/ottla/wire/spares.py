@@ -16,7 +16,7 @@ def is_free(buffer: bytearray) -> bool:
     """Whether no view of a buffer exists: only then it can change its size."""
     try:
         if buffer:
-            buffer.append(buffer.pop())  # in this order it has room for that already
+            buffer.append(buffer.pop())  # pop first: the append then needs no new memory
         else:
             buffer.append(0)
             buffer.clear()
