@@ -224,7 +224,7 @@ def filters_of(options: argparse.Namespace) -> list[AclFilter]:
             one.resource,
             one.name,
             one.principal,
-            # Every operation, not only rules that say ALL: what is revoked is access.
+            # To revoke ALL removes the rules of every operation, not only the rule ALL.
             AclOperation.ANY if one.operation is AclOperation.ALL else one.operation,
             Permission.DENY if options.deny else Permission.ALLOW,
             options.host,

@@ -61,7 +61,7 @@ class Authority:
 
     @classmethod
     def load(cls, key: bytes, certificate: bytes) -> Authority:
-        """An authority that was made before; ValueError if it is none."""
+        """An existing authority; ValueError if the folder has none."""
         need_cryptography()
         from ottla.security.asymmetric import load_certificate, load_key
 

@@ -46,7 +46,7 @@ async def features(session: Session, options: argparse.Namespace) -> None:
 
 
 async def _upgrade(admin: Admin, options: argparse.Namespace) -> None:
-    """Raise what is below the release; nothing is lowered. The controller refuses a level that a node lacks."""
+    """Raise features below the release; lower none. The controller refuses a level that a node lacks."""
     found = (await admin.describe_features()).features
     release = options.release
     if release is None:

@@ -136,7 +136,7 @@ async def _sizes(admin: Admin, cluster: ClusterDescription) -> dict[TopicPartiti
     try:
         described = await admin.describe_log_dirs([broker.id for broker in cluster.brokers])
     except PartialFailure as failure:
-        described = failure.results  # a broker that has just died: what it has the others have as well
+        described = failure.results  # a broker that has just died: the other replicas have the same
     for folders in described.values():
         for folder in folders:
             for partition, log in folder.replicas.items():

@@ -1,4 +1,4 @@
-"""`ottla clusters`: clusters by name, so that `ottla --cluster prod topics list` knows where and how."""
+"""`ottla clusters`: names for clusters, so that `ottla --cluster prod topics list` has the address and the settings."""
 
 from __future__ import annotations
 

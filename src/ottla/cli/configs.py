@@ -169,7 +169,7 @@ async def change(session: Session, options: argparse.Namespace) -> None:
 
 
 async def suggest(admin: Admin, resource: ConfigResource, names: list[str]) -> None:
-    """Says the nearest name for one that does not exist."""
+    """Suggests the nearest name for a setting that does not exist."""
     known = list((await admin.describe_configs([resource]))[resource])
     for name in names:
         if known and name not in known:

@@ -302,7 +302,7 @@ class Reading:
         """Up to these offsets; for ever where none is given."""
         consumer = self._consumer
         is_endless = len(stops) < len(consumer.assignment())
-        # Records that run over the terminal are progress enough; a bar is for those that go elsewhere, or do not pass.
+        # Records on the terminal show progress enough; a bar is shown if they go elsewhere, or if no record passes.
         is_wanted = not sys.stdout.isatty() or self._accepts is not None
         with Progress("reading", total, is_wanted=is_wanted) as progress:
             self._progress = progress
@@ -336,11 +336,12 @@ class Reading:
 
     def _take(self, records: list[RawRecord]) -> None:
         if any(event & (select.POLLERR | select.POLLHUP) for _, event in self._watch.poll(0)):
-            # `| head` has what it wants; no further record may come for hours to find that out by writing it.
+            # The reader of `| head` has ended; the next write, which would show it, may be hours away.
             raise BrokenPipeError
         self._scanned += len(records)
         if self._accepts is None and self._left is not None:
-            records = records[: self._left]  # what is not shown is not decoded, and its failures are not counted
+            # records that are not shown are not decoded, and their failures not counted
+            records = records[: self._left]
         if self._decoder is not None and records:
             records = self._decoder.decode(records)
         if self._accepts is not None:
@@ -359,7 +360,7 @@ class Reading:
             self._decoder.tell_rest()
 
     def tell_scanned(self, partition_count: int) -> None:
-        """A search says what it has looked at: no answer is an answer only then."""
+        """A search reports how much it has looked at: only then does "nothing found" mean something."""
         partitions = "1 partition" if partition_count == 1 else f"{partition_count} partitions"
         notice(f"{self._written:,} of {self._scanned:,} records matched, in {partitions}")
 

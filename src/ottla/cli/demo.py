@@ -373,7 +373,7 @@ def _run(count: int, folder: Path, broker: str) -> bool:
 
 
 def is_through(run: PipelineRun, count: int) -> bool:
-    """Whether all orders have been judged, and those that were kept are in the table."""
+    """Whether all orders have been judged, and the kept ones are in the table."""
     kept = sum(one.kept for one in run.counts)
     is_judged = sum(one.rows for one in run.counts) >= count
     return is_judged and run.flows["accepted"].rows_out >= kept and run.flows["table"].rows_out >= kept

@@ -52,7 +52,7 @@ def some(items: Iterable[object]) -> str:
 
 
 def judge_listeners(asked: Sequence[str], brokers: Iterable[Broker], unreached: Mapping[int, str]) -> list[Finding]:
-    """Whether clients that were told where the brokers are can get there. `unreached` says why not, by broker id."""
+    """Whether clients can connect to the advertised addresses. `unreached` has the reason by broker id."""
     findings = []
     for broker in brokers:
         advertised = f"{broker.host}:{broker.port}"
@@ -203,7 +203,7 @@ def _names(partitions: Sequence[PartitionInfo]) -> str:
 
 
 def _missing(partitions: Iterable[PartitionInfo]) -> str:
-    """`broker 2`, `brokers 2, 3`: those whose replicas are not in sync."""
+    """`broker 2`, `brokers 2, 3`: the brokers whose replicas are not in sync."""
     ids = sorted({replica for one in partitions for replica in one.replicas if replica not in one.isr})
     return _numbered("broker", ids)
 

@@ -1,4 +1,4 @@
-"""`ottla doctor`: looks at a cluster as a client does, and says what is wrong and what to do about it."""
+"""`ottla doctor`: examines a cluster as a client sees it, and reports what is wrong and what to do about it."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ async def examine(session: Session, options: argparse.Namespace) -> int:
 
 
 class Report:
-    """What was looked at, and what was found."""
+    """The facts and the findings."""
 
     def __init__(self, output: str) -> None:
         self._output = output
@@ -190,7 +190,7 @@ async def reach(session: Session, report: Report) -> list[Broker] | None:
 
 
 async def why_unreached(broker: Broker) -> str | None:
-    """Why no connection to where a broker says it is can be made; None if one can."""
+    """Why no connection to a broker's advertised address can be made; None if one can."""
     import asyncio
 
     try:
@@ -237,7 +237,7 @@ async def check_quorum(admin: Admin) -> tuple[list[Finding], str]:
 
 
 async def min_isr(admin: Admin, topics: dict[str, TopicInfo]) -> dict[str, int]:
-    """min.insync.replicas of the topics where it matters: those that lack a replica."""
+    """min.insync.replicas of the topics that lack a replica."""
     from ottla.client.admin import ConfigResource, ResourceType
 
     lacking = [

@@ -1,4 +1,4 @@
-"""`ottla groups`: who reads, how far they are behind, and how to set them back or forward."""
+"""`ottla groups`: the members of groups, their lag, and how to reset their offsets."""
 
 from __future__ import annotations
 
@@ -262,7 +262,7 @@ async def share_rows(admin: Admin, group: str) -> list[dict[str, Any]]:
 
 
 async def dead_letters(admin: Admin, group: str) -> dict[str, Any] | None:
-    """The dead-letter queue of a share group, and why it gets no letters; None if the group has none."""
+    """The dead-letter queue of a share group, and the reason if it gets no letters; None if the group has none."""
     from ottla.client.admin import EARLIEST, LATEST, ConfigResource, ResourceType
     from ottla.client.core.partitions import TopicPartition
 
@@ -316,7 +316,7 @@ def partition_rows(description: GroupDescription, lags: Mapping[TopicPartition, 
 
 
 async def streams_group(admin: Admin, group: str) -> GroupDescription:
-    """A streams group in the words of the others: a member's partitions are those that its active tasks read."""
+    """A streams group in the form of other groups: a member's partitions are those that its active tasks read."""
     from ottla.client.admin import GroupDescription, GroupMember
 
     found = (await admin.describe_streams_groups([group]))[group]

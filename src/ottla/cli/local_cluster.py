@@ -92,7 +92,7 @@ def node_settings(node_id: int, ports: Mapping[int, int], controller_ports: Mapp
 
 
 class LocalCluster:
-    """What `cluster.json` says, and what its processes do."""
+    """The content of `cluster.json`, and the state of its processes."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -250,7 +250,7 @@ class LocalCluster:
         return process
 
     def _wait_for(self, started: dict[int, subprocess.Popen[bytes]]) -> None:
-        """Until each node has printed the line that says it is ready."""
+        """Wait until each node has printed the line that it is ready."""
         began, report_at = time.monotonic(), FIRST_REPORT_S
         with selectors.DefaultSelector() as selector:
             for node_id, process in started.items():
@@ -345,7 +345,7 @@ def act(command: str, options: argparse.Namespace) -> int:
                 options.override,
                 options.secure,
             )
-        before = signal.signal(signal.SIGTERM, _end)  # as Ctrl-C does, it stops what was started here
+        before = signal.signal(signal.SIGTERM, _end)  # as at Ctrl-C, the nodes started here are stopped again
         try:
             started = cluster.start()
         finally:

@@ -1,4 +1,4 @@
-"""`ottla log dump`: what stands in log files, read without a broker."""
+"""`ottla log dump`: shows the content of log files, without a broker."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def when(timestamp: int) -> str:
 
 
 def text(data: bytes | None) -> str:
-    """Bytes as text if they are, else as hexadecimal digits; null has a sign of its own."""
+    """Bytes as text if they are text, else as hexadecimal digits; null is shown apart from an empty value."""
     if data is None:
         return NOTHING
     try:
@@ -189,7 +189,7 @@ def text(data: bytes | None) -> str:
 
 
 def meaning_of(topic: str, batch: Batch, record: Record) -> str | None:
-    """What a control record, or a record of one of Kafka's own topics, says; None for those of other topics."""
+    """The content of a control record, or of a record of one of Kafka's own topics; None for other topics."""
     from ottla.records import ControlType, CorruptRecords, parse_control_key
     from ottla.wire import WireError
     from ottla.wire.internal_topics import GROUP_METADATA_TOPIC, METADATA_TOPIC, TRANSACTION_STATE_TOPIC

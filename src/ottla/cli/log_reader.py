@@ -64,7 +64,8 @@ def log_files(path: str) -> list[str]:
 
 
 def read_batches(path: str) -> Iterator[Batch | Damage]:
-    """The batches of a file; at most one Damage, at its end. Zeros at the end are room that a broker made ahead."""
+    """The batches of a file; at most one Damage, at its end. Zeros at the end are space that a broker allocated
+    ahead."""
     size = os.path.getsize(path)
     if size == 0:
         return

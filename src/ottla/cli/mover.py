@@ -119,7 +119,7 @@ class Mover:
         try:
             folders = await self._admin.describe_log_dirs(brokers, list(self._under_way))
         except KafkaError:
-            return {}  # one of them is away: it shows again, or the move does not end
+            return {}  # a broker is away: its replica is shown again when it returns, else the move does not end
         sizes: dict[TopicPartition, int] = {}
         for broker, of_broker in folders.items():
             for folder in of_broker:

@@ -49,7 +49,7 @@ def is_secret(name: str) -> bool:
 
 
 def shown_settings(settings: Mapping[str, str]) -> dict[str, str]:
-    """Settings without what is secret in them."""
+    """Settings without their secrets."""
     return {
         name: HIDDEN if is_secret(name) else _IN_URL.sub(f"://{HIDDEN}@", value) for name, value in settings.items()
     }
@@ -66,7 +66,7 @@ def file_path() -> Path:
 
 
 class NamedClusters:
-    """What the file says: clusters by name, and which of them commands use that name none."""
+    """The file's content: clusters by name, and the default one."""
 
     def __init__(self, path: Path, clusters: dict[str, NamedCluster] | None = None, current: str | None = None) -> None:
         self.path = path

@@ -45,8 +45,7 @@ def shown(cell: object) -> str:
 
 
 def printable(text: str, keeps: str = "\n\t") -> str:
-    """Text without control characters, which could clear or colour a terminal: `\\x1b` stands for the one of that
-    code."""
+    """Text without control characters, which could clear or colour a terminal: each is shown as `\x1b` and the like."""
     if text.isprintable():
         return text
     return "".join(
@@ -56,7 +55,7 @@ def printable(text: str, keeps: str = "\n\t") -> str:
 
 
 def terminal_width(file: TextIO | None = None) -> int | None:
-    """How many columns the terminal has that a file (stdout) is; None if it is none."""
+    """The width of the terminal behind a file (stdout), in columns; None if the file is no terminal."""
     from shutil import get_terminal_size
 
     return get_terminal_size().columns if (file or sys.stdout).isatty() else None
@@ -116,7 +115,8 @@ def write_table(head: Sequence[str], rows: Iterable[Sequence[object]], file: Tex
 
 
 def emit(output: str, rows: Sequence[Mapping[str, Any]], columns: Sequence[Column], nothing: str = "") -> None:
-    """Rows as a table of these columns, or whole as JSON or YAML. `nothing` is said to people if there are none."""
+    """Rows as a table of these columns, or complete as JSON or YAML. `nothing` is the message to people if there are no
+    rows."""
     if output != TABLE:
         write_document(output, list(rows))
     elif rows:

@@ -1,5 +1,5 @@
-"""The parser of every command line: argparse, with the nearest name for what is misspelled and the usage of the
-subcommand that was meant."""
+"""The parser of every command line: argparse, with a suggestion for a misspelled word and the usage of the
+subcommand."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def near(word: str, known: Iterable[str]) -> str:
 
 
 class Parser(argparse.ArgumentParser):
-    """Refuses what it does not know by itself, so that a subcommand's error shows the subcommand's usage."""
+    """Reports its own unknown arguments, so that a subcommand's error shows the subcommand's usage."""
 
     def __init__(self, **given: Any) -> None:
         super().__init__(allow_abbrev=False, **given)
@@ -67,7 +67,7 @@ class Parser(argparse.ArgumentParser):
         return [*before, *left, *after]
 
     def _first_word(self, given: Sequence[str]) -> int | None:
-        """Where the first word stands that is neither an option nor an option's value."""
+        """The position of the first word that is neither an option nor an option's value."""
         at = 0
         while at < len(given):
             if not given[at].startswith("-"):
@@ -77,7 +77,7 @@ class Parser(argparse.ArgumentParser):
         return None
 
     def _refuse_unknown(self, given: Sequence[str], command: Parser | None = None) -> None:
-        """Before argparse looks at the line: it would complain first of what is missing, which may be misspelled."""
+        """Runs before argparse, which would first complain about missing arguments; they may only be misspelled."""
         for word in given:
             if word == "--":
                 return

@@ -95,7 +95,7 @@ def _folders(options: argparse.Namespace, existing_folder: Folder) -> list[Path]
 
 @contextmanager
 def _spark(options: argparse.Namespace) -> Iterator[tuple[SparkSession, Path]]:
-    """Spark, and a folder for what it writes; both are gone at the end."""
+    """Spark, and a folder for its output; both are removed at the end."""
     from ottla.spark.pipelines.session import end_session, new_session
 
     with tempfile.TemporaryDirectory(prefix="ottla-cases-") as name:
@@ -236,7 +236,7 @@ def _record(options: argparse.Namespace, existing_folder: Folder, opened: Opened
 
 
 def _watch(options: argparse.Namespace, folders: list[Path], spark: SparkSession, workspace: Path) -> int:
-    """Run, and again after each change, until Ctrl-C. What is wrong is said, and the next change may cure it."""
+    """Run, and again after each change, until Ctrl-C. Errors are shown; the next change may fix them."""
     from ottla.spark.pipelines.definition import PipelineError
 
     changed = folders
@@ -254,7 +254,7 @@ def _watch(options: argparse.Namespace, folders: list[Path], spark: SparkSession
 
 
 def watched(folder: Path) -> dict[str, tuple[int, int]]:
-    """The files of a pipeline and what changes with them; not those that runs and editors leave."""
+    """The files on which a pipeline depends, without those that runs and editors leave behind."""
     found: dict[str, tuple[int, int]] = {}
     for root, folders, files in os.walk(folder):
         folders[:] = [one for one in folders if not one.startswith((".", "__pycache__"))]

@@ -1,4 +1,4 @@
-"""What `ottla pipeline dry-run` says of changes, `ottla pipeline refresh` and `ottla pipeline history`."""
+"""`ottla pipeline dry-run` (its report on changes), `ottla pipeline refresh` and `ottla pipeline history`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SHOWN_RUNS = 20
 
 
 def show_plan(output: str, pipeline: str, rows: list[dict[str, Any]], changes: Sequence[FlowChanges]) -> int:
-    """What flows would write, and what has changed since they ran; the exit code says whether they can run."""
+    """What flows would write, and what has changed since their last run; the exit code shows whether they can run."""
     from ottla.spark.pipelines.verdicts import advised, refusal
 
     by_flow = {one.flow: one for one in changes}

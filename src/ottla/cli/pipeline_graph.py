@@ -1,5 +1,5 @@
-"""`ottla pipeline graph NAME`: what reads what, as text, SVG, Graphviz DOT, Mermaid or JSON. It needs neither a broker
-nor Spark nor secrets."""
+"""`ottla pipeline graph NAME`: which flow reads which view and source, as text, SVG, Graphviz DOT, Mermaid or JSON. It
+needs neither a broker nor Spark nor secrets."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ class Observers:
         self._tell(status, batches)
 
     def end(self, status: Mapping[str, Any] | None) -> None:
-        """The run is over, as its last status says."""
+        """The run has ended with this last status."""
         if status is not None:
             self._tell(status, {})
         for listener in self._listeners:

@@ -1,4 +1,4 @@
-"""`ottla pipeline run` and `dry-run`: Spark is started, and what is waited for is said."""
+"""`ottla pipeline run` and `dry-run`: starts Spark and shows what the start waits for."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Waiting:
         self._out.close()
 
     def end(self) -> None:
-        """Nothing more is said."""
+        """Show no further line."""
         if not self._ended.is_set():
             self._ended.set()
             self._thread.join()
@@ -84,7 +84,8 @@ class Waiting:
 
 
 def spark_session(options: argparse.Namespace, pipeline: Pipeline, state: PipelineState, connection: Connection) -> Any:
-    """Spark, once the broker has answered: that takes no seconds, and without it there is nothing to do."""
+    """Starts Spark after the broker has answered: the answer takes no time, and without a broker there is nothing to
+    do."""
     from ottla.spark.pipelines.session import new_session
 
     with Waiting(pipeline_observers.wait_line(options, pipeline.name)) as waiting:

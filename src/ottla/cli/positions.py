@@ -72,7 +72,7 @@ def parse_time_ms(text: str, now_ms: int | None = None) -> int:
 
 
 def parse_position(text: str, now_ms: int | None = None) -> Position:
-    """A place as it stands in --from and --to; ValueError says what can stand there."""
+    """A place in the form of --from and --to; ValueError lists the possible forms."""
     given = text.strip()
     lower = given.lower()
     if lower in ("beginning", "earliest", "start"):
@@ -91,7 +91,7 @@ def parse_position(text: str, now_ms: int | None = None) -> Position:
 
 
 def position_option(text: str) -> Position:
-    """`parse_position` for argparse, which shows the text of its own error only."""
+    """`parse_position` for argparse, which only shows the text of its own error class."""
     import argparse
 
     try:
@@ -113,7 +113,7 @@ async def bounds(
 async def resolve(
     admin: Admin, position: Position, within: Mapping[TopicPartition, tuple[int, int]]
 ) -> dict[TopicPartition, int]:
-    """The offset of a place in each partition, never outside what is there."""
+    """The offset of a place in each partition, within the bounds of the log."""
     if position.anchor is Anchor.TIME:
         if position.value < 0:
             raise CommandError(f"a time before 1970: {position.value}")

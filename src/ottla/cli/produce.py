@@ -407,7 +407,7 @@ class Sending:
         return f"{self._failed:,} of {self._sent:,} records were not written: " + "; ".join(reasons)
 
     def written_before(self) -> str:
-        """After a flush: what was written before an error ended the command."""
+        """After a flush: records written before an error ended the command."""
         self._look_at_rest()
         written = self._sent - self._failed
         if not written:

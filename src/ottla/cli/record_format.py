@@ -196,7 +196,7 @@ _PLACEHOLDERS: dict[str, Write] = {
 
 
 def record_document(record: RawRecord) -> dict[str, Any]:
-    """A record as plain values. Bytes that are no UTF-8 stand in base64, under a name that says so."""
+    """A record as plain values. Bytes that are no UTF-8 become base64, under a name that shows it."""
     document: dict[str, Any] = {
         "topic": record.topic,
         "partition": record.partition,
@@ -300,7 +300,7 @@ def parse_json_record(line: bytes) -> GivenRecord:
 
 
 def parse_json(text: bytes) -> Any:
-    """What JSON text says. ValueError: it is none, or names a field twice."""
+    """The value of JSON text. ValueError: it is no JSON, or has a field twice."""
     import json
 
     try:

@@ -1,4 +1,4 @@
-"""`ottla records delete`: everything before an offset or a time is gone. `redrive` is in a file of its own."""
+"""`ottla records delete`: removes everything before an offset or a time. `redrive` has its own file."""
 
 from __future__ import annotations
 

@@ -258,7 +258,7 @@ class _Redrive:
         self._targets[target] = await self.session.describe_topic(target)
 
     async def _check_read(self, target: str) -> None:
-        """A group that begins new topics at their end would miss what is sent before its first fetch."""
+        """A group that begins new topics at their end would miss records sent before its first fetch."""
         group = self.options.group
         offsets = await self.admin.list_share_group_offsets(group)
         mine = [at.start_offset for partition, at in offsets.items() if partition.topic == target]

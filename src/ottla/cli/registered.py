@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 SHOWN_FAILURES = 5
 _TOO_FINE = re.compile(r"[.,]\d{6}0*[1-9]")
 Decode = Callable[["Frame"], tuple[list[bytes | None], list[str | None]]]
-"""Texts of the payloads of a frame, and for each the reason why there is none."""
+"""Texts of the payloads of a frame; instead of a text, the reason why a payload has none."""
 
 
 def registry_settings(url: str | None, settings: Mapping[str, str]) -> RegistrySettings:
@@ -112,7 +112,8 @@ class RegisteredDecoder:
         return texts, errors
 
     def _with_indexes(self, frame: Frame, data: list[bytes | None]) -> list[Frame]:
-        """The frame; of Protobuf one for each message of the file, whose place stands before the payload."""
+        """The frame; of Protobuf one for each message of the file, with the indexes of the message before the
+        payload."""
         from ottla.converters.framing import frames
         from ottla.converters.registry import PROTOBUF, registry_of
 
@@ -224,7 +225,7 @@ class RegisteredEncoder:
             raise CommandError(f"{error}: pip install 'ottla[avro,protobuf]'") from None
 
     def encode(self, text: bytes) -> bytes:
-        """The value in the wire format; ValueError says why the text is none of the schema."""
+        """The value in the wire format; ValueError says why the text does not fit the schema."""
         from ottla.cli.record_format import parse_json
         from ottla.converters.errors import ConverterError
 
@@ -252,7 +253,7 @@ def _chosen(registry: Registry, topic: str, given: str | None) -> RegisteredSche
 
 
 def _encoder(settings: RegistrySettings, topic: str, given: str | None) -> Callable[[bytes, Any], bytes]:
-    """What makes a value of JSON text and what it says."""
+    """A function that encodes a value, given as JSON text and as the parsed text."""
     from ottla.converters.errors import UnusableSchema
     from ottla.converters.framing import header
     from ottla.converters.registry import AVRO, JSON, PROTOBUF, SERIALIZED, registry_of, subject_of
@@ -357,7 +358,7 @@ def _scalar(value: Any, kind: Any) -> Any:
             return b64decode(value, validate=True)
         if types.is_timestamp(kind):
             moment = datetime.fromisoformat(value)
-            # Python drops what is finer than a microsecond without a word.
+            # Python silently drops what is finer than a microsecond.
             is_whole = _TOO_FINE.search(value) is None and (kind.unit != "ms" or moment.microsecond % 1000 == 0)
             if is_whole and (moment.tzinfo is None) is (kind.tz is None):
                 return moment
@@ -367,7 +368,7 @@ def _scalar(value: Any, kind: Any) -> Any:
 
 
 def _parsed_key(text: str) -> Any:
-    """A map's key that is no text, which JSON has as one."""
+    """A map's key that is not text, as JSON needs it."""
     import json
 
     try:

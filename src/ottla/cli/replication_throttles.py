@@ -13,7 +13,7 @@ FOLDER_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 LEADER_REPLICAS, FOLLOWER_REPLICAS = "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"
 
 Ways = Mapping[TopicPartition, tuple[Iterable[int], Iterable[int]]]
-"""Of each partition the brokers that it is copied from, and those that it is copied to."""
+"""For each partition the brokers that it is copied from, and those that it is copied to."""
 
 
 def broker_resources(brokers: Iterable[int]) -> list[ConfigResource]:
@@ -76,7 +76,7 @@ class Throttle:
             try:
                 entries = (await self._admin.describe_configs([resource]))[resource]
             except KafkaError:
-                entries = {}  # a broker that is away cannot be asked, and had no throttle that mattered
+                entries = {}  # a broker that is away cannot answer, and its throttle does not matter
             self._before[resource] = removals(*names)
             for place, name in enumerate(names):
                 entry = entries.get(name)

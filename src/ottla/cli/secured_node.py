@@ -24,7 +24,7 @@ SCRAM_SHA_512 = 2
 
 
 def security_folder(path: str, nodes: int) -> SecurityFolder:
-    """The folder, with certificates for so many nodes; what is missing is made."""
+    """The folder, with certificates for so many nodes; missing ones are made."""
     folder = SecurityFolder(Path(path))
     if not folder.exists:
         folder.make(max(nodes, FIRST_NODES))
@@ -40,7 +40,7 @@ def node_name(node_id: int) -> str:
 
 
 def alone_settings(folder: SecurityFolder, node_id: int) -> dict[str, str]:
-    """Of a node that stands alone: clients log in to its only listener."""
+    """For a node without others: clients log in to its only listener."""
     name = node_name(node_id)
     return {
         **folder.node_settings(name, [name], []),

@@ -44,7 +44,7 @@ def local_names() -> list[str]:
 
 
 class SecurityFolder:
-    """The paths in a folder, and what is made there."""
+    """The paths in a folder, and the files created there."""
 
     def __init__(self, path: Path) -> None:
         self.path = path.resolve()
@@ -65,8 +65,7 @@ class SecurityFolder:
         return self.path / f"client-{name}.pem"
 
     def make(self, nodes: int = 3, names: Iterable[str] = (), days: int = DAYS) -> list[Path]:
-        """Everything that the folder holds; the files that were written. A folder that holds any of it is refused, so
-        that no key is lost."""
+        """The names of all files in the folder. A folder that has any of them is refused, so that no key is lost."""
         wanted = [self.ca, self.ca_key, self.admin_password, self.client_properties, self.client(ADMIN)]
         wanted += [self.node(f"node-{number}") for number in range(1, nodes + 1)]
         there = [path.name for path in wanted if path.exists()]
@@ -175,7 +174,7 @@ class SecurityFolder:
 
 
 def write_new(path: Path, text: str, mode: int) -> None:
-    """A file that did not exist; from its first moment no other user may read what is secret."""
+    """A new file; from its first moment no other user may read its secrets."""
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8") as file:
         os.fchmod(file.fileno(), mode)
         file.write(text)

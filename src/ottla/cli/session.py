@@ -35,7 +35,7 @@ BROKER_VARIABLE = "OTTLA_BROKER"
 REGISTRY_VARIABLE = "OTTLA_REGISTRY"
 CLIENT_ID = "ottla-cli"
 API_TIMEOUT_MS = 20_000
-"""How long a command tries, unless --command-config says otherwise: a person waits for it."""
+"""The timeout of a command, unless --command-config has one: a person waits for it."""
 REGISTRY_PREFIX = "schema.registry."
 REGISTRY_URL = "schema.registry.url"
 CLOSE_S = 4.0
@@ -57,7 +57,7 @@ class CommandError(Exception):
 
 
 def command_parser(command: str, description: str, examples: str) -> Parser:
-    """A parser whose help ends with examples."""
+    """A parser whose help has examples at the end."""
     return Parser(
         prog=command,
         description=description,
@@ -90,7 +90,7 @@ def add_subcommand(commands: Any, name: str, summary: str, examples: str, output
 
 
 def add_broker_options(parser: argparse.ArgumentParser, *, is_subcommand: bool = False) -> None:
-    """Where the cluster is. A subcommand's options leave alone what stands before its name."""
+    """Options for the address of the cluster. A subcommand's options do not override those before its name."""
     default = argparse.SUPPRESS if is_subcommand else None
     parser.add_argument(
         "-b",
@@ -112,7 +112,7 @@ def add_broker_options(parser: argparse.ArgumentParser, *, is_subcommand: bool =
 
 
 def add_yes_option(parser: argparse.ArgumentParser, *more: str) -> None:
-    """Of a command that destroys something: on a terminal it asks, elsewhere it does nothing without --yes."""
+    """For a command that destroys something: on a terminal it asks, elsewhere it needs --yes."""
     parser.add_argument("-y", "--yes", *more, dest="yes", action="store_true", help="do it without asking")
 
 
@@ -148,7 +148,7 @@ def setting(text: str) -> tuple[str, str]:
 
 
 def file_settings(config_file: str | None, option: str = "--command-config") -> dict[str, str]:
-    """What a properties file with the settings of clients says."""
+    """The settings of clients in a properties file."""
     if config_file is None:
         return {}
     from ottla.config.properties import parse_properties
@@ -181,7 +181,7 @@ def choose_cluster(options: argparse.Namespace) -> Target:
     its passwords go nowhere else. Its schema registry is that of --command-config or --cluster, else OTTLA_REGISTRY,
     else the current cluster's. `guarded` names the cluster in errors, so it is kept in the options."""
     if options.broker is not None and not options.broker.strip():
-        # As of a shell variable that is not set: the command must not go to another cluster instead.
+        # As for an unset shell variable: the command must not go to another cluster instead.
         raise CommandError("--broker is empty", MISUSED)
     variable = os.environ.get(BROKER_VARIABLE)
     named = None
@@ -455,7 +455,7 @@ def guarded(command: str, work: Callable[[], int | None], options: argparse.Name
 
 
 def show_warnings(command: str) -> None:
-    """Warnings of the client (a broker that does not answer) look like what the command says."""
+    """Warnings of the client (a broker that does not answer) are printed like the command's own messages."""
     import logging
 
     def without_client_id(record: logging.LogRecord) -> bool:
@@ -476,14 +476,14 @@ def _say(command: str, text: str) -> None:
 
 
 def forget_stdout() -> None:
-    """Stdout was closed: what is still in the buffer goes nowhere, without a complaint at exit."""
+    """Stdout was closed: drop what is in the buffer, without an error at exit."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)
 
 
 def explained(error: KafkaError, broker: str | None = None, cluster: str | None = None) -> str:
-    """An error in one sentence or several: what was tried, what came of it, what to do."""
+    """An error in one sentence or several: the attempt, its result, and what to do."""
     from ottla.client.admin.calls import PartialFailure
     from ottla.client.errors import AuthenticationError, ConfigError, NoBrokerReached
 
@@ -504,7 +504,7 @@ def explained(error: KafkaError, broker: str | None = None, cluster: str | None 
 
 
 def unreachable(error: KafkaError, broker: str | None, cluster: str | None = None) -> str:
-    """Why no broker was reached: the first line says what is so, the others what to do."""
+    """Why no broker was reached: the first line is the fact, the others are advice."""
     from ottla.client.errors import AuthenticationError
 
     text = str(error.message).replace("NETWORK_EXCEPTION: ", "")
@@ -545,5 +545,5 @@ _ADVICE = {
 
 
 def misuse(command: str, text: str) -> NoReturn:
-    """End as argparse does for what it finds by itself."""
+    """End as argparse does for its own errors."""
     raise CommandError(f"{text} ('{command} --help' shows how)", MISUSED)

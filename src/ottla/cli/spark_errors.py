@@ -23,7 +23,7 @@ exit codes:
 
 
 def command_error(error: Exception, name: str, broker: str, redacted: Redaction) -> CommandError:
-    """What a command says of an error, and its exit code. A bug comes with its traceback."""
+    """The message for an error, and its exit code. A bug is shown with its traceback."""
     from ottla.client.errors import KafkaError
     from ottla.converters.errors import ConverterError, RegistryUnreachable
     from ottla.spark.pipelines.definition import PipelineError

@@ -171,7 +171,7 @@ def properties(options: argparse.Namespace) -> dict[str, str]:
                 f"--port {port} would replace the listeners of the settings, of which {secured} is secured, by one "
                 "without TLS and logins: leave it out and change the port in listeners, or add --secure"
             )
-        # The controller of a node that stands alone is reached from inside: port 0 opens no second door.
+        # The controller of a node without others is reached inside the process: port 0 opens no second port.
         protocol = "PLAINTEXT" if options.secure is None else "SASL_SSL"
         given["listeners"] = f"{protocol}://127.0.0.1:{port},{CONTROLLER}://127.0.0.1:0"
         given["controller.listener.names"] = CONTROLLER
@@ -189,14 +189,14 @@ def properties(options: argparse.Namespace) -> dict[str, str]:
         given["node.id"] = "1"
     given.setdefault("process.roles", "broker,controller")
     if "," not in given.get("controller.quorum.voters", ""):
-        # A node that stands alone has no other to copy its internal topics to.
+        # A node without others cannot copy its internal topics to another one.
         for setting in ALONE:
             given.setdefault(setting, "1")
     return given
 
 
 def _secured_listener(given: dict[str, str]) -> str:
-    """A listener of these settings with TLS or logins; empty if there is none."""
+    """A listener of these settings with TLS or logins; empty if no listener has them."""
     mapped = (one.partition(":") for one in given.get("listener.security.protocol.map", "").split(","))
     protocols = {name.strip(): protocol for name, _, protocol in mapped}
     names = [one.partition("://")[0].strip() for one in given.get("listeners", "").split(",") if one]

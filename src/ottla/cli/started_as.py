@@ -26,7 +26,7 @@ def command() -> str:
 
 
 def as_started(hint: str) -> str:
-    """A text for the user in which each `ottla COMMAND` can be typed as it stands."""
+    """A text for the user in which each `ottla COMMAND` can be typed as shown."""
     started = command()
     if started == "ottla" or "ottla " not in hint:
         return hint

@@ -156,7 +156,7 @@ async def list_topics(session: Session, options: argparse.Namespace) -> None:
 
 
 def matching(topics: dict[str, TopicInfo], patterns: Sequence[str]) -> dict[str, TopicInfo]:
-    """The topics whose names are like one of the patterns. A pattern that no name is like is named on stderr."""
+    """The topics whose names match one of the patterns. A pattern without a match is named on stderr."""
     from fnmatch import fnmatchcase
 
     found = {pattern: {name for name in topics if fnmatchcase(name, pattern)} for pattern in patterns}

@@ -38,7 +38,7 @@ EXAMPLES = """\
 
 
 class OpenTransaction(NamedTuple):
-    """A transaction as a partition knows it."""
+    """A transaction, as a partition reports it."""
 
     partition: TopicPartition
     producer_id: int
@@ -144,7 +144,7 @@ async def listed(admin: Admin, states: Sequence[str]) -> list[dict[str, Any]]:
 
 
 async def described(admin: Admin, states: Sequence[str]) -> list[TransactionDescription]:
-    """Transactions of these states, with their partitions; what has gone since it was listed is left out."""
+    """Transactions of these states, with their partitions; those that ended since they were listed are left out."""
     from ottla.client.admin import PartialFailure
     from ottla.client.errors import ErrorCode, KafkaError
 
@@ -265,7 +265,7 @@ async def abort(admin: Admin, one: OpenTransaction) -> None:
 
 
 async def end_one(session: Session, options: argparse.Namespace) -> None:
-    """As the next producer with this transactional id would do: what is open is aborted first."""
+    """As the next producer with this transactional id would do: abort the open transaction first."""
     from ottla.client.errors import ErrorCode, KafkaError
 
     admin = await session.admin()

@@ -60,7 +60,7 @@ class Pattern(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """What a principal may do there; `operation` None is a word that is no operation."""
+    """The principal's rules on a resource; `operation` None means a word that is no operation."""
 
     principal: str
     host: str

@@ -161,7 +161,7 @@ def entity_names(options: Options) -> list[str]:
 
 
 def check(options: Options) -> None:
-    """What may be said together."""
+    """Refuse options that exclude each other."""
     if options.has("alter") + options.has("describe") != 1:
         raise UsageError("Command must include exactly one action: --describe, --alter")
     options.forbid("describe", "add-config", "delete-config")

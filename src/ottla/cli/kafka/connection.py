@@ -38,13 +38,13 @@ def read_properties(path: str) -> dict[str, str]:
 
 
 def known_settings(kind: type[ClientConfig], given: dict[str, str]) -> dict[str, Any]:
-    """Those settings that a client of ours has, or refuses; Kafka's tools pass over what no client knows."""
+    """The settings that Ottla's client has or refuses; like Kafka's tools, unknown ones are skipped."""
     declared = {one.name.replace("_", ".") for one in fields(kind)}
     return {name: value for name, value in given.items() if name in declared or name in kind.refused_names()}
 
 
 def check_addresses(bootstrap: str) -> str:
-    """A list of host:port, in Kafka's words if it is none."""
+    """A list of host:port; an error in Kafka's words if the text is none."""
     addresses = [address.strip() for address in bootstrap.split(",") if address.strip()]
     resolvable = []
     for address in addresses:
@@ -69,7 +69,7 @@ def connect(
     kind: type[Admin] = Admin,
     rng: Random | None = None,
 ) -> Any:
-    """An admin client of this kind; nothing is sent yet. The file's settings are under those that are given."""
+    """An admin client of this kind; nothing is sent yet. The given settings override those of the file."""
     found: dict[str, Any] = {}
     if command_config is not None:
         found = known_settings(AdminConfig, read_properties(command_config))

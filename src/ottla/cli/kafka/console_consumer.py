@@ -301,7 +301,7 @@ def subscribe_or_assign(consumer: Consumer[Any, Any], plan: Plan) -> None:
 
 
 class Console:
-    """The consumer's loop, which a signal ends between two polls or in the middle of one that waits."""
+    """The consumer's loop; a signal ends it, also in the middle of a poll."""
 
     def __init__(self, plan: Plan, consumer: Consumer[Any, Any]) -> None:
         self._plan = plan

@@ -131,7 +131,7 @@ async def _consume(options: Options, settings: dict[str, str], show: Formatter) 
 
 
 class _Console:
-    """The consumer's loop, which a signal ends between two polls or in the middle of one that waits."""
+    """The consumer's loop; a signal ends it, also in the middle of a poll."""
 
     def __init__(self, options: Options, consumer: ShareConsumer[Any, Any], show: Formatter) -> None:
         self._consumer = consumer

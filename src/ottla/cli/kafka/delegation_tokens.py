@@ -134,7 +134,7 @@ async def _describe(admin: Admin, options: Options) -> None:
         print(f"Calling describe token operation for owners: [{', '.join(owners)}]")
     else:
         print("Calling describe token operation for current user.")
-    # Kafka's tool names no owner at all then, and is shown nothing; its help says that it is shown all.
+    # Kafka's tool then names no owner and gets no tokens, although its help promises all.
     tokens = await admin.describe_delegation_token(owners or None)
     print(f"Total number of tokens : {len(tokens)}", end="")
     _show(tokens)

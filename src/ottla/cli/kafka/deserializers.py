@@ -15,7 +15,7 @@ PACKAGE = "org.apache.kafka.common.serialization"
 
 
 def deserializer(class_name: str) -> Deserializer | None:
-    """The deserializer of that name; None if it is none of Kafka's own."""
+    """The deserializer of that name; None for a class that Kafka does not have."""
     package, _, name = class_name.strip().rpartition(".")
     return _DESERIALIZERS.get(name) if package == PACKAGE else None
 

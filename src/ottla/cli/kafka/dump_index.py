@@ -20,7 +20,7 @@ Pairs = dict[str, list[tuple[int, int]]]
 
 
 class CorruptFile(Exception):
-    """A file that is not what its name says."""
+    """A file whose content does not match its name."""
 
 
 class IndexDump:

@@ -1,4 +1,4 @@
-"""kafka-dump-log: what is in the files of a partition, batch by batch and record by record."""
+"""kafka-dump-log: the content of a partition's files, batch by batch and record by record."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def main(arguments: list[str]) -> int:
 
 
 class LogDump:
-    """Shows file after file, and at the end what was wrong with them."""
+    """Shows file after file, and at the end the errors found in them."""
 
     def __init__(self, shown: Shown, indexes: IndexDump, max_bytes: int) -> None:
         self._shown = shown

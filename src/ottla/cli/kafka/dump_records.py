@@ -197,7 +197,7 @@ def _size(value: bytes | None) -> int:
 
 
 def _control(record: Record) -> str:
-    """What a control record says."""
+    """The content of a control record."""
     kind = parse_control_key(record.key)
     value = record.value or b""
     if kind in (ControlType.ABORT, ControlType.COMMIT):
@@ -267,7 +267,7 @@ def _of_frames(table: dict[int, tuple[str, str]], trouble: str) -> Callable[[Rec
 
 
 def _decoder(class_name: str) -> Callable[[bytes], str]:
-    """What stands for one of Kafka's decoder classes."""
+    """The replacement for one of Kafka's decoder classes."""
     decoders: dict[str, Callable[[bytes], str]] = {
         "StringDecoder": lambda data: data.decode(errors="replace"),
         "IntegerDecoder": lambda data: str(_whole(data, 4)),

@@ -53,7 +53,7 @@ _RESOURCES = {
 
 
 class ConfigAdmin(Admin):
-    """An admin client that also asks for quotas of any name, and for SCRAM credentials."""
+    """An admin client that also requests quotas of any name, and SCRAM credentials."""
 
     async def matching_quotas(
         self, entity: Mapping[str, str | None], *any_of: str
@@ -326,7 +326,7 @@ def _scram_credential(user: str, mechanism: str, text: str) -> ScramCredentialUp
 
 
 def check_topic_name(name: str) -> None:
-    """What Kafka's client says of a name that no topic can have."""
+    """The message of Kafka's client about an impossible topic name."""
     if not name:
         raise ToolError("Topic name is invalid: the empty string is not allowed")
 

@@ -38,7 +38,7 @@ def run_tool(
 
 
 def discard_output() -> None:
-    """Stdout was closed: what is still buffered has nowhere to go."""
+    """Stdout was closed: drop what is still buffered."""
     sys.stdout = open(os.devnull, "w")  # noqa: SIM115
 
 

@@ -105,12 +105,12 @@ def java_name(error: KafkaError) -> str:
 
 
 def java_message(error: KafkaError) -> str:
-    """What the exception says."""
+    """The exception's message."""
     return error.message or _MESSAGES.get(error.code) or error.code.text
 
 
 def default_message(code: ErrorCode) -> str:
-    """What an exception of this code says when the broker sent no words of its own."""
+    """The message for this code if the broker sent none."""
     return _MESSAGES.get(code) or code.text
 
 
@@ -127,7 +127,7 @@ def log_line(level: str, message: str, logger: str) -> str:
 
 
 def log(level: str, message: str, logger: str, error: BaseException | None = None) -> None:
-    """Write to the tools' log, which is stderr, with what an exception says in a line of its own."""
+    """Write to the tools' log, which is stderr; the exception's message has its own line."""
     print(log_line(level, message, logger), file=sys.stderr)
     if isinstance(error, KafkaError):
         print(java_text(error), file=sys.stderr)

@@ -221,7 +221,7 @@ async def partitions_without_leader(admin: Admin, partitions: Iterable[TopicPart
 
 
 async def leaders_of(admin: Admin, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    """The leader of every partition of the topics that these belong to; -1 where there is none."""
+    """The leader of every partition of these partitions' topics; -1 for a partition without a leader."""
     topics = sorted({partition.topic for partition in partitions})
     leaders: dict[TopicPartition, int] = {}
     try:

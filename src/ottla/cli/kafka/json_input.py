@@ -1,4 +1,4 @@
-"""JSON files as Kafka's tools read them, with the originals' words for what is wrong in them."""
+"""JSON files for Kafka's tools, with the error messages of the originals."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def read_text(path: str) -> str:
 
 
 def parse_json(text: str) -> Any:
-    """The JSON of a text; None if it is none."""
+    """The JSON of a text; None if the text is not JSON."""
     try:
         return json.loads(text)
     except ValueError:

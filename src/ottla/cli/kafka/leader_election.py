@@ -1,4 +1,4 @@
-"""kafka-leader-election: make the preferred replicas leaders again, or any replica where there is no leader."""
+"""kafka-leader-election: make the preferred replicas leaders again, or elect any replica where no leader is."""
 
 from __future__ import annotations
 

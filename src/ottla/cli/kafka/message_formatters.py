@@ -22,7 +22,7 @@ Formatter = Callable[[Record], bytes]
 
 
 def formatter(class_name: str, properties: Mapping[str, str]) -> Formatter:
-    """The formatter of that name; ToolError if it is none of Kafka's own."""
+    """The formatter of that name; ToolError for a class that Kafka does not have."""
     package, _, name = class_name.rpartition(".")
     make = _FORMATTERS.get(name) if package == PACKAGE else None
     if make is None:
@@ -31,7 +31,7 @@ def formatter(class_name: str, properties: Mapping[str, str]) -> Formatter:
 
 
 class DefaultFormatter:
-    """A line for a record: its value, and whatever else the properties ask for in front of it."""
+    """A line for a record: its value, preceded by the parts that the properties ask for."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         self._prints = {

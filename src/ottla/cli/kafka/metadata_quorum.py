@@ -1,4 +1,4 @@
-"""kafka-metadata-quorum: who leads the quorum of controllers, who votes, and how far each has got."""
+"""kafka-metadata-quorum: the leader and the voters of the controllers' quorum, and the log end offset of each."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ VALID = "Is this a valid controller configuration file?"
 
 
 class QuorumAdmin(Admin):
-    """An admin client that also changes who votes."""
+    """An admin client that also adds and removes voters."""
 
     async def add_voter(self, voter_id: int, directory_id: bytes, endpoints: list[Endpoint]) -> None:
         async def ask() -> None:

@@ -58,11 +58,11 @@ DOUBLE = ArgumentKind("Double", float)
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option; it takes an argument if `argument` says what that is ("" takes one and does not say)."""
+    """One option; it takes an argument if `argument` is set ("" takes one without describing it)."""
 
     name: str
     description: str | Callable[[], str]
-    """What it is for; a function where the words take time to find."""
+    """The help text; a function if the text is expensive to compute."""
     argument: str | None = None
     kind: ArgumentKind = STRING
     default: Any = None
@@ -114,7 +114,7 @@ class UsageError(Exception):
 
 
 class Exit(Exception):
-    """The tool is done, with this exit code, and has said what it had to: --version, for one."""
+    """The tool ends with this exit code and has printed everything: --version, for one."""
 
     def __init__(self, code: int) -> None:
         super().__init__(code)
@@ -197,7 +197,7 @@ class OptionParser:
         return self._options[name]
 
     def parse(self, arguments: Sequence[str]) -> Options:
-        """Read the arguments, or say with OptionError what is no option of this tool."""
+        """Parse the arguments; OptionError names one that is no option of this tool."""
         given: dict[str, list[str]] = {}
         order: list[str] = []
         positional: list[str] = []
@@ -271,14 +271,15 @@ class OptionParser:
 
 
 def show_usage(parser: OptionParser, error: UsageError) -> int:
-    """Tell what is wrong and what there is; the exit code."""
+    """Print the error and the options; returns the exit code."""
     print(error, file=sys.stderr)
     print(parser.table(), file=sys.stderr)
     return 1
 
 
 def guarded(parser: OptionParser, work: Callable[[], None]) -> int:
-    """Do a tool's work; the exit code. What goes wrong is told with its trace on stderr, as most of the tools do."""
+    """Run a tool's work; returns the exit code. An error is printed with its trace on stderr, as most of the tools
+    do."""
     try:
         work()
     except UsageError as error:
@@ -324,7 +325,8 @@ def _looks_like_an_option(token: str) -> bool:
 
 
 def _may_be_argument(option: Option, token: str) -> bool:
-    """Whether an option whose argument may be left out takes this one: what it can read, and -1 only as a number."""
+    """Whether an option with an optional argument takes this one: if the option can parse it, and -1 only as a
+    number."""
     is_number = option.kind in (INTEGER, LONG, DOUBLE)
     try:
         option.kind.convert(token)

@@ -11,7 +11,7 @@ MEGABYTE = 1024 * 1024
 
 
 def fixed(value: float, digits: int) -> str:
-    """A number as Java's %.nf writes it, also what is none."""
+    """A number as Java's %.nf writes it, including NaN and infinity."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):

@@ -149,7 +149,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _check(options: Options) -> str:
-    """What may be said together; the action."""
+    """Refuse options that exclude each other; returns the action."""
     options.help_or_version(PURPOSE)
     actions = [action for action in ACTIONS if options.has(action)]
     if len(actions) != 1:
@@ -248,7 +248,7 @@ async def _replicas_of_topics(admin: Admin, topics: Iterable[str]) -> Replicas:
 
 
 async def _folders(admin: Admin, replicas: Replicas) -> dict[ReplicaPlace, str]:
-    """The folders that replicas lie in now."""
+    """The folders of the replicas at present."""
     brokers = sorted({broker for of in replicas.values() for broker in of})
     alive = [broker.id for broker in (await admin.describe_cluster()).brokers]
     described = await admin.describe_log_dirs([one for one in brokers if one in alive], replicas)

@@ -26,7 +26,7 @@ Replicas = dict[TopicPartition, list[int]]
 
 
 class Proposal(NamedTuple):
-    """What a reassignment file asks for."""
+    """The content of a reassignment file."""
 
     partitions: list[tuple[TopicPartition, list[int]]]
     folders: dict[ReplicaPlace, str]

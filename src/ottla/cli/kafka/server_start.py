@@ -58,7 +58,7 @@ def _start_arguments(arguments: list[str]) -> list[str]:
 
 
 def _start_behind(arguments: list[str]) -> int:
-    """Start it in a session of its own; what it prints goes to $LOG_DIR/kafkaServer.out, in logs by default."""
+    """Start it in its own session; its output goes to $LOG_DIR/kafkaServer.out, in logs by default."""
     folder = os.environ.get("LOG_DIR", "logs")
     os.makedirs(folder, exist_ok=True)
     with open(os.path.join(folder, "kafkaServer.out"), "ab") as output:

@@ -123,7 +123,7 @@ def random_uuid() -> str:
 
 
 def folders_of(properties: dict[str, str]) -> tuple[tuple[str, ...], str]:
-    """The log dirs, and the one that the metadata log is in."""
+    """The log dirs, and the one with the metadata log."""
     text = properties.get("log.dirs") or properties.get("log.dir") or DEFAULT_FOLDER
     folders = tuple(one.strip() for one in text.split(",") if one.strip())
     return folders, properties.get("metadata.log.dir") or folders[0]
@@ -230,7 +230,7 @@ def controller_listeners(properties: dict[str, str]) -> tuple[tuple[str, str, in
 
 
 def _check_quorum(layout: Any, values: dict[str, Any], given: dict[str, int]) -> None:
-    """Who votes is said in one place: in the settings, or here."""
+    """The voters are named in one place: in the settings, or here."""
     says_here = values["standalone"] or values["initial_controllers"] is not None
     if values["standalone"] and not layout.is_controller:
         raise ToolError("You can only use --standalone on a controller.", TERSE)
@@ -258,7 +258,7 @@ def _check_quorum(layout: Any, values: dict[str, Any], given: dict[str, int]) ->
 
 
 def _unformatted(layout: Any, cluster_id: str, *, ignores_formatted: bool) -> list[str]:
-    """The folders to format; those that are must be of this node and this cluster."""
+    """The folders to format; folders that are formatted already must be of this node and this cluster."""
     unformatted = []
     for folder in layout.all_folders:
         meta = _meta(folder)

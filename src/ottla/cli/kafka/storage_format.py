@@ -224,7 +224,7 @@ def write_folders(
     *,
     is_standalone: bool,
 ) -> None:
-    """Format these folders; the one with the metadata log last, as it says that all is done."""
+    """Format these folders; the one with the metadata log last, because its file shows that formatting is complete."""
     disk = OsDisk()
     rng = SystemRandom()
     level = planned[features.METADATA_VERSION]
@@ -281,7 +281,7 @@ def _write_snapshot(
 
 
 def told_bootstrap(records: Iterable[Message], level: int) -> str:
-    """As Kafka's tool shows it, but without what is secret in a credential."""
+    """As Kafka's tool prints it, without the secret parts of a credential."""
     told = []
     for record in records:
         if isinstance(record, FeatureLevelRecord):

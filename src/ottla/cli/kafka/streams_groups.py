@@ -244,7 +244,7 @@ def _show_internal_topics(group_ids: list[str], failed: Mapping[str, str]) -> No
 
 
 async def _internal_topics(admin: Admin, group_ids: Iterable[str]) -> dict[str, list[str]]:
-    """Internal topics by group; a topic whose name does not say that it is one stays."""
+    """Internal topics by group; topics whose names are not those of internal topics are kept."""
     found: dict[str, list[str]] = {}
     for group_id, group in (await admin.describe_streams_groups(group_ids)).items():
         sources = {topic for one in group.subtopologies for topic in one.source_topics}

@@ -25,7 +25,8 @@ class PartitionDescription(NamedTuple):
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     elr: tuple[int, ...] | None
-    """The replicas that may lead although they are not in sync (KIP-966); None where the broker does not tell."""
+    """The replicas that may become leader although they are not in sync (KIP-966); None if the broker does not report
+    them."""
     last_known_elr: tuple[int, ...] | None
 
 
@@ -37,7 +38,7 @@ class TopicDescription(NamedTuple):
 
 
 class TopicAdmin(Admin):
-    """An admin client that knows topics as Kafka's tools show them."""
+    """An admin client that describes topics as Kafka's tools show them."""
 
     async def topic_descriptions(
         self, names: Iterable[str], partition_limit: int = DEFAULT_PARTITION_LIMIT
@@ -76,7 +77,7 @@ class TopicAdmin(Admin):
 
 
 def without_elr(info: TopicInfo) -> TopicDescription:
-    """A topic as an older broker, or a request by id, tells of it."""
+    """A topic in the answer of an older broker, or of a request by id."""
     partitions = tuple(
         PartitionDescription(one.partition, one.leader_id, one.replicas, one.isr, None, None) for one in info.partitions
     )

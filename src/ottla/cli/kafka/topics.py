@@ -289,7 +289,7 @@ async def _described(admin: TopicAdmin, options: Options) -> dict[str, TopicDesc
 
 
 async def _topics(admin: TopicAdmin, options: Options) -> list[str]:
-    """The topics that are meant: all, or those whose name matches."""
+    """The topics to work on: all, or those whose name matches."""
     excludes_internal = options.has("exclude-internal")
     listed = await admin.list_topics(include_internal=not excludes_internal)
     names = sorted(name for name in listed if not (excludes_internal and name in INTERNAL_TOPICS))

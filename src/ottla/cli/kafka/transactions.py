@@ -65,7 +65,7 @@ HANGING = (
 
 
 class TransactionAdmin(Admin):
-    """An admin client that says which broker knows a transaction, and asks a broker of one's choice for producers."""
+    """An admin client that reports the coordinator of a transaction, and asks a chosen broker for producers."""
 
     async def transactions_by_broker(
         self, *, producer_ids: Sequence[int] = (), longer_than_ms: int = -1, pattern: str | None = None
@@ -97,7 +97,7 @@ class TransactionAdmin(Admin):
     async def producers_on(
         self, broker_id: int | None, partitions: Sequence[TopicPartition]
     ) -> dict[TopicPartition, list[ActiveProducer]]:
-        """Who writes to partitions, as this broker knows it, or as their leaders do."""
+        """The producers of partitions, as this broker or their leaders report them."""
         if broker_id is None:
             return await self.describe_producers(partitions)
 
@@ -361,7 +361,7 @@ async def abort(admin: TransactionAdmin, values: dict[str, Any]) -> None:
 
 
 async def _open_at(admin: TransactionAdmin, partition: TopicPartition, start_offset: int) -> ActiveProducer:
-    """The producer whose transaction begins there."""
+    """The producer whose transaction begins at that offset."""
     try:
         await _check_there(admin, partition)
         producers = (await admin.describe_producers([partition]))[partition]
@@ -451,7 +451,7 @@ async def _candidates(
 async def _hanging(
     admin: TransactionAdmin, candidates: Iterable[tuple[TopicPartition, ActiveProducer]]
 ) -> list[tuple[TopicPartition, ActiveProducer]]:
-    """Those whose partition no coordinator will write a marker to."""
+    """The transactions for which no coordinator will write a marker."""
     waiting = list(candidates)
     producer_ids = list(dict.fromkeys(one.producer_id for _, one in waiting))
     try:
