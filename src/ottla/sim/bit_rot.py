@@ -14,11 +14,11 @@ from ottla.sim.checkers import check
 from ottla.sim.replicas import Cluster
 
 FIRST_COVERED_BYTE = 16
-"""Of a batch: the magic, then the CRC itself and what it covers."""
+"""Of a batch: the magic, then the CRC itself and the bytes that it covers."""
 
 
 class Rot(NamedTuple):
-    """One replica with a bad batch, and another one that is good."""
+    """One replica with a bad batch, and another, good one."""
 
     sim: Cluster
     topic: str
@@ -71,7 +71,7 @@ class Rot(NamedTuple):
         ]
 
     async def wipe(self, name: str) -> None:
-        """What an operator does whose replica is bad: without its files the node copies them anew."""
+        """The repair that an operator does: without its files the node copies them anew."""
         await self.sim.until(lambda: self._is_safe_without(name), "a good replica is in sync with the leader")
         if self.sim.host(name).is_running:
             self.sim.kill(name)
@@ -92,7 +92,7 @@ class Rot(NamedTuple):
         return image.leader > 0 and any(self.sim.names[id - 1] not in bad for id in image.isr)
 
     async def repair(self) -> None:
-        """No other replica has what is bad; then it is gone here, too."""
+        """No other replica has the bad batch; then it disappears here, too."""
         for name in self.sim.names:
             if name != self.name:
                 self._check(name)

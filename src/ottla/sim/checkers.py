@@ -80,7 +80,7 @@ class History:
                 raise Violation(f"changed: {self.name}: offset {offset} was read as {before}, then as {content}")
 
     def power_lost(self) -> None:
-        """What was not synced may be gone, and its offsets may come again with other records."""
+        """Unsynced records may be lost, and their offsets may be used again for other records."""
         end = self.synced_end
         for offset in [offset for offset in self.acknowledged if offset >= end]:
             self.in_doubt.setdefault(self.acknowledged.pop(offset))
@@ -156,7 +156,7 @@ def _difference(values: list[Content], sent: list[Content]) -> str:
 
 
 def check_indexes(device: Device, directory: str, start_offset: int = 0) -> None:
-    """Every entry of every index points at the batch it names, and says the truth about timestamps."""
+    """Every entry of every index points at the right batch and has right timestamps."""
     for path in _segments(device, directory, start_offset):
         _check_segment_indexes(device, path)
 

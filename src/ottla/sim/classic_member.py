@@ -33,7 +33,7 @@ class State(Enum):
     JOINED = "joined"
     STABLE = "stable"
     REVOKING = "revoking"
-    """It heard of a rebalance, and commits what it has read before it joins again."""
+    """It was notified of a rebalance, and commits its positions before it joins again."""
 
 
 class Versions:
@@ -260,7 +260,7 @@ class ClassicMember(Member):
         if code is ErrorCode.FENCED_INSTANCE_ID:
             self._end(now)
             return
-        # A group without members and offsets is forgotten, and a commit then told so.
+        # A group without members and offsets is removed, and a later commit is refused for it.
         self._expect(code, api, ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND)
         if code is not ErrorCode.ILLEGAL_GENERATION:
             self._forget(now)

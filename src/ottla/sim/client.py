@@ -68,10 +68,10 @@ REQUEST_TIMEOUT_S = 10.0
 RECEIVE_BYTES = 16 * 1024
 MAX_FRAME_BYTES = 2**31 - 1
 PRODUCE_VERSION = 12
-"""The last that names topics; later ones carry topic ids."""
+"""The last version with topic names; later ones have topic ids."""
 FETCH_VERSION = 12
 NEWEST = Versions({api.key: (api.min_version, api.max_version) for api in APIS.values()})
-"""Simulated brokers know what this client knows: it asks none of them."""
+"""Simulated brokers support every version of this client, so it does not ask for their versions."""
 API_KEYS = {f"{api.name}Request": api.key for api in APIS.values()}
 
 

@@ -324,7 +324,7 @@ class Sim:
         return None if node is None or node.coordinators.groups.is_loading else node.coordinators.groups.load_count
 
     def power_lost(self) -> None:
-        """What only one machine held may be gone."""
+        """Records that only one machine had may be lost."""
         for history in self.histories.values():
             history.power_lost()
 
@@ -336,7 +336,7 @@ class Sim:
         return self._clients[name]
 
     def forget_client(self, name: str) -> None:
-        """The program is gone; its kernel closes its connection."""
+        """The program has ended; its kernel closes its connections."""
         client = self._clients.pop(name, None)
         if client is not None:
             client.close()

@@ -40,7 +40,7 @@ _DONE_BEFORE = (
     ErrorCode.INVALID_PARTITIONS,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
 )
-"""A broker that lost its controller asks the next one again: what it hears of may be its own first request."""
+"""A broker that lost its controller asks the next one again: the answer may be about its own first request."""
 
 
 async def reassign(client: Client, topic: str, index: int, replicas: list[int] | None) -> ErrorCode:
@@ -80,7 +80,7 @@ class Topics:
         self._client = sim.client(self.name)
         self._exists: dict[str, bool | None] = {}
         self._partition_counts: dict[str, list[int]] = {}
-        """What each may have: what was answered last, and what was not answered since."""
+        """The possible values: the last answered one, and later ones without an answer."""
         self._retention_ms: dict[str, list[str]] = {}
         self._unanswered_ms: dict[str, list[str]] = {}
         """Values whose request got no answer: a broker may forward it to the controller after later ones."""
@@ -169,7 +169,7 @@ class Topics:
         self._check_folders(there)
 
     def _check_folders(self, there: dict[str | None, int]) -> None:
-        """What was deleted is gone from every disk, or about to go."""
+        """A deleted topic is removed from every disk, at once or soon."""
         for name in self._sim.names:
             host = self._sim.host(name)
             for log_dir in host.config().log_directories:

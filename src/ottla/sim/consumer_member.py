@@ -27,11 +27,11 @@ class ConsumerMember(Member):
     regex: str | None = None
     """Subscribes by a pattern instead of names."""
     keeps_its_place = False
-    """Whether a static member that goes will be back (it says so with epoch -2)."""
+    """Whether a static member that stops will return (it then leaves with epoch -2)."""
 
     _joined = False
     _says_all = True
-    """Whether the next heartbeat has to carry everything: the first, and after every failure."""
+    """Whether the next heartbeat must have all fields: the first one, and after every failure."""
     _revoking: list[TopicPartition]
     _has_tried_to_commit = False
     _target: list[TopicPartition] | None = None

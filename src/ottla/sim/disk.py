@@ -220,7 +220,7 @@ class Device:
     # Disturbances
 
     def kill(self) -> None:
-        """Every process is gone; the page cache survives them."""
+        """Every process has ended; the page cache survives them."""
         for disk in self._disks:
             disk.is_frozen = True
         self._disks.clear()
@@ -228,7 +228,7 @@ class Device:
         self._schedule = None
 
     def power_loss(self) -> None:
-        """Every process is gone, and of what was not synced only what chance leaves."""
+        """Every process has ended, and unsynced data is kept or lost by chance."""
         self.kill()
         self._lose(self._root)
         self.note("power loss")
@@ -596,7 +596,7 @@ class File:
             device.commit_creation(self.path)
 
     def _room(self, inode: Inode, position: int, size: int) -> int:
-        """How much of a write fits: whole pages, or all of it."""
+        """The part of a write that fits: whole pages, or all of it."""
         capacity = self._device.capacity_bytes
         if capacity is None or not size:
             return size

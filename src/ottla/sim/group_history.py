@@ -57,7 +57,7 @@ class Claim:
 
 @dataclass(slots=True)
 class Committed:
-    """Where one group stands in one partition."""
+    """The committed offset of one group in one partition."""
 
     floor: int = -1
     """The least offset that may be found, apart from the doubtful ones."""
@@ -107,7 +107,7 @@ class GroupHistory:
             claim.released_at = min(now, claim.ends_at)
 
     def supersede(self, group_id: str, identity: str, now: int) -> None:
-        """A static member is about to join once more: what its incarnations have is no longer certain."""
+        """A static member is about to join once more: what its incarnations own is no longer certain."""
         for (group, _), claims in self._claims.items():
             if group == group_id:
                 for claim in claims:
@@ -166,7 +166,7 @@ class GroupHistory:
         claim: Claim | None = None,
         now: int = 0,
     ) -> None:
-        """An answer says where the group stands; `floor` is what it was at least when the question was sent."""
+        """An answer with a committed offset; `floor` is its least possible value when the question was sent."""
         committed = self.committed(group_id, partition)
         name = f"{group_id} in {partition[0]}-{partition[1]}"
         check(offset == -1 or offset in committed.sent, "invented", f"{name}: no member ever committed {offset}")

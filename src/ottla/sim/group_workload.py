@@ -194,7 +194,7 @@ class Groups:
             instance_id = f"{'classic' if is_classic else 'consumer'}-instance-{self.rng.randint(1, 2)}"
             for program in list(self.programs):
                 is_same = (program.member.group_id, program.member.instance_id) == (group_id, instance_id)
-                # A consumer waits until the other is gone; a classic member takes the place of one that lives.
+                # A consumer waits until the other one has left; a classic member takes over from a living one.
                 if is_same and (not is_classic or self.rng.random() < 0.7):
                     self.end(program)
         topics = self.rng.sample(subscription, self.rng.randint(1, len(subscription)))
@@ -283,8 +283,8 @@ class Groups:
             await self._thaw(program)
             before = dict(member.codes)
             if not self._is_current(program.client, member.group_id, coordinator):
-                # A node that was deposed without knowing it may tell old things, in Kafka, too. Only what it would have
-                # to write it cannot answer.
+                # A node that was deposed without knowing it may give old answers, in Kafka, too. It cannot answer
+                # requests that write.
                 loads_before = None
                 if isinstance(response, OffsetFetchResponse):
                     loop.trace.note(member.name, "no answer of the coordinator")
@@ -319,7 +319,7 @@ class Groups:
     # What must hold
 
     async def check_offsets(self, group_id: str) -> None:
-        """Ask where a group stands, from outside."""
+        """Ask for the committed offsets of a group, from outside."""
         floors = {partition: self.history.committed(group_id, partition).floor for partition in self.ends}
         coordinator = self._sim.coordinator(group_id)
         found = await self.committed_offsets(group_id)
@@ -404,7 +404,7 @@ class Groups:
         self._described = described
 
     async def describe(self) -> dict[str, Any]:
-        """What the coordinator says of each group: its members, epochs and assignments, ordered by member."""
+        """The coordinator's description of each group: its members, epochs and assignments, ordered by member."""
         while True:
             listing = await self._client.request(ListGroupsRequest(), ListGroupsResponse)
             if not listing.error_code:

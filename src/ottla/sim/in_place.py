@@ -34,7 +34,7 @@ class Killed(BaseException):
 
 
 class InPlace:
-    """What the blocking code of one process of a program stands on. One call runs at a time, as in a process with one
+    """The port `net.Blocking` for one process of a program. One call runs at a time, as in a process with one
     thread."""
 
     def __init__(self, program: Program) -> None:
@@ -47,7 +47,7 @@ class InPlace:
         self._strand: _Strand[Any] | None = None
 
     async def call(self, work: Callable[[], T]) -> T:
-        """Run blocking code to its end: what it returns or raises."""
+        """Run blocking code to its end; returns its result or raises its error."""
         assert self._strand is None, "one call at a time"
         strand = _Strand(work)
         self._strand = strand
@@ -110,7 +110,7 @@ async def _within(seconds: float, waiting: Awaitable[None]) -> None:
 
 
 class _Strand(Generic[T]):
-    """One call of blocking code, and whose turn it is: the code's or the loop's."""
+    """One call of blocking code, and the turn: the code's or the loop's."""
 
     def __init__(self, work: Callable[[], T]) -> None:
         self._work = work
@@ -121,7 +121,7 @@ class _Strand(Generic[T]):
         self._is_done = False
         self._result: list[T] = []
         self._failure: BaseException | None = None
-        # What the code schedules belongs to the process of its caller.
+        # Tasks that the code schedules belong to the process of its caller.
         self._thread = threading.Thread(target=contextvars.copy_context().run, args=(self._run,), daemon=True)
         self._thread.start()
 

@@ -32,7 +32,7 @@ START_S = 1_000.0
 STEP_S = 0.000_002
 """What one turn of the loop costs, so that work that watches the clock sees it move."""
 MAX_LAST_TURNS = 100
-"""In which tasks of a world that ends may end; those that are left are closed."""
+"""Turns of an ending world in which its tasks may end; tasks that are left then are closed."""
 MAX_TURNS_WITHOUT_WAITING = 2_000_000
 
 
@@ -115,7 +115,7 @@ class HasFileno(Protocol):
 
 
 class _Clockwork:
-    """Stands where a selector stands: instead of sleeping it moves the clock."""
+    """Takes the place of a selector: instead of sleeping it moves the clock."""
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
@@ -213,7 +213,7 @@ class Loop(base_events.BaseEventLoop):
         return fd in self._readers or fd in self._writers
 
     def set_readable(self, fd: int, is_readable: bool) -> None:
-        """The network tells what epoll would."""
+        """The network reports what epoll would."""
         if is_readable:
             self._readable.setdefault(fd)
         else:
@@ -429,7 +429,7 @@ class Loop(base_events.BaseEventLoop):
         if self.is_closed():
             return
         for _ in range(MAX_LAST_TURNS):
-            # `finally` blocks of what is cancelled may start more.
+            # `finally` blocks of cancelled tasks may start more tasks.
             self._cancel_all()
             self.run_until_complete(asyncio.sleep(0))
             if not self._tasks:

@@ -62,7 +62,7 @@ class Topics:
         self.by_name: dict[str, Topic] = {}
 
     def see(self, name: str, topic_id: bytes, partition_count: int) -> None:
-        """Partitions never become fewer: a broker that says so is behind."""
+        """The number of partitions never shrinks: a broker that reports fewer has old metadata."""
         known = self.by_name.get(name)
         if known is None or known.id != topic_id or known.partition_count < partition_count:
             self.by_name[name] = Topic(topic_id, partition_count)
@@ -108,7 +108,7 @@ class Member(ABC):
         self.generation = -1
         """The generation of a classic member, the member epoch of the others."""
         self.positions: dict[TopicPartition, int] = {}
-        """What it may read now, and how far it has read."""
+        """The partitions that it may read now, and its positions."""
         self.claims: dict[TopicPartition, Claim] = {}
         self.has_left = False
         self.is_leaving = False
@@ -148,7 +148,7 @@ class Member(ABC):
         self.positions[partition] = offset
 
     def has_committed(self, partition: TopicPartition, offset: int) -> bool:
-        """Whether it owns the partition, and knows that its group has come so far."""
+        """Whether it owns the partition, and its answers prove that the group has come so far."""
         return self._committed.get(partition, -1) >= offset
 
     def leave(self) -> None:
@@ -238,7 +238,7 @@ class Member(ABC):
             self._wait(now)
 
     def _passed(self, code: ErrorCode, now: int) -> bool:
-        """Whether the error only says that the coordinator is not there yet."""
+        """Whether the error only means that the coordinator is not available yet."""
         if code in COORDINATOR_GONE:
             self._has_coordinator = False
         elif code not in PASSING:
@@ -336,7 +336,7 @@ class Member(ABC):
                     if self.claims.get(claim.partition) is claim:
                         self._committed[claim.partition] = offset
                 elif code in (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR):
-                    # A node that cannot write says so, or one that stops: what it wrote before that may stay.
+                    # A node that cannot write, or stops, answers with an error; what it wrote before may stay.
                     self.history.commit_unanswered(claim, offset)
                     refused = code
                 else:

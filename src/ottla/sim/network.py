@@ -106,7 +106,8 @@ class Network:
             sock.close()
 
     def power_loss(self, name: str) -> None:
-        """The host is gone without a word: its peers learn it only when it is back and does not know them."""
+        """The host is gone without closing connections: its peers notice only when it is back and does not know
+        them."""
         self._dark.setdefault(name)
         for sock in self._of_host(name):
             sock._forget()
@@ -199,7 +200,7 @@ class Sockets:
         return [host]
 
     def connect(self, host: str, port: int) -> Socket:
-        """Non-blocking: the socket turns writable when the connection stands or failed (SO_ERROR says which)."""
+        """Non-blocking: the socket turns writable when the connection is open or failed (SO_ERROR has the result)."""
         name = self.host if host in LOCAL_NAMES else host
         sock = Socket(self._network, (self.host, self._network.new_port()))
         sock._connect((name, port))
@@ -336,7 +337,7 @@ class Socket:
         self._fd = -1
         if self._peer is not None and not self._error:
             if unread:
-                self._send_reset()  # a peer whose bytes were not read learns it: as Linux does
+                self._send_reset()  # as in Linux, a peer is notified if its bytes were not read
             elif not self._is_write_closed:
                 self._is_write_closed = True
                 self._send_segment(None)
@@ -361,7 +362,7 @@ class Socket:
         is_unreachable = network.is_cut(self.local[0], there) or network.is_cut(there, self.local[0])
         listener = network.listener(self.remote)
         if is_unreachable or network.is_dark(there) or (listener and len(listener._accepting) >= listener._backlog):
-            network.at(self._loop.time() + 1.0, self._syn)  # the kernel asks again
+            network.at(self._loop.time() + 1.0, self._syn)  # the kernel sends its SYN again
         elif listener is None:
             self._error = errno.ECONNREFUSED
             self._is_connecting = False
@@ -464,7 +465,7 @@ class Socket:
     def _check_readable(self) -> None:
         self._check_open()
         if self._error and not self._is_ended:
-            self._is_ended = True  # told once; then it reads as ended
+            self._is_ended = True  # reported once; then the socket reads as ended
             raise _failure(self._error)
         if not self._received and not self._is_ended:
             raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))

@@ -38,7 +38,7 @@ MAX_SENT_COUNT = 500
 
 
 class Applications:
-    """Programs of one kind, whose lives are drawn."""
+    """Programs of one kind; their lifetimes are drawn."""
 
     name = ""
 
@@ -223,7 +223,7 @@ def is_passing(error: KafkaError) -> bool:
 
 
 class Readers(Applications):
-    """A group that reads what was written, and commits what it was handed."""
+    """A group that reads the records, and commits what it has received."""
 
     _sim: Cluster
     name = "own-readers"

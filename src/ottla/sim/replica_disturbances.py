@@ -307,7 +307,7 @@ class Disturbances:
         device.sync_delay_s = CALM_SYNC_S
 
     async def _full_disk(self) -> None:
-        """A node whose metadata log finds no room ends, as Kafka's do, and is started when there is room again."""
+        """A node whose metadata log finds no room ends, as Kafka's does, and is started when there is room again."""
         name = self._any()
         device = self._sim.host(name).device
         device.capacity_bytes = device.used_bytes + self._rng.choice((0, 4096, 50_000))

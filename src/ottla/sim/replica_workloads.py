@@ -98,7 +98,7 @@ class Counter:
 
 
 class Reader:
-    """What it read stays so for all, and what was readable stays readable after every election."""
+    """A record that was read stays the same for all, and a readable record stays readable after every election."""
 
     def __init__(self, sim: Cluster, topic: str, partition: int) -> None:
         self.name = f"reader-{topic}-{partition}"
@@ -117,7 +117,7 @@ class Reader:
             if self._rng.random() < 0.2:
                 self._history.see_high_watermark(
                     await self._router.list_offset(self._topic, self._partition, LATEST_TIMESTAMP)
-                )  # KIP-207: a new leader says nothing until it knows
+                )  # KIP-207: a new leader does not answer until it knows
             fetched = await self._router.fetch(self._topic, self._partition, self._offset, max_wait_ms=200)
         except NoAnswer:
             await asyncio.sleep(RETRY_S)

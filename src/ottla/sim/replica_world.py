@@ -43,7 +43,7 @@ REPLICAS, RING, GROUPS, TOPIC_CHANGES, MOVES, VOTERS, CLIENTS, SECURED, SPARK, S
 WORLDS = (CLUSTER, REPLICAS, RING, GROUPS, TOPIC_CHANGES, MOVES, VOTERS, CLIENTS, SECURED, SPARK, SHARES)
 """Worlds of several nodes, by what goes on in them."""
 SPARK_SHARE = 0.15
-"""Of the worlds whose workloads are drawn: in so many a Spark sink writes in place of what was drawn."""
+"""The share of worlds with drawn workloads in which a Spark sink writes instead of them."""
 PAUSE_S = 0.05
 
 

@@ -101,7 +101,7 @@ class Cluster(Sim):
         super().finish()
 
     def power_lost(self) -> None:
-        """Others have what was acknowledged."""
+        """Other nodes have the acknowledged records."""
 
     def node_made(self, host: Host, node: Node) -> None:
         def failed() -> None:
@@ -120,7 +120,7 @@ class Cluster(Sim):
     # Nodes
 
     async def start_all(self) -> None:
-        """Start what does not run, and wait until all of it serves."""
+        """Start all nodes that do not run, and wait until every node serves."""
         for host in self.hosts.values():
             if not host.is_running:
                 self.begin(host.name)
@@ -145,7 +145,7 @@ class Cluster(Sim):
         return [host.node for host in self.hosts.values() if host.is_running and host.node is not None]
 
     def image(self, topic: str, partition: int = 0) -> PartitionImage | None:
-        """The newest that any running node knows of a partition."""
+        """The newest metadata of a partition in any running node."""
         found = [node.ground.image.partition(topic, partition) for node in self.live()]
         return max((one for one in found if one is not None), key=lambda one: one.partition_epoch, default=None)
 
@@ -168,7 +168,7 @@ class Cluster(Sim):
         return self.shape.names[leaders[max(leaders)] - 1]
 
     def cut_off(self, name: str, *, both_ways: bool = True) -> None:
-        """Other nodes do not hear of this one (and it does not of them); clients do."""
+        """Cut this node off from other nodes; clients still reach it."""
         for other in self.shape.names:
             if other != name:
                 self.network.cut(name, other, both_ways=both_ways)
@@ -236,7 +236,7 @@ class Cluster(Sim):
             id = node.ground.config.node_id
             if node.ground.config.is_broker and node.metadata.lifecycle.is_fenced:
                 return f"{id} is fenced"
-            # The image's offset says nothing of who votes.
+            # The image's offset does not include changes of voters.
             known, expected = self._metadata_known_to(node), self._metadata_known_to(nodes[0])
             if known != expected:
                 return (
@@ -286,7 +286,7 @@ class Cluster(Sim):
     # Clients
 
     def is_passing(self, error: KafkaError, topic: str, partition: int) -> bool:
-        """Whether an answer (or what a client finds wrong with it) is no reason to worry."""
+        """Whether an answer (or the client's error for it) is normal while nodes fail."""
         if error.code is ErrorCode.CORRUPT_MESSAGE and (topic, partition) in self.rotten:
             return True
         return error.code in PASSING
@@ -306,7 +306,7 @@ class Cluster(Sim):
         return self._clients[name]
 
     def reconnect(self) -> None:
-        """Everything is at rest: no node holds a connection to a node that is gone."""
+        """At rest no node has a connection to a node that is gone."""
         for router in self._routers.values():
             router.close()
         for client in self._clients.values():
@@ -401,7 +401,7 @@ class Cluster(Sim):
                 check(not self.log(name, topic, partition), "replicas", f"{where}: it has a log, but is no replica")
 
     def _check_epochs(self, name: str, topic: str, partition: int) -> None:
-        """A replica knows where each leader epoch in its log begins."""
+        """A replica has the start offset of each leader epoch in its log."""
         begun: dict[int, int] = {}
         for offset, leader_epoch, _ in self.log(name, topic, partition):
             begun.setdefault(leader_epoch, offset)

@@ -32,7 +32,7 @@ PASSING = (
     ErrorCode.INVALID_REPLICATION_FACTOR,
     ErrorCode.INVALID_TIMESTAMP,
 )
-"""What a cluster may answer while some of it is away, or when clocks jump; anything else is a failure."""
+"""Errors that a cluster may answer while a part of it is away, or when clocks jump; any other is a failure."""
 
 
 class Place(NamedTuple):
@@ -67,7 +67,7 @@ class Router:
         return self._clients[next(self._turn)]
 
     def forget(self) -> None:
-        """Believe nothing about who leads, but no less than was known."""
+        """Forget the leaders, but not their epochs."""
         self._known.clear()
 
     def of(self, broker: str) -> Client:

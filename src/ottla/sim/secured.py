@@ -64,7 +64,7 @@ class User:
         self.password = f"{name}-first"
         self.old_password: str | None = None
         self.login_known_at = NEVER
-        """Since when every node knows the present password."""
+        """The time at which every node had the present password."""
         self.grant_began_at = self.grant_known_at = NEVER
         self.revoke_began_at = self.revoke_known_at = NEVER
         self.is_grant_doubtful = self.is_password_doubtful = False
@@ -193,7 +193,7 @@ class Permissions(Applications):
         )
 
     async def _done(self, request: Callable[[], Awaitable[ErrorCode]]) -> bool:
-        """Ask until it is answered that it is so; False if a request before got no answer, or one that it failed."""
+        """Ask until the answer confirms it; False if an earlier request got no answer, or a failed one."""
         is_first = True
         while True:
             try:
@@ -295,7 +295,7 @@ class Permissions(Applications):
             user.refused(made_at, self._now())
 
     async def _send(self, program: Program, producer: Producer, user: User, number: int, made_at: float) -> None:
-        """One record. Raises what refuses it for good, so that the next one has a producer of its own."""
+        """Sends one record. Raises a final refusal, so that the next record gets a new producer."""
         content: Content = (user.name.encode(), f"{program.name}.{program.incarnation}.{number}".encode())
         sent_at = self._now()
         self._history.doubt([content])
@@ -312,7 +312,8 @@ class Permissions(Applications):
             self._history.acknowledge(written.offset, [content])
 
     async def _reach_for_more(self, program: Program, user: User, password: str) -> None:
-        """An ACL that the user may not add: refused by the controller, for whom the broker has to name the user."""
+        """An ACL that the user may not add: the controller must refuse it, so the broker must forward the user's
+        name."""
         settings = {**self._logging_in(program, user, password), **PATIENCE}
         creation = Acl(AclResource.CLUSTER, CLUSTER_RESOURCE_NAME, f"User:{user.name}", AclOperation.ALL)
         try:
@@ -383,7 +384,7 @@ def _salted(password: str) -> bytes:
 
 
 def _holds(asked: Callable[[Any, Any], bool], node: Node) -> bool:
-    """Whether something holds in a node's image; a node that does not know the user does not know that either."""
+    """Whether a node's image has something; a node without the user does not have it either."""
     try:
         return asked(node.ground.image.scram, node.ground.image.acls)
     except KeyError:

@@ -118,7 +118,8 @@ class Shape:
         return new_uuid(random.Random(f"directory of {name}"))
 
     def format(self, device: Device, name: str, timestamp: int) -> None:
-        """With dynamic voters: make a node's folder as the tool does; only the first voters are told that they vote."""
+        """With dynamic voters: format a node's folder as the tool does; only the first voters are formatted as
+        voters."""
         disk = device.mount()
         disk.make_directory(DATA)
         write_meta_properties(disk, DATA, MetaProperties(CLUSTER_ID, self.id_of(name), self.directory_id(name)))

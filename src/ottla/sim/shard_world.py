@@ -82,7 +82,7 @@ class Waiter:
 
 @dataclass
 class Described:
-    """What a shard says of its groups and offsets, as far as it must survive a restart."""
+    """The state of a shard's groups and offsets that must survive a restart."""
 
     groups: dict[str, Any] = field(default_factory=dict)
     offsets: dict[tuple[str, str, int], Any] = field(default_factory=dict)
@@ -131,7 +131,7 @@ class ShardWorld:
         return Call(self.now, self.timestamp, version, waiter, client, "/127.0.0.1")
 
     def restart(self) -> None:
-        """kill -9 and a start: what was in memory is gone, and waiting clients hear nothing."""
+        """kill -9 and a start: memory is lost, and waiting clients get no answer."""
         self.note("restart")
         self.restart_count += 1
         for link in self.links:
@@ -405,7 +405,7 @@ class ShardWorld:
     # What must hold
 
     def describe(self, shard: GroupShard) -> Described:
-        """As answers tell it. Of a classic group only what is written: nothing while it rebalances."""
+        """As answers show it. For a classic group only the written part: nothing while it rebalances."""
         found = Described()
         listing = shard.list_groups(ListGroupsRequest(), self.call(5)).reply
         assert listing is not None
@@ -425,7 +425,7 @@ class ShardWorld:
         return found
 
     def check_replay(self) -> None:
-        """What the log says, also after compaction, is what the shard says."""
+        """The log, also after compaction, has the same state as the shard."""
         live = self.describe(self.shard)
         latest: dict[bytes, int] = {key: index for index, (key, _) in enumerate(self.log)}
         compacted = [record for index, record in enumerate(self.log) if latest[record[0]] == index]
@@ -449,7 +449,7 @@ class ShardWorld:
                 )
 
     def is_settled(self, groups: dict[str, list[str]]) -> bool:
-        """Every partition of a group with members has one owner, who read and committed to its end."""
+        """Every partition of a group with members has one owner, which read and committed to its end."""
         for group_id, subscription in groups.items():
             members = [link.member for link in self.links if link.member.group_id == group_id]
             if not members:
@@ -468,7 +468,7 @@ class ShardWorld:
         for (group_id, topic, partition), value in self.describe(self.shard).offsets.items():
             floor = self.history.committed(group_id, (topic, partition)).floor
             self.history.see_offset(group_id, (topic, partition), value.offset, floor)
-        request = OffsetFetchRequestGroup(group_id="nobody", topics=None)
+        request = OffsetFetchRequestGroup(group_id="unknown", topics=None)
         assert self.shard.fetch_offsets(request, self.call(9)).reply is not None
 
 

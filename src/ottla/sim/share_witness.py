@@ -60,7 +60,7 @@ class ShareWitness:
         self.confirmed: dict[Place, AcknowledgeType] = {}
         """ACCEPT and REJECT that were confirmed to a member."""
         self.said: dict[Place, set[AcknowledgeType]] = {}
-        """What members said, confirmed or not."""
+        """The acknowledgements of members, confirmed or not."""
         self.final: dict[Place, DeliveryState] = {}
         self._starts: dict[tuple[str, int], int] = {}
         self.exhausted: dict[Place, None] = {}
@@ -113,7 +113,7 @@ class ShareWitness:
         return place in self.final or offset < self._starts.get((topic, partition), 0)
 
     def is_replaced(self, hosted: HostedSharePartition) -> bool:
-        """Whether a running node knows of a later leader."""
+        """Whether a running node has seen a later leader."""
         partition = hosted.partition
         for host in self._sim.hosts.values():
             if host.is_running and host.node is not None and hasattr(host.node, "ground"):

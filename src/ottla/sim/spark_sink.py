@@ -58,13 +58,13 @@ FENCED = (
     ErrorCode.INVALID_PRODUCER_ID_MAPPING,
     ErrorCode.TRANSACTION_ABORTABLE,
 )
-"""What a task or a driver may hear after another took its transactional id over: one that swept, or that was thought to
-be gone."""
+"""Errors that a task or a driver may get after another one took over its transactional id: a sweep, or a task that was
+thought to be dead."""
 
 
 @dataclass(slots=True)
 class Checkpoint:
-    """What Spark keeps of a query on a disk of its own: what each batch holds, and how many batches are done."""
+    """Spark's own disk: the content of each batch, and how many batches are done."""
 
     batches: list[list[list[bytes]]] = field(default_factory=list)
     """By batch and task: the rows."""
@@ -110,7 +110,7 @@ class SparkSink(Applications):
         self._task_count = rng.choice((1, 2, 4))
         self.checkpoint = Checkpoint()
         self._jobs: dict[str, list[Job]] = {}
-        """By executor: what it has to do, and what it is doing, the oldest first."""
+        """By executor: its tasks, oldest first."""
         self._run_count = 0
         self._awaited_count = 0
         self.scanned: list[list[bytes]] = [[] for _ in range(PARTITION_COUNT)]
@@ -139,7 +139,7 @@ class SparkSink(Applications):
     # The driver
 
     async def _drive(self, program: Program) -> None:
-        """Runs of the query, one after the other: one that fails is started again."""
+        """Runs of the query, one after the other: a failed run is started again."""
         in_place = InPlace(program)
         rng = random.Random(f"{program.name} {program.incarnation} life {self._sim.seed}")
         checkpoint = self.checkpoint

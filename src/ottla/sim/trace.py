@@ -14,7 +14,8 @@ KEPT_LINES = 20_000
 
 
 class Trace:
-    """One line per event: virtual milliseconds, who, what. Old lines are forgotten, the fingerprint covers them all."""
+    """One line per event: virtual milliseconds, component, event. Old lines are dropped, the fingerprint covers them
+    all."""
 
     def __init__(self, now: Callable[[], float], *, kept_lines: int = KEPT_LINES) -> None:
         self._now = now
@@ -30,7 +31,7 @@ class Trace:
         self.count += 1
 
     def aside(self, text: str) -> None:
-        """A line for the reader that is no event: what the program logged."""
+        """A line for the reader that is no event: a log line of the program."""
         self.lines.append(f"{self._now() * 1000:14.3f} {'log':<10} {text}")
 
     @property

@@ -145,7 +145,7 @@ class TransactionalProducer:
         await self._init(-1, -1)
 
     async def recover(self) -> None:
-        """Go on with the next epoch after a request whose fate is unknown (KIP-360)."""
+        """Continue with the next epoch after a request with an unknown outcome (KIP-360)."""
         await self._init(*self.producer)
 
     async def _init(self, producer_id: int, producer_epoch: int) -> None:
@@ -321,7 +321,7 @@ class TransactionalProducer:
                 if code is ErrorCode.NONE:
                     return response
                 if code in FENCED or (code is ErrorCode.INVALID_TXN_STATE and isinstance(request, EndTxnRequest)):
-                    # A commit of what the coordinator has aborted is told the latter.
+                    # The answer to a commit of a transaction that the coordinator has aborted says that it was aborted.
                     raise Fenced(f"{type(request).__name__}: {code.name}")
                 if code not in PASSING:
                     raise KafkaError(code, f"{self.transactional_id}: {request}")

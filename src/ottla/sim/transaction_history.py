@@ -29,7 +29,7 @@ CLIENT, READER = "its client", "a reader"
 
 @dataclass(slots=True)
 class Attempt:
-    """One transaction of one client, whatever became of it."""
+    """One transaction of one client, with any outcome."""
 
     name: str
     writes: list[tuple[Partition, Content]] = field(default_factory=list)
@@ -41,7 +41,7 @@ class Attempt:
 
 
 class TransactionHistory:
-    """All transactions of a world, and what is known of each."""
+    """All transactions of a world, and the facts about each."""
 
     def __init__(self) -> None:
         self.attempts: dict[str, Attempt] = {}
@@ -68,7 +68,7 @@ class TransactionHistory:
             check(there == content, "reused", f"{partition}: offset {offset} was {there}, now {content}")
 
     def abandon(self, attempt: Attempt) -> None:
-        """Its client has stopped: what it never asked to commit is aborted, now or later."""
+        """Its client has stopped: transactions that it never asked to commit are aborted, now or later."""
         if not attempt.is_commit_asked:
             self.conclude(attempt, False, CLIENT, "never asked for a commit")
 
@@ -202,7 +202,7 @@ class LoggedTransactions:
     def check_aborted(
         self, start_offset: int, next_offset: int, listed: Iterable[tuple[int, int]], last_stable_offset: int
     ) -> None:
-        """The aborted transactions that a fetch of [start, next) named: those that its reader needs, none invented."""
+        """The aborted transactions in a fetch of [start, next): those that its reader needs, and no others."""
         there = dict.fromkeys(listed)
         for transaction in self.decided:
             if transaction.last_offset >= last_stable_offset:

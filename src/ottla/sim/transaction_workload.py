@@ -73,9 +73,9 @@ class Instance:
     def __init__(self, producer: TransactionalProducer, born_at: int, jump_count: int) -> None:
         self.producer = producer
         self.is_ready = False
-        """Whether it has been told that it is the owner."""
+        """Whether an answer has confirmed it as the owner."""
         self.is_superseded = False
-        """Whether a later instance has been told that it is the owner now."""
+        """Whether an answer has confirmed a later instance as the owner."""
         self.excused = False
         """Whether another instance may have fenced it."""
         self.quiet_since = born_at
@@ -107,7 +107,7 @@ class Ring:
         self._near_last_epoch = near_last_epoch
         self._host = host
         self._rng = rng
-        # Batches are sent as they are until they are answered, also after the clock has gone back by a day.
+        # Batches are sent unchanged until they are answered, also after the clock has gone back by a day.
         always = {"flush.messages": "1", "message.timestamp.after.max.ms": str(20 * 86_400_000), **(configs or {})}
         compacted = {
             "cleanup.policy": "compact",
@@ -129,7 +129,7 @@ class Ring:
         """What was read so far of each partition, read_committed."""
         self._positions: dict[Partition, int] = dict.fromkeys(self.partitions(), 0)
         self._doubtful_until: dict[str, int] = {}
-        """Until when an InitProducerId of an instance that is gone, or was overtaken, may still arrive."""
+        """The time until which an InitProducerId of a stopped or replaced instance may still arrive."""
         self._owners: dict[tuple[int, int], str] = {}
         """Which instance was given a producer id and epoch."""
         self._input_end = 0
@@ -141,7 +141,7 @@ class Ring:
         self._reading = asyncio.Lock()
 
     def partitions(self, *, is_moving: bool = False) -> list[Partition]:
-        """Those that transactions write to, or only those that tokens move between."""
+        """The partitions that transactions write to, or only those that tokens move between."""
         topics = (PLAIN, COMPACTED) if is_moving else (PLAIN, COMPACTED, OUTPUT)
         return [(topic, index) for topic in topics for index in range(self._partitions[topic])]
 
@@ -211,7 +211,7 @@ class Ring:
         self._input_end = max(self._input_end, offset + len(values))
 
     async def read_on(self, partition: Partition, client: Client | None = None) -> None:
-        """A reader goes on where it was: what it sees, and what it does not see, is remembered."""
+        """A reader continues at its position: what it sees, and what it does not see, is remembered."""
         async with self._reading:
             position = self._positions[partition]
             size = self._rng.choice((200, 2_000, 50_000))

@@ -44,7 +44,7 @@ class Witness:
             high_watermark, end_offset = hosted.log.high_watermark, hosted.log.log_end_offset
             before = self._high_watermarks.get(hosted.log, 0)
             if hosted.log.config.unclean_leader_election_enable:
-                before = 0  # a leader that has less takes from all what it does not have
+                before = 0  # an unclean leader with fewer records removes them from all replicas
             if not before <= high_watermark <= end_offset:
                 where = f"{hosted.topic}-{hosted.index} on {host.name}"
                 raise Violation(f"watermark: {where}: {before}, then {high_watermark}; the log ends at {end_offset}")

@@ -22,7 +22,7 @@ from ottla.wire.errors import ErrorCode, KafkaError
 RETRY_S = 0.1
 MAX_BATCH_BYTES = 5_000
 FORGOTTEN = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.INVALID_PRODUCER_EPOCH)
-"""What an idempotent producer may hear after a power loss took the broker's memory of it."""
+"""Errors that an idempotent producer may get after a power loss erased the broker's memory of it."""
 
 
 class Workload(Protocol):
@@ -31,7 +31,7 @@ class Workload(Protocol):
     async def set_up(self) -> None: ...
     async def step(self) -> None: ...
     async def settle(self) -> None:
-        """The disturbances are over: finish what was begun and make progress once more."""
+        """The disturbances are over: finish everything and make progress once more."""
         ...
 
     async def verify(self) -> None: ...
@@ -293,7 +293,8 @@ class Pipelined:
 
 
 class Reader:
-    """A consumer that follows a partition: what it saw once stays so, and the high watermark never goes back."""
+    """A consumer that follows a partition: records that it saw do not change, and the high watermark never goes
+    back."""
 
     def __init__(self, sim: Sim, host: Host, topic: str) -> None:
         self.name = f"reader-{topic}"
@@ -346,7 +347,7 @@ class Admin:
         self._topics: dict[str, bool | None] = {}
         """Whether a topic must exist; None where no answer came."""
         self._retention_ms: dict[str, list[str]] = {}
-        """What each topic's retention.ms may be: what was answered, and what was not answered since."""
+        """The possible values of each topic's retention.ms: the last answered one, and later ones without an answer."""
         self._count = 0
 
     async def set_up(self) -> None:
@@ -414,7 +415,7 @@ class Admin:
 
 
 async def until_done(work: Callable[[], Awaitable[object]], accepted: ErrorCode, *, attempts: int = 300) -> None:
-    """Repeat a call until it was answered with success (or with what says that it has already happened)."""
+    """Repeat a call until it succeeds (or the answer shows that it has already happened)."""
     for _ in range(attempts):
         try:
             await work()
