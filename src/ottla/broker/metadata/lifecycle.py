@@ -188,7 +188,7 @@ class Lifecycle:
         self._beating = ground.spawn(self._beat_on())
 
     def beat_soon(self) -> None:
-        """There is a new active controller, which does not know yet which brokers are alive: send a heartbeat now."""
+        """Another node is the active controller and does not know yet which brokers are alive: send a heartbeat now."""
         self._is_beat_due.set()
 
     async def _beat_on(self) -> None:
