@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import signal
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from pyspark.sql.types import CalendarIntervalType, LongType, StructField, StructType
 
 from ottla.__main__ import main
+from ottla.cli.pipeline import parser
 from ottla.cli.pipeline_status import ProgressDisplay, status_lines
 from ottla.cli.session import CommandError, file_settings
 from ottla.cli.spark_errors import command_error
@@ -291,6 +293,18 @@ def test_without_a_broker_there_is_an_answer_before_spark_is_started(
     assert not (tmp_path / ".state" / "spark.log").exists()
 
 
+def test_a_topic_that_is_not_there_is_named_before_spark_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "pipeline.yml").write_text("sources: {a: {topic: evnts, format: string}}\nflows: {a: {topic: y}}\n")
+    admin = SimpleNamespace(connect=lambda: None, list_topics=lambda: {"events": None})
+    monkeypatch.setattr(Connection, "admin", lambda self: nullcontext(admin))
+    assert main(["pipeline", "dry-run", str(tmp_path)]) == 2
+    said = capsys.readouterr().err
+    assert "there is no topic evnts: 'ottla topics create evnts' makes it; or did you mean 'events'?" in said
+    assert not (tmp_path / ".state" / "spark.log").exists()
+
+
 def test_a_registry_makes_avro_and_protobuf_framed_and_json_only_when_it_is_said() -> None:
     formats = {"a": "avro", "b": "protobuf", "c": "json"}
     sources = {name: {"topic": name, "format": one, "schema": "a int"} for name, one in formats.items()}
@@ -331,6 +345,31 @@ def test_init_makes_a_pipeline_that_can_be_read(tmp_path: Path, capsys: pytest.C
     assert (flow.reads, flow.to.config) == ("totals", {"cleanup.policy": "compact"})
     assert main(["pipeline", "init", "mine", "--folder", str(tmp_path)]) == 2
     assert "is there already" in capsys.readouterr().err
+
+
+def test_init_refuses_a_name_that_no_pipeline_may_have(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["pipeline", "init", "my pipe", "--folder", str(tmp_path)]) == 2
+    assert "'my pipe' may have letters, digits" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_no_spark_is_started_for_no_case(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["pipeline", "init", "mine", "--folder", str(tmp_path)])
+    assert main(["pipeline", "test", "mine", "--folder", str(tmp_path), "-k", "nothing"]) == 2
+    said = capsys.readouterr().err
+    assert "no case has 'nothing' in its name or file" in said and "Spark" not in said
+
+
+@pytest.mark.parametrize(
+    "name", ["init", "test", "run", "dry-run", "refresh", "schema", "resume", "redrive", "quality"]
+)
+def test_the_examples_of_a_command_are_commands(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parser().parse_args([name, "--help"])
+    examples = re.findall(r"^  ottla pipeline (.*)$", capsys.readouterr().out, re.MULTILINE)
+    assert examples
+    for example in examples:
+        assert parser().parse_args(example.split()).command == name
 
 
 def test_a_pipeline_that_is_not_there_says_how_to_make_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

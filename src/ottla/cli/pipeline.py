@@ -48,6 +48,9 @@ EXAMPLES = """\
   ottla pipeline redrive clean                  send them through the pipeline again
 """
 
+ARGUMENTS = {"refresh": "orders accepted", "resume": "orders accepted", "schema": "orders web_orders"}
+"""Of the examples: commands that take the name of a flow or a source, too."""
+
 
 def parser() -> argparse.ArgumentParser:
     made, commands = group_parser(
@@ -73,7 +76,8 @@ def parser() -> argparse.ArgumentParser:
     }
     for name, summary in summaries.items():
         outputs = GRAPH_OUTPUTS if name == "graph" else FORMATS
-        examples = GRAPH_EXAMPLES if name == "graph" else f"  ottla pipeline {name} orders\n\n{EXIT_CODES}"
+        arguments = ARGUMENTS.get(name, "orders")
+        examples = GRAPH_EXAMPLES if name == "graph" else f"  ottla pipeline {name} {arguments}\n\n{EXIT_CODES}"
         one = add_subcommand(commands, name, summary, examples, outputs)
         if name == "test":
             one.add_argument("name", metavar="NAME", nargs="?", help="a pipeline; without it all that have cases")

@@ -60,10 +60,12 @@ def test_pipelines(options: argparse.Namespace, existing_folder: Folder, opened:
         if options.record is not None:
             return _record(options, existing_folder, opened)
         folders = _folders(options, existing_folder)
+        if options.watch:
+            with _spark(options) as (spark, workspace):
+                return _watch(options, folders, spark, workspace)
+        cases = _chosen(options, folders)
         with _spark(options) as (spark, workspace):
-            if not options.watch:
-                return _run_all(options, folders, spark, workspace)
-            return _watch(options, folders, spark, workspace)
+            return _run_all(options, cases, spark, workspace)
     except (BrokenPipeError, KeyboardInterrupt):
         raise
     except Exception as error:
@@ -110,13 +112,21 @@ def _spark(options: argparse.Namespace) -> Iterator[tuple[SparkSession, Path]]:
             end_session(spark)
 
 
-def _run_all(options: argparse.Namespace, folders: list[Path], spark: SparkSession, workspace: Path) -> int:
-    from ottla.spark.pipelines.case_run import CaseRunner
+def _chosen(options: argparse.Namespace, folders: list[Path]) -> dict[Path, list[Case]]:
+    """The cases of each pipeline that are to be run."""
     from ottla.spark.pipelines.cases import load_cases
+
+    cases = {folder: load_cases(folder, options.pattern) for folder in folders}
+    if not any(cases.values()):
+        raise CommandError(f"no case has {options.pattern!r} in its name or file", MISUSED)
+    return cases
+
+
+def _run_all(options: argparse.Namespace, cases: dict[Path, list[Case]], spark: SparkSession, workspace: Path) -> int:
+    from ottla.spark.pipelines.case_run import CaseRunner
 
     results: list[tuple[str, CaseResult]] = []
     started_at = time.monotonic()
-    cases: dict[Path, list[Case]] = {folder: load_cases(folder, options.pattern) for folder in folders}
     for folder, chosen in cases.items():
         name = folder.resolve().name
         with tempfile.TemporaryDirectory(dir=workspace) as own:
@@ -136,8 +146,6 @@ def _run_all(options: argparse.Namespace, folders: list[Path], spark: SparkSessi
         seconds = time.monotonic() - started_at
         count = "1 case" if len(results) == 1 else f"{len(results)} cases"
         print(f"{count}: {len(results) - failed} passed, {failed} failed, in {seconds:.1f} s")
-    if not results:
-        raise CommandError(f"no case has {options.pattern!r} in its name or file", MISUSED)
     return FAILED if failed else 0
 
 
@@ -243,7 +251,7 @@ def _watch(options: argparse.Namespace, folders: list[Path], spark: SparkSession
     while True:
         seen = {folder: watched(folder) for folder in folders}
         try:
-            _run_all(options, changed, spark, workspace)
+            _run_all(options, _chosen(options, changed), spark, workspace)
         except (PipelineError, CommandError) as error:
             notice(str(error))
         notice("waiting for a change; Ctrl-C ends")

@@ -66,6 +66,13 @@ cases:
 
 def init(options: argparse.Namespace, folder: Path) -> int:
     """Make a pipeline's folder with an example."""
+    from ottla.spark.pipelines.values import PIPELINE_NAME
+
+    if not PIPELINE_NAME.fullmatch(folder.resolve().name):
+        raise CommandError(
+            f"{folder.resolve().name!r} may have letters, digits, '.', '_' and '-' only: topics are named after it",
+            MISUSED,
+        )
     if (folder / "pipeline.yml").exists():
         raise CommandError(f"{folder / 'pipeline.yml'} is there already: it is left as it is", MISUSED)
     (folder / "transformations").mkdir(parents=True, exist_ok=True)

@@ -84,9 +84,10 @@ class Waiting:
 
 
 def spark_session(options: argparse.Namespace, pipeline: Pipeline, state: PipelineState, connection: Connection) -> Any:
-    """Starts Spark after the broker has answered: the answer takes no time, and without a broker there is nothing to
-    do."""
+    """Starts Spark after the broker has answered and has the topics: the answer takes no time, and without it there is
+    nothing to do."""
     from ottla.spark.pipelines.session import new_session
+    from ottla.spark.pipelines.topics import check_topics
 
     with Waiting(pipeline_observers.wait_line(options, pipeline.name)) as waiting:
         if pipeline.uses_topics:
@@ -95,6 +96,7 @@ def spark_session(options: argparse.Namespace, pipeline: Pipeline, state: Pipeli
                 if options.command == "dry-run":
                     admin.connect()
                 admin.list_topics()
+            check_topics(pipeline, connection, makes_missing=False)
         waiting.say(f"starting Spark on {options.master}")
         return new_session(
             f"ottla-{pipeline.name}",

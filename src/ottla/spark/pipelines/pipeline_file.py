@@ -37,7 +37,6 @@ from ottla.spark.pipelines.rule_definition import parse_expectations
 from ottla.spark.pipelines.source_definition import parse_source
 from ottla.spark.pipelines.variables import VARIABLE, Substitution
 
-_PIPELINE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _TRIGGER = re.compile(r"\d+ (millisecond|second|minute|hour)s?")
 REGISTRY_KEYS = (
     *("url", "user", "password", "token", "timeout_ms", "ca"),
@@ -105,7 +104,7 @@ def parse_outline(folder: Path, document: Mapping[str, Any], variables: Mapping[
     given = values.without_empty(substituted({key: document[key] for key in names if key in document}))
     assert isinstance(given, dict)
     name = values.text(given, "name", "the file") or folder.resolve().name
-    if not _PIPELINE_NAME.fullmatch(name):
+    if not values.PIPELINE_NAME.fullmatch(name):
         raise PipelineError(
             f"name: {name!r} may have letters, digits, '.', '_' and '-' only: topics are named after it"
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ottla.client.admin import NewTopic
 from ottla.spark.pipelines.connection import Connection
 from ottla.spark.pipelines.definition import Flow, Pipeline, PipelineError
+from ottla.spark.pipelines.values import nearest
 
 
 def check_topics(pipeline: Pipeline, connection: Connection, *, makes_missing: bool) -> None:
@@ -23,7 +24,9 @@ def check_topics(pipeline: Pipeline, connection: Connection, *, makes_missing: b
         missing = [topic for topic in written if topic not in known]
         for topic in read:
             if topic not in known and topic not in missing:
-                raise PipelineError(f"there is no topic {topic}: 'ottla topics create {topic}' makes it")
+                near = nearest(topic, sorted(known))
+                hint = "" if near is None else f"; or did you mean '{near}'?"
+                raise PipelineError(f"there is no topic {topic}: 'ottla topics create {topic}' makes it{hint}")
         if missing and makes_missing:
             admin.create_topics([written[topic] for topic in missing])
 

@@ -10,6 +10,7 @@ from typing import Any
 from ottla.spark.pipelines.errors import PipelineError
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+PIPELINE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _INTERVAL = re.compile(r"(\d+) (millisecond|second|minute|hour|day)s?")
 _UNITS_MS = {"millisecond": 1, "second": 1_000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000}
 
