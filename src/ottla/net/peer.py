@@ -35,6 +35,7 @@ from ottla.wire.errors import KafkaError
 from ottla.wire.greeting import Greeting, Versions
 from ottla.wire.messages.api_versions import ApiVersionsResponse
 from ottla.wire.messages.sasl_authenticate import SaslAuthenticateResponse
+from ottla.wire.messages.sasl_handshake import SaslHandshakeResponse
 
 log = logging.getLogger("ottla.net")
 
@@ -416,14 +417,24 @@ class _Connection:
             response.auth_bytes = bytes(response.auth_bytes)  # the buffer is reused for other connections
         login = self._login
         assert login is not None
+        assert isinstance(response, SaslHandshakeResponse | SaslAuthenticateResponse)
+        if response.error_code:
+            # At once: the other side closes the connection behind this answer, and would look gone.
+            try:
+                login.handle(response)
+            except KafkaError as error:
+                self._refuse(error)
+            return
         # In a thread: SCRAM hashes the password thousands of times.
         handling = self._loop.run_in_executor(None, login.handle, response)
         handling.add_done_callback(partial(self._handled, login))
 
     def _handled(self, login: Authentication, handling: asyncio.Future[Message | None]) -> None:
-        if self.is_closed or handling.cancelled():
+        if handling.cancelled():
             return
-        error = handling.exception()
+        error = handling.exception()  # retrieved even if the connection is closed, or asyncio logs it
+        if self.is_closed:
+            return
         if error is not None:
             self._refuse(error if isinstance(error, Exception) else AuthenticationError(str(error)))
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from random import Random
 from types import SimpleNamespace
 from typing import Any
@@ -46,6 +47,9 @@ class Secured(OtherNode):
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__(monkeypatch)
         self.security = Security()
+        self.is_slow = False
+        self.unfinished: list[Any] = []
+        self.retrieved: list[Exception | None] = []
         loop: Any = SimpleNamespace(
             call_soon=lambda act, *given: act(*given),
             call_later=self._call_later,
@@ -59,17 +63,25 @@ class Secured(OtherNode):
         )
 
     def _run(self, pool: object, work: Any, *given: Any) -> Any:
-        """A thread whose work is done at once."""
+        """A thread whose work is done at once, or when the test calls `finish`."""
         error, result = None, None
         try:
             result = work(*given)
         except Exception as raised:
             error = raised
+
+        def exception() -> Exception | None:
+            self.retrieved.append(error)
+            return error
+
+        done = SimpleNamespace(cancelled=lambda: False, exception=exception, result=lambda: result)
         return SimpleNamespace(
-            add_done_callback=lambda act: act(
-                SimpleNamespace(cancelled=lambda: False, exception=lambda: error, result=lambda: result)
-            )
+            add_done_callback=lambda act: self.unfinished.append(partial(act, done)) if self.is_slow else act(done)
         )
+
+    def finish(self) -> None:
+        while self.unfinished:
+            self.unfinished.pop(0)()
 
     def greet(self) -> None:
         keys = ((HEARTBEAT, 0, 1), (HANDSHAKE, 0, 1), (AUTHENTICATE, 0, 2))
@@ -124,6 +136,32 @@ def test_a_refused_login_ends_the_connection_and_does_not_look_like_a_node_that_
     ((address, error),) = other.security.failures
     assert address == "broker.test:9093" and isinstance(error, AuthenticationError)
     assert "secret" not in str(error)
+
+
+def test_a_refusal_counts_although_the_other_side_closes_the_connection_behind_it(other: Secured) -> None:
+    """The answer was handled in a thread; under load the end of the connection came first, and the node looked gone."""
+    other.ask(BrokerHeartbeatRequest())
+    other.greet()
+    other.answer(SaslHandshakeResponse(mechanisms=[PLAIN]))
+    other.is_slow = True
+    other.answer(SaslAuthenticateResponse(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED))
+    other.close()
+    other.finish()
+    assert other.answers == [NoAnswer(is_closed=False, is_there=True)]
+    assert len(other.security.failures) == 1
+
+
+def test_an_error_of_a_step_whose_connection_was_closed_is_retrieved(other: Secured) -> None:
+    """asyncio logs an exception that nothing has asked for."""
+    other.ask(BrokerHeartbeatRequest())
+    other.greet()
+    other.answer(SaslHandshakeResponse(mechanisms=[PLAIN]))
+    other.is_slow = True
+    other.answer(SaslAuthenticateResponse(auth_bytes=b"PLAIN has no second step"))
+    other.close()
+    other.finish()
+    assert len(other.retrieved) == 2 and other.retrieved[-1] is not None
+    assert not other.security.failures
 
 
 def test_a_mechanism_that_is_not_enabled_is_a_refused_login(other: Secured) -> None:
