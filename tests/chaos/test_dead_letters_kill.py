@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -37,17 +38,21 @@ async def prepare(bootstrap: str, settings: dict[str, str]) -> None:
         await producer.flush()
 
 
-async def reject(bootstrap: str, stop: asyncio.Event) -> None:
-    """Reject everything; an acknowledgement that failed is made again when the record comes again."""
+async def reject(bootstrap: str, stop: asyncio.Event, limit: Callable[[], int]) -> None:
+    """Reject as many records as there may be now; an acknowledgement that failed is made again when the record comes
+    again."""
+    rejected: set[int] = set()
     consumer: ShareConsumer[Any, Any]
     async with ShareConsumer(
         bootstrap_servers=bootstrap, group_id=GROUP, share_acknowledgement_mode="explicit", max_poll_records=20
     ) as consumer:
         consumer.subscribe([TOPIC])
         while not stop.is_set():
-            for record in await consumer.poll(200):
-                consumer.acknowledge(record, AcknowledgeType.REJECT)
-            await consumer.commit_sync()
+            if len(rejected) < limit():
+                for record in await consumer.poll(200):
+                    consumer.acknowledge(record, AcknowledgeType.REJECT)
+                    rejected.add(record.offset)
+                await consumer.commit_sync()
             await asyncio.sleep(0.02)
 
 
@@ -97,7 +102,11 @@ def test_each_rejected_record_has_a_letter_whichever_leader_is_killed(
 
         async def play() -> Counter[int]:
             stop = asyncio.Event()
-            rejecting = asyncio.create_task(reject(cluster.bootstrap_servers, stop))
+            # The next kill comes when a part of the records has letters, and while others get theirs.
+            part = COUNT // (kill_count + 1)
+            rejecting = asyncio.create_task(
+                reject(cluster.bootstrap_servers, stop, lambda: part * (len(kills) + 1) + 40)
+            )
             found = await letters_until_all(cluster.bootstrap_servers, disturb)
             stop.set()
             await rejecting

@@ -18,7 +18,7 @@ TOPIC = "topic"
 GROUP = "group"
 
 
-@pytest.mark.parametrize("kind", ["classic", "consumer", "mixed"])
+@pytest.mark.parametrize("kind", ["classic", "consumer", "mixed", "streams"])
 @pytest.mark.parametrize("seed", range(8))
 def test_a_world_of_members_that_come_go_and_crash(seed: int, kind: str) -> None:
     history: GroupHistory = run_world(seed, kinds=(kind,), duration_ms=20_000).history

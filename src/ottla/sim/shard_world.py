@@ -10,7 +10,8 @@ from __future__ import annotations
 import heapq
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -24,6 +25,13 @@ from ottla.sim.classic_member import AGES, ClassicMember
 from ottla.sim.consumer_member import ConsumerMember
 from ottla.sim.group_history import GroupHistory, TopicPartition
 from ottla.sim.members import Member, Request, Topics
+from ottla.sim.streams_member import (
+    CHANGELOG,
+    StreamsMember,
+    drawn_properties,
+    forget_partition_counts,
+    why_not_copied,
+)
 from ottla.wire import Message
 from ottla.wire.errors import ErrorCode, KafkaError
 from ottla.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
@@ -38,6 +46,9 @@ from ottla.wire.messages.offset_commit import OffsetCommitRequest
 from ottla.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
 from ottla.wire.messages.records.partition_record import PartitionRecord
 from ottla.wire.messages.records.topic_record import TopicRecord
+from ottla.wire.messages.streams_group_describe import DescribedGroup as DescribedStreamsGroup
+from ottla.wire.messages.streams_group_describe import StreamsGroupDescribeRequest
+from ottla.wire.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest
 from ottla.wire.messages.sync_group import SyncGroupRequest
 
 START_TIMESTAMP = 1_700_000_000_000
@@ -57,6 +68,12 @@ PROPERTIES = {
     "group.consumer.session.timeout.ms": str(SESSION_TIMEOUT_MS),
     "group.consumer.min.heartbeat.interval.ms": "50",
     "group.consumer.heartbeat.interval.ms": "400",
+    "group.streams.min.session.timeout.ms": "100",
+    "group.streams.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+    "group.streams.min.heartbeat.interval.ms": "50",
+    "group.streams.heartbeat.interval.ms": "400",
+    "group.streams.initial.rebalance.delay.ms": "200",
+    "group.streams.assignment.interval.ms": "0",
     "offsets.retention.check.interval.ms": "3000",
 }
 
@@ -106,6 +123,8 @@ class ShardWorld:
         after a restart its last generation is back until its members' sessions run out, in Kafka as here."""
         self.links: list[Link] = []
         self.restart_count = 0
+        self.stateful: dict[str, list[str]] = {}
+        """Streams groups whose tasks have state, with their topics, which get no more partitions."""
         self.trace: list[str] = []
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._serials = count()
@@ -255,6 +274,20 @@ class ShardWorld:
             instance_id=instance_id,
         )
 
+    def new_streams(self, group_id: str, topology: list[str]) -> StreamsMember:
+        member = StreamsMember(
+            self.history,
+            self.topics,
+            self.rng,
+            f"streams-{next(self._names)}",
+            group_id,
+            topology,
+            session_timeout_ms=SESSION_TIMEOUT_MS,
+            rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
+        )
+        member.begin(self.rng, topology, is_stateful=group_id in self.stateful)
+        return member
+
     def freeze(self, link: Link, duration_ms: int) -> None:
         self.note(f"{link.member.name} freezes for {duration_ms}")
         link.is_frozen = True
@@ -339,6 +372,8 @@ class ShardWorld:
                 return shard.leave_group(message, call)
             case ConsumerGroupHeartbeatRequest():
                 return shard.consumer_group_heartbeat(message, call)
+            case StreamsGroupHeartbeatRequest():
+                return self._streams_heartbeat(message, call)
             case OffsetCommitRequest():
                 return shard.commit_offsets(message, call)
             case OffsetFetchRequest():
@@ -347,6 +382,13 @@ class ShardWorld:
                 return CoordinatorDecision([], OffsetFetchResponse(groups=[decision.reply]))
             case _:
                 raise AssertionError(f"no command for {message}")
+
+    def _streams_heartbeat(self, message: StreamsGroupHeartbeatRequest, call: Call) -> CoordinatorDecision[Any]:
+        decision: CoordinatorDecision[Any] = self.shard.streams_group_heartbeat(message, call)
+        assert decision.reply is not None
+        for topic in decision.reply.missing:
+            self.at(self.rng.randint(1, 200), partial(self.create_topic, topic.name, topic.num_partitions))
+        return replace(decision, reply=decision.reply.response)
 
     def answer(self, waiter: Waiter, response: Message) -> None:
         link, serial = waiter.link, waiter.serial
@@ -367,6 +409,11 @@ class ShardWorld:
         topic_id = random.Random(f"{self.seed} {name}").randbytes(16)
         self._change([TopicRecord(name=name, topic_id=topic_id), *self._partitions(topic_id, 0, partition_count)])
         self._see(name, topic_id, partition_count)
+
+    def create_topic(self, name: str, partition_count: int) -> None:
+        """An internal topic, for which more than one member may ask."""
+        if name not in self.topics.by_name:
+            self.add_topic(name, partition_count)
 
     def add_partitions(self, name: str, partition_count: int) -> None:
         topic = self.topics.by_name[name]
@@ -416,6 +463,12 @@ class ShardWorld:
                 ).reply
                 assert described is not None
                 found.groups[group.group_id] = described.groups[0]
+            elif group.group_type.lower() == "streams":
+                streams = shard.streams_group_describe(
+                    StreamsGroupDescribeRequest(group_ids=[group.group_id]), self.call(1)
+                ).reply
+                assert streams is not None
+                found.groups[group.group_id] = streams.groups[0]
             elif group.group_state in ("Stable", "Empty"):
                 classic = shard.describe_groups(DescribeGroupsRequest(groups=[group.group_id]), self.call(6)).reply
                 assert classic is not None
@@ -462,6 +515,9 @@ class ShardWorld:
                     end = self.ends[topic, partition]
                     if len(owners) != 1 or not owners[0].has_committed((topic, partition), end):
                         return False
+            streams = [member for member in members if isinstance(member, StreamsMember)]
+            if why_not_copied(streams, self.config.group_streams_num_standby_replicas):
+                return False
         return True
 
     def check_offsets(self) -> None:
@@ -475,14 +531,16 @@ class ShardWorld:
 def _sorted(group: Any) -> Any:
     if group is not None:
         group.members.sort(key=lambda member: member.member_id)
+        if isinstance(group, DescribedStreamsGroup):
+            forget_partition_counts(group)
     return group
 
 
 def run_world(
-    seed: int, *, duration_ms: int = 30_000, kinds: tuple[str, ...] = ("classic", "consumer", "mixed")
+    seed: int, *, duration_ms: int = 30_000, kinds: tuple[str, ...] = ("classic", "consumer", "mixed", "streams")
 ) -> ShardWorld:
     """Members and disturbances for a while; then peace, in which every group settles."""
-    world = ShardWorld(seed)
+    world = ShardWorld(seed, properties=drawn_properties(random.Random(f"streams {seed}")))
     try:
         _live(world, duration_ms, kinds)
     except Exception as error:
@@ -501,6 +559,9 @@ def _live(world: ShardWorld, duration_ms: int, kinds: tuple[str, ...]) -> None:
     groups: dict[str, tuple[str, list[str]]] = {}
     for index in range(rng.randint(1, 3)):
         groups[f"group-{index}"] = rng.choice(kinds), rng.sample(names, rng.randint(1, len(names)))
+    for group_id, (kind, subscription) in groups.items():
+        if kind == "streams" and rng.random() < 0.7:
+            world.stateful[group_id] = subscription
     max_members = rng.choice((2, 4, 8))
     menu = [
         work
@@ -539,6 +600,9 @@ def _live(world: ShardWorld, duration_ms: int, kinds: tuple[str, ...]) -> None:
 
 def _come(world: ShardWorld, group_id: str, kind: str, subscription: list[str]) -> None:
     rng = world.rng
+    if kind == "streams":
+        world.add(world.new_streams(group_id, subscription))
+        return
     is_classic = kind == "classic" or (kind == "mixed" and rng.random() < 0.5)
     instance_id: str | None = None
     if rng.random() < 0.3:
@@ -569,7 +633,8 @@ def _reload(world: ShardWorld) -> None:
 def _more_partitions(world: ShardWorld) -> None:
     name = world.rng.choice(list(world.topics.by_name))
     partition_count = world.topics.by_name[name].partition_count
-    if partition_count < 10:
+    has_changelog = name.endswith(CHANGELOG) or any(name in topics for topics in world.stateful.values())
+    if partition_count < 10 and not has_changelog:
         world.add_partitions(name, partition_count + world.rng.randint(1, 2))
 
 

@@ -213,12 +213,15 @@ class StreamsGroups:
             group.shutdown_member_id = member.id
         is_pending = bool(configured.missing) or epoch > target_epoch or not member.is_reconciled_to(target_epoch)
         response = self._alive(group, member, call, is_pending=is_pending)
-        if is_joining or member.assigned != assigned_before:
+        is_moved = is_joining or member.assigned != assigned_before
+        owned = owned_tasks(request)
+        # A member that lists other tasks than it is to have may not have got the answer with those.
+        if is_moved or (owned is not None and not member.assigned.is_all_of(owned)):
             response.active_tasks = rows(member.assigned.active, StreamsGroupHeartbeatResponseTaskIds)
             response.standby_tasks = rows(member.assigned.standby, StreamsGroupHeartbeatResponseTaskIds)
             response.warmup_tasks = rows(member.assigned.warmup, StreamsGroupHeartbeatResponseTaskIds)
-            if member.endpoint is not None:
-                group.endpoint_epoch += 1
+        if is_moved and member.endpoint is not None:
+            group.endpoint_epoch += 1
         if group.endpoint_epoch != request.endpoint_information_epoch:
             response.partitions_by_user_endpoint = partitions_by_endpoint(group, member, topology, self._state.image)
         if group.id in self._state.groups:

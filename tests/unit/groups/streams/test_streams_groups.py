@@ -276,6 +276,18 @@ def test_an_answer_that_was_lost_is_no_reason_to_fence() -> None:
     assert (first.epoch, len(first.active)) == (3, 1)
 
 
+def test_a_member_that_did_not_get_the_answer_with_its_tasks_gets_them_again() -> None:
+    """It was a member without them for ever: no member processed the tasks."""
+    shard = StreamsShard({"t": 2})
+    member = Member(shard, "a")
+    member.beat()
+    has = member.tasks["active"]
+    assert len(has) == 2
+    member.tasks["active"] = frozenset()
+    assert member.beat().active_tasks is not None and member.tasks["active"] == has
+    assert member.beat().active_tasks is None
+
+
 def test_a_member_with_an_older_topology_is_told_so() -> None:
     shard = StreamsShard({"t": 1})
     newer = Topology(epoch=1, subtopologies=SIMPLE.subtopologies)
