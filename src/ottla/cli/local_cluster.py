@@ -186,7 +186,11 @@ class LocalCluster:
             self._save()
 
     def _save(self) -> None:
-        (self.folder / FILE).write_text(json.dumps(self._said, indent=2) + "\n")
+        """Only the owner may read the file: overrides may hold passwords."""
+        descriptor = os.open(self.folder / FILE, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        os.fchmod(descriptor, 0o600)
+        with open(descriptor, "w", encoding="utf-8") as file:
+            file.write(json.dumps(self._said, indent=2) + "\n")
 
     def start(self) -> list[int]:
         """Start every node that does not run, and wait until they are ready; which were started. If one of them fails,
