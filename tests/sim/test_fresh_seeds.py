@@ -28,6 +28,7 @@ WORLDS = (
     *[(replica_world.SPARK, 4.0)] * 3,
     *[("shares", 4.0)] * 3,
     *[(replica_world.SHARES, 4.0)] * 4,
+    (replica_world.STREAMS, 4.0),
 )
 """A kind of world, and for how many virtual seconds things go wrong in it."""
 

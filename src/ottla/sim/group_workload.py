@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Sequence
 from itertools import count
 from typing import Any
 
@@ -20,6 +21,7 @@ from ottla.sim.consumer_member import ConsumerMember
 from ottla.sim.group_history import GroupHistory, TopicPartition
 from ottla.sim.members import Member, Topics
 from ottla.sim.router import PASSING
+from ottla.sim.streams_member import StreamsMember, forget_partition_counts, why_not_copied
 from ottla.sim.workloads import RETRY_S, until_done
 from ottla.wire.apis import response_class
 from ottla.wire.errors import ErrorCode, KafkaError
@@ -29,6 +31,7 @@ from ottla.wire.messages.describe_groups import DescribeGroupsRequest, DescribeG
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from ottla.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
+from ottla.wire.messages.streams_group_describe import StreamsGroupDescribeRequest, StreamsGroupDescribeResponse
 
 SESSION_TIMEOUT_MS = 3_000
 REBALANCE_TIMEOUT_MS = 4_000
@@ -44,6 +47,12 @@ PROPERTIES = {
     "group.consumer.session.timeout.ms": str(SESSION_TIMEOUT_MS),
     "group.consumer.min.heartbeat.interval.ms": "50",
     "group.consumer.heartbeat.interval.ms": "500",
+    "group.streams.min.session.timeout.ms": "100",
+    "group.streams.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+    "group.streams.min.heartbeat.interval.ms": "50",
+    "group.streams.heartbeat.interval.ms": "500",
+    "group.streams.initial.rebalance.delay.ms": "200",
+    "group.streams.num.standby.replicas": "0",
 }
 """Timeouts so short that members are thrown out by the second."""
 NOT_THERE = (
@@ -68,7 +77,14 @@ class Program:
 class Groups:
     name = "groups"
 
-    def __init__(self, sim: Sim, host: Host, rng: random.Random, configs: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        sim: Sim,
+        host: Host,
+        rng: random.Random,
+        configs: dict[str, str] | None = None,
+        kinds: Sequence[str] = ("classic", "consumer", "mixed", "streams"),
+    ) -> None:
         self._sim = sim
         self._host = host
         self.rng = rng
@@ -83,11 +99,15 @@ class Groups:
         self._topic_names = [f"groups-{index}" for index in range(rng.randint(1, 2))]
         self.groups: dict[str, tuple[str, list[str]]] = {
             f"group-{index}": (
-                rng.choice(("classic", "consumer", "mixed")),
+                rng.choice(kinds),
                 rng.sample(self._topic_names, rng.randint(1, len(self._topic_names))),
             )
             for index in range(rng.randint(1, 3))
         }
+        self._stateful = [
+            group_id for group_id, (kind, _) in self.groups.items() if kind == "streams" and rng.random() < 0.7
+        ]
+        """Streams groups whose tasks have state: their topics get no more partitions."""
         self._max_members = rng.choice((2, 4))
         self._described: dict[str, Any] | None = None
 
@@ -174,7 +194,8 @@ class Groups:
 
     async def add_partition(self, topic: str) -> None:
         partition_count = self.topics.by_name[topic].partition_count + 1
-        if partition_count <= MAX_PARTITIONS:
+        has_changelog = any(topic in self.groups[group_id][1] for group_id in self._stateful)
+        if partition_count <= MAX_PARTITIONS and not has_changelog:
             try:
                 await self._client.create_partitions(topic, partition_count)
             except KafkaError as error:
@@ -186,6 +207,8 @@ class Groups:
 
     def come(self, group_id: str) -> Program:
         kind, subscription = self.groups[group_id]
+        if kind == "streams":
+            return self.start(self.new_streams(group_id, subscription))
         is_classic = kind == "classic" or (kind == "mixed" and self.rng.random() < 0.5)
         instance_id: str | None = None
         if self.rng.random() < STATIC:
@@ -223,6 +246,22 @@ class Groups:
         else:
             member.commit_version = member.fetch_version = self.rng.choice((9, 10))
             member.assignor = self.rng.choice((None, "uniform", "range"))
+        return member
+
+    def new_streams(self, group_id: str, topology: list[str]) -> StreamsMember:
+        name = f"streams-{next(self._names)}"
+        member = StreamsMember(
+            self.history,
+            self.topics,
+            random.Random(f"{self._sim.seed} {name}"),
+            name,
+            group_id,
+            topology,
+            session_timeout_ms=SESSION_TIMEOUT_MS,
+            rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
+        )
+        member.begin(member.rng, topology, is_stateful=group_id in self._stateful)
+        member.commit_version = member.fetch_version = self.rng.choice((9, 10))
         return member
 
     def start(self, member: Member) -> Program:
@@ -357,6 +396,9 @@ class Groups:
                 owners = [member for member in members if partition in member.claims]
                 if len(owners) != 1 or not owners[0].has_committed(partition, end):
                     return False
+        streams = [member for member in members if isinstance(member, StreamsMember)]
+        if why_not_copied(streams, int(self._sim.properties["group.streams.num.standby.replicas"])):
+            return False
         now = self._sim.loop.now()
         return all(member.is_steady and now < member.lease_ends_at for member in members)
 
@@ -425,6 +467,11 @@ class Groups:
                 described = await self._client.request(
                     ConsumerGroupDescribeRequest(group_ids=[group_id]), ConsumerGroupDescribeResponse
                 )
+            elif group.group_type.lower() == "streams":
+                described = await self._client.request(
+                    StreamsGroupDescribeRequest(group_ids=[group_id]), StreamsGroupDescribeResponse
+                )
+                forget_partition_counts(described.groups[0])
             else:
                 described = await self._client.request(DescribeGroupsRequest(groups=[group_id]), DescribeGroupsResponse)
             code = ErrorCode(described.groups[0].error_code)

@@ -7,7 +7,7 @@ import random
 from dataclasses import replace
 from typing import cast
 
-from ottla.sim import group_workload, share_workload
+from ottla.sim import group_workload, share_workload, streams_member
 from ottla.sim.client import NoAnswer
 from ottla.sim.cluster import DATA, Host
 from ottla.sim.cluster_admin import Careless, Moves, Topics, VoterChanges
@@ -28,7 +28,7 @@ from ottla.wire.errors import KafkaError
 
 CLUSTER = "cluster"
 """Workloads drawn by the seed, on nodes drawn by the seed."""
-REPLICAS, RING, GROUPS, TOPIC_CHANGES, MOVES, VOTERS, CLIENTS, SECURED, SPARK, SHARES = (
+REPLICAS, RING, GROUPS, TOPIC_CHANGES, MOVES, VOTERS, CLIENTS, SECURED, SPARK, SHARES, STREAMS = (
     "replicas",
     "replicas-ring",
     "replicas-groups",
@@ -39,8 +39,9 @@ REPLICAS, RING, GROUPS, TOPIC_CHANGES, MOVES, VOTERS, CLIENTS, SECURED, SPARK, S
     "replicas-secured",
     "replicas-spark",
     "replicas-shares",
+    "replicas-streams",
 )
-WORLDS = (CLUSTER, REPLICAS, RING, GROUPS, TOPIC_CHANGES, MOVES, VOTERS, CLIENTS, SECURED, SPARK, SHARES)
+WORLDS = (CLUSTER, REPLICAS, RING, GROUPS, TOPIC_CHANGES, MOVES, VOTERS, CLIENTS, SECURED, SPARK, SHARES, STREAMS)
 """Worlds of several nodes, by what goes on in them."""
 SPARK_SHARE = 0.15
 """The share of worlds with drawn workloads in which a Spark sink writes instead of them."""
@@ -55,6 +56,7 @@ def new_cluster(seed: int, only: str = CLUSTER) -> Cluster:
         shape = replace(shape, has_logins=True)
     properties = {
         **group_workload.PROPERTIES,
+        **streams_member.drawn_properties(random.Random(f"streams {seed}")),
         **share_workload.properties(seed, 3),
         "offsets.topic.replication.factor": "3",
         "broker.session.timeout.ms": str(rng.choice((2_000, 9_000))),
@@ -131,6 +133,8 @@ def draw(sim: Cluster, only: str) -> list[Workload]:
         found.append(Ring(sim, everyone, part("ring"), near_last_epoch=0.0))
     if "groups" in kinds:
         found.append(Groups(sim, everyone, part("groups"), tiny))
+    if "streams" in kinds:
+        found.append(Groups(sim, everyone, part("streams"), tiny, kinds=("streams",)))
     if "clients" in kinds:
         writers = Writers(sim, part("writers"))
         found += [writers, Readers(sim, part("readers"), writers), Copiers(sim, part("copiers"), writers)]

@@ -13,7 +13,7 @@ import logging
 import random
 from dataclasses import dataclass
 
-from ottla.sim import group_workload, replica_world, share_workload, transaction_workload
+from ottla.sim import group_workload, replica_world, share_workload, streams_member, transaction_workload
 from ottla.sim.cluster import DATA, Host, Sim
 from ottla.sim.group_workload import Groups
 from ottla.sim.network import Weather
@@ -251,6 +251,7 @@ def new_sim(seed: int) -> Sim:
     rng = random.Random(f"properties {seed}")
     properties = {
         **group_workload.PROPERTIES,
+        **streams_member.drawn_properties(random.Random(f"streams {seed}")),
         **transaction_workload.PROPERTIES,
         **share_workload.properties(seed, 1),
         "offsets.retention.check.interval.ms": str(rng.choice((2_000, 600_000))),
