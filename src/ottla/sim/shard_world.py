@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 from typing import Any
@@ -19,6 +19,7 @@ from ottla.cluster import ClusterImage
 from ottla.config import BrokerConfig, GroupConfig
 from ottla.groups import Call, decode_record, encode_record
 from ottla.groups.shard import GroupShard
+from ottla.groups.streams.sessions import HeartbeatReply
 from ottla.machine import CoordinatorDecision
 from ottla.sim.checkers import Violation, check
 from ottla.sim.classic_member import AGES, ClassicMember
@@ -384,14 +385,15 @@ class ShardWorld:
                 raise AssertionError(f"no command for {message}")
 
     def _streams_heartbeat(self, message: StreamsGroupHeartbeatRequest, call: Call) -> CoordinatorDecision[Any]:
-        decision: CoordinatorDecision[Any] = self.shard.streams_group_heartbeat(message, call)
+        decision = self.shard.streams_group_heartbeat(message, call)
         assert decision.reply is not None
         for topic in decision.reply.missing:
             self.at(self.rng.randint(1, 200), partial(self.create_topic, topic.name, topic.num_partitions))
-        return replace(decision, reply=decision.reply.response)
+        return decision
 
-    def answer(self, waiter: Waiter, response: Message) -> None:
+    def answer(self, waiter: Waiter, reply: Message | HeartbeatReply) -> None:
         link, serial = waiter.link, waiter.serial
+        response = reply.response if isinstance(reply, HeartbeatReply) else reply
         self.note(f"{link.member.name} <- {response}")
 
         def deliver() -> None:
