@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import logging
 import os
 import shutil
 import socket
@@ -25,6 +26,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 from pyspark.accumulators import AccumulatorTCPServer
 from pyspark.errors import StreamingQueryException
+from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 
 from ottla.spark.pipelines.connection import Connection
@@ -75,6 +77,9 @@ def _give_py4j_sockets() -> None:
 
 
 _give_py4j_sockets()
+# A failed query makes a logger that does not propagate. pytest gives its handlers to these, too, and PySpark sets its
+# JSON formatter on each handler that such a logger is given: the captured logs of all later tests would be JSON.
+setattr(PySparkLogger, "addHandler", logging.Logger.addHandler)  # noqa: B010
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
