@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -180,13 +181,29 @@ def check(cluster: Cluster, writer: TimedWriter, topic: str) -> None:
     assert not writer.failed
     for partition in range(PARTITIONS):
         records = read_all(cluster.bootstrap, topic, partition)
-        assert [number for _, number in records] == list(range(writer.sent[partition]))
-        assert {number: offset for offset, number in records} == writer.acknowledged[partition]
+        wrong = differences(records, writer.sent[partition], writer.acknowledged[partition])
+        assert not wrong, f"{topic}-{partition}, {len(records)} records read, {writer.sent[partition]} sent: {wrong}"
     cluster.wait_until_in_sync(topic)
     cluster.stop()
     for partition in range(PARTITIONS):
         copies = {node_id: contents(node.data / f"{topic}-{partition}") for node_id, node in cluster.nodes.items()}
         assert copies[1] == copies[2] == copies[3], f"{topic}-{partition} differs"
+
+
+def differences(
+    records: Sequence[tuple[int, int]], sent: int, acknowledged: Mapping[int, int]
+) -> dict[str, list[tuple[int, int]]]:
+    """(offset, number) of what is not as it was acknowledged, by what is wrong with it; empty if all is well."""
+    told = {(offset, number) for number, offset in acknowledged.items()}
+    places = {number: offset for offset, number in records}
+    found = {
+        "acknowledged and not in the log": sorted(told - set(records)),
+        "in the log and not acknowledged": sorted(set(records) - told),
+        "there already, at a later or the same offset": [one for one in records if places[one[1]] != one[0]],
+        "before the one that was sent earlier": [b for a, b in pairwise(records) if b[1] <= a[1]],
+        "sent and not in the log": [(-1, number) for number in range(sent) if number not in places],
+    }
+    return {wrong: ones for wrong, ones in found.items() if ones}
 
 
 def contents(folder: Path) -> bytes:
