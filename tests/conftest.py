@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import signal
 import sys
 import sysconfig
@@ -28,6 +29,12 @@ __all__ = [
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A run that a shell started in the background ignores Ctrl-C, and so would every program that a test interrupts.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# JVMs of tests live for seconds: they end before their second compiler is worth its time. Without it a tool of Kafka
+# takes 0.7 s of CPU and not 1.2 s, and a start of its broker 2.1 s and not 3.9 s.
+os.environ.setdefault("KAFKA_HEAP_OPTS", "-Xmx512M -XX:TieredStopAtLevel=1")
+os.environ.setdefault("SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1")
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 MAX_REMEMBERED_DISKS = 100
 """Those of brokers that a whole module shares are among them."""

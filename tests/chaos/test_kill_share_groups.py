@@ -49,7 +49,9 @@ def java(bootstrap: str, ledger: Ledger, number: int) -> Sharer:
 def java_4_4(bootstrap: str, ledger: Ledger, number: int) -> Sharer:
     if kafka_anchor() is None:
         pytest.skip("Java's clients: no anchor script or no java")
-    return JavaSharer(["java", "-Xmx256M", "-cp", class_path()], bootstrap, GROUP, TOPIC, ledger, number)
+    return JavaSharer(
+        ["java", "-Xmx256M", "-XX:TieredStopAtLevel=1", "-cp", class_path()], bootstrap, GROUP, TOPIC, ledger, number
+    )
 
 
 CLIENTS = [librdkafka, pytest.param(java, marks=ALL), pytest.param(java_4_4, marks=ALL)]

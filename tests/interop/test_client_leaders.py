@@ -24,7 +24,7 @@ from tests.interop.servers import free_port, kafka_anchor
 pytestmark = pytest.mark.skipif(not ON_KAFKA, reason="three nodes of Apache Kafka: OTTLA_TEST_KAFKA=1 runs it")
 
 NODES = (1, 2, 3)
-SMALL_HEAP = {**os.environ, "KAFKA_HEAP_OPTS": "-Xms200M -Xmx200M"}
+SMALL_HEAP = {**os.environ, "KAFKA_HEAP_OPTS": "-Xmx200M -XX:TieredStopAtLevel=1"}
 
 
 class Cluster:

@@ -58,7 +58,16 @@ def test_programs_run_with_the_clients_of_kafka_4_4(
     server: Server = new_server(tmp_path / "data", SETTINGS)
     server.start()
     request.addfinalizer(server.stop)
-    command = ["java", "-Xmx256M", "-cp", class_path(), str(source), server.bootstrap, *arguments]
+    command = [
+        "java",
+        "-Xmx256M",
+        "-XX:TieredStopAtLevel=1",
+        "-cp",
+        class_path(),
+        str(source),
+        server.bootstrap,
+        *arguments,
+    ]
     result = subprocess.run(command, capture_output=True, text=True, timeout=850, check=False)
     lines = [line for line in result.stdout.splitlines() if line.startswith(("ok ", "failed "))]
     assert lines, result.stdout[-2000:] + result.stderr[-2000:]
@@ -81,7 +90,16 @@ def test_a_share_consumer_of_kafka_4_4_rejects_and_its_records_are_in_the_dead_l
 
     asyncio.run(upgrade())
     source = JAVA_SOURCES / "ShareDeadLetters.java"
-    command = ["java", "-Xmx256M", "-cp", class_path(), str(source), server.bootstrap, "jobs"]
+    command = [
+        "java",
+        "-Xmx256M",
+        "-XX:TieredStopAtLevel=1",
+        "-cp",
+        class_path(),
+        str(source),
+        server.bootstrap,
+        "jobs",
+    ]
     result = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
     assert result.returncode == 0, result.stdout[-2000:] + result.stderr[-2000:]
     lines = [line for line in result.stdout.splitlines() if line.startswith(("queue ", "letter "))]

@@ -46,7 +46,7 @@ class KafkaCluster(Kafka):
         script = kafka_anchor()
         assert script is not None
         command = [str(script), "cluster", str(self.port), str(self.data)]
-        small = {**os.environ, "KAFKA_HEAP_OPTS": "-Xms256M -Xmx384M"}
+        small = {**os.environ, "KAFKA_HEAP_OPTS": "-Xmx384M -XX:TieredStopAtLevel=1"}
         subprocess.run(command, check=True, timeout=timeout_seconds, stdout=subprocess.DEVNULL, env=small)
 
     def stop(self, timeout_seconds: float = 60) -> None:
